@@ -1,0 +1,110 @@
+"""What goes into a recording, as plain values: questions, LLMs, and one LLM's CoTs on one question."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+__all__ = ["OPTIONAL_COLUMNS", "DatasetInfo", "LLMInfo", "PoolRows", "Question"]
+
+OPTIONAL_COLUMNS: Mapping[str, str] = {
+    "seed": "int64",
+    "response_id": "string",
+    "served_model": "string",
+    "system_fingerprint": "string",
+    "reasoning_tokens": "int64",
+    "cached_tokens": "int64",
+    "recorded_at": "string",
+}
+"""Columns that a source may add to every CoT, with their Arrow types; each value may be missing (null)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """One entry of a dataset.
+
+    Attributes:
+        id: unique within the dataset.
+        text: the question as the LLM was asked it, without the options.
+        answer: the gold answer as the source writes it; `None` where there is none.
+        answer_key: the canonical gold answer, the key a vote must equal; `None` where there is no gold, or none that the
+            answer kind can read.
+        choices: (label, text) of each option; empty where there are none.
+    """
+
+    id: str
+    text: str
+    answer: str | None = None
+    answer_key: str | None = None
+    choices: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class DatasetInfo:
+    """A dataset as a recording describes it.
+
+    Attributes:
+        id: such as "gsm8k".
+        title: for people.
+        answer_kind: how answers were made canonical, a key of `feval.answers.KINDS`.
+        extractor: version of the extraction that made the answers.
+        system_prompt: as sent to the LLMs; `None` where none was, or it is not known.
+        licence: of the questions.
+    """
+
+    id: str
+    title: str
+    answer_kind: str
+    extractor: str
+    system_prompt: str | None = None
+    licence: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LLMInfo:
+    """An LLM: a model under one prompt and decoding.
+
+    Attributes:
+        name: the variant's full name, such as "gpt-3.5-turbo@t=0.8"; what stands before "@" is the base name.
+        temperature: `None` where the source does not say.
+        max_tokens: limit on output tokens; `None` where the source does not say.
+        decoding: every other parameter that shaped the CoTs (JSON values).
+    """
+
+    name: str
+    temperature: float | None = None
+    max_tokens: int | None = None
+    decoding: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def base(self) -> str:
+        """The name without the variant: it finds card and price."""
+        return self.name.split("@", 1)[0]
+
+
+@dataclass(frozen=True, slots=True)
+class PoolRows:
+    """The recorded CoTs of one LLM on one question, as columns of equal length, in recorded order.
+
+    Attributes:
+        question_id: which question.
+        texts: the CoTs; `None` where the source kept no text.
+        raw_answers: as extracted; `None` for no answer.
+        answers: canonical, the voting keys; `None` for no answer.
+        output_tokens: of each CoT, by the recording's token counter.
+        finish_reasons: words of `feval.schema.FINISH_REASONS`.
+        prompt: the request, as a JSON array of messages; `None` where it is not known.
+        prompt_tokens: of the request; `None` where it is not known.
+        extra: optional columns, names and types in `OPTIONAL_COLUMNS`.
+    """
+
+    question_id: str
+    texts: Sequence[str | None]
+    raw_answers: Sequence[str | None]
+    answers: Sequence[str | None]
+    output_tokens: Sequence[int]
+    finish_reasons: Sequence[str]
+    prompt: str | None = None
+    prompt_tokens: int | None = None
+    extra: Mapping[str, Sequence[Any]] = field(default_factory=dict)

@@ -1,0 +1,232 @@
+"""Derived recordings: new folders made from old ones, which stay as they are. The manifest names the parents."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from feval.errors import ConflictError, NotRecordedError, OutOfRangeError, ShortPoolError, UsageError
+from feval.recording.content import DatasetInfo, LLMInfo, PoolRows, Question
+from feval.recording.reader import Recording, open_recording
+from feval.recording.writer import RecordingWriter
+
+__all__ = ["merge", "select"]
+
+
+def merge(recordings: Sequence[str | Path], out: str | Path) -> Path:
+    """Put several recordings into one: other datasets, other LLMs, or both.
+
+    Questions are told apart by dataset and id, and must agree in text, gold and choices. Their order is that of the first
+    recording that has them. The same LLM on the same dataset may come twice only if everything recorded is equal.
+
+    Args:
+        recordings: two or more folders.
+        out: the folder to make.
+
+    Raises:
+        ConflictError: the recordings contradict each other; the message names where.
+        UsageError: fewer than two recordings.
+        RecordingError: one of them cannot be read.
+        StorageError: `out` is there already, or cannot be written.
+    """
+    if len(recordings) < 2:
+        raise UsageError(f"A merge needs two or more recordings; {len(recordings)} given.")
+    sources = [open_recording(path) for path in recordings]
+    prices = {source.manifest.prices for source in sources}
+    if len(prices) > 1:
+        raise ConflictError(
+            f"The recordings name different price lists ({', '.join(sorted(prices))}); merge such as agree, or compare them "
+            "by opening both with one `--prices`."
+        )
+    datasets = list(dict.fromkeys(dataset for source in sources for dataset in source.dataset_ids()))
+    with RecordingWriter(
+        out,
+        operation={"name": "merge"},
+        prices=prices.pop(),
+        parents=[_parent(source) for source in sources],
+        notes=list(dict.fromkeys(note for source in sources for note in source.manifest.raw.get("notes", ()))),
+        licences=_common_licences(sources),
+    ) as writer:
+        for dataset in datasets:
+            holders = [source for source in sources if dataset in source.manifest.datasets]
+            questions = _merged_questions(dataset, holders)
+            writer.add_dataset(_common_info(dataset, holders), questions)
+            for llm, holder in _owners(dataset, holders).items():
+                pools = {pool.question_id: pool for pool in holder.pools(dataset, llm)}
+                ordered = (pools[question.id] for question in questions if question.id in pools)
+                writer.add_pools(dataset, _llm(holder, llm), _counter(holder, dataset, llm), ordered)
+    return Path(out)
+
+
+def select(
+    recording: str | Path,
+    out: str | Path,
+    *,
+    datasets: Collection[str] | None = None,
+    llms: Collection[str] | None = None,
+    questions: Collection[str] | None = None,
+    samples: int | None = None,
+) -> Path:
+    """Make a smaller recording: some datasets, LLMs, questions, or the first CoTs of each pool.
+
+    Args:
+        recording: the folder to select from.
+        out: the folder to make.
+        datasets: ids to keep; `None` keeps all.
+        llms: names to keep; `None` keeps all.
+        questions: question ids to keep; `None` keeps all.
+        samples: keep the first so many CoTs of every pool; `None` keeps all.
+
+    Raises:
+        NotRecordedError: something named is not there.
+        ShortPoolError: a pool has fewer CoTs than asked for.
+        OutOfRangeError: `samples` below 1.
+        RecordingError, StorageError: as for `merge`.
+    """
+    if samples is not None and samples < 1:
+        raise OutOfRangeError(f"A selection keeps at least 1 CoT per pool; {samples} asked for.")
+    source = open_recording(recording)
+    kept = [dataset for dataset in source.dataset_ids() if datasets is None or dataset in datasets]
+    _all_found(source, datasets, llms, kept)
+    wanted = None if questions is None else set(questions)
+    choice = {"datasets": datasets, "llms": llms, "questions": questions}
+    operation: dict[str, Any] = {key: sorted(value) for key, value in choice.items() if value is not None}
+    with RecordingWriter(
+        out,
+        operation={"name": "select", **operation} | ({} if samples is None else {"samples": samples}),
+        prices=source.manifest.prices,
+        parents=[_parent(source)],
+        notes=source.manifest.raw.get("notes", ()),
+        licences=source.manifest.raw.get("licences"),
+    ) as writer:
+        missing = set(wanted or ())
+        for dataset in kept:
+            rows = [q for q in source.questions(dataset) if wanted is None or q.id in wanted]
+            missing -= {row.id for row in rows}
+            writer.add_dataset(source.dataset_info(dataset), rows)
+            for llm in source.llm_names(dataset):
+                if llms is None or llm in llms:
+                    pools = _first(source.pools(dataset, llm), {row.id for row in rows}, samples, llm)
+                    writer.add_pools(dataset, _llm(source, llm), _counter(source, dataset, llm), pools)
+        if missing:
+            raise NotRecordedError(
+                f"{source.path} holds no question {sorted(missing)[0]!r} ({len(missing)} not found)."
+            )
+    return Path(out)
+
+
+def _parent(source: Recording) -> dict[str, Any]:
+    return {"hash": source.hash, "operation": source.manifest.raw.get("operation", {})}
+
+
+def _llm(source: Recording, llm: str) -> LLMInfo:
+    return source.llm_info(llm)
+
+
+def _counter(source: Recording, dataset: str, llm: str) -> str:
+    counter: str = source.manifest.pairs[dataset, llm]["counter"]
+    return counter
+
+
+def _common_licences(sources: Sequence[Recording]) -> Mapping[str, str | None]:
+    """What all agree on; where they differ, every licence is named."""
+    found: dict[str, str | None] = {}
+    for kind in ("questions", "outputs"):
+        stated = {(source.manifest.raw.get("licences") or {}).get(kind) for source in sources}
+        found[kind] = next(iter(stated)) if len(stated) == 1 else "; ".join(sorted(s or "not stated" for s in stated))
+    return found
+
+
+def _common_info(dataset: str, holders: Sequence[Recording]) -> DatasetInfo:
+    first = holders[0].dataset_info(dataset)
+    for holder in holders[1:]:
+        other = holder.dataset_info(dataset)
+        for field in ("answer_kind", "extractor", "system_prompt"):
+            mine, theirs = getattr(first, field), getattr(other, field)
+            if mine != theirs:
+                raise ConflictError(
+                    f"{dataset} has {field} {mine!r} in {holders[0].path} but {theirs!r} in {holder.path}; "
+                    "import one of them again so that both agree."
+                )
+    return first
+
+
+def _merged_questions(dataset: str, holders: Sequence[Recording]) -> list[Question]:
+    merged: dict[str, tuple[Question, Recording]] = {}
+    for holder in holders:
+        for question in holder.questions(dataset):
+            if question.id not in merged:
+                merged[question.id] = (question, holder)
+                continue
+            known, where = merged[question.id]
+            merged[question.id] = (_same_question(dataset, known, question, where, holder), where)
+    return [question for question, _ in merged.values()]
+
+
+def _same_question(dataset: str, known: Question, other: Question, where: Recording, there: Recording) -> Question:
+    for field, noun in (("text", "texts"), ("answer_key", "golds"), ("choices", "choices")):
+        mine, theirs = getattr(known, field), getattr(other, field)
+        if mine != theirs and not (field != "text" and not (mine and theirs)):
+            raise ConflictError(
+                f"Question {known.id!r} of {dataset} has two {noun}: {mine!r:.80} in {where.path}, {theirs!r:.80} in {there.path}."
+            )
+    if known.answer_key is None and other.answer_key is not None:
+        known = replace(known, answer=other.answer, answer_key=other.answer_key)
+    return known if known.choices else replace(known, choices=other.choices)
+
+
+def _owners(dataset: str, holders: Sequence[Recording]) -> dict[str, Recording]:
+    owners: dict[str, Recording] = {}
+    for holder in holders:
+        for llm in holder.llm_names(dataset):
+            owner = owners.setdefault(llm, holder)
+            if _pair_leaves(owner, dataset, llm) != _pair_leaves(holder, dataset, llm):
+                raise ConflictError(
+                    f"{llm} on {dataset} is in {owner.path} and, with other content, in {holder.path}; "
+                    "give one of them a variant name (such as NAME@second) when importing."
+                )
+    return owners
+
+
+def _pair_leaves(source: Recording, dataset: str, llm: str) -> set[tuple[str, str]]:
+    leaves = source.manifest.raw["leaves"]
+    return {(leaf["part"], leaf["sha256"]) for leaf in leaves if (leaf["dataset"], leaf["llm"]) == (dataset, llm)}
+
+
+def _all_found(
+    source: Recording, datasets: Collection[str] | None, llms: Collection[str] | None, kept: Sequence[str]
+) -> None:
+    for dataset in datasets or ():
+        source.require(dataset)
+    held = {llm for dataset in kept for llm in source.llm_names(dataset)}
+    for llm in llms or ():
+        if llm not in held:
+            raise NotRecordedError(
+                f"{source.path} holds no LLM {llm!r} there; it holds {', '.join(sorted(held)) or 'none'}."
+            )
+
+
+def _first(pools: Iterable[PoolRows], ids: Collection[str], samples: int | None, llm: str) -> Iterator[PoolRows]:
+    for pool in pools:
+        if pool.question_id not in ids:
+            continue
+        if samples is None:
+            yield pool
+            continue
+        if len(pool.answers) < samples:
+            raise ShortPoolError(
+                f"{llm} has {len(pool.answers)} CoTs on {pool.question_id!r}; {samples} were asked for. Select fewer."
+            )
+        yield PoolRows(
+            pool.question_id,
+            pool.texts[:samples],
+            pool.raw_answers[:samples],
+            pool.answers[:samples],
+            pool.output_tokens[:samples],
+            pool.finish_reasons[:samples],
+            pool.prompt,
+            pool.prompt_tokens,
+            {name: column[:samples] for name, column in pool.extra.items()},
+        )

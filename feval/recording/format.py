@@ -1,0 +1,109 @@
+"""The layout of a recording on disk: names of folders, file names, leaves and the recording hash.
+
+`docs/recording-format.md` is this module in prose; a change here is a new format version.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from feval.errors import UsageError
+
+__all__ = [
+    "FORMAT",
+    "FORMAT_VERSION",
+    "MANIFEST",
+    "README",
+    "LeafHash",
+    "check_name",
+    "file_path",
+    "is_safe_path",
+    "recording_hash",
+    "slug",
+]
+
+FORMAT = "feval-recording"
+FORMAT_VERSION = 1
+MANIFEST = "manifest.json"
+README = "README.md"
+
+_SAFE = re.compile(r"[A-Za-z0-9._@=+-]")
+_MAX_NAME = 200
+
+
+def check_name(noun: str, name: str) -> str:
+    """Refuse a dataset, LLM or question name that could not be printed, hashed or stored.
+
+    Raises:
+        UsageError: the name is empty, too long, or has control characters or lone surrogates in it.
+    """
+    if not name or len(name) > _MAX_NAME or name != name.strip():
+        raise UsageError(
+            f"A {noun} needs a name of 1 to {_MAX_NAME} characters without blanks around it; {name[:80]!r} is not one."
+        )
+    if any(ord(c) < 32 or 0x7F <= ord(c) < 0xA0 or 0xD800 <= ord(c) < 0xE000 for c in name):
+        raise UsageError(f"The {noun} {name!r} has control characters in its name; rename it.")
+    return name
+
+
+def slug(name: str) -> str:
+    """File name of a dataset or LLM: readable, safe everywhere, and different for different names.
+
+    "/" becomes "--". A name that this would not tell from another gets eight digits of its SHA-256 behind it.
+    """
+    plain = name.replace("/", "--")
+    safe = "".join(c if _SAFE.match(c) else "_" for c in plain)[:100]
+    if safe == plain and "--" not in name and not safe.startswith("."):
+        return safe
+    return f"{safe.lstrip('.')}-{hashlib.sha256(name.encode()).hexdigest()[:8]}"
+
+
+def file_path(part: str, dataset: str, llm: str | None = None) -> str:
+    """Where a part lies below the recording's folder, with "/" between the names."""
+    if part == "votes":
+        return f"votes/{slug(dataset)}.votes"
+    if llm is None:
+        return f"{part}/{slug(dataset)}.parquet"
+    return f"{part}/{slug(dataset)}/{slug(llm)}.parquet"
+
+
+def is_safe_path(path: object) -> bool:
+    """Whether a path from a manifest stays inside the recording's folder."""
+    if not isinstance(path, str) or "\\" in path or "\0" in path or ":" in path:
+        return False
+    return all(piece not in {"", ".", ".."} for piece in path.split("/"))
+
+
+class LeafHash:
+    """SHA-256 over the logical content of one part, line by line.
+
+    A line is a JSON value without blanks, UTF-8, non-ASCII characters as they are, keys sorted, followed by a newline. Equal
+    content gives an equal leaf whatever Parquet writer made the file.
+    """
+
+    def __init__(self) -> None:
+        import orjson
+
+        self._dumps = orjson.dumps
+        self._option = orjson.OPT_SORT_KEYS | orjson.OPT_APPEND_NEWLINE
+        self._sha = hashlib.sha256()
+
+    def add(self, value: Sequence[Any] | dict[str, Any]) -> None:
+        """Add one line."""
+        self._sha.update(self._dumps(value, option=self._option))
+
+    def hexdigest(self) -> str:
+        """The leaf."""
+        return self._sha.hexdigest()
+
+
+def recording_hash(leaves: Iterable[tuple[str, str | None, str, str]]) -> str:
+    """The Merkle root: SHA-256 over the sorted leaves (dataset, LLM or "", part, hex digest), as one JSON line."""
+    rows = sorted([dataset, llm or "", part, digest] for dataset, llm, part, digest in leaves)
+    return hashlib.sha256(
+        json.dumps(rows, ensure_ascii=False, separators=(",", ":")).encode(errors="surrogatepass")
+    ).hexdigest()

@@ -1,0 +1,125 @@
+"""`manifest.json`, read without pydantic: it stands between a user and the first curve.
+
+The model with every field is `feval.schema.Manifest`; the writer and `verify` hold the file to it. Here we check what we use.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from feval.errors import DamagedRecordingError, NewerFormatError, NotARecordingError, StorageError
+from feval.recording.format import FORMAT, FORMAT_VERSION, MANIFEST, is_safe_path, recording_hash
+
+__all__ = ["Manifest", "read_manifest"]
+
+_MAX_BYTES = 256 * 2**20
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """What a recording says of itself.
+
+    Attributes:
+        raw: the whole JSON object.
+        hash: the recording hash, checked against the leaves.
+        prices: id of the price list it was recorded under.
+        datasets: dataset id -> its record.
+        llms: LLM name -> its record.
+        pairs: (dataset id, LLM name) -> its record, in the order of the file.
+        files: path -> {"sha256", "bytes", "rows"}.
+    """
+
+    raw: dict[str, Any]
+    hash: str
+    prices: str
+    datasets: dict[str, dict[str, Any]]
+    llms: dict[str, dict[str, Any]]
+    pairs: dict[tuple[str, str], dict[str, Any]]
+    files: dict[str, dict[str, Any]]
+
+
+def read_manifest(folder: Path) -> Manifest:
+    """Read and check the manifest of a recording.
+
+    Raises:
+        NotARecordingError: the folder does not exist, holds no manifest, or the manifest is of something else.
+        NewerFormatError: a later feval wrote it.
+        DamagedRecordingError: the manifest is not valid JSON, lacks a field, or does not agree with its own hash.
+        StorageError: the file cannot be read.
+    """
+    path = folder / MANIFEST
+    raw = _parse(path, _read(path, folder))
+    if not isinstance(raw, dict) or raw.get("format") != FORMAT:
+        raise NotARecordingError(f'{path} is not the manifest of a recording: it lacks "format": "{FORMAT}".')
+    version = raw.get("format_version")
+    if isinstance(version, int) and version > FORMAT_VERSION:
+        raise NewerFormatError(
+            f"{folder} has recording format {version}; this feval reads up to {FORMAT_VERSION}. Install a newer feval."
+        )
+    if version != FORMAT_VERSION:
+        raise DamagedRecordingError(f"{path}: format_version should be {FORMAT_VERSION}, found {version!r}.")
+    return _checked(path, raw)
+
+
+def _read(path: Path, folder: Path) -> bytes:
+    try:
+        with path.open("rb") as file:
+            data = file.read(_MAX_BYTES + 1)
+    except (FileNotFoundError, NotADirectoryError) as error:
+        found = (
+            "has no manifest.json" if folder.is_dir() else "is not a folder" if folder.exists() else "does not exist"
+        )
+        raise NotARecordingError(f"No recording at {folder}: it {found}. Make one with `feval import`.") from error
+    except OSError as error:
+        raise StorageError(f"{path} could not be read: {error.strerror or error}.") from error
+    if len(data) > _MAX_BYTES:
+        raise DamagedRecordingError(f"{path} is larger than {_MAX_BYTES // 2**20} MiB; no manifest is.")
+    return data
+
+
+def _parse(path: Path, data: bytes) -> Any:
+    try:
+        return json.loads(data)
+    except (ValueError, RecursionError) as error:
+        raise DamagedRecordingError(
+            f"{path} is not valid JSON ({error}); fetch or make the recording again."
+        ) from error
+
+
+def _checked(path: Path, raw: dict[str, Any]) -> Manifest:
+    def field(record: Any, key: str, kind: type) -> Any:
+        value = record.get(key) if isinstance(record, dict) else None
+        if not isinstance(value, kind) or isinstance(value, bool):
+            raise DamagedRecordingError(f"{path}: {key!r} should be {kind.__name__}, found {value!r:.80}.")
+        return value
+
+    leaves = []
+    for leaf in field(raw, "leaves", list):
+        llm = leaf.get("llm") if isinstance(leaf, dict) else None
+        if llm is not None and not isinstance(llm, str):
+            raise DamagedRecordingError(f"{path}: the LLM of a leaf should be a name or null, found {llm!r:.80}.")
+        leaves.append((field(leaf, "dataset", str), llm, field(leaf, "part", str), field(leaf, "sha256", str)))
+    stated = field(raw, "recording_hash", str)
+    if recording_hash(leaves) != stated:
+        raise DamagedRecordingError(f"{path}: its leaves hash to {recording_hash(leaves)}, but it states {stated}.")
+    files = field(raw, "files", dict)
+    for name, record in files.items():
+        if not is_safe_path(name):
+            raise DamagedRecordingError(f"{path} names the file {name!r:.120}, which lies outside the recording.")
+        field(record, "sha256", str), field(record, "bytes", int), field(record, "rows", int)
+    pairs = {}
+    for pair in field(raw, "pairs", list):
+        field(pair, "counter", str), field(pair, "cots", int)
+        pairs[field(pair, "dataset", str), field(pair, "llm", str)] = pair
+    return Manifest(
+        raw=raw,
+        hash=stated,
+        prices=field(raw, "prices", str),
+        datasets={field(record, "id", str): record for record in field(raw, "datasets", list)},
+        llms={field(record, "name", str): record for record in field(raw, "llms", list)},
+        pairs=pairs,
+        files=files,
+    )

@@ -1,0 +1,286 @@
+"""Read a recording: what is asked for is read and checked, nothing else.
+
+Opening reads the manifest. `votes` maps one small file. Questions, texts and requests come from Parquet when they are asked
+for; a text is one row group, its pages guarded by checksums.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import lru_cache
+from itertools import accumulate
+from pathlib import Path
+from typing import Any
+
+from feval.errors import DamagedRecordingError, NotRecordedError
+from feval.recording.content import OPTIONAL_COLUMNS, DatasetInfo, LLMInfo, PoolRows, Question
+from feval.recording.format import file_path
+from feval.recording.manifest import Manifest, read_manifest
+from feval.recording.votes import Votes, open_votes
+
+__all__ = ["Recording", "open_recording"]
+
+_TEXT_FILES_OPEN = 64
+
+
+def open_recording(path: str | Path) -> Recording:
+    """Open a recording folder.
+
+    Raises:
+        NotARecordingError, NewerFormatError, DamagedRecordingError: see `feval.recording.manifest.read_manifest`.
+    """
+    folder = Path(path)
+    return Recording(folder, read_manifest(folder))
+
+
+class Recording:
+    """An immutable folder with the CoTs of some LLMs on some datasets.
+
+    Attributes:
+        path: the folder.
+        manifest: what it says of itself.
+    """
+
+    def __init__(self, path: Path, manifest: Manifest) -> None:
+        self.path = path
+        self.manifest = manifest
+        self._votes: dict[str, Votes] = {}
+        self._tables = lru_cache(_TEXT_FILES_OPEN)(self._open_table)
+
+    def __repr__(self) -> str:
+        return f"Recording({str(self.path)!r}, hash={self.hash[:12]}, pairs={len(self.manifest.pairs)})"
+
+    @property
+    def hash(self) -> str:
+        """The recording hash: equal content, equal hash."""
+        return self.manifest.hash
+
+    def dataset_ids(self) -> list[str]:
+        """Ids of the datasets, in recorded order."""
+        return list(self.manifest.datasets)
+
+    def llm_names(self, dataset: str) -> list[str]:
+        """Names of the LLMs recorded on a dataset, in recorded order."""
+        return [llm for where, llm in self.manifest.pairs if where == dataset]
+
+    def require(self, dataset: str, llm: str | None = None) -> None:
+        """Make sure the recording holds a dataset, or an LLM on it.
+
+        Raises:
+            NotRecordedError: it does not; the message lists what it holds.
+        """
+        if dataset not in self.manifest.datasets:
+            raise NotRecordedError(f"{self.path} holds no dataset {dataset!r}. It holds {self._holdings()}.")
+        if llm is not None and (dataset, llm) not in self.manifest.pairs:
+            raise NotRecordedError(f"{self.path} holds no CoTs of {llm!r} on {dataset}. It holds {self._holdings()}.")
+
+    def votes(self, dataset: str) -> Votes:
+        """The arrays that voting needs, mapped and checked against the manifest.
+
+        Raises:
+            NotRecordedError: no such dataset.
+            DamagedRecordingError: the file is missing, changed or malformed.
+        """
+        if dataset not in self._votes:
+            self.require(dataset)
+            path = file_path("votes", dataset)
+            record = self._file(path)
+            votes = open_votes(self.path / path, sha256=record["sha256"], size=record["bytes"])
+            self._agree(path, dataset, votes)
+            self._votes[dataset] = votes
+        return self._votes[dataset]
+
+    def dataset_info(self, dataset: str) -> DatasetInfo:
+        """What the manifest says of a dataset."""
+        self.require(dataset)
+        record = self.manifest.datasets[dataset]
+        with self._shape("manifest.json"):
+            return DatasetInfo(
+                **{key: record[key] for key in ("id", "title", "answer_kind", "extractor", "system_prompt", "licence")}
+            )
+
+    def llm_info(self, llm: str) -> LLMInfo:
+        """What the manifest says of an LLM."""
+        with self._shape("manifest.json"):
+            record = self.manifest.llms[llm]
+            return LLMInfo(record["name"], record["temperature"], record["max_tokens"], record["decoding"])
+
+    def questions(self, dataset: str) -> list[Question]:
+        """All questions of a dataset, with their golds, in recorded order.
+
+        Raises:
+            NotRecordedError: no such dataset.
+            DamagedRecordingError: the file is missing, changed or malformed.
+        """
+        self.require(dataset)
+        path = file_path("questions", dataset)
+        with self._shape(path):
+            rows = self._tables(path).read().to_pylist()
+            return [
+                Question(
+                    row["id"],
+                    row["question"],
+                    row["answer"],
+                    row["answer_key"],
+                    tuple((choice["label"], choice["text"]) for choice in row["choices"] or ()),
+                )
+                for row in rows
+            ]
+
+    def texts(self, dataset: str, llm: str, question: int) -> list[str | None]:
+        """The recorded texts of one LLM on one question (by its row), in recorded order. Reads one row group.
+
+        Raises:
+            NotRecordedError: no such dataset or LLM.
+            DamagedRecordingError: the file is missing, changed or malformed.
+        """
+        self.require(dataset, llm)
+        path = file_path("texts", dataset, llm)
+        with self._shape(path):
+            table, starts = self._text_table(path, dataset, llm)
+            first = starts[question]
+            size = starts[question + 1] - first
+            if size == 0:
+                return []
+            group, offset = table.locate(first)
+            column = table.group(group, ["text"]).column("text")
+            texts: list[str | None] = column.slice(offset, size).to_pylist()
+            if len(texts) != size:
+                raise DamagedRecordingError(f"{self.path / path} ends before the texts of question row {question}.")
+            return texts
+
+    def scan_texts(self, dataset: str, llm: str) -> Iterator[list[str | None]]:
+        """All texts of one LLM on a dataset in recorded order, one row group (some whole questions) at a time."""
+        self.require(dataset, llm)
+        path = file_path("texts", dataset, llm)
+        with self._shape(path):
+            table = self._tables(path)
+            for group in range(table.groups):
+                yield table.group(group, ["text"]).column("text").to_pylist()
+
+    def prompts(self, dataset: str, llm: str) -> dict[str, str | None]:
+        """Question id -> the request that was sent (a JSON array of messages), `None` where it is not known."""
+        self.require(dataset, llm)
+        path = file_path("requests", dataset, llm)
+        with self._shape(path):
+            table = self._tables(path).read(["question_id", "prompt"])
+            return dict(zip(table.column(0).to_pylist(), table.column(1).to_pylist(), strict=True))
+
+    def pools(self, dataset: str, llm: str) -> Iterator[PoolRows]:
+        """Everything recorded of one LLM on a dataset, question by question.
+
+        Raises:
+            DamagedRecordingError: the three Parquet files do not agree.
+        """
+        self.require(dataset, llm)
+        paths = [file_path(part, dataset, llm) for part in ("requests", "samples", "texts")]
+        with self._shape(paths[1]):
+            requests, samples = (self._tables(path).read().to_pydict() for path in paths[:2])
+            texts = (text for group in self.scan_texts(dataset, llm) for text in group)
+            ids = samples["question_id"]
+            start = 0
+            for row, question in enumerate(requests["question_id"]):
+                stop = start
+                while stop < len(ids) and ids[stop] == question:
+                    stop += 1
+                own = {name: column[start:stop] for name, column in samples.items()}
+                if own["sample_index"] != list(range(stop - start)):
+                    raise DamagedRecordingError(
+                        f"{self.path / paths[1]}: sample indices of {question!r} are not 0, 1, 2 ..."
+                    )
+                yield _pool(question, requests, row, own, [next(texts) for _ in range(start, stop)])
+                start = stop
+            if start != len(ids) or next(texts, self) is not self:
+                raise DamagedRecordingError(
+                    f"{self.path / paths[1]} does not hold the same questions as {paths[0]} and {paths[2]}."
+                )
+
+    def _agree(self, path: str, dataset: str, votes: Votes) -> None:
+        """The hash pins the bytes; a manifest made by hand could still pin the wrong ones."""
+        if votes.dataset != dataset or set(votes.llms) != set(self.llm_names(dataset)):
+            raise DamagedRecordingError(
+                f"{self.path / path} is of other LLMs or another dataset than manifest.json says."
+            )
+
+    def _file(self, path: str) -> dict[str, Any]:
+        record = self.manifest.files.get(path)
+        if record is None:
+            raise DamagedRecordingError(f"{self.path}: manifest.json does not list {path}; fetch the recording again.")
+        return record
+
+    def _holdings(self) -> str:
+        held = [f"{dataset}: {', '.join(self.llm_names(dataset)) or 'no LLM'}" for dataset in self.dataset_ids()]
+        return "; ".join(held) or "nothing"
+
+    def _open_table(self, path: str) -> _Table:
+        return _Table(self.path / path, self._file(path)["bytes"])
+
+    def _text_table(self, path: str, dataset: str, llm: str) -> tuple[_Table, list[int]]:
+        table = self._tables(path)
+        if table.starts is None:
+            table.starts = [0, *accumulate(self.votes(dataset).llms[llm].sizes.tolist())]
+        return table, table.starts
+
+    @contextmanager
+    def _shape(self, path: str) -> Iterator[None]:
+        """Whatever pyarrow or a wrong shape raises means one thing: the file is not what the manifest says."""
+        import pyarrow as pa
+
+        try:
+            yield
+        except (pa.ArrowException, OSError, KeyError, TypeError, ValueError, IndexError, StopIteration) as error:
+            raise DamagedRecordingError(
+                f"{self.path / path} cannot be read ({_first_line(error)}); run `feval verify`."
+            ) from error
+
+
+def _pool(
+    question: str, requests: dict[str, list[Any]], row: int, own: dict[str, list[Any]], texts: list[Any]
+) -> PoolRows:
+    return PoolRows(
+        question,
+        texts,
+        own["answer_raw"],
+        own["answer"],
+        own["output_tokens"],
+        own["finish_reason"],
+        requests["prompt"][row],
+        requests["prompt_tokens"][row],
+        {name: own[name] for name in OPTIONAL_COLUMNS if any(value is not None for value in own[name])},
+    )
+
+
+class _Table:
+    """An opened Parquet file."""
+
+    def __init__(self, path: Path, size: int) -> None:
+        import pyarrow.parquet as pq
+
+        found = path.stat().st_size
+        if found != size:
+            raise DamagedRecordingError(f"{path} should have {size} bytes, found {found}; fetch the recording again.")
+        self._file = pq.ParquetFile(path, memory_map=True, page_checksum_verification=True)
+        self.groups: int = self._file.metadata.num_row_groups
+        self.starts: list[int] | None = None
+        self._ends: list[int] | None = None
+
+    def read(self, columns: list[str] | None = None) -> Any:
+        return self._file.read(columns, use_threads=False)
+
+    def group(self, index: int, columns: list[str]) -> Any:
+        return self._file.read_row_group(index, columns, use_threads=False)
+
+    def locate(self, row: int) -> tuple[int, int]:
+        """Row group of a row, and the row's place in it."""
+        from bisect import bisect_right
+
+        if self._ends is None:
+            counts = (self._file.metadata.row_group(i).num_rows for i in range(self.groups))
+            self._ends = list(accumulate(counts))
+        group = bisect_right(self._ends, row)
+        return group, row - (self._ends[group - 1] if group else 0)
+
+
+def _first_line(error: BaseException) -> str:
+    return (str(error).splitlines() or [type(error).__name__])[0][:200]

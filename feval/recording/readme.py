@@ -1,0 +1,53 @@
+"""The README.md of a recording: what a person who finds the folder reads first."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+__all__ = ["readme_text"]
+
+
+def readme_text(manifest: dict[str, Any]) -> str:
+    """A Markdown page from the manifest: what was recorded, how to load it, under which licences."""
+    datasets = {record["id"]: record for record in manifest["datasets"]}
+    rows = [
+        f"| {_plain(datasets[pair['dataset']]['title'])} | `{_plain(pair['llm'])}` | {datasets[pair['dataset']]['questions']} "
+        f"| {pair['cots']} | {_pool(pair)} | {_share(pair)} | {_plain(pair['counter'])} |"
+        for pair in manifest["pairs"]
+    ]
+    licences = manifest["licences"]
+    lines = [
+        "# Recorded chains of thought",
+        "",
+        "A feval recording: every chain of thought (CoT) with its extracted answer, tokens and finish reason.",
+        "",
+        "| dataset | LLM | questions | CoTs | per question | without answer | tokens counted by |",
+        "| --- | --- | --- | --- | --- | --- | --- |",
+        *rows,
+        "",
+        f"- Recording hash: `{manifest['recording_hash']}`",
+        f"- Price list: `{_plain(manifest['prices'])}`",
+        f"- Created: {manifest['created']} by feval {manifest['feval_version']}",
+        f"- Licence of the questions: {_plain(licences['questions'] or 'not stated')}",
+        f"- Licence of the outputs: {_plain(licences['outputs'] or 'not stated')}",
+        *[f"- Note: {_plain(note)}" for note in manifest["notes"]],
+        "",
+        "`feval info .` describes this folder, `feval verify .` checks every byte and every hash of it.",
+        "",
+    ]
+    return "\n".join(lines)
+
+
+def _pool(pair: dict[str, Any]) -> str:
+    low, high = pair["smallest_pool"], pair["largest_pool"]
+    return str(low) if low == high else f"{low} to {high}"
+
+
+def _share(pair: dict[str, Any]) -> str:
+    return f"{pair['no_answer'] / pair['cots']:.2%}" if pair["cots"] else "-"
+
+
+def _plain(text: str) -> str:
+    """Names and notes come from outside: no markup, no line breaks, no table cells of their own."""
+    return re.sub(r"([\\`*_\[\]<>|#])", r"\\\1", " ".join(text.split()))

@@ -1,0 +1,166 @@
+"""Check a whole recording: every byte, every leaf, and that the derived votes are what the Parquet files say."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from feval.errors import DamagedRecordingError, FevalError
+from feval.recording.format import MANIFEST, LeafHash, file_path
+from feval.recording.reader import Recording, open_recording
+from feval.recording.votes import VotesBuilder
+from feval.recording.writer import dataset_leaf, llm_leaf, pool_lines, question_line
+from feval.schema import FINISH_REASONS, Manifest
+
+__all__ = ["Verification", "verify_recording"]
+
+
+@dataclass(frozen=True, slots=True)
+class Verification:
+    """What was checked, and every problem found (empty: the recording is sound).
+
+    Attributes:
+        path: the folder.
+        recording_hash: as the manifest states it.
+        files: number of files whose bytes were hashed.
+        leaves: number of leaves recomputed from the content.
+        problems: sentences, each naming file, expected and found.
+    """
+
+    path: Path
+    recording_hash: str
+    files: int
+    leaves: int
+    problems: tuple[str, ...]
+
+    @property
+    def ok(self) -> bool:
+        """Whether nothing was found."""
+        return not self.problems
+
+
+def verify_recording(path: str | Path, progress: Callable[[int, int], None] | None = None) -> Verification:
+    """Recompute every hash of a recording from its bytes and its content.
+
+    Args:
+        path: the folder.
+        progress: called with (steps done, steps in all).
+
+    Raises:
+        NotARecordingError, NewerFormatError, DamagedRecordingError: the manifest itself cannot be read.
+    """
+    recording = open_recording(path)
+    steps = _Steps(len(recording.manifest.files) + len(recording.manifest.pairs), progress)
+    problems = [*_check_model(recording), *_check_files(recording, steps)]
+    problems += _check_strays(recording)
+    if not problems:
+        problems += _check_content(recording, steps)
+    counts = len(recording.manifest.files), len(recording.manifest.raw["leaves"])
+    return Verification(recording.path, recording.hash, *counts, tuple(problems))
+
+
+class _Steps:
+    def __init__(self, total: int, report: Callable[[int, int], None] | None) -> None:
+        self._done, self._total, self._report = 0, total, report
+
+    def step(self) -> None:
+        self._done += 1
+        if self._report is not None:
+            self._report(self._done, self._total)
+
+
+def _check_model(recording: Recording) -> list[str]:
+    from pydantic import ValidationError
+
+    try:
+        Manifest.model_validate_json(json.dumps(recording.manifest.raw))
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(str(piece) for piece in first["loc"])
+        return [f"{MANIFEST}: {where}: {first['msg']}."]
+    return []
+
+
+def _check_files(recording: Recording, steps: _Steps) -> list[str]:
+    problems = []
+    for name, record in recording.manifest.files.items():
+        try:
+            with (recording.path / name).open("rb") as file:
+                digest = hashlib.file_digest(file, "sha256").hexdigest()
+                size = file.tell()
+        except OSError as error:
+            problems.append(f"{name}: listed in {MANIFEST}, but it cannot be opened ({error.strerror}).")
+        else:
+            if size != record["bytes"]:
+                problems.append(f"{name}: {record['bytes']} bytes expected, {size} found.")
+            elif digest != record["sha256"]:
+                problems.append(f"{name}: SHA-256 {record['sha256']} expected, {digest} found.")
+        steps.step()
+    return problems
+
+
+def _check_strays(recording: Recording) -> list[str]:
+    listed = {*recording.manifest.files, MANIFEST}
+    found = {p.relative_to(recording.path).as_posix() for p in recording.path.rglob("*") if p.is_file()}
+    return [f"{name}: not listed in {MANIFEST}; it is no part of the recording." for name in sorted(found - listed)]
+
+
+def _check_content(recording: Recording, steps: _Steps) -> list[str]:
+    """Leaves and votes, recomputed from the Parquet files."""
+    found: dict[tuple[str, str | None, str], str] = {}
+    problems = []
+    for dataset in recording.dataset_ids():
+        try:
+            problems += _check_dataset(recording, dataset, found, steps)
+        except FevalError as error:
+            problems.append(str(error))
+    stated = {(leaf["dataset"], leaf["llm"], leaf["part"]): leaf["sha256"] for leaf in recording.manifest.raw["leaves"]}
+    for key in sorted(stated.keys() | found.keys(), key=str):
+        if stated.get(key) != found.get(key):
+            where = " / ".join(piece for piece in key if piece)
+            problems.append(f"Leaf {where}: {stated.get(key)} expected, {found.get(key)} found in the content.")
+    return problems
+
+
+def _check_dataset(
+    recording: Recording, dataset: str, found: dict[tuple[str, str | None, str], str], steps: _Steps
+) -> list[str]:
+    questions = recording.questions(dataset)
+    leaf = LeafHash()
+    for question in questions:
+        leaf.add(question_line(question))
+    found[dataset, None, "dataset"] = dataset_leaf(recording.dataset_info(dataset))
+    found[dataset, None, "questions"] = leaf.hexdigest()
+    builder = VotesBuilder(dataset, questions)
+    for llm in recording.llm_names(dataset):
+        _check_pair(recording, dataset, llm, found, builder)
+        steps.step()
+    path = recording.path / file_path("votes", dataset)
+    if builder.to_bytes() != path.read_bytes():
+        return [f"{file_path('votes', dataset)}: it does not hold what the Parquet files say; merge or import again."]
+    return []
+
+
+def _check_pair(
+    recording: Recording,
+    dataset: str,
+    llm: str,
+    found: dict[tuple[str, str | None, str], str],
+    builder: VotesBuilder,
+) -> None:
+    leaves = {part: LeafHash() for part in ("requests", "samples", "texts")}
+    codes = {reason: code for code, reason in enumerate(FINISH_REASONS)}
+    builder.add_llm(llm)
+    for pool in recording.pools(dataset, llm):
+        for part, line in pool_lines(pool).items():
+            leaves[part].add(line)
+        unknown = set(pool.finish_reasons) - codes.keys()
+        if unknown:
+            raise DamagedRecordingError(f"{llm} on {dataset}: unknown finish reasons {sorted(unknown)}.")
+        builder.add(llm, pool, [codes[reason] for reason in pool.finish_reasons])
+    counter = recording.manifest.pairs[dataset, llm]["counter"]
+    found[dataset, llm, "llm"] = llm_leaf(recording.llm_info(llm), counter)
+    found |= {(dataset, llm, part): leaf.hexdigest() for part, leaf in leaves.items()}

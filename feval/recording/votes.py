@@ -1,0 +1,285 @@
+"""The votes file: everything that voting needs from one dataset, as flat arrays that are mapped, not parsed.
+
+It is derived from the Parquet files by `VotesBuilder` (the writer and `verify` use the same one) and is what daily work opens:
+no pyarrow, no object per CoT, a hash check over a few hundred kilobytes. Layout (all integers little-endian):
+
+    b"FEVALVT1" | uint64 length of the header | header (JSON) | zeros to a multiple of 64 | arrays, each at a multiple of 64
+
+The header names each array with its dtype, shape and offset from the start of the file. `docs/recording-format.md` lists them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import mmap
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from feval.errors import DamagedRecordingError
+from feval.recording.content import PoolRows, Question
+
+__all__ = ["ABSENT", "NO_ANSWER", "LLMVotes", "Strings", "Votes", "VotesBuilder", "name_key", "open_votes"]
+
+MAGIC = b"FEVALVT1"
+NO_ANSWER = -1
+"""Code of a CoT without an answer."""
+ABSENT = -2
+"""Code of a place in the table where no CoT was recorded (pools may be ragged)."""
+
+_ALIGN = 64
+_DTYPES = frozenset(("uint8", "uint16", "uint32", "uint64", "int8", "int16", "int32", "int64"))
+
+
+def name_key(*names: str) -> int:
+    """64-bit key of some names: the first eight bytes, little-endian, of SHA-256 over the names joined by newlines."""
+    return int.from_bytes(hashlib.sha256("\n".join(names).encode(errors="surrogatepass")).digest()[:8], "little")
+
+
+class Strings(Sequence[str]):
+    """An immutable list of strings in one buffer; each is decoded when it is asked for."""
+
+    def __init__(self, data: npt.NDArray[np.uint8], offsets: npt.NDArray[np.uint64]) -> None:
+        self._data, self._offsets = data, offsets
+
+    def __len__(self) -> int:
+        return len(self._offsets) - 1
+
+    def __getitem__(self, index: Any) -> Any:
+        if isinstance(index, slice):
+            return [self[i] for i in range(*index.indices(len(self)))]
+        if index < 0:
+            index += len(self)
+        if not 0 <= index < len(self):
+            raise IndexError(index)
+        return self._data[int(self._offsets[index]) : int(self._offsets[index + 1])].tobytes().decode()
+
+
+@dataclass(frozen=True, slots=True)
+class LLMVotes:
+    """One LLM on all questions of a dataset (Q questions, S the largest pool).
+
+    Attributes:
+        codes: [Q, S] index into the question's candidates, `NO_ANSWER` or `ABSENT`.
+        output_tokens: [Q, S] tokens of each CoT, 0 where absent.
+        finish: [Q, S] position in `feval.schema.FINISH_REASONS`, 0 where absent.
+        prompt_tokens: [Q] tokens of the request, -1 where not known.
+        sizes: [Q] recorded CoTs of each question.
+    """
+
+    codes: npt.NDArray[np.signedinteger[Any]]
+    output_tokens: npt.NDArray[np.unsignedinteger[Any]]
+    finish: npt.NDArray[np.uint8]
+    prompt_tokens: npt.NDArray[np.int32]
+    sizes: npt.NDArray[np.uint32]
+
+
+class Votes:
+    """An opened votes file.
+
+    Attributes:
+        dataset: id of the dataset.
+        question_ids: Q ids, in recorded order.
+        question_keys: [Q] uint64, `name_key("feval/question", dataset, id)`: what draws are made from.
+        text_keys: [Q] uint64, `name_key(text)`: tells two questions of one id apart.
+        gold: [Q] code of the gold answer among the question's candidates, -1 where there is none.
+        llms: LLM name -> its arrays.
+    """
+
+    def __init__(self, header: Mapping[str, Any], arrays: Mapping[str, npt.NDArray[Any]]) -> None:
+        self.dataset: str = header["dataset"]
+        self.question_ids = Strings(arrays["question_ids"], arrays["question_id_offsets"])
+        self.question_keys: npt.NDArray[np.uint64] = arrays["question_keys"]
+        self.text_keys: npt.NDArray[np.uint64] = arrays["text_keys"]
+        self.gold: npt.NDArray[np.signedinteger[Any]] = arrays["gold"]
+        self._candidates = Strings(arrays["candidates"], arrays["candidate_offsets"])
+        self._starts: npt.NDArray[np.uint64] = arrays["candidate_starts"]
+        self.llms = {
+            name: LLMVotes(
+                arrays[f"codes.{i}"],
+                arrays[f"output_tokens.{i}"],
+                arrays[f"finish.{i}"],
+                arrays[f"prompt_tokens.{i}"],
+                arrays[f"sizes.{i}"],
+            )
+            for i, name in enumerate(header["llms"])
+        }
+
+    def __len__(self) -> int:
+        """Number of questions."""
+        return len(self.gold)
+
+    def candidates(self, question: int) -> list[str]:
+        """The distinct answers of a question (and its gold), by code."""
+        found: list[str] = self._candidates[int(self._starts[question]) : int(self._starts[question + 1])]
+        return found
+
+
+def open_votes(path: Path, *, sha256: str, size: int) -> Votes:
+    """Map a votes file, check its bytes against the manifest, and hand out its arrays.
+
+    Args:
+        path: the file.
+        sha256: the hex digest that the manifest states.
+        size: the bytes that the manifest states.
+
+    Raises:
+        DamagedRecordingError: the file is missing, truncated, changed or malformed.
+    """
+    try:
+        descriptor = os.open(path, os.O_RDONLY)
+    except OSError as error:
+        raise DamagedRecordingError(
+            f"{path} cannot be opened ({error.strerror}); `feval verify` lists what is left."
+        ) from error
+    try:
+        found = os.fstat(descriptor).st_size
+        if found != size or size < 16:
+            raise DamagedRecordingError(f"{path} should have {size} bytes, found {found}; fetch the recording again.")
+        data = mmap.mmap(descriptor, size, access=mmap.ACCESS_READ)
+    finally:
+        os.close(descriptor)
+    digest = hashlib.sha256(data).hexdigest()
+    if digest != sha256:
+        raise DamagedRecordingError(f"{path} should have SHA-256 {sha256}, found {digest}; fetch the recording again.")
+    return Votes(*_unpack(path, data))
+
+
+def _unpack(path: Path, data: mmap.mmap) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]:
+    """Header and arrays; whoever wrote the bytes, no array reaches outside the file."""
+    try:
+        if data[:8] != MAGIC:
+            raise ValueError(f"it should begin with {MAGIC!r}, found {data[:8]!r}")
+        length = int.from_bytes(data[8:16], "little")
+        header = json.loads(data[16 : 16 + length])
+        arrays = {}
+        for name, (dtype, shape, offset) in header["arrays"].items():
+            if dtype not in _DTYPES:
+                raise ValueError(f"array {name} has the unknown type {dtype!r:.40}")
+            count = 1
+            for extent in shape:
+                count *= extent
+            array = (
+                np.frombuffer(data, np.dtype(dtype).newbyteorder("<"), count, offset) if count else np.zeros(0, dtype)
+            )
+            arrays[name] = array.reshape(shape)
+        return header, arrays
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise DamagedRecordingError(f"{path} is not a votes file of this format: {error}.") from error
+
+
+class VotesBuilder:
+    """Collects one dataset's pools and writes its votes file.
+
+    Codes number a question's distinct answers in order of first appearance (LLMs as added, CoTs as recorded); the gold comes
+    last if nobody gave it. No result depends on this numbering.
+    """
+
+    def __init__(self, dataset: str, questions: Sequence[Question]) -> None:
+        self._dataset = dataset
+        self._questions = questions
+        self._index = {question.id: row for row, question in enumerate(questions)}
+        self._codes: list[dict[str, int]] = [{} for _ in questions]
+        self._llms: dict[str, dict[int, tuple[npt.NDArray[Any], npt.NDArray[Any], npt.NDArray[Any], int]]] = {}
+
+    def add(self, llm: str, pool: PoolRows, finish: Sequence[int]) -> None:
+        """Add one LLM's CoTs on one question; `finish` holds positions in FINISH_REASONS."""
+        row = self._index[pool.question_id]
+        codes = self._codes[row]
+        coded = [NO_ANSWER if a is None else codes.setdefault(a, len(codes)) for a in pool.answers]
+        prompt_tokens = -1 if pool.prompt_tokens is None else pool.prompt_tokens
+        self._llms.setdefault(llm, {})[row] = (
+            np.array(coded, np.int32),
+            np.array(pool.output_tokens, np.uint32),
+            np.array(finish, np.uint8),
+            prompt_tokens,
+        )
+
+    def add_llm(self, llm: str) -> None:
+        """Make room for an LLM, also one without any CoT."""
+        self._llms.setdefault(llm, {})
+
+    def to_bytes(self) -> bytes:
+        """The whole file."""
+        arrays = self._shared_arrays()
+        for i, pools in enumerate(self._llms.values()):
+            arrays |= {f"{name}.{i}": array for name, array in self._llm_arrays(pools).items()}
+        return _pack({"dataset": self._dataset, "llms": list(self._llms)}, arrays)
+
+    def _shared_arrays(self) -> dict[str, npt.NDArray[Any]]:
+        gold = [
+            NO_ANSWER if q.answer_key is None else codes.setdefault(q.answer_key, len(codes))
+            for q, codes in zip(self._questions, self._codes, strict=True)
+        ]
+        ids, id_offsets = _pack_strings([q.id for q in self._questions])
+        candidates, offsets = _pack_strings([answer for codes in self._codes for answer in codes])
+        starts = np.concatenate([[0], np.cumsum([len(codes) for codes in self._codes])])
+        keys = [name_key("feval/question", self._dataset, q.id) for q in self._questions]
+        return {
+            "question_ids": ids,
+            "question_id_offsets": id_offsets,
+            "question_keys": np.array(keys, np.uint64),
+            "text_keys": np.array([name_key(q.text) for q in self._questions], np.uint64),
+            "candidates": candidates,
+            "candidate_offsets": offsets,
+            "candidate_starts": starts.astype(np.uint64),
+            "gold": np.array(gold, self._code_type()),
+        }
+
+    def _code_type(self) -> type[np.signedinteger[Any]]:
+        most = max((len(codes) for codes in self._codes), default=0)
+        return np.int8 if most < 127 else np.int16 if most < 32767 else np.int32
+
+    def _llm_arrays(
+        self, pools: Mapping[int, tuple[npt.NDArray[Any], npt.NDArray[Any], npt.NDArray[Any], int]]
+    ) -> dict[str, npt.NDArray[Any]]:
+        count = len(self._questions)
+        sizes = np.zeros(count, np.uint32)
+        prompt_tokens = np.full(count, -1, np.int32)
+        width = max((len(codes) for codes, _, _, _ in pools.values()), default=0)
+        most = max((int(tokens.max(initial=0)) for _, tokens, _, _ in pools.values()), default=0)
+        table = np.full((count, width), ABSENT, self._code_type())
+        output_tokens = np.zeros((count, width), np.uint16 if most < 2**16 else np.uint32)
+        finish = np.zeros((count, width), np.uint8)
+        for row, (codes, tokens, reasons, prompt) in pools.items():
+            size = len(codes)
+            sizes[row], prompt_tokens[row] = size, prompt
+            table[row, :size], output_tokens[row, :size], finish[row, :size] = codes, tokens, reasons
+        return {
+            "codes": table,
+            "output_tokens": output_tokens,
+            "finish": finish,
+            "prompt_tokens": prompt_tokens,
+            "sizes": sizes,
+        }
+
+
+def _pack_strings(strings: Iterable[str]) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.uint64]]:
+    encoded = [string.encode() for string in strings]
+    offsets = np.concatenate([[0], np.cumsum([len(piece) for piece in encoded])]).astype(np.uint64)
+    return np.frombuffer(b"".join(encoded), np.uint8), offsets
+
+
+def _pack(header: dict[str, Any], arrays: Mapping[str, npt.NDArray[Any]]) -> bytes:
+    """Lay the arrays out behind a header that is padded with blanks, so that offsets do not depend on its length."""
+    little = {name: np.ascontiguousarray(a, a.dtype.newbyteorder("<")) for name, a in arrays.items()}
+    room = _round_up(16 + len(json.dumps(header, ensure_ascii=False).encode()) + 96 * (len(little) + 1))
+    offset, places = room, {}
+    for name, array in little.items():
+        places[name] = [array.dtype.name, list(array.shape), offset]
+        offset = _round_up(offset + array.nbytes)
+    text = json.dumps(header | {"arrays": places}, ensure_ascii=False, separators=(",", ":")).encode()
+    pieces = [MAGIC, (room - 16).to_bytes(8, "little"), text.ljust(room - 16)]
+    for array in little.values():
+        pieces += [array.tobytes(), bytes(_round_up(array.nbytes) - array.nbytes)]
+    return b"".join(pieces)
+
+
+def _round_up(size: int) -> int:
+    return -(-size // _ALIGN) * _ALIGN

@@ -1,0 +1,592 @@
+"""Write a recording: everything goes to a hidden folder beside the target, which is renamed in one step at the end.
+
+An interruption at any moment leaves either no recording or a whole one. The manifest is the last file written.
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import json
+import os
+import secrets
+import shutil
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from types import TracebackType
+from typing import IO, Any, Self
+
+from feval.errors import ConflictError, FevalError, StorageError, UsageError
+from feval.recording.content import OPTIONAL_COLUMNS, DatasetInfo, LLMInfo, PoolRows, Question
+from feval.recording.format import (
+    FORMAT,
+    FORMAT_VERSION,
+    MANIFEST,
+    README,
+    LeafHash,
+    check_name,
+    file_path,
+    recording_hash,
+)
+from feval.recording.readme import readme_text
+from feval.recording.votes import VotesBuilder
+from feval.schema import FINISH_REASONS
+
+__all__ = ["RecordingWriter", "dataset_leaf", "llm_leaf", "pool_lines", "question_line"]
+
+_FINISH_CODES = {reason: code for code, reason in enumerate(FINISH_REASONS)}
+_MAX_TOKENS = 2**31 - 1
+_TEXT_GROUP_BYTES = 192 * 1024
+_NARROW_GROUP_ROWS = 1 << 16
+
+
+def dataset_leaf(info: DatasetInfo) -> str:
+    """Leaf of what identifies a dataset: id, answer kind, extractor, system prompt."""
+    leaf = LeafHash()
+    leaf.add([info.id, info.answer_kind, info.extractor, info.system_prompt])
+    return leaf.hexdigest()
+
+
+def llm_leaf(llm: LLMInfo, counter: str) -> str:
+    """Leaf of what identifies an LLM on a dataset: name, decoding, token counter."""
+    leaf = LeafHash()
+    leaf.add([llm.name, llm.temperature, llm.max_tokens, dict(llm.decoding), counter])
+    return leaf.hexdigest()
+
+
+def question_line(question: Question) -> list[Any]:
+    """A question's line in the leaf `questions`."""
+    return [question.id, question.text, question.answer, question.answer_key, [list(c) for c in question.choices]]
+
+
+def pool_lines(pool: PoolRows) -> dict[str, list[Any]]:
+    """A pool's line in each of the leaves `requests`, `samples` and `texts`. Columns without any value do not count."""
+    extra = {name: list(column) for name, column in pool.extra.items() if any(v is not None for v in column)}
+    samples = [pool.question_id, list(pool.raw_answers), list(pool.answers), list(pool.output_tokens)]
+    return {
+        "requests": [pool.question_id, pool.prompt, pool.prompt_tokens],
+        "samples": [*samples, list(pool.finish_reasons), extra],
+        "texts": [pool.question_id, list(pool.texts)],
+    }
+
+
+@contextmanager
+def _storage_errors(out: Path) -> Any:
+    """Turn what the disk says while writing into one sentence."""
+    try:
+        yield
+    except OSError as error:
+        full = error.errno in {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+        what = (
+            "the disk is full"
+            if full
+            else "the folder is read-only"
+            if error.errno in {errno.EROFS, errno.EACCES, errno.EPERM}
+            else str(error)
+        )
+        raise StorageError(f"The recording {out} could not be written: {what}. Nothing was left behind.") from error
+
+
+class _HashedFile:
+    """A file that knows the SHA-256 of what was written to it, so that nothing is read again to be hashed."""
+
+    def __init__(self, path: Path) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self._file: IO[bytes] = path.open("xb")
+        self._sha = hashlib.sha256()
+        self.size = 0
+        self.closed = False
+
+    def write(self, data: Any) -> int:
+        view = memoryview(data)
+        self._file.write(view)
+        self._sha.update(view)
+        self.size += view.nbytes
+        return view.nbytes
+
+    def tell(self) -> int:
+        return self.size
+
+    def flush(self) -> None:
+        self._file.flush()
+
+    def writable(self) -> bool:
+        return True
+
+    def readable(self) -> bool:
+        return False
+
+    def seekable(self) -> bool:
+        return False
+
+    def close(self) -> None:
+        if not self.closed:
+            self._file.flush()
+            os.fsync(self._file.fileno())
+            self._file.close()
+            self.closed = True
+
+    def abandon(self) -> None:
+        """Close without caring whether the bytes arrived."""
+        self.closed = True
+        try:
+            self._file.close()
+        except OSError:
+            return  # the disk is full and the folder is about to be removed
+
+    def hexdigest(self) -> str:
+        return self._sha.hexdigest()
+
+
+class _Table:
+    """One Parquet file, written in row groups as rows come."""
+
+    def __init__(self, path: Path, schema: Any, *, dictionary: bool | list[str]) -> None:
+        import pyarrow.parquet as pq
+
+        self._schema = schema
+        self._file = _HashedFile(path)
+        self._columns: dict[str, list[Any]] = {name: [] for name in schema.names}
+        self.rows = 0
+        self._writer = pq.ParquetWriter(
+            self._file,
+            schema,
+            compression="zstd",
+            compression_level=3,
+            use_dictionary=dictionary,
+            write_page_index=True,
+            write_page_checksum=True,
+            use_content_defined_chunking=True,
+        )
+
+    def extend(self, **columns: Sequence[Any]) -> None:
+        for name, values in columns.items():
+            self._columns[name].extend(values)
+
+    @property
+    def waiting(self) -> int:
+        return len(next(iter(self._columns.values())))
+
+    def flush(self) -> None:
+        import pyarrow as pa
+
+        if self.waiting:
+            table = pa.table(self._columns, schema=self._schema)
+            self._writer.write_table(table, row_group_size=max(self.waiting, 1))
+            self.rows += self.waiting
+            self._columns = {name: [] for name in self._columns}
+
+    def close(self) -> dict[str, Any]:
+        self.flush()
+        self._writer.close()
+        self._file.close()
+        return {"sha256": self._file.hexdigest(), "bytes": self._file.size, "rows": self.rows}
+
+    def abandon(self) -> None:
+        """Give up without leaving a finalizer that would write to a full disk."""
+        self._file.abandon()
+
+
+class RecordingWriter:
+    """Writes one recording; use it as a context manager.
+
+    Leaving the block normally seals the recording; leaving it by an exception leaves nothing at all.
+
+    Args:
+        out: folder to create. It must not exist, or be empty.
+        operation: what made the recording, such as {"name": "import", "format": "esc"} (JSON values).
+        prices: id of the price list that `load` uses unless told otherwise, or "none".
+        parents: for derived recordings, {"hash", "operation"} of each recording it was made from.
+        notes: sentences about what was unusual.
+        licences: {"questions": ..., "outputs": ...}, `None` where not known.
+
+    Raises:
+        StorageError: `out` is there already, or cannot be written.
+    """
+
+    def __init__(
+        self,
+        out: str | Path,
+        *,
+        operation: Mapping[str, Any],
+        prices: str = "2025-06-02",
+        parents: Sequence[Mapping[str, Any]] = (),
+        notes: Sequence[str] = (),
+        licences: Mapping[str, str | None] | None = None,
+    ) -> None:
+        self.out = Path(out)
+        self._operation = dict(operation)
+        self._prices = prices
+        self._parents = [dict(parent) for parent in parents]
+        self._notes = list(notes)
+        self._licences = {"questions": None, "outputs": None} | dict(licences or {})
+        self._datasets: dict[str, tuple[DatasetInfo, list[Question]]] = {}
+        self._llms: dict[str, LLMInfo] = {}
+        self._pairs: list[dict[str, Any]] = []
+        self._votes: dict[str, VotesBuilder] = {}
+        self._leaves: list[tuple[str, str | None, str, str]] = []
+        self._files: dict[str, dict[str, Any]] = {}
+        self._taken: dict[str, str] = {}
+        self._folder: Path | None = None
+
+    def __enter__(self) -> Self:
+        if self.out.exists() and not (self.out.is_dir() and not any(self.out.iterdir())):
+            raise StorageError(f"{self.out} is there already; a recording is never overwritten. Name another folder.")
+        parent = self.out.absolute().parent
+        with _storage_errors(self.out):
+            parent.mkdir(parents=True, exist_ok=True)
+            self._folder = parent / f".{self.out.name}.partial-{secrets.token_hex(4)}"
+            self._folder.mkdir()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            if kind is None:
+                with _storage_errors(self.out):
+                    self._seal()
+        finally:
+            if self._folder is not None:
+                shutil.rmtree(self._folder, ignore_errors=True)
+
+    def note(self, sentence: str) -> None:
+        """Add a sentence about what was unusual."""
+        if sentence not in self._notes:
+            self._notes.append(sentence)
+
+    def add_dataset(self, info: DatasetInfo, questions: Sequence[Question]) -> None:
+        """Add a dataset with its questions, in their order.
+
+        Raises:
+            ConflictError: the dataset was added already, or a question id comes twice.
+            UsageError: a name that cannot be stored.
+            StorageError: the disk said no.
+        """
+        check_name("dataset", info.id)
+        if info.id in self._datasets:
+            raise ConflictError(f"Dataset {info.id} was added twice.")
+        seen: set[str] = set()
+        leaf = LeafHash()
+        for question in questions:
+            check_name("question", question.id)
+            if question.id in seen:
+                raise ConflictError(f"Dataset {info.id} has the question id {question.id!r} twice.")
+            seen.add(question.id)
+            leaf.add(question_line(question))
+        self._datasets[info.id] = (info, list(questions))
+        self._votes[info.id] = VotesBuilder(info.id, questions)
+        self._leaves += [(info.id, None, "dataset", dataset_leaf(info)), (info.id, None, "questions", leaf.hexdigest())]
+        with _storage_errors(self.out):
+            self._write_questions(info.id, questions)
+
+    def add_pools(
+        self,
+        dataset: str,
+        llm: LLMInfo,
+        counter: str,
+        pools: Iterable[PoolRows],
+        progress: Callable[[int], None] | None = None,
+    ) -> None:
+        """Add the CoTs of one LLM on one dataset.
+
+        Args:
+            dataset: id of a dataset added before.
+            llm: the LLM.
+            counter: name of the token counter behind every token number.
+            pools: one per question, in the order of the questions; a question left out has an empty pool.
+            progress: called with the number of questions done.
+
+        Raises:
+            ConflictError: this pair was added before, or the same LLM under another decoding, or the pools are out of order.
+            UsageError: a name, finish reason, token count or column that cannot be stored.
+            StorageError: the disk said no.
+        """
+        check_name("LLM", llm.name)
+        if self._llms.setdefault(llm.name, llm) != llm:
+            raise ConflictError(f"LLM {llm.name} was added with two decodings; give each variant its own name.")
+        if any(pair["dataset"] == dataset and pair["llm"] == llm.name for pair in self._pairs):
+            raise ConflictError(f"{llm.name} on {dataset} was added twice.")
+        pair = _PairFiles(self._claim, self._root, dataset, llm.name)
+        self._votes[dataset].add_llm(llm.name)
+        try:
+            with _storage_errors(self.out):
+                for done, pool in enumerate(self._in_order(dataset, llm.name, pools), 1):
+                    self._votes[dataset].add(llm.name, pool, pair.add(pool))
+                    if progress is not None:
+                        progress(done)
+                files, leaves, summary = pair.close()
+        finally:
+            pair.abandon()
+        questions = self._datasets[dataset][1]
+        if summary.pop("pools") < len(questions):
+            summary["smallest_pool"] = 0
+        self._files |= files
+        self._leaves.append((dataset, llm.name, "llm", llm_leaf(llm, counter)))
+        self._leaves += [(dataset, llm.name, part, digest) for part, digest in leaves.items()]
+        self._pairs.append({"dataset": dataset, "llm": llm.name, "counter": counter, **summary})
+
+    @property
+    def _root(self) -> Path:
+        if self._folder is None:
+            raise FevalError("A RecordingWriter is used inside a `with` block.")
+        return self._folder
+
+    def _claim(self, path: str) -> str:
+        """Refuse two files whose names differ only in case: some disks could not tell them apart."""
+        if self._taken.setdefault(path.casefold(), path) != path or path in self._files:
+            raise ConflictError(
+                f"{path} and {self._taken[path.casefold()]} cannot lie in one recording; rename one of them."
+            )
+        return path
+
+    def _in_order(self, dataset: str, llm: str, pools: Iterable[PoolRows]) -> Iterable[PoolRows]:
+        if dataset not in self._datasets:
+            raise UsageError(f"{llm} has CoTs for dataset {dataset!r}, which was not added; add it first.")
+        rows = {question.id: row for row, question in enumerate(self._datasets[dataset][1])}
+        last = -1
+        for pool in pools:
+            row = rows.get(pool.question_id)
+            if row is None:
+                raise ConflictError(f"{llm} has CoTs for {pool.question_id!r}, which is no question of {dataset}.")
+            if row <= last:
+                raise ConflictError(f"{llm}: the CoTs of {pool.question_id!r} come twice or out of order.")
+            last = row
+            yield pool
+
+    def _write_questions(self, dataset: str, questions: Sequence[Question]) -> None:
+        import pyarrow as pa
+
+        choice = pa.struct([("label", pa.string()), ("text", pa.string())])
+        schema = pa.schema(
+            [
+                ("id", pa.string()),
+                ("question", pa.string()),
+                ("answer", pa.string()),
+                ("answer_key", pa.string()),
+                ("choices", pa.list_(choice)),
+            ]
+        )
+        path = self._claim(file_path("questions", dataset))
+        table = _Table(self._root / path, schema, dictionary=False)
+        try:
+            for start in range(0, len(questions), 4096):
+                block = questions[start : start + 4096]
+                table.extend(
+                    id=[q.id for q in block],
+                    question=[q.text for q in block],
+                    answer=[q.answer for q in block],
+                    answer_key=[q.answer_key for q in block],
+                    choices=[[{"label": label, "text": text} for label, text in q.choices] for q in block],
+                )
+                table.flush()
+            self._files[path] = table.close()
+        finally:
+            table.abandon()
+
+    def _write_bytes(self, path: str, data: bytes, rows: int) -> None:
+        file = _HashedFile(self._root / path)
+        try:
+            file.write(data)
+            file.close()
+        finally:
+            file.abandon()
+        self._files[path] = {"sha256": file.hexdigest(), "bytes": file.size, "rows": rows}
+
+    def _seal(self) -> None:
+        if not self._datasets:
+            raise UsageError(f"{self.out}: a recording without a dataset is not written.")
+        for dataset, votes in self._votes.items():
+            path = self._claim(file_path("votes", dataset))
+            self._write_bytes(path, votes.to_bytes(), len(self._datasets[dataset][1]))
+        manifest = self._manifest()
+        self._write_bytes(README, readme_text(manifest).encode(), 0)
+        manifest["files"] = dict(sorted(self._files.items()))
+        self._check(manifest)
+        file = _HashedFile(self._root / MANIFEST)
+        file.write(json.dumps(manifest, ensure_ascii=False, indent=1).encode())
+        file.close()
+        for folder in [self._root, *(p for p in self._root.rglob("*") if p.is_dir())]:
+            _fsync_folder(folder)
+        self._root.rename(self.out)
+        _fsync_folder(self.out.absolute().parent)
+        self._folder = None
+
+    @staticmethod
+    def _check(manifest: dict[str, Any]) -> None:
+        from feval.schema import Manifest
+
+        Manifest.model_validate_json(json.dumps(manifest))
+
+    def _manifest(self) -> dict[str, Any]:
+        from feval import __version__
+
+        return {
+            "format": FORMAT,
+            "format_version": FORMAT_VERSION,
+            "created": datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z"),
+            "feval_version": __version__,
+            "recording_hash": recording_hash(self._leaves),
+            "prices": self._prices,
+            "operation": self._operation,
+            "parents": self._parents,
+            "licences": self._licences,
+            "notes": self._notes,
+            "datasets": [self._dataset_record(info, questions) for info, questions in self._datasets.values()],
+            "llms": [
+                {
+                    "name": llm.name,
+                    "base": llm.base,
+                    "temperature": llm.temperature,
+                    "max_tokens": llm.max_tokens,
+                    "decoding": dict(llm.decoding),
+                }
+                for llm in self._llms.values()
+            ],
+            "pairs": self._pairs,
+            "leaves": [
+                {"dataset": dataset, "llm": llm, "part": part, "sha256": digest}
+                for dataset, llm, part, digest in self._leaves
+            ],
+            "files": {},
+        }
+
+    @staticmethod
+    def _dataset_record(info: DatasetInfo, questions: Sequence[Question]) -> dict[str, Any]:
+        return {
+            "id": info.id,
+            "title": info.title,
+            "answer_kind": info.answer_kind,
+            "extractor": info.extractor,
+            "questions": len(questions),
+            "with_gold": sum(question.answer_key is not None for question in questions),
+            "system_prompt": info.system_prompt,
+            "licence": info.licence,
+        }
+
+
+class _PairFiles:
+    """The three Parquet files of one LLM on one dataset, with their leaves."""
+
+    def __init__(self, claim: Callable[[str], str], root: Path, dataset: str, llm: str) -> None:
+        self._paths = {part: claim(file_path(part, dataset, llm)) for part in ("requests", "samples", "texts")}
+        self._root, self._who = root, f"{llm} on {dataset}"
+        self._tables: dict[str, _Table] = {}
+        self._leaves = {part: LeafHash() for part in self._paths}
+        self._sizes: list[int] = []
+        self._no_answer = 0
+        self._text_bytes = 0
+
+    def add(self, pool: PoolRows) -> list[int]:
+        """Add a pool; gives its finish reasons as codes."""
+        finish = self._check(pool)
+        if not self._tables:
+            self._open()
+        for part, line in pool_lines(pool).items():
+            self._add_line(part, line, pool.question_id)
+        size = len(pool.answers)
+        ids, indices = [pool.question_id] * size, range(size)
+        self._tables["requests"].extend(
+            question_id=[pool.question_id], prompt=[pool.prompt], prompt_tokens=[pool.prompt_tokens]
+        )
+        self._tables["texts"].extend(question_id=ids, sample_index=indices, text=pool.texts)
+        self._tables["samples"].extend(
+            question_id=ids,
+            sample_index=indices,
+            answer_raw=pool.raw_answers,
+            answer=pool.answers,
+            output_tokens=pool.output_tokens,
+            finish_reason=pool.finish_reasons,
+            **{name: pool.extra.get(name) or [None] * size for name in OPTIONAL_COLUMNS},
+        )
+        self._sizes.append(size)
+        self._no_answer += sum(answer is None for answer in pool.answers)
+        self._flush(pool)
+        return finish
+
+    def close(self) -> tuple[dict[str, dict[str, Any]], dict[str, str], dict[str, int]]:
+        """Finish the files: their records, the leaves, and the summary of the pools."""
+        if not self._tables:
+            self._open()
+        files = {self._paths[part]: table.close() for part, table in self._tables.items()}
+        summary = {
+            "cots": sum(self._sizes),
+            "smallest_pool": min(self._sizes, default=0),
+            "largest_pool": max(self._sizes, default=0),
+            "no_answer": self._no_answer,
+            "pools": len(self._sizes),
+        }
+        return files, {part: leaf.hexdigest() for part, leaf in self._leaves.items()}, summary
+
+    def abandon(self) -> None:
+        """Let go of the files, whatever state they are in."""
+        for table in self._tables.values():
+            table.abandon()
+
+    def _open(self) -> None:
+        import pyarrow as pa
+
+        key = [("question_id", pa.string()), ("sample_index", pa.int32())]
+        extra = [(name, pa.type_for_alias(kind)) for name, kind in OPTIONAL_COLUMNS.items()]
+        columns = {
+            "requests": [("question_id", pa.string()), ("prompt", pa.string()), ("prompt_tokens", pa.int32())],
+            "samples": [
+                *key,
+                ("answer_raw", pa.string()),
+                ("answer", pa.string()),
+                ("output_tokens", pa.int32()),
+                ("finish_reason", pa.string()),
+                *extra,
+            ],
+            "texts": [*key, ("text", pa.string())],
+        }
+        for part, fields in columns.items():
+            dictionary = [name for name, kind in fields if kind == pa.string() and name not in {"text", "prompt"}]
+            self._tables[part] = _Table(self._root / self._paths[part], pa.schema(fields), dictionary=dictionary)
+
+    def _add_line(self, part: str, line: list[Any], question: str) -> None:
+        try:
+            self._leaves[part].add(line)
+        except TypeError as error:
+            raise UsageError(
+                f"{self._who}, question {question!r}: a value in {part} cannot be stored ({error}); text must be valid Unicode."
+            ) from error
+
+    def _check(self, pool: PoolRows) -> list[int]:
+        where = f"{self._who}, question {pool.question_id!r}"
+        size = len(pool.answers)
+        columns = [pool.texts, pool.raw_answers, pool.output_tokens, pool.finish_reasons, *pool.extra.values()]
+        if any(len(column) != size for column in columns):
+            raise UsageError(f"{where}: the columns have different lengths, {[size, *map(len, columns)]}.")
+        if unknown := set(pool.extra) - set(OPTIONAL_COLUMNS):
+            raise UsageError(f"{where}: unknown columns {sorted(unknown)}; known are {sorted(OPTIONAL_COLUMNS)}.")
+        if any(not 0 <= tokens <= _MAX_TOKENS for tokens in pool.output_tokens):
+            raise UsageError(
+                f"{where}: output tokens should be 0 to {_MAX_TOKENS}, found {list(pool.output_tokens)!r:.80}."
+            )
+        if pool.prompt_tokens is not None and not 0 <= pool.prompt_tokens <= _MAX_TOKENS:
+            raise UsageError(f"{where}: prompt tokens should be 0 to {_MAX_TOKENS}, found {pool.prompt_tokens}.")
+        try:
+            return [_FINISH_CODES[reason] for reason in pool.finish_reasons]
+        except KeyError as error:
+            raise UsageError(f"{where}: finish reason {error} is not one of {', '.join(FINISH_REASONS)}.") from error
+
+    def _flush(self, pool: PoolRows) -> None:
+        """Row groups hold whole questions: texts few (one read per question), narrow columns many."""
+        self._text_bytes += sum(len(text) for text in pool.texts if text is not None)
+        if self._text_bytes >= _TEXT_GROUP_BYTES:
+            self._tables["texts"].flush()
+            self._text_bytes = 0
+        for part in ("requests", "samples"):
+            if self._tables[part].waiting >= _NARROW_GROUP_ROWS:
+                self._tables[part].flush()
+
+
+def _fsync_folder(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
