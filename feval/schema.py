@@ -15,6 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 __all__ = [
     "FINISH_REASONS",
+    "LLM",
     "MANIFEST_VERSION",
     "Choice",
     "CoT",
@@ -24,7 +25,6 @@ __all__ = [
     "DatasetRecord",
     "FileRecord",
     "FinishReason",
-    "LLM",
     "LLMConfig",
     "LLMRecord",
     "LLMRequest",

@@ -37,8 +37,8 @@ def merge(recordings: Sequence[str | Path], out: str | Path) -> Path:
     prices = {source.manifest.prices for source in sources}
     if len(prices) > 1:
         raise ConflictError(
-            f"The recordings name different price lists ({', '.join(sorted(prices))}); merge such as agree, or compare them "
-            "by opening both with one `--prices`."
+            f"The recordings name different price lists ({', '.join(sorted(prices))}); merge such as agree, or open both "
+            "together with one `--prices`."
         )
     datasets = list(dict.fromkeys(dataset for source in sources for dataset in source.dataset_ids()))
     with RecordingWriter(
@@ -111,9 +111,7 @@ def select(
                     pools = _first(source.pools(dataset, llm), {row.id for row in rows}, samples, llm)
                     writer.add_pools(dataset, _llm(source, llm), _counter(source, dataset, llm), pools)
         if missing:
-            raise NotRecordedError(
-                f"{source.path} holds no question {sorted(missing)[0]!r} ({len(missing)} not found)."
-            )
+            raise NotRecordedError(f"{source.path} holds no question {min(missing)!r} ({len(missing)} not found).")
     return Path(out)
 
 
@@ -170,7 +168,8 @@ def _same_question(dataset: str, known: Question, other: Question, where: Record
         mine, theirs = getattr(known, field), getattr(other, field)
         if mine != theirs and not (field != "text" and not (mine and theirs)):
             raise ConflictError(
-                f"Question {known.id!r} of {dataset} has two {noun}: {mine!r:.80} in {where.path}, {theirs!r:.80} in {there.path}."
+                f"Question {known.id!r} of {dataset} has two {noun}: {mine!r:.80} in {where.path}, "
+                f"{theirs!r:.80} in {there.path}."
             )
     if known.answer_key is None and other.answer_key is not None:
         known = replace(known, answer=other.answer, answer_key=other.answer_key)

@@ -152,7 +152,7 @@ def _check_pair(
     builder: VotesBuilder,
 ) -> None:
     leaves = {part: LeafHash() for part in ("requests", "samples", "texts")}
-    codes = {reason: code for code, reason in enumerate(FINISH_REASONS)}
+    codes: dict[str, int] = {reason: code for code, reason in enumerate(FINISH_REASONS)}
     builder.add_llm(llm)
     for pool in recording.pools(dataset, llm):
         for part, line in pool_lines(pool).items():

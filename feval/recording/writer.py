@@ -36,7 +36,7 @@ from feval.schema import FINISH_REASONS
 
 __all__ = ["RecordingWriter", "dataset_leaf", "llm_leaf", "pool_lines", "question_line"]
 
-_FINISH_CODES = {reason: code for code, reason in enumerate(FINISH_REASONS)}
+_FINISH_CODES: dict[str, int] = {reason: code for code, reason in enumerate(FINISH_REASONS)}
 _MAX_TOKENS = 2**31 - 1
 _TEXT_GROUP_BYTES = 192 * 1024
 _NARROW_GROUP_ROWS = 1 << 16
@@ -221,7 +221,7 @@ class RecordingWriter:
         self._prices = prices
         self._parents = [dict(parent) for parent in parents]
         self._notes = list(notes)
-        self._licences = {"questions": None, "outputs": None} | dict(licences or {})
+        self._licences = {"questions": None, "outputs": None, **(licences or {})}
         self._datasets: dict[str, tuple[DatasetInfo, list[Question]]] = {}
         self._llms: dict[str, LLMInfo] = {}
         self._pairs: list[dict[str, Any]] = []

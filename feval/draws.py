@@ -1,0 +1,111 @@
+"""Draws: the order in which the CoTs of a pool are handed out, scheme `draws-v1`.
+
+Every order is a pure function of (seed, dataset, question, LLM, replicate): it does not depend on what else is loaded, on the
+machine, or on NumPy's generators, whose streams may change. The first k of an order are the draw of k, so draws nest.
+
+    pool key      P = H(seed, dataset, LLM)
+    question key  K = H(dataset, question)
+    stream        s = mix(mix(P xor K) + (r + 1) g)             replicate r = 0, 1, 2, ...
+    sample key    k_i = mix(s + (i + 1) g)                      recorded CoT i = 0, 1, 2, ...
+    order         sort i by (floor(k_i / 2^16), i)
+
+modulo 2^64, with g = 0x9E3779B97F4A7C15, `mix` the finalizer of SplitMix64 (Steele, Lea, Flood, OOPSLA 2014) and H the first
+eight bytes of a SHA-256. `docs/draws.md` writes it down for other languages, with test vectors; a change is a new version.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from feval.errors import OutOfRangeError
+
+__all__ = ["ABSENT_SAMPLE", "SCHEME", "orders", "pool_key"]
+
+SCHEME = "draws-v1"
+
+ABSENT_SAMPLE = 0xFFFF
+"""What stands in an order behind the last recorded CoT of a pool that is smaller than the widest one."""
+
+_GOLDEN = 0x9E3779B97F4A7C15
+_MASK = (1 << 64) - 1
+_HIGH = np.uint64(_MASK ^ 0xFFFF)
+_BLOCK = 1 << 15  # keys worked on at once: two buffers of them stay in a core's own cache
+
+UInt64 = npt.NDArray[np.uint64]
+
+
+def pool_key(seed: int, dataset: str, llm: str) -> int:
+    """The pool key P: first eight bytes, little-endian, of SHA-256 over "feval/draws-v1", seed, dataset and LLM, by lines."""
+    text = "\n".join(("feval/draws-v1", str(int(seed)), dataset, llm))
+    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "little")
+
+
+def orders(
+    key: int,
+    question_keys: UInt64,
+    sizes: npt.NDArray[np.unsignedinteger],
+    replicates: Sequence[int],
+    draws: int,
+) -> npt.NDArray[np.uint16]:
+    """Orders of the pools of one LLM.
+
+    Args:
+        key: the pool key, see `pool_key`.
+        question_keys: [Q] question keys, as the recording keeps them.
+        sizes: [Q] recorded CoTs of each question.
+        replicates: R replicate numbers, each 0 or more.
+        draws: length of each order, at most the largest pool.
+
+    Returns:
+        [R, Q, draws] sample indices, `ABSENT_SAMPLE` where a pool has fewer CoTs. Two bytes each; memory beyond the result
+        does not grow with R.
+
+    Raises:
+        OutOfRangeError: a pool of 65,535 CoTs or more, or a negative replicate.
+    """
+    width = int(sizes.max(initial=0))
+    if width >= ABSENT_SAMPLE:
+        raise OutOfRangeError(f"Draws reach {ABSENT_SAMPLE - 1} CoTs per question; a pool has {width}. Select fewer.")
+    if any(replicate < 0 for replicate in replicates):
+        raise OutOfRangeError(f"Replicates are numbered from 0; {min(replicates)} was asked for.")
+    steps = np.array([(i + 1) * _GOLDEN & _MASK for i in range(width)], np.uint64)
+    starts = np.array([(r + 1) * _GOLDEN & _MASK for r in replicates], np.uint64)
+    base = _mix(question_keys ^ np.uint64(key), np.empty_like(question_keys))
+    indices = np.arange(width, dtype=np.uint64)
+    absent = None
+    if width and int(sizes.min()) < width:
+        absent = np.where(indices >= sizes[:, None], np.uint64(_MASK), np.uint64(0))
+    result = np.empty((len(replicates), len(sizes), min(draws, width)), np.uint16)
+    block = max(1, _BLOCK // max(width, 1))
+    keys, spare = np.empty((2, min(block, len(sizes)), width), np.uint64)
+    for r, start in enumerate(starts):
+        streams = _mix(base + start, np.empty_like(base))
+        for q in range(0, len(sizes), block):
+            rows = slice(q, min(q + block, len(sizes)))
+            own, other = keys[: rows.stop - q], spare[: rows.stop - q]
+            np.add(streams[rows, None], steps, out=own)
+            _mix(own, other)
+            own &= _HIGH
+            own |= indices
+            if absent is not None:
+                own |= absent[rows]
+            own.sort(axis=-1)
+            result[r, rows] = own[:, : result.shape[2]]
+    return result
+
+
+def _mix(x: UInt64, spare: UInt64) -> UInt64:
+    """SplitMix64's finalizer, in place; `spare` is working space of the same shape."""
+    np.right_shift(x, np.uint64(30), out=spare)
+    x ^= spare
+    x *= np.uint64(0xBF58476D1CE4E5B9)
+    np.right_shift(x, np.uint64(27), out=spare)
+    x ^= spare
+    x *= np.uint64(0x94D049BB133111EB)
+    np.right_shift(x, np.uint64(31), out=spare)
+    x ^= spare
+    return x

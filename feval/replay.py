@@ -1,0 +1,772 @@
+"""Replay: recorded CoTs handed out as if an LLM had just been asked (FEval-TTC, Listing 1).
+
+    dataset, [llm] = load("bigbench_date", ["gpt-3.5-turbo"], recording="my-recording")
+    for question_id, entry in dataset:
+        response = llm(question_id, n=20)
+        print(entry.question, response.cots[0].answer, response.dollar_cost)
+
+Which CoTs are handed out is a pure function of (seed, dataset, question, LLM, replicate); see `feval.draws`. Loading maps one
+small file and creates no object per CoT; question texts and CoT texts are read when they are asked for.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast, overload
+
+import numpy as np
+import numpy.typing as npt
+
+from feval.draws import orders, pool_key
+from feval.errors import (
+    ConflictError,
+    NotRecordedError,
+    OutOfRangeError,
+    PriceNotFoundError,
+    ShortPoolError,
+    UsageError,
+)
+from feval.recording.reader import Recording, open_recording
+from feval.recording.votes import ABSENT, NO_ANSWER, Votes
+
+if TYPE_CHECKING:
+    from feval import schema
+    from feval.prices import Price, PriceList
+    from feval.recording.content import Question
+
+__all__ = ["LLM", "CoT", "Dataset", "Entry", "LLMResponse", "MeteredLLM", "Metadata", "Pool", "Request", "load"]
+
+Integers = npt.NDArray[np.integer[Any]]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Pool:
+    """The recorded CoTs of one LLM on all Q questions, as arrays; S is the largest pool. It holds no gold.
+
+    Attributes:
+        llm: name of the LLM.
+        codes: [Q, S] which candidate each CoT answers; -1 for no answer, -2 where no CoT was recorded. Codes are per question
+            and shared by the LLMs of one `load`.
+        output_tokens: [Q, S] tokens of each CoT, 0 where absent.
+        prompt_tokens: [Q] tokens of the request, -1 where not known.
+        sizes: [Q] recorded CoTs of each question.
+        finish: [Q, S] position of each CoT's finish reason in `feval.schema.FINISH_REASONS`.
+    """
+
+    llm: str
+    codes: Integers
+    output_tokens: Integers
+    prompt_tokens: Integers
+    sizes: Integers
+    finish: Integers
+
+    @property
+    def smallest(self) -> int:
+        """CoTs of the smallest pool: what every question can give."""
+        return int(self.sizes.min(initial=0)) if self.sizes.size else 0
+
+    def with_no_answer_as_vote(self) -> Pool:
+        """The same pool where "no answer" is one more candidate, which votes and is never correct.
+
+        Papers that let a failed extraction vote are reproduced by this view; feval's own rule is that it does not.
+        """
+        extra = self.codes.max(axis=1, keepdims=True, initial=NO_ANSWER) + 1
+        wide = self.codes.astype(np.int32)
+        # One code beyond every LLM's candidates, so that no-answers of two LLMs vote together and for nobody else.
+        return replace(self, codes=np.where(wide == NO_ANSWER, np.maximum(extra, _NO_ANSWER_VOTE), wide))
+
+
+_NO_ANSWER_VOTE = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A question with its gold answer (Listing 2).
+
+    Attributes:
+        question: the text.
+        answer: the gold as the dataset writes it, `None` where there is none.
+        choices: (label, text) of each option.
+        id: the question's id.
+    """
+
+    question: str
+    answer: str | None
+    choices: tuple[tuple[str, str], ...]
+    id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What was sent for a question (Listing 3).
+
+    Attributes:
+        raw_text: the prompt as a JSON array of messages; `None` where it is not known.
+        tokens: of the prompt; `None` where not known.
+        dollar_cost: USD for sending it once; `None` without a price or token count.
+    """
+
+    raw_text: str | None
+    tokens: int | None
+    dollar_cost: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Metadata:
+    """Cost and end of a CoT (Listing 3).
+
+    Attributes:
+        tokens: output tokens.
+        dollar_cost: USD of the output tokens, `None` where the LLM has no price.
+        finish_reason: OpenAI's word, or "error" or "unknown".
+    """
+
+    tokens: int
+    dollar_cost: float | None
+    finish_reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class CoT:
+    """One recorded chain of thought (Listing 3); its text is read from disk when it is first asked for.
+
+    Attributes:
+        sample: place in the recorded order.
+        answer: canonical answer, `None` for no answer.
+        metadata: tokens, dollars, finish reason.
+    """
+
+    sample: int
+    answer: str | None
+    metadata: Metadata
+    _llm: LLM = field(repr=False, compare=False)
+    _question: int = field(repr=False, compare=False)
+
+    @property
+    def raw_text(self) -> str | None:
+        """The text as the LLM wrote it; `None` where the recording has none."""
+        return self._llm.texts(self._question)[self.sample]
+
+    @property
+    def tokens(self) -> int:
+        """Output tokens."""
+        return self.metadata.tokens
+
+    @property
+    def dollar_cost(self) -> float | None:
+        """USD of the output tokens, `None` where the LLM has no price."""
+        return self.metadata.dollar_cost
+
+    @property
+    def finish_reason(self) -> str:
+        """Why the CoT ended."""
+        return self.metadata.finish_reason
+
+
+@dataclass(frozen=True, slots=True)
+class LLMResponse:
+    """The CoTs drawn for one question (Listing 3), made into objects only when they are looked at.
+
+    Attributes:
+        samples: recorded places of the CoTs, in draw order.
+    """
+
+    samples: tuple[int, ...]
+    _llm: LLM = field(repr=False, compare=False)
+    _question: int = field(repr=False, compare=False)
+
+    def __len__(self) -> int:
+        return len(self.samples)
+
+    @property
+    def num_cots(self) -> int:
+        """Number of CoTs."""
+        return len(self.samples)
+
+    @property
+    def cots(self) -> list[CoT]:
+        """The CoTs, in draw order."""
+        return [self._llm.cot(self._question, sample) for sample in self.samples]
+
+    @property
+    def answers(self) -> list[str | None]:
+        """Canonical answers in draw order, `None` for no answer."""
+        return self._llm.answers(self._question, self.samples)
+
+    @property
+    def request(self) -> Request:
+        """What was sent."""
+        return self._llm.request(self._question)
+
+    @property
+    def tokens(self) -> int:
+        """Output tokens of all CoTs."""
+        return int(self._llm.pool.output_tokens[self._question, list(self.samples)].sum(dtype=np.int64))
+
+    @property
+    def dollar_cost(self) -> float:
+        """USD of the request and all CoTs, by eq. (1) of the paper and the LLM's billing.
+
+        Raises:
+            PriceNotFoundError: the price list has no such LLM, or the prompt's tokens are not known.
+        """
+        return self._llm.dollars(self._question, rounds=1, cots=len(self.samples), output_tokens=self.tokens)
+
+    def to_model(self) -> schema.LLMResponse:
+        """The wire model of Listing 3, texts included."""
+        from feval import schema
+
+        cots = [
+            schema.CoT(
+                raw_text=cot.raw_text,
+                answer=cot.answer,
+                metadata=schema.CoTMetadata(
+                    dollar_cost=cot.dollar_cost,
+                    tokens=cot.tokens,
+                    finish_reason=cast("schema.FinishReason", cot.finish_reason),
+                ),
+            )
+            for cot in self.cots
+        ]
+        sent = self.request
+        request = schema.LLMRequest(raw_text=sent.raw_text, dollar_cost=sent.dollar_cost, tokens=sent.tokens)
+        return schema.LLMResponse(cots=tuple(cots), request=request, answers=tuple(self.answers))
+
+
+class LLM:
+    """A recorded LLM on one dataset. Call it with a question id to get CoTs.
+
+    Attributes:
+        name: full name of the variant.
+        dataset: id of the dataset.
+        seed: what the draws are made from.
+        billing: how prompts are charged, one of `feval.prices.BILLINGS`.
+        counter: who counted the tokens.
+        pool: the arrays.
+    """
+
+    def __init__(
+        self, source: _Source, pool: Pool, *, seed: int, prices: PriceList | _Prices | None, billing: str
+    ) -> None:
+        self._source, self._prices = source, prices
+        self.name, self.pool, self.seed, self.billing = pool.llm, pool, seed, billing
+        self.dataset = source.votes.dataset
+        self.counter: str = source.recording.manifest.pairs[self.dataset, self.name]["counter"]
+        self.recording_hash = source.recording.hash
+        self._key = pool_key(seed, self.dataset, self.name)
+
+    def __repr__(self) -> str:
+        return (
+            f"LLM({self.name!r} on {self.dataset}, {len(self.pool.sizes)} questions, {self.pool.smallest}+ CoTs each)"
+        )
+
+    @cached_property
+    def prices(self) -> PriceList | None:
+        """The price list in force; `None` where dollars were switched off."""
+        return self._prices.get() if isinstance(self._prices, _Prices) else self._prices
+
+    @property
+    def price(self) -> Price | None:
+        """USD per million tokens; `None` where the price list has no such LLM, or dollars were switched off."""
+        return self.prices.find(self.name) if self.prices is not None else None
+
+    def __call__(
+        self, question_id: str | int, n: int | None = None, *, replicate: int = 0, N: int | None = None
+    ) -> LLMResponse:
+        """Draw n CoTs of a question, without replacement.
+
+        The same call gives the same CoTs for ever; the first five of a draw of twenty are the draw of five.
+
+        Args:
+            question_id: an id, or the row of the question.
+            n: how many; all recorded ones if left out. `N`, as the paper prints it, is the same.
+            replicate: 0, 1, 2, ...: independent draws.
+
+        Raises:
+            NotRecordedError: no such question.
+            ShortPoolError: fewer CoTs were recorded.
+            OutOfRangeError: n below 1, or a negative replicate.
+        """
+        if n is not None and N is not None and n != N:
+            raise UsageError(f"n and N are the same thing; n={n} and N={N} were given.")
+        row = self._source.row(question_id)
+        wanted = n if n is not None else N if N is not None else int(self.pool.sizes[row])
+        self.require(row, wanted)
+        return LLMResponse(self.order(row, replicate)[:wanted], self, row)
+
+    def ask(self, question_id: str | int, replicate: int = 0) -> MeteredLLM:
+        """The LLM in front of one question, with a meter: what a method written against `sample(k)` is given."""
+        return MeteredLLM(self, self._source.row(question_id), replicate)
+
+    def order(self, row: int, replicate: int) -> tuple[int, ...]:
+        """The whole draw of a question (by its row): recorded places, in the order in which they are handed out."""
+        size = self.pool.sizes[row : row + 1]
+        drawn = orders(self._key, self._source.votes.question_keys[row : row + 1], size, [replicate], int(size[0]))
+        return tuple(drawn[0, 0].tolist())
+
+    def orders(self, replicates: Sequence[int], draws: int) -> npt.NDArray[np.uint16]:
+        """[R, Q, draws] recorded places for many replicates and all questions; see `feval.draws.orders`."""
+        return orders(self._key, self._source.votes.question_keys, self.pool.sizes, replicates, draws)
+
+    def require(self, row: int | None, n: int) -> None:
+        """Make sure that n CoTs were recorded, for one question (by its row) or for all (`None`).
+
+        Raises:
+            ShortPoolError: a pool is smaller; the message names the question and both numbers.
+            OutOfRangeError: n below 1.
+        """
+        if n < 1:
+            raise OutOfRangeError(f"{self.name} gives 1 CoT or more; n={n} was asked for.")
+        row = int(self.pool.sizes.argmin()) if row is None else row
+        size = int(self.pool.sizes[row])
+        if n > size:
+            name = self._source.votes.question_ids[row]
+            raise ShortPoolError(
+                f"{self.name} has {size} recorded CoTs on question {name!r} of {self.dataset}; {n} were asked for. "
+                f"Ask for {size} or fewer, or record more."
+            )
+
+    def answers(self, row: int, samples: Sequence[int]) -> list[str | None]:
+        """Canonical answers of some recorded CoTs of a question (by its row)."""
+        candidates = self._source.candidates(row)
+        return [None if code < 0 else candidates[code] for code in self.pool.codes[row, list(samples)].tolist()]
+
+    def cot(self, row: int, sample: int) -> CoT:
+        """One recorded CoT of a question (by its row)."""
+        from feval.schema import FINISH_REASONS
+
+        tokens = int(self.pool.output_tokens[row, sample])
+        price = self.price
+        dollars = None if price is None else _usd(price, 0, tokens)
+        reason = FINISH_REASONS[int(self.pool.finish[row, sample])]
+        return CoT(sample, self.answers(row, [sample])[0], Metadata(tokens, dollars, reason), self, row)
+
+    def request(self, row: int) -> Request:
+        """What was sent for a question (by its row)."""
+        tokens = int(self.pool.prompt_tokens[row])
+        known = None if tokens < 0 else tokens
+        price = self.price
+        dollars = None if price is None or known is None else _usd(price, known, 0)
+        return Request(self._source.prompt(self.name, row), known, dollars)
+
+    def texts(self, row: int) -> list[str | None]:
+        """Texts of all recorded CoTs of a question (by its row), in recorded order."""
+        return self._source.texts(self.name, row)
+
+    def dollars(self, row: int, *, rounds: int, cots: int, output_tokens: int) -> float:
+        """USD of what was consumed on a question (by its row): eq. (1) under this LLM's billing.
+
+        Raises:
+            PriceNotFoundError: the price list has no such LLM, or the prompt's tokens are not known.
+        """
+        from feval.prices import billed_prompts, usd
+
+        if self.prices is None:
+            raise PriceNotFoundError(
+                f"{self.name} was loaded with prices='none'; load it with a price list to get dollars."
+            )
+        prompt_tokens = int(self.pool.prompt_tokens[row])
+        if prompt_tokens < 0:
+            name = self._source.votes.question_ids[row]
+            raise PriceNotFoundError(f"The prompt tokens of {self.name} on {name!r} were not recorded: no dollars.")
+        prompts = int(billed_prompts(self.billing, rounds, cots))
+        return float(usd(self.prices.price(self.name), prompts * prompt_tokens, output_tokens))
+
+
+class MeteredLLM:
+    """An LLM in front of one question: hands out the CoTs of one draw and counts them. A method sees this, and no more.
+
+    Attributes:
+        name: of the LLM.
+        rounds: number of `sample` requests so far.
+        cots: CoTs handed out so far.
+        output_tokens: of those.
+    """
+
+    def __init__(self, llm: LLM, row: int, replicate: int) -> None:
+        self.name = llm.name
+        self.rounds = self.cots = self.output_tokens = 0
+        self._llm, self._row = llm, row
+        self._order = llm.order(row, replicate)
+
+    def __repr__(self) -> str:
+        return f"MeteredLLM({self.name!r}, {self.cots} of {len(self._order)} CoTs handed out)"
+
+    def sample(self, k: int = 1) -> LLMResponse:
+        """The next k CoTs of the draw, written to the ledger as one request.
+
+        Raises:
+            ShortPoolError: fewer than k are left.
+            OutOfRangeError: k below 1.
+        """
+        if k < 1:
+            raise OutOfRangeError(f"A method asks {self.name} for 1 CoT or more at a time; {k} were asked for.")
+        self._llm.require(self._row, self.cots + k)
+        response = LLMResponse(self._order[self.cots : self.cots + k], self._llm, self._row)
+        self.rounds, self.cots = self.rounds + 1, self.cots + k
+        self.output_tokens += response.tokens
+        return response
+
+    @property
+    def dollar_cost(self) -> float:
+        """USD so far; see `LLM.dollars`."""
+        return self._llm.dollars(self._row, rounds=self.rounds, cots=self.cots, output_tokens=self.output_tokens)
+
+
+class Dataset:
+    """The questions of a dataset. Iterating gives (question id, entry), as in Listing 1.
+
+    Attributes:
+        id: of the dataset.
+        gold: [Q] code of the gold answer, -1 where there is none. Only evaluation may look at it.
+    """
+
+    def __init__(self, source: _Source) -> None:
+        self._source = source
+        self.id = source.votes.dataset
+        self.gold: Integers = source.votes.gold
+        self.recording_hashes = tuple(dict.fromkeys(s.recording.hash for s in source.all_sources()))
+
+    def __repr__(self) -> str:
+        return f"Dataset({self.id!r}, {len(self)} questions)"
+
+    def __len__(self) -> int:
+        return len(self.gold)
+
+    def __iter__(self) -> Iterator[tuple[str, Entry]]:
+        for question in self._source.questions:
+            yield question.id, Entry(question.text, question.answer, question.choices, question.id)
+
+    @overload
+    def __getitem__(self, question: str) -> Entry: ...
+    @overload
+    def __getitem__(self, question: int) -> Entry: ...
+    def __getitem__(self, question: str | int) -> Entry:
+        """The entry of a question, by id or row."""
+        found = self._source.questions[self._source.row(question)]
+        return Entry(found.text, found.answer, found.choices, found.id)
+
+    @property
+    def question_ids(self) -> Sequence[str]:
+        """Ids in recorded order."""
+        return self._source.votes.question_ids
+
+    def candidates(self, question: str | int) -> list[str]:
+        """The distinct answers of a question by code, the gold among them if there is one."""
+        return self._source.candidates(self._source.row(question))
+
+
+def load(
+    dataset: str,
+    llms: str | Sequence[str] | None = None,
+    recording: str | Path | Recording | Sequence[str | Path | Recording] | None = None,
+    *,
+    seed: int = 0,
+    prices: str | Path | PriceList | None = None,
+    billing: str = "once",
+) -> tuple[Dataset, list[LLM]]:
+    """Open recorded LLMs on a dataset, ready to vote (Listing 1).
+
+    Args:
+        dataset: id of the dataset, such as "gsm8k" or `DatasetType.GSM8K`.
+        llms: names of the LLMs; `None` opens all that were recorded.
+        recording: a recording's folder, or several. `None` takes the folders in the environment variable FEVAL_RECORDING.
+        seed: what every draw is made from.
+        prices: id or file of a price list, or the list itself; "none" switches dollars off; `None` takes the list that the
+            recording names. An LLM without a price votes all the same; only asking for its dollars is an error.
+        billing: "once" (eq. 1 of the paper), "per_round" or "per_sample".
+
+    Returns:
+        The dataset and the LLMs, in the order asked for.
+
+    Raises:
+        NotRecordedError: the recordings lack the dataset or an LLM; the message lists what they hold.
+        ConflictError: several recordings have the LLM, or contradict each other.
+        UnknownNameError: no such price list or billing.
+        RecordingError: a recording cannot be read.
+    """
+    _check_billing(billing)
+    recordings = _recordings(recording)
+    names = _names(recordings, str(dataset), llms)
+    source = _open_source(recordings, str(dataset), names)
+    lists = _Prices(prices, recordings) if not _is_price_list(prices) else cast("PriceList", prices)
+    chosen: PriceList | _Prices | None = None if prices == "none" else lists
+    opened = [
+        LLM(source.of(name), source.pool(name), seed=seed, prices=_none_if_unpriced(chosen), billing=billing)
+        for name in names
+    ]
+    return Dataset(source), opened
+
+
+def _is_price_list(prices: object) -> bool:
+    return prices is not None and not isinstance(prices, (str, Path))
+
+
+def _none_if_unpriced(prices: PriceList | _Prices | None) -> PriceList | _Prices | None:
+    return None if isinstance(prices, _Prices) and prices.name == "none" else prices
+
+
+def _check_billing(billing: str) -> None:
+    if billing != "once":
+        from feval.prices import billed_prompts
+
+        billed_prompts(billing, 1, 1)
+
+
+class _Prices:
+    """A price list that is read when dollars are first asked for."""
+
+    def __init__(self, given: str | Path | PriceList | None, recordings: Sequence[Recording]) -> None:
+        named = list(dict.fromkeys(r.manifest.prices for r in recordings))
+        if given is None and len(named) > 1:
+            raise ConflictError(
+                f"The recordings name different price lists ({', '.join(named)}); choose one with prices=."
+            )
+        self.name = cast("str | Path", named[0] if given is None else given)
+        self._list: PriceList | None = None
+        if given is not None and given != "none":
+            self.get()
+
+    def get(self) -> PriceList:
+        if self._list is None:
+            from feval.prices import price_list
+
+            self._list = price_list(self.name)
+        return self._list
+
+
+def _usd(price: Price, prompt_tokens: int, output_tokens: int) -> float:
+    from feval.prices import usd
+
+    return float(usd(price, prompt_tokens, output_tokens))
+
+
+def _recordings(given: str | Path | Recording | Sequence[str | Path | Recording] | None) -> list[Recording]:
+    if given is None:
+        folders: Sequence[str | Path | Recording] = [
+            f for f in os.environ.get("FEVAL_RECORDING", "").split(os.pathsep) if f
+        ]
+        if not folders:
+            raise UsageError("No recording was named: give recording=FOLDER, or set FEVAL_RECORDING to its folder.")
+    else:
+        folders = [given] if isinstance(given, (str, Path, Recording)) else list(given)
+        if not folders:
+            raise UsageError("No recording was named: the list of recordings is empty.")
+    return [folder if isinstance(folder, Recording) else open_recording(folder) for folder in folders]
+
+
+def _names(recordings: Sequence[Recording], dataset: str, llms: str | Sequence[str] | None) -> list[str]:
+    """The LLMs asked for, as plain strings; all of the dataset if none was named."""
+    if llms is None:
+        found = [llm for recording in recordings for llm in recording.llm_names(dataset)]
+        if not found:
+            recordings[0].require(dataset)
+            raise NotRecordedError(f"{recordings[0].path} has the questions of {dataset}, but no LLM's CoTs on them.")
+        return list(dict.fromkeys(found))
+    names = [str(llms)] if isinstance(llms, str) else [str(llm) for llm in llms]
+    if len(set(names)) < len(names):
+        raise UsageError(f"The same LLM was asked for twice: {', '.join(names)}.")
+    return names
+
+
+def _owner(recordings: Sequence[Recording], dataset: str, llm: str) -> Recording:
+    holders = [r for r in recordings if (dataset, llm) in r.manifest.pairs]
+    if not holders:
+        if len(recordings) == 1:
+            recordings[0].require(dataset, llm)
+        held = sorted({f"{where}: {name}" for r in recordings for where, name in r.manifest.pairs})
+        raise NotRecordedError(
+            f"None of {len(recordings)} recordings holds {llm!r} on {dataset}. They hold {'; '.join(held)}."
+        )
+    if len({holder.hash for holder in holders}) > 1:
+        paths = " and ".join(str(holder.path) for holder in holders)
+        raise ConflictError(f"{llm} on {dataset} is in {paths}; open one of them, or merge them.")
+    return holders[0]
+
+
+def _open_source(recordings: Sequence[Recording], dataset: str, names: Sequence[str]) -> _Source:
+    owners = {name: _owner(recordings, dataset, name) for name in names}
+    distinct = list({id(owner): owner for owner in owners.values()}.values()) or [recordings[0]]
+    if len(distinct) == 1:
+        return _Source(distinct[0], distinct[0].votes(dataset))
+    return _JoinedSource([(owner, [n for n in names if owners[n] is owner]) for owner in distinct], dataset)
+
+
+class _Source:
+    """Where a load's arrays and texts come from: one recording."""
+
+    def __init__(self, recording: Recording, votes: Votes) -> None:
+        self.recording, self.votes = recording, votes
+        self._texts: tuple[str, int, list[str | None]] | None = None
+
+    def of(self, llm: str) -> _Source:  # noqa: ARG002  (a joined source looks at it)
+        return self
+
+    def all_sources(self) -> list[_Source]:
+        return [self]
+
+    def pool(self, llm: str) -> Pool:
+        votes = self.votes.llms[llm]
+        return Pool(llm, votes.codes, votes.output_tokens, votes.prompt_tokens, votes.sizes, votes.finish)
+
+    def candidates(self, row: int) -> list[str]:
+        return self.votes.candidates(row)
+
+    @cached_property
+    def questions(self) -> list[Question]:
+        return self.recording.questions(self.votes.dataset)
+
+    @cached_property
+    def _rows(self) -> dict[str, int]:
+        return {name: row for row, name in enumerate(self.votes.question_ids)}
+
+    @cached_property
+    def _prompts(self) -> dict[str, dict[str, str | None]]:
+        return {}
+
+    def row(self, question: str | int) -> int:
+        """Row of a question, by id or row."""
+        count = len(self.votes)
+        if isinstance(question, str):
+            row = self._rows.get(question)
+            if row is None:
+                raise NotRecordedError(
+                    f"{self.votes.dataset} has no question {question!r}; its {count} ids begin with {self._some()}."
+                )
+            return row
+        if not 0 <= question < count:
+            raise NotRecordedError(
+                f"{self.votes.dataset} has the question rows 0 to {count - 1}; {question} was asked for."
+            )
+        return int(question)
+
+    def texts(self, llm: str, row: int) -> list[str | None]:
+        if self._texts is None or self._texts[:2] != (llm, row):
+            self._texts = (llm, row, self.recording.texts(self.votes.dataset, llm, row))
+        return self._texts[2]
+
+    def prompt(self, llm: str, row: int) -> str | None:
+        if llm not in self._prompts:
+            self._prompts[llm] = self.recording.prompts(self.votes.dataset, llm)
+        return self._prompts[llm].get(self.votes.question_ids[row])
+
+    def _some(self) -> str:
+        return ", ".join(self.votes.question_ids[:3])
+
+
+class _JoinedSource(_Source):
+    """Several recordings of one dataset opened together: candidates are numbered anew so that votes pool across LLMs."""
+
+    def __init__(self, owners: Sequence[tuple[Recording, Sequence[str]]], dataset: str) -> None:
+        first = owners[0][0]
+        super().__init__(first, first.votes(dataset))
+        self._parts = [_Part(recording, names, recording.votes(dataset), self._rows) for recording, names in owners]
+        for part in self._parts[1:]:
+            self._agree(part)
+        self._codes: list[dict[str, int]] = [{} for _ in range(len(self.votes))]
+        self._pools = {name: part.pool(name, self._codes) for part in self._parts for name in part.names}
+        gold = [self._gold(row) for row in range(len(self.votes))]
+        self.votes = _with_gold(self.votes, np.array(gold, np.int32))
+
+    def of(self, llm: str) -> _Source:
+        part = next(part for part in self._parts if llm in part.names)
+        return _PartSource(self, part)
+
+    def all_sources(self) -> list[_Source]:
+        return [_PartSource(self, part) for part in self._parts]
+
+    def pool(self, llm: str) -> Pool:
+        return self._pools[llm]
+
+    def candidates(self, row: int) -> list[str]:
+        return list(self._codes[row])
+
+    def _agree(self, part: _Part) -> None:
+        mine, theirs = self.votes, part.votes
+        here, there = self.recording.path, part.recording.path
+        kinds = [r.manifest.datasets[mine.dataset].get("answer_kind") for r in (self.recording, part.recording)]
+        if kinds[0] != kinds[1]:
+            raise ConflictError(
+                f"{mine.dataset} has answer kind {kinds[0]!r} in {here} but {kinds[1]!r} in {there}; votes cannot pool."
+            )
+        if set(mine.question_ids) != set(theirs.question_ids):
+            odd = sorted(set(mine.question_ids) ^ set(theirs.question_ids))[0]
+            raise ConflictError(
+                f"{here} and {there} have different questions of {mine.dataset} ({odd!r} is in one only); select first."
+            )
+        differ = np.flatnonzero(theirs.text_keys[part.rows] != mine.text_keys)
+        if differ.size:
+            raise ConflictError(
+                f"Question {mine.question_ids[int(differ[0])]!r} has one text in {here} and another in {there}."
+            )
+
+    def _gold(self, row: int) -> int:
+        golds = {part.gold(row) for part in self._parts} - {None}
+        if len(golds) > 1:
+            paths = " and ".join(str(part.recording.path) for part in self._parts)
+            raise ConflictError(
+                f"Question {self.votes.question_ids[row]!r} has two golds, {sorted(map(str, golds))}, in {paths}."
+            )
+        codes = self._codes[row]
+        return NO_ANSWER if not golds else codes.setdefault(cast("str", golds.pop()), len(codes))
+
+
+@dataclass(frozen=True, eq=False)
+class _Part:
+    """One of several recordings: `rows[q]` is where it keeps the first recording's question q."""
+
+    recording: Recording
+    names: Sequence[str]
+    votes: Votes
+    order: Mapping[str, int]
+
+    @cached_property
+    def rows(self) -> npt.NDArray[np.intp]:
+        own = {name: row for row, name in enumerate(self.votes.question_ids)}
+        return np.array([own.get(name, 0) for name in self.order], np.intp)
+
+    def pool(self, llm: str, codes: Sequence[dict[str, int]]) -> Pool:
+        votes = self.votes.llms[llm]
+        renumbered = votes.codes[self.rows].astype(np.int32)
+        for row, own in enumerate(self.rows.tolist()):
+            candidates = self.votes.candidates(own)
+            known = codes[row]
+            # An answer takes its place in the shared table only if this LLM gave it.
+            given = {code for code in renumbered[row].tolist() if code >= 0}
+            table = [known.setdefault(c, len(known)) if i in given else NO_ANSWER for i, c in enumerate(candidates)]
+            renumbered[row] = np.array([*table, ABSENT, NO_ANSWER], np.int32)[renumbered[row]]
+        rows = self.rows
+        return Pool(
+            llm, renumbered, votes.output_tokens[rows], votes.prompt_tokens[rows], votes.sizes[rows], votes.finish[rows]
+        )
+
+    def gold(self, row: int) -> str | None:
+        own = int(self.rows[row])
+        code = int(self.votes.gold[own])
+        return None if code < 0 else self.votes.candidates(own)[code]
+
+
+class _PartSource(_Source):
+    """One recording of a joined source, seen with the joined numbering of questions and candidates."""
+
+    def __init__(self, joined: _JoinedSource, part: _Part) -> None:
+        super().__init__(part.recording, joined.votes)
+        self._joined, self._part = joined, part
+
+    def candidates(self, row: int) -> list[str]:
+        return self._joined.candidates(row)
+
+    def texts(self, llm: str, row: int) -> list[str | None]:
+        return self._part.recording.texts(self.votes.dataset, llm, int(self._part.rows[row]))
+
+
+def _with_gold(votes: Votes, gold: npt.NDArray[np.int32]) -> Votes:
+    from copy import copy
+
+    changed = copy(votes)
+    changed.gold = gold
+    return changed
