@@ -1,0 +1,7 @@
+#!/bin/sh
+# Shows feval at work, after making the virtual environment if there is none: sh examples/demo.sh [feval demo's options]
+set -eu
+root=$(cd "$(dirname "$0")/.." && pwd)
+. "$root/.ci/venv.sh"
+feval_venv "$root"
+exec "$venv/bin/feval" demo "$@"
