@@ -1,0 +1,238 @@
+"""The arrows of the architecture: a module imports only from rows above its own, and what is forbidden stays out.
+
+Imports are read from the syntax trees, wherever they stand: at the top, inside functions and under `TYPE_CHECKING`. A type is
+an arrow too, and a lazy import of a lower row would be a cycle that waits for its moment.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+
+# The rows of `docs/architecture.md`, top to bottom.
+ROWS = (
+    "errors", "schema", "names", "front_matter", "cards", "prices", "tokens", "answers", "recording", "importers", "hub", "datasets",
+    "estimators", "draws", "replay", "methods", "evaluate", "curves", "compare", "forecast", "report", "receipts", "publish",
+    "compat", "serving", "demo", "cli",
+)  # fmt: skip
+
+NETWORK = {
+    "aiohttp", "ftplib", "http", "httpcore", "httpcore2", "httpx", "httpx2", "huggingface_hub", "openai", "requests", "smtplib",
+    "socket", "socketserver", "ssl", "starlette", "urllib.error", "urllib.request", "urllib3", "uvicorn", "websockets",
+    "xmlrpc",
+}  # fmt: skip
+NETWORK_ROWS = ("hub", "serving")  # and every recorder
+
+CODE_IN_DATA = {"cloudpickle", "dill", "joblib", "jsonpickle", "marshal", "pickle", "runpy", "shelve"}
+CODE_CALLS = {"__import__", "compile", "eval", "exec"}
+RANDOM_MODULE = "feval.compat.feval_ttc"  # reproduces the reference's seeded runs, which draw from `random`
+
+# Streams that NumPy promises never to change, and the types a caller may hand us.
+STABLE_RANDOM = {"BitGenerator", "Generator", "Philox", "SeedSequence"}
+
+
+@dataclass(frozen=True)
+class Module:
+    """One source file under its dotted name."""
+
+    name: str
+    tree: ast.Module
+    is_package: bool = False
+
+    @property
+    def row(self) -> str:
+        """The row of DESIGN's layout the module belongs to; "" for the package itself."""
+        return self.name.partition(".")[2].partition(".")[0]
+
+
+def modules() -> list[Module]:
+    found = []
+    for path in sorted([*ROOT.glob("feval/**/*.py"), *ROOT.glob("recorders/**/*.py")]):
+        parts = path.relative_to(ROOT).with_suffix("").parts
+        is_package = parts[-1] == "__init__"
+        name = ".".join(parts[:-1] if is_package else parts)
+        found.append(Module(name, ast.parse(path.read_text("utf-8"), str(path)), is_package))
+    return found
+
+
+def planted(name: str, source: str) -> Module:
+    return Module(name, ast.parse(source))
+
+
+def imports(module: Module) -> Iterator[tuple[int, str]]:
+    """Yield line and dotted name of everything imported; `from a import b` is `a.b`, and relative names are made absolute."""
+    for node in ast.walk(module.tree):
+        if isinstance(node, ast.Import):
+            yield from ((node.lineno, alias.name) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            base = node.module or ""
+            if node.level:
+                package = module.name.split(".") if module.is_package else module.name.split(".")[:-1]
+                kept = package[: len(package) - node.level + 1]
+                base = ".".join([*kept, base] if base else kept)
+            yield from ((node.lineno, f"{base}.{alias.name}") for alias in node.names)
+
+
+def is_or_lies_in(name: str, packages: set[str]) -> bool:
+    return any(name == package or name.startswith(package + ".") for package in packages)
+
+
+def upward(module: Module) -> list[str]:
+    """The imports of feval and recorders that point down, sideways, or nowhere."""
+    wrong = []
+    for line, name in imports(module):
+        package, _, inner = name.partition(".")
+        row = inner.partition(".")[0]
+        if package == "recorders":
+            allowed = module.name.startswith("recorders") or module.row == "cli"
+        elif package != "feval" or row == "__version__":
+            continue
+        elif row not in ROWS:
+            # Through the package itself, a public name would hide where the arrow points.
+            allowed = module.name.startswith("recorders")
+        elif row == "cli":
+            allowed = False
+        elif module.name.startswith("recorders") or not module.row:
+            allowed = True
+        else:
+            allowed = module.row == row or (module.row in ROWS and ROWS.index(row) < ROWS.index(module.row))
+        if not allowed:
+            wrong.append(f"{module.name}:{line} imports {name}")
+    return wrong
+
+
+def forbidden(module: Module) -> list[str]:
+    """The uses of the network, of code in data and of global randomness outside the places that may have them."""
+    wrong = []
+    doors = module.name.startswith("recorders") or module.row in NETWORK_ROWS
+    for line, name in imports(module):
+        if is_or_lies_in(name, NETWORK) and not doors:
+            wrong.append(f"{module.name}:{line} imports {name}: the network has two doors, hub and recorders")
+        if is_or_lies_in(name, CODE_IN_DATA):
+            wrong.append(f"{module.name}:{line} imports {name}: data must never become code")
+        if is_or_lies_in(name, {"random"}) and module.name != RANDOM_MODULE:
+            wrong.append(f"{module.name}:{line} imports {name}: randomness is an argument")
+    for node in ast.walk(module.tree):
+        if isinstance(node, ast.Call):
+            wrong.extend(f"{module.name}:{node.lineno} {words}" for words in forbidden_call(node))
+    return wrong
+
+
+def forbidden_call(call: ast.Call) -> Iterator[str]:
+    function = ast.unparse(call.func)
+    if function in CODE_CALLS or function in {"yaml.unsafe_load", "yaml.full_load", "yaml.Loader", "yaml.UnsafeLoader"}:
+        yield f"calls {function}: data must never become code"
+    if any(keyword.arg == "allow_pickle" and ast.unparse(keyword.value) != "False" for keyword in call.keywords):
+        yield f"calls {function} with allow_pickle: data must never become code"
+    if function.startswith(("np.random.", "numpy.random.")) and function.split(".")[2] not in STABLE_RANDOM:
+        yield f"calls {function}: randomness is an argument, and its stream must never change"
+
+
+def test_every_module_stands_in_a_row() -> None:
+    strays = [module.name for module in modules() if module.name.startswith("feval.") and module.row not in ROWS]
+    assert not strays, "these modules stand in no row of the architecture"
+
+
+def test_a_module_imports_only_from_rows_above_its_own() -> None:
+    assert [line for module in modules() for line in upward(module)] == []
+
+
+def test_network_pickle_eval_and_global_randomness_stay_out() -> None:
+    assert [line for module in modules() for line in forbidden(module)] == []
+
+
+def test_estimators_take_arrays_only() -> None:
+    import sys
+
+    allowed = {"numpy", "scipy", "feval.errors", "feval.estimators"} | set(sys.stdlib_module_names)
+    strangers = [
+        f"{module.name}:{line} imports {name}"
+        for module in modules()
+        if module.row == "estimators"
+        for line, name in imports(module)
+        if not is_or_lies_in(name, allowed)
+    ]
+    assert strangers == []
+
+
+@pytest.mark.parametrize(
+    ("name", "source"),
+    [
+        ("feval.prices", "from feval.cli import main"),
+        ("feval.prices", "def f():\n    from feval.tokens import count_words"),
+        ("feval.prices", "from . import curves"),
+        ("feval.prices", "from .curves import Curve"),
+        ("feval.prices", "from feval import load"),
+        ("feval.prices", "import feval.replay"),
+        ("feval.recording.reader", "from ..importers import jsonl"),
+        (
+            "feval.recording.reader",
+            "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from feval.replay import LLM",
+        ),
+        ("feval.replay", "import recorders"),
+        ("feval.nowhere", "from feval.errors import FevalError"),
+        ("recorders.openai", "from feval.cli import main"),
+    ],
+)
+def test_an_arrow_that_points_down_is_seen(name: str, source: str) -> None:
+    assert len(upward(planted(name, source))) == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "source"),
+    [
+        (
+            "feval.curves",
+            "from feval.estimators.plurality import x\nfrom feval.replay import LLM\nfrom feval import errors",
+        ),
+        ("feval.recording.reader", "from .content import Question\nfrom ..errors import FevalError"),
+        ("feval.recording.writer", "from feval import __version__"),
+        ("feval.cli", "from recorders import anything\nfrom feval.demo import x"),
+        (
+            "recorders.openai",
+            "import feval\nfrom feval.recording import RecordingWriter\nfrom recorders import journal",
+        ),
+        ("feval", "from feval.replay import load"),
+    ],
+)
+def test_an_arrow_that_points_up_passes(name: str, source: str) -> None:
+    assert upward(planted(name, source)) == []
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "import pickle",
+        "from urllib.request import urlopen",
+        "from urllib import request",
+        "import http.client",
+        "def f():\n    import huggingface_hub",
+        "import random",
+        "eval('1')",
+        "np.load(path, allow_pickle=True)",
+        "np.random.default_rng(0)",
+        "numpy.random.shuffle(x)",
+    ],
+)
+def test_what_is_forbidden_is_seen(source: str) -> None:
+    assert len(forbidden(planted("feval.prices", source))) == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "source"),
+    [
+        ("feval.hub", "import huggingface_hub"),
+        ("feval.serving.http", "import uvicorn"),
+        ("recorders.openai", "import openai"),
+        ("feval.compat.feval_ttc", "import random"),
+        ("feval.prices", "from urllib.parse import quote\nnp.load(path, allow_pickle=False)\nnp.random.Philox(key=1)"),
+    ],
+)
+def test_what_has_its_place_passes_there(name: str, source: str) -> None:
+    assert forbidden(planted(name, source)) == []
