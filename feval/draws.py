@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -47,7 +48,7 @@ def pool_key(seed: int, dataset: str, llm: str) -> int:
 def orders(
     key: int,
     question_keys: UInt64,
-    sizes: npt.NDArray[np.unsignedinteger],
+    sizes: npt.NDArray[np.integer[Any]],
     replicates: Sequence[int],
     draws: int,
 ) -> npt.NDArray[np.uint16]:

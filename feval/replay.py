@@ -12,7 +12,7 @@ small file and creates no object per CoT; question texts and CoT texts are read 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -31,14 +31,14 @@ from feval.errors import (
     UsageError,
 )
 from feval.recording.reader import Recording, open_recording
-from feval.recording.votes import ABSENT, NO_ANSWER, Votes
+from feval.recording.view import View, open_view
+from feval.recording.votes import NO_ANSWER, LLMVotes
 
 if TYPE_CHECKING:
     from feval import schema
     from feval.prices import Price, PriceList
-    from feval.recording.content import Question
 
-__all__ = ["LLM", "CoT", "Dataset", "Entry", "LLMResponse", "MeteredLLM", "Metadata", "Pool", "Request", "load"]
+__all__ = ["LLM", "CoT", "Dataset", "Entry", "LLMResponse", "Metadata", "MeteredLLM", "Pool", "Request", "load"]
 
 Integers = npt.NDArray[np.integer[Any]]
 
@@ -67,7 +67,7 @@ class Pool:
     @property
     def smallest(self) -> int:
         """CoTs of the smallest pool: what every question can give."""
-        return int(self.sizes.min(initial=0)) if self.sizes.size else 0
+        return int(self.sizes.min()) if self.sizes.size else 0
 
     def with_no_answer_as_vote(self) -> Pool:
         """The same pool where "no answer" is one more candidate, which votes and is never correct.
@@ -249,14 +249,12 @@ class LLM:
         pool: the arrays.
     """
 
-    def __init__(
-        self, source: _Source, pool: Pool, *, seed: int, prices: PriceList | _Prices | None, billing: str
-    ) -> None:
-        self._source, self._prices = source, prices
+    def __init__(self, view: View, pool: Pool, *, seed: int, prices: PriceList | _Prices | None, billing: str) -> None:
+        self._view, self._prices = view, prices
         self.name, self.pool, self.seed, self.billing = pool.llm, pool, seed, billing
-        self.dataset = source.votes.dataset
-        self.counter: str = source.recording.manifest.pairs[self.dataset, self.name]["counter"]
-        self.recording_hash = source.recording.hash
+        self.dataset = view.votes.dataset
+        self.counter: str = view.recording.manifest.pairs[self.dataset, self.name]["counter"]
+        self.recording_hash = view.recording.hash
         self._key = pool_key(seed, self.dataset, self.name)
 
     def __repr__(self) -> str:
@@ -275,7 +273,12 @@ class LLM:
         return self.prices.find(self.name) if self.prices is not None else None
 
     def __call__(
-        self, question_id: str | int, n: int | None = None, *, replicate: int = 0, N: int | None = None
+        self,
+        question_id: str | int,
+        n: int | None = None,
+        *,
+        replicate: int = 0,
+        N: int | None = None,  # noqa: N803  as the paper's Listing 1 prints it
     ) -> LLMResponse:
         """Draw n CoTs of a question, without replacement.
 
@@ -283,8 +286,9 @@ class LLM:
 
         Args:
             question_id: an id, or the row of the question.
-            n: how many; all recorded ones if left out. `N`, as the paper prints it, is the same.
+            n: how many; all recorded ones if left out.
             replicate: 0, 1, 2, ...: independent draws.
+            N: the same as `n`, as the paper's Listing 1 prints it.
 
         Raises:
             NotRecordedError: no such question.
@@ -293,24 +297,24 @@ class LLM:
         """
         if n is not None and N is not None and n != N:
             raise UsageError(f"n and N are the same thing; n={n} and N={N} were given.")
-        row = self._source.row(question_id)
+        row = self._view.row(question_id)
         wanted = n if n is not None else N if N is not None else int(self.pool.sizes[row])
         self.require(row, wanted)
         return LLMResponse(self.order(row, replicate)[:wanted], self, row)
 
     def ask(self, question_id: str | int, replicate: int = 0) -> MeteredLLM:
         """The LLM in front of one question, with a meter: what a method written against `sample(k)` is given."""
-        return MeteredLLM(self, self._source.row(question_id), replicate)
+        return MeteredLLM(self, self._view.row(question_id), replicate)
 
     def order(self, row: int, replicate: int) -> tuple[int, ...]:
         """The whole draw of a question (by its row): recorded places, in the order in which they are handed out."""
         size = self.pool.sizes[row : row + 1]
-        drawn = orders(self._key, self._source.votes.question_keys[row : row + 1], size, [replicate], int(size[0]))
+        drawn = orders(self._key, self._view.votes.question_keys[row : row + 1], size, [replicate], int(size[0]))
         return tuple(drawn[0, 0].tolist())
 
     def orders(self, replicates: Sequence[int], draws: int) -> npt.NDArray[np.uint16]:
         """[R, Q, draws] recorded places for many replicates and all questions; see `feval.draws.orders`."""
-        return orders(self._key, self._source.votes.question_keys, self.pool.sizes, replicates, draws)
+        return orders(self._key, self._view.votes.question_keys, self.pool.sizes, replicates, draws)
 
     def require(self, row: int | None, n: int) -> None:
         """Make sure that n CoTs were recorded, for one question (by its row) or for all (`None`).
@@ -324,7 +328,7 @@ class LLM:
         row = int(self.pool.sizes.argmin()) if row is None else row
         size = int(self.pool.sizes[row])
         if n > size:
-            name = self._source.votes.question_ids[row]
+            name = self._view.votes.question_ids[row]
             raise ShortPoolError(
                 f"{self.name} has {size} recorded CoTs on question {name!r} of {self.dataset}; {n} were asked for. "
                 f"Ask for {size} or fewer, or record more."
@@ -332,7 +336,7 @@ class LLM:
 
     def answers(self, row: int, samples: Sequence[int]) -> list[str | None]:
         """Canonical answers of some recorded CoTs of a question (by its row)."""
-        candidates = self._source.candidates(row)
+        candidates = self._view.candidates(row)
         return [None if code < 0 else candidates[code] for code in self.pool.codes[row, list(samples)].tolist()]
 
     def cot(self, row: int, sample: int) -> CoT:
@@ -351,11 +355,11 @@ class LLM:
         known = None if tokens < 0 else tokens
         price = self.price
         dollars = None if price is None or known is None else _usd(price, known, 0)
-        return Request(self._source.prompt(self.name, row), known, dollars)
+        return Request(self._view.prompt(self.name, row), known, dollars)
 
     def texts(self, row: int) -> list[str | None]:
         """Texts of all recorded CoTs of a question (by its row), in recorded order."""
-        return self._source.texts(self.name, row)
+        return self._view.texts(self.name, row)
 
     def dollars(self, row: int, *, rounds: int, cots: int, output_tokens: int) -> float:
         """USD of what was consumed on a question (by its row): eq. (1) under this LLM's billing.
@@ -371,7 +375,7 @@ class LLM:
             )
         prompt_tokens = int(self.pool.prompt_tokens[row])
         if prompt_tokens < 0:
-            name = self._source.votes.question_ids[row]
+            name = self._view.votes.question_ids[row]
             raise PriceNotFoundError(f"The prompt tokens of {self.name} on {name!r} were not recorded: no dollars.")
         prompts = int(billed_prompts(self.billing, rounds, cots))
         return float(usd(self.prices.price(self.name), prompts * prompt_tokens, output_tokens))
@@ -425,11 +429,11 @@ class Dataset:
         gold: [Q] code of the gold answer, -1 where there is none. Only evaluation may look at it.
     """
 
-    def __init__(self, source: _Source) -> None:
-        self._source = source
-        self.id = source.votes.dataset
-        self.gold: Integers = source.votes.gold
-        self.recording_hashes = tuple(dict.fromkeys(s.recording.hash for s in source.all_sources()))
+    def __init__(self, view: View) -> None:
+        self._view = view
+        self.id = view.votes.dataset
+        self.gold: Integers = view.votes.gold
+        self.recording_hashes = tuple(dict.fromkeys(s.recording.hash for s in view.all_views()))
 
     def __repr__(self) -> str:
         return f"Dataset({self.id!r}, {len(self)} questions)"
@@ -438,7 +442,7 @@ class Dataset:
         return len(self.gold)
 
     def __iter__(self) -> Iterator[tuple[str, Entry]]:
-        for question in self._source.questions:
+        for question in self._view.questions:
             yield question.id, Entry(question.text, question.answer, question.choices, question.id)
 
     @overload
@@ -447,17 +451,17 @@ class Dataset:
     def __getitem__(self, question: int) -> Entry: ...
     def __getitem__(self, question: str | int) -> Entry:
         """The entry of a question, by id or row."""
-        found = self._source.questions[self._source.row(question)]
+        found = self._view.questions[self._view.row(question)]
         return Entry(found.text, found.answer, found.choices, found.id)
 
     @property
     def question_ids(self) -> Sequence[str]:
         """Ids in recorded order."""
-        return self._source.votes.question_ids
+        return self._view.votes.question_ids
 
     def candidates(self, question: str | int) -> list[str]:
         """The distinct answers of a question by code, the gold among them if there is one."""
-        return self._source.candidates(self._source.row(question))
+        return self._view.candidates(self._view.row(question))
 
 
 def load(
@@ -492,14 +496,18 @@ def load(
     _check_billing(billing)
     recordings = _recordings(recording)
     names = _names(recordings, str(dataset), llms)
-    source = _open_source(recordings, str(dataset), names)
+    view = open_view(recordings, str(dataset), names)
     lists = _Prices(prices, recordings) if not _is_price_list(prices) else cast("PriceList", prices)
     chosen: PriceList | _Prices | None = None if prices == "none" else lists
     opened = [
-        LLM(source.of(name), source.pool(name), seed=seed, prices=_none_if_unpriced(chosen), billing=billing)
+        LLM(view.of(name), _pool(name, view.pool(name)), seed=seed, prices=_none_if_unpriced(chosen), billing=billing)
         for name in names
     ]
-    return Dataset(source), opened
+    return Dataset(view), opened
+
+
+def _pool(llm: str, votes: LLMVotes) -> Pool:
+    return Pool(llm, votes.codes, votes.output_tokens, votes.prompt_tokens, votes.sizes, votes.finish)
 
 
 def _is_price_list(prices: object) -> bool:
@@ -571,202 +579,3 @@ def _names(recordings: Sequence[Recording], dataset: str, llms: str | Sequence[s
     if len(set(names)) < len(names):
         raise UsageError(f"The same LLM was asked for twice: {', '.join(names)}.")
     return names
-
-
-def _owner(recordings: Sequence[Recording], dataset: str, llm: str) -> Recording:
-    holders = [r for r in recordings if (dataset, llm) in r.manifest.pairs]
-    if not holders:
-        if len(recordings) == 1:
-            recordings[0].require(dataset, llm)
-        held = sorted({f"{where}: {name}" for r in recordings for where, name in r.manifest.pairs})
-        raise NotRecordedError(
-            f"None of {len(recordings)} recordings holds {llm!r} on {dataset}. They hold {'; '.join(held)}."
-        )
-    if len({holder.hash for holder in holders}) > 1:
-        paths = " and ".join(str(holder.path) for holder in holders)
-        raise ConflictError(f"{llm} on {dataset} is in {paths}; open one of them, or merge them.")
-    return holders[0]
-
-
-def _open_source(recordings: Sequence[Recording], dataset: str, names: Sequence[str]) -> _Source:
-    owners = {name: _owner(recordings, dataset, name) for name in names}
-    distinct = list({id(owner): owner for owner in owners.values()}.values()) or [recordings[0]]
-    if len(distinct) == 1:
-        return _Source(distinct[0], distinct[0].votes(dataset))
-    return _JoinedSource([(owner, [n for n in names if owners[n] is owner]) for owner in distinct], dataset)
-
-
-class _Source:
-    """Where a load's arrays and texts come from: one recording."""
-
-    def __init__(self, recording: Recording, votes: Votes) -> None:
-        self.recording, self.votes = recording, votes
-        self._texts: tuple[str, int, list[str | None]] | None = None
-
-    def of(self, llm: str) -> _Source:  # noqa: ARG002  (a joined source looks at it)
-        return self
-
-    def all_sources(self) -> list[_Source]:
-        return [self]
-
-    def pool(self, llm: str) -> Pool:
-        votes = self.votes.llms[llm]
-        return Pool(llm, votes.codes, votes.output_tokens, votes.prompt_tokens, votes.sizes, votes.finish)
-
-    def candidates(self, row: int) -> list[str]:
-        return self.votes.candidates(row)
-
-    @cached_property
-    def questions(self) -> list[Question]:
-        return self.recording.questions(self.votes.dataset)
-
-    @cached_property
-    def _rows(self) -> dict[str, int]:
-        return {name: row for row, name in enumerate(self.votes.question_ids)}
-
-    @cached_property
-    def _prompts(self) -> dict[str, dict[str, str | None]]:
-        return {}
-
-    def row(self, question: str | int) -> int:
-        """Row of a question, by id or row."""
-        count = len(self.votes)
-        if isinstance(question, str):
-            row = self._rows.get(question)
-            if row is None:
-                raise NotRecordedError(
-                    f"{self.votes.dataset} has no question {question!r}; its {count} ids begin with {self._some()}."
-                )
-            return row
-        if not 0 <= question < count:
-            raise NotRecordedError(
-                f"{self.votes.dataset} has the question rows 0 to {count - 1}; {question} was asked for."
-            )
-        return int(question)
-
-    def texts(self, llm: str, row: int) -> list[str | None]:
-        if self._texts is None or self._texts[:2] != (llm, row):
-            self._texts = (llm, row, self.recording.texts(self.votes.dataset, llm, row))
-        return self._texts[2]
-
-    def prompt(self, llm: str, row: int) -> str | None:
-        if llm not in self._prompts:
-            self._prompts[llm] = self.recording.prompts(self.votes.dataset, llm)
-        return self._prompts[llm].get(self.votes.question_ids[row])
-
-    def _some(self) -> str:
-        return ", ".join(self.votes.question_ids[:3])
-
-
-class _JoinedSource(_Source):
-    """Several recordings of one dataset opened together: candidates are numbered anew so that votes pool across LLMs."""
-
-    def __init__(self, owners: Sequence[tuple[Recording, Sequence[str]]], dataset: str) -> None:
-        first = owners[0][0]
-        super().__init__(first, first.votes(dataset))
-        self._parts = [_Part(recording, names, recording.votes(dataset), self._rows) for recording, names in owners]
-        for part in self._parts[1:]:
-            self._agree(part)
-        self._codes: list[dict[str, int]] = [{} for _ in range(len(self.votes))]
-        self._pools = {name: part.pool(name, self._codes) for part in self._parts for name in part.names}
-        gold = [self._gold(row) for row in range(len(self.votes))]
-        self.votes = _with_gold(self.votes, np.array(gold, np.int32))
-
-    def of(self, llm: str) -> _Source:
-        part = next(part for part in self._parts if llm in part.names)
-        return _PartSource(self, part)
-
-    def all_sources(self) -> list[_Source]:
-        return [_PartSource(self, part) for part in self._parts]
-
-    def pool(self, llm: str) -> Pool:
-        return self._pools[llm]
-
-    def candidates(self, row: int) -> list[str]:
-        return list(self._codes[row])
-
-    def _agree(self, part: _Part) -> None:
-        mine, theirs = self.votes, part.votes
-        here, there = self.recording.path, part.recording.path
-        kinds = [r.manifest.datasets[mine.dataset].get("answer_kind") for r in (self.recording, part.recording)]
-        if kinds[0] != kinds[1]:
-            raise ConflictError(
-                f"{mine.dataset} has answer kind {kinds[0]!r} in {here} but {kinds[1]!r} in {there}; votes cannot pool."
-            )
-        if set(mine.question_ids) != set(theirs.question_ids):
-            odd = sorted(set(mine.question_ids) ^ set(theirs.question_ids))[0]
-            raise ConflictError(
-                f"{here} and {there} have different questions of {mine.dataset} ({odd!r} is in one only); select first."
-            )
-        differ = np.flatnonzero(theirs.text_keys[part.rows] != mine.text_keys)
-        if differ.size:
-            raise ConflictError(
-                f"Question {mine.question_ids[int(differ[0])]!r} has one text in {here} and another in {there}."
-            )
-
-    def _gold(self, row: int) -> int:
-        golds = {part.gold(row) for part in self._parts} - {None}
-        if len(golds) > 1:
-            paths = " and ".join(str(part.recording.path) for part in self._parts)
-            raise ConflictError(
-                f"Question {self.votes.question_ids[row]!r} has two golds, {sorted(map(str, golds))}, in {paths}."
-            )
-        codes = self._codes[row]
-        return NO_ANSWER if not golds else codes.setdefault(cast("str", golds.pop()), len(codes))
-
-
-@dataclass(frozen=True, eq=False)
-class _Part:
-    """One of several recordings: `rows[q]` is where it keeps the first recording's question q."""
-
-    recording: Recording
-    names: Sequence[str]
-    votes: Votes
-    order: Mapping[str, int]
-
-    @cached_property
-    def rows(self) -> npt.NDArray[np.intp]:
-        own = {name: row for row, name in enumerate(self.votes.question_ids)}
-        return np.array([own.get(name, 0) for name in self.order], np.intp)
-
-    def pool(self, llm: str, codes: Sequence[dict[str, int]]) -> Pool:
-        votes = self.votes.llms[llm]
-        renumbered = votes.codes[self.rows].astype(np.int32)
-        for row, own in enumerate(self.rows.tolist()):
-            candidates = self.votes.candidates(own)
-            known = codes[row]
-            # An answer takes its place in the shared table only if this LLM gave it.
-            given = {code for code in renumbered[row].tolist() if code >= 0}
-            table = [known.setdefault(c, len(known)) if i in given else NO_ANSWER for i, c in enumerate(candidates)]
-            renumbered[row] = np.array([*table, ABSENT, NO_ANSWER], np.int32)[renumbered[row]]
-        rows = self.rows
-        return Pool(
-            llm, renumbered, votes.output_tokens[rows], votes.prompt_tokens[rows], votes.sizes[rows], votes.finish[rows]
-        )
-
-    def gold(self, row: int) -> str | None:
-        own = int(self.rows[row])
-        code = int(self.votes.gold[own])
-        return None if code < 0 else self.votes.candidates(own)[code]
-
-
-class _PartSource(_Source):
-    """One recording of a joined source, seen with the joined numbering of questions and candidates."""
-
-    def __init__(self, joined: _JoinedSource, part: _Part) -> None:
-        super().__init__(part.recording, joined.votes)
-        self._joined, self._part = joined, part
-
-    def candidates(self, row: int) -> list[str]:
-        return self._joined.candidates(row)
-
-    def texts(self, llm: str, row: int) -> list[str | None]:
-        return self._part.recording.texts(self.votes.dataset, llm, int(self._part.rows[row]))
-
-
-def _with_gold(votes: Votes, gold: npt.NDArray[np.int32]) -> Votes:
-    from copy import copy
-
-    changed = copy(votes)
-    changed.gold = gold
-    return changed

@@ -101,6 +101,8 @@ class _HashedFile:
 
     def write(self, data: Any) -> int:
         view = memoryview(data)
+        if self.closed:
+            return view.nbytes  # abandoned: the Parquet writer still wants to say goodbye
         self._file.write(view)
         self._sha.update(view)
         self.size += view.nbytes
@@ -185,8 +187,10 @@ class _Table:
         return {"sha256": self._file.hexdigest(), "bytes": self._file.size, "rows": self.rows}
 
     def abandon(self) -> None:
-        """Give up without leaving a finalizer that would write to a full disk."""
-        self._file.abandon()
+        """Give up, so that no finalizer writes to a full disk later."""
+        if not self._file.closed:
+            self._file.abandon()
+            self._writer.close()
 
 
 class RecordingWriter:

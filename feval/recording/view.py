@@ -1,0 +1,234 @@
+"""One dataset seen through one recording, or through several that are opened together."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from copy import copy
+from dataclasses import dataclass
+from functools import cached_property
+from typing import cast
+
+import numpy as np
+import numpy.typing as npt
+
+from feval.errors import ConflictError, NotRecordedError
+from feval.recording.content import Question
+from feval.recording.reader import Recording
+from feval.recording.votes import ABSENT, NO_ANSWER, LLMVotes, Votes
+
+__all__ = ["View", "open_view"]
+
+
+def _owner(recordings: Sequence[Recording], dataset: str, llm: str) -> Recording:
+    holders = [r for r in recordings if (dataset, llm) in r.manifest.pairs]
+    if not holders:
+        if len(recordings) == 1:
+            recordings[0].require(dataset, llm)
+        held = sorted({f"{where}: {name}" for r in recordings for where, name in r.manifest.pairs})
+        raise NotRecordedError(
+            f"None of {len(recordings)} recordings holds {llm!r} on {dataset}. They hold {'; '.join(held)}."
+        )
+    if len({holder.hash for holder in holders}) > 1:
+        paths = " and ".join(str(holder.path) for holder in holders)
+        raise ConflictError(f"{llm} on {dataset} is in {paths}; open one of them, or merge them.")
+    return holders[0]
+
+
+def open_view(recordings: Sequence[Recording], dataset: str, names: Sequence[str]) -> View:
+    """Find some LLMs on a dataset in one or more recordings.
+
+    Raises:
+        NotRecordedError: a recording lacks the dataset, or none has an LLM.
+        ConflictError: two different recordings have the same LLM, or they contradict each other.
+    """
+    owners = {name: _owner(recordings, dataset, name) for name in names}
+    distinct = list({id(owner): owner for owner in owners.values()}.values()) or [recordings[0]]
+    if len(distinct) == 1:
+        return View(distinct[0], distinct[0].votes(dataset))
+    return _JoinedView([(owner, [n for n in names if owners[n] is owner]) for owner in distinct], dataset)
+
+
+class View:
+    """One dataset as one recording holds it.
+
+    Attributes:
+        recording: where it is.
+        votes: its arrays.
+    """
+
+    def __init__(self, recording: Recording, votes: Votes) -> None:
+        self.recording, self.votes = recording, votes
+        self._texts: tuple[str, int, list[str | None]] | None = None
+
+    def of(self, llm: str) -> View:  # noqa: ARG002  a view of several recordings looks at it
+        """The view of the one recording that has an LLM."""
+        return self
+
+    def all_views(self) -> list[View]:
+        """The views of every recording behind this one."""
+        return [self]
+
+    def pool(self, llm: str) -> LLMVotes:
+        """The arrays of one LLM."""
+        return self.votes.llms[llm]
+
+    def candidates(self, row: int) -> list[str]:
+        """The distinct answers of a question by code."""
+        return self.votes.candidates(row)
+
+    @cached_property
+    def questions(self) -> list[Question]:
+        """All questions, with texts and golds."""
+        return self.recording.questions(self.votes.dataset)
+
+    @cached_property
+    def _rows(self) -> dict[str, int]:
+        return {name: row for row, name in enumerate(self.votes.question_ids)}
+
+    @cached_property
+    def _prompts(self) -> dict[str, dict[str, str | None]]:
+        return {}
+
+    def row(self, question: str | int) -> int:
+        """Row of a question, by id or row."""
+        count = len(self.votes)
+        if isinstance(question, str):
+            row = self._rows.get(question)
+            if row is None:
+                raise NotRecordedError(
+                    f"{self.votes.dataset} has no question {question!r}; its {count} ids begin with {self._some()}."
+                )
+            return row
+        if not 0 <= question < count:
+            raise NotRecordedError(
+                f"{self.votes.dataset} has the question rows 0 to {count - 1}; {question} was asked for."
+            )
+        return int(question)
+
+    def texts(self, llm: str, row: int) -> list[str | None]:
+        """Texts of an LLM's CoTs on a question, in recorded order; the last ones read are kept."""
+        if self._texts is None or self._texts[:2] != (llm, row):
+            self._texts = (llm, row, self.recording.texts(self.votes.dataset, llm, row))
+        return self._texts[2]
+
+    def prompt(self, llm: str, row: int) -> str | None:
+        """What was sent to an LLM for a question."""
+        if llm not in self._prompts:
+            self._prompts[llm] = self.recording.prompts(self.votes.dataset, llm)
+        return self._prompts[llm].get(self.votes.question_ids[row])
+
+    def _some(self) -> str:
+        return ", ".join(self.votes.question_ids[:3])
+
+
+class _JoinedView(View):
+    """Several recordings of one dataset opened together: candidates are numbered anew so that votes pool across LLMs."""
+
+    def __init__(self, owners: Sequence[tuple[Recording, Sequence[str]]], dataset: str) -> None:
+        first = owners[0][0]
+        super().__init__(first, first.votes(dataset))
+        self._parts = [_Part(recording, names, recording.votes(dataset), self._rows) for recording, names in owners]
+        for part in self._parts[1:]:
+            self._agree(part)
+        self._codes: list[dict[str, int]] = [{} for _ in range(len(self.votes))]
+        self._pools = {name: part.pool(name, self._codes) for part in self._parts for name in part.names}
+        gold = [self._gold(row) for row in range(len(self.votes))]
+        self.votes = _with_gold(self.votes, np.array(gold, np.int32))
+
+    def of(self, llm: str) -> View:
+        part = next(part for part in self._parts if llm in part.names)
+        return _PartView(self, part)
+
+    def all_views(self) -> list[View]:
+        return [_PartView(self, part) for part in self._parts]
+
+    def pool(self, llm: str) -> LLMVotes:
+        return self._pools[llm]
+
+    def candidates(self, row: int) -> list[str]:
+        return list(self._codes[row])
+
+    def _agree(self, part: _Part) -> None:
+        mine, theirs = self.votes, part.votes
+        here, there = self.recording.path, part.recording.path
+        kinds = [r.manifest.datasets[mine.dataset].get("answer_kind") for r in (self.recording, part.recording)]
+        if kinds[0] != kinds[1]:
+            raise ConflictError(
+                f"{mine.dataset} has answer kind {kinds[0]!r} in {here} but {kinds[1]!r} in {there}; votes cannot pool."
+            )
+        if set(mine.question_ids) != set(theirs.question_ids):
+            odd = min(set(mine.question_ids) ^ set(theirs.question_ids))
+            raise ConflictError(
+                f"{here} and {there} have different questions of {mine.dataset} ({odd!r} is in one only); select first."
+            )
+        differ = np.flatnonzero(theirs.text_keys[part.rows] != mine.text_keys)
+        if differ.size:
+            raise ConflictError(
+                f"Question {mine.question_ids[int(differ[0])]!r} has one text in {here} and another in {there}."
+            )
+
+    def _gold(self, row: int) -> int:
+        golds = {part.gold(row) for part in self._parts} - {None}
+        if len(golds) > 1:
+            paths = " and ".join(str(part.recording.path) for part in self._parts)
+            raise ConflictError(
+                f"Question {self.votes.question_ids[row]!r} has two golds, {sorted(map(str, golds))}, in {paths}."
+            )
+        codes = self._codes[row]
+        return NO_ANSWER if not golds else codes.setdefault(cast("str", golds.pop()), len(codes))
+
+
+@dataclass(frozen=True, eq=False)
+class _Part:
+    """One of several recordings: `rows[q]` is where it keeps the first recording's question q."""
+
+    recording: Recording
+    names: Sequence[str]
+    votes: Votes
+    order: Mapping[str, int]
+
+    @cached_property
+    def rows(self) -> npt.NDArray[np.intp]:
+        own = {name: row for row, name in enumerate(self.votes.question_ids)}
+        return np.array([own.get(name, 0) for name in self.order], np.intp)
+
+    def pool(self, llm: str, codes: Sequence[dict[str, int]]) -> LLMVotes:
+        votes = self.votes.llms[llm]
+        renumbered = votes.codes[self.rows].astype(np.int32)
+        for row, own in enumerate(self.rows.tolist()):
+            candidates = self.votes.candidates(own)
+            known = codes[row]
+            # An answer takes its place in the shared table only if this LLM gave it.
+            given = {code for code in renumbered[row].tolist() if code >= 0}
+            table = [known.setdefault(c, len(known)) if i in given else NO_ANSWER for i, c in enumerate(candidates)]
+            renumbered[row] = np.array([*table, ABSENT, NO_ANSWER], np.int32)[renumbered[row]]
+        rows = self.rows
+        return LLMVotes(
+            renumbered, votes.output_tokens[rows], votes.finish[rows], votes.prompt_tokens[rows], votes.sizes[rows]
+        )
+
+    def gold(self, row: int) -> str | None:
+        own = int(self.rows[row])
+        code = int(self.votes.gold[own])
+        return None if code < 0 else self.votes.candidates(own)[code]
+
+
+class _PartView(View):
+    """One recording of a view of several recordings, seen with the joined numbering of questions and candidates."""
+
+    def __init__(self, joined: _JoinedView, part: _Part) -> None:
+        super().__init__(part.recording, joined.votes)
+        self._joined, self._part = joined, part
+
+    def candidates(self, row: int) -> list[str]:
+        return self._joined.candidates(row)
+
+    def texts(self, llm: str, row: int) -> list[str | None]:
+        return self._part.recording.texts(self.votes.dataset, llm, int(self._part.rows[row]))
+
+
+def _with_gold(votes: Votes, gold: npt.NDArray[np.int32]) -> Votes:
+
+    changed = copy(votes)
+    changed.gold = gold
+    return changed

@@ -1,0 +1,437 @@
+"""A recording on disk: what is written is read, an interruption leaves nothing, damage is named."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import resource
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from small import pool, question, write_toy
+
+from feval.errors import (
+    ConflictError,
+    DamagedRecordingError,
+    FevalError,
+    NewerFormatError,
+    NotARecordingError,
+    NotRecordedError,
+    OutOfRangeError,
+    ShortPoolError,
+    StorageError,
+    UsageError,
+)
+from feval.recording import (
+    DatasetInfo,
+    LLMInfo,
+    PoolRows,
+    Question,
+    RecordingWriter,
+    merge,
+    open_recording,
+    select,
+    verify_recording,
+)
+from feval.recording.format import is_safe_path, slug
+from feval.recording.votes import open_votes
+
+POOLS = {"alpha": [["4", "4", None], ["7", "5", "7"]], "org/beta": [["4"], ["9", None]]}
+GOLDS = ["4", "5"]
+
+
+@pytest.fixture
+def toy(tmp_path: Path) -> Path:
+    return write_toy(tmp_path / "toy", POOLS, GOLDS)
+
+
+def test_what_is_written_is_read(toy: Path) -> None:
+    recording = open_recording(toy)
+    assert recording.dataset_ids() == ["toy"]
+    assert recording.llm_names("toy") == ["alpha", "org/beta"]
+    assert recording.questions("toy") == [question(0, "4"), question(1, "5")]
+    assert list(recording.pools("toy", "org/beta")) == [pool(0, ["4"]), pool(1, ["9", None])]
+    assert recording.texts("toy", "alpha", 1)[2] == "Thinking about 1, sample 2. The answer is 7."
+    assert recording.llm_info("alpha") == LLMInfo("alpha", 0.7, 64)
+
+
+def test_votes_share_codes_between_llms(toy: Path) -> None:
+    votes = open_recording(toy).votes("toy")
+    assert votes.candidates(0) == ["4"]
+    assert votes.candidates(1) == ["7", "5", "9"]
+    assert votes.llms["alpha"].codes.tolist() == [[0, 0, -1], [0, 1, 0]]
+    assert votes.llms["org/beta"].codes.tolist() == [[0, -2], [2, -1]]
+    assert votes.llms["org/beta"].sizes.tolist() == [1, 2]
+    assert votes.gold.tolist() == [0, 1]
+    assert votes.llms["alpha"].output_tokens.tolist() == [[10, 11, 12], [10, 11, 12]]
+
+
+def test_optional_columns_come_back(tmp_path: Path) -> None:
+    rows = pool(0, ["4", "4"], extra={"seed": [5, None], "response_id": ["a", "b"]})
+    with RecordingWriter(tmp_path / "r", operation={"name": "test"}) as writer:
+        writer.add_dataset(DatasetInfo("toy", "Toy", "verbatim", "test-1"), [question(0, "4")])
+        writer.add_pools("toy", LLMInfo("alpha"), "usage", [rows])
+    assert next(open_recording(tmp_path / "r").pools("toy", "alpha")).extra == rows.extra
+    assert verify_recording(tmp_path / "r").ok
+
+
+def test_equal_content_has_an_equal_hash_and_another_answer_another(toy: Path, tmp_path: Path) -> None:
+    again = write_toy(tmp_path / "again", POOLS, GOLDS)
+    other = write_toy(tmp_path / "other", POOLS | {"alpha": [["4", "4", None], ["7", "5", "8"]]}, GOLDS)
+    assert open_recording(again).hash == open_recording(toy).hash != open_recording(other).hash
+
+
+def test_a_sound_recording_verifies(toy: Path) -> None:
+    verification = verify_recording(toy)
+    assert verification.ok
+    assert verification.leaves == 2 + 2 * 4
+
+
+def test_every_damaged_file_is_named(toy: Path) -> None:
+    for path in sorted(p for p in toy.rglob("*") if p.is_file() and p.name != "manifest.json"):
+        good = path.read_bytes()
+        path.write_bytes(good[:-1] + bytes([good[-1] ^ 1]))
+        problems = verify_recording(toy).problems
+        assert len(problems) == 1
+        assert path.relative_to(toy).as_posix() in problems[0]
+        path.write_bytes(good[:-1])
+        assert "bytes expected" in verify_recording(toy).problems[0]
+        path.unlink()
+        assert "cannot be opened" in verify_recording(toy).problems[0]
+        path.write_bytes(good)
+    assert verify_recording(toy).ok
+
+
+def test_a_stray_file_is_reported(toy: Path) -> None:
+    (toy / "texts" / "toy" / "notes.txt").write_text("mine")
+    assert verify_recording(toy).problems == ("texts/toy/notes.txt: not listed in manifest.json; it is no part of the recording.",)
+
+
+def test_votes_that_disagree_with_the_parquet_files_are_found(toy: Path, tmp_path: Path) -> None:
+    """Bytes and manifest may agree with each other and still not say what the truth says."""
+    other = write_toy(tmp_path / "other", POOLS | {"alpha": [["4", "4", None], ["7", "5", "5"]]}, GOLDS)
+    shutil.copy(other / "votes/toy.votes", toy / "votes/toy.votes")
+    manifest = json.loads((toy / "manifest.json").read_text())
+    theirs = json.loads((other / "manifest.json").read_text())
+    manifest["files"]["votes/toy.votes"] = theirs["files"]["votes/toy.votes"]
+    (toy / "manifest.json").write_text(json.dumps(manifest))
+    assert "does not hold what the Parquet files say" in verify_recording(toy).problems[0]
+
+
+def test_changed_votes_are_refused_on_opening(toy: Path) -> None:
+    path = toy / "votes/toy.votes"
+    good = path.read_bytes()
+    path.write_bytes(good[:-64] + bytes([good[-64] ^ 1]) + good[-63:])
+    with pytest.raises(DamagedRecordingError, match="should have SHA-256"):
+        open_recording(toy).votes("toy")
+    path.write_bytes(good[:100])
+    with pytest.raises(DamagedRecordingError, match="found 100"):
+        open_recording(toy).votes("toy")
+    path.unlink()
+    with pytest.raises(DamagedRecordingError, match="cannot be opened"):
+        open_recording(toy).votes("toy")
+
+
+def test_a_changed_text_is_refused_when_it_is_read(tmp_path: Path) -> None:
+    toy = write_toy(tmp_path / "toy", {"alpha": [["4"] * 40 for _ in range(50)]}, ["4"] * 50)
+    path = toy / "texts/toy/alpha.parquet"
+    data = bytearray(path.read_bytes())
+    for place in range(200, 1200, 7):
+        data[place] ^= 0xFF
+    path.write_bytes(data)
+    with pytest.raises(DamagedRecordingError, match="cannot be read"):
+        for row in range(50):
+            open_recording(toy).texts("toy", "alpha", row)
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "words"),
+    [
+        (lambda m: m | {"format": "zip"}, NotARecordingError, "is not the manifest"),
+        (lambda m: m | {"format_version": 2}, NewerFormatError, "Install a newer feval"),
+        (lambda m: m | {"format_version": "1"}, DamagedRecordingError, "format_version"),
+        (lambda m: m | {"recording_hash": "0" * 64}, DamagedRecordingError, "its leaves hash to"),
+        (lambda m: m | {"files": {"../x": {}}}, DamagedRecordingError, "outside the recording"),
+        (lambda m: m | {"files": {"/etc/passwd": {}}}, DamagedRecordingError, "outside the recording"),
+        (lambda m: m | {"pairs": [{}]}, DamagedRecordingError, "counter"),
+        (lambda m: m | {"leaves": [3]}, DamagedRecordingError, "dataset"),
+        (lambda m: m | {"prices": None}, DamagedRecordingError, "prices"),
+        (lambda m: [m], NotARecordingError, "is not the manifest"),
+    ],
+)
+def test_a_wrong_manifest_is_refused(toy: Path, change: object, error: type[FevalError], words: str) -> None:
+    path = toy / "manifest.json"
+    path.write_text(json.dumps(change(json.loads(path.read_text()))))  # type: ignore[operator]
+    with pytest.raises(error, match=words):
+        open_recording(toy)
+
+
+def test_what_is_not_a_recording_says_so(tmp_path: Path, toy: Path) -> None:
+    with pytest.raises(NotARecordingError, match="does not exist"):
+        open_recording(tmp_path / "nowhere")
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(NotARecordingError, match=r"has no manifest\.json"):
+        open_recording(tmp_path / "empty")
+    with pytest.raises(NotARecordingError, match="is not a folder"):
+        open_recording(toy / "README.md")
+    (toy / "manifest.json").write_bytes(b"")
+    with pytest.raises(DamagedRecordingError, match="not valid JSON"):
+        open_recording(toy)
+
+
+def test_an_existing_folder_is_never_overwritten(toy: Path) -> None:
+    before = (toy / "manifest.json").read_bytes()
+    with pytest.raises(StorageError, match="never overwritten"):
+        write_toy(toy, POOLS, GOLDS)
+    assert (toy / "manifest.json").read_bytes() == before
+
+
+def test_an_error_while_writing_leaves_nothing(tmp_path: Path) -> None:
+    def broken() -> object:
+        yield pool(0, ["4"])
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt), RecordingWriter(tmp_path / "r", operation={}) as writer:
+        writer.add_dataset(DatasetInfo("toy", "Toy", "verbatim", "test-1"), [question(0, "4"), question(1, "5")])
+        writer.add_pools("toy", LLMInfo("alpha"), "words", broken())  # type: ignore[arg-type]
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(("number", "words"), [(errno.ENOSPC, "disk is full"), (errno.EROFS, "read-only")])
+def test_a_disk_that_says_no_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, words: str
+) -> None:
+    def refuse(_descriptor: int) -> None:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(os, "fsync", refuse)
+    with pytest.raises(StorageError, match=words):
+        write_toy(tmp_path / "r", POOLS, GOLDS)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_file_that_cannot_grow_leaves_nothing(tmp_path: Path) -> None:
+    """The kernel itself refuses the write, in the middle of a Parquet file."""
+    code = (
+        "import resource, sys; from pathlib import Path; sys.path[:0] = sys.argv[2:]\n"
+        "from small import write_toy; from feval.errors import StorageError\n"
+        "import pyarrow.parquet, feval.recording.writer\n"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (2000, 2000))\n"
+        "try: write_toy(Path(sys.argv[1]) / 'r', {'a': [['4'] * 40] * 200}, ['4'] * 200)\n"
+        "except StorageError as error: print(error)\n"
+    )
+    here = Path(__file__).parent
+    done = subprocess.run(
+        [sys.executable, "-B", "-c", code, str(tmp_path), str(here), str(here.parent)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert "could not be written: the disk is full" in done.stdout, done.stderr
+    assert list(tmp_path.iterdir()) == []
+    assert resource.getrlimit(resource.RLIMIT_FSIZE)[0] != 2000
+
+
+def test_a_kill_leaves_no_recording_or_a_whole_one(tmp_path: Path) -> None:
+    code = (
+        "import sys; from pathlib import Path; sys.path[:0] = sys.argv[2:]\n"
+        "from small import write_toy\n"
+        "print('go', flush=True)\n"
+        "write_toy(Path(sys.argv[1]), {'a': [['4'] * 40] * 300}, ['4'] * 300)\n"
+    )
+    here = Path(__file__).parent
+    for attempt, wait in enumerate((0.0, 0.05, 0.15, 0.3)):
+        out = tmp_path / str(attempt) / "r"
+        out.parent.mkdir()
+        arguments = [sys.executable, "-c", code, str(out), str(here), str(here.parent)]
+        with subprocess.Popen(arguments, stdout=subprocess.PIPE) as process:
+            assert process.stdout is not None
+            process.stdout.readline()
+            time.sleep(wait)
+            process.send_signal(signal.SIGKILL)
+            process.wait()
+        assert not out.exists() or verify_recording(out).ok
+
+
+@pytest.mark.parametrize(
+    ("rows", "error", "words"),
+    [
+        ([pool(1, ["4"]), pool(0, ["4"])], ConflictError, "out of order"),
+        ([pool(0, ["4"]), pool(0, ["4"])], ConflictError, "twice"),
+        ([pool(7, ["4"])], ConflictError, "no question of toy"),
+        ([pool(0, ["4"], tokens=[-1])], UsageError, "output tokens"),
+        ([pool(0, ["4"], tokens=[1, 2])], UsageError, "different lengths"),
+        ([pool(0, ["4"], extra={"mood": ["good"]})], UsageError, "unknown columns"),
+        ([pool(0, ["\ud800"])], UsageError, "valid Unicode"),
+        ([PoolRows("toy/0", ["x"], ["4"], ["4"], [1], ["max_tokens"])], UsageError, "finish reason"),
+    ],
+)
+def test_rows_that_cannot_be_stored_are_refused(
+    tmp_path: Path, rows: list[PoolRows], error: type[FevalError], words: str
+) -> None:
+    with pytest.raises(error, match=words), RecordingWriter(tmp_path / "r", operation={}) as writer:
+        writer.add_dataset(DatasetInfo("toy", "Toy", "verbatim", "test-1"), [question(0, "4"), question(1, "5")])
+        writer.add_pools("toy", LLMInfo("alpha"), "words", rows)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_duplicate_questions_and_llms_are_refused(tmp_path: Path) -> None:
+    info = DatasetInfo("toy", "Toy", "verbatim", "test-1")
+    with pytest.raises(ConflictError, match="twice"), RecordingWriter(tmp_path / "r", operation={}) as writer:
+        writer.add_dataset(info, [question(0, "4"), question(0, "5")])
+    with pytest.raises(ConflictError, match="twice"), RecordingWriter(tmp_path / "r", operation={}) as writer:
+        writer.add_dataset(info, [question(0, "4")])
+        for _ in range(2):
+            writer.add_pools("toy", LLMInfo("alpha"), "words", [pool(0, ["4"])])
+
+
+def test_equal_texts_with_different_ids_are_allowed(tmp_path: Path) -> None:
+    questions = [question(0, "yes", "Same?"), question(1, "no", "Same?")]
+    with RecordingWriter(tmp_path / "r", operation={}) as writer:
+        writer.add_dataset(DatasetInfo("toy", "Toy", "verbatim", "test-1"), questions)
+        writer.add_pools("toy", LLMInfo("alpha"), "words", [pool(0, ["yes"]), pool(1, ["yes"])])
+    assert open_recording(tmp_path / "r").votes("toy").gold.tolist() == [0, 1]
+
+
+def test_missing_pairs_are_named_with_what_there_is(toy: Path) -> None:
+    recording = open_recording(toy)
+    with pytest.raises(NotRecordedError, match="It holds toy: alpha, org/beta"):
+        recording.votes("gsm8k")
+    with pytest.raises(NotRecordedError, match="no CoTs of 'gamma' on toy"):
+        recording.texts("toy", "gamma", 0)
+
+
+def test_merge_keeps_everything_and_names_its_parents(tmp_path: Path, toy: Path) -> None:
+    more = write_toy(tmp_path / "more", {"gamma": [["4", "9"], ["5", "5"]]}, GOLDS)
+    merged = open_recording(merge([toy, more], tmp_path / "merged"))
+    assert merged.llm_names("toy") == ["alpha", "org/beta", "gamma"]
+    assert [p["hash"] for p in merged.manifest.raw["parents"]] == [open_recording(toy).hash, open_recording(more).hash]
+    assert verify_recording(tmp_path / "merged").ok
+    for llm, source in (("alpha", toy), ("gamma", more)):
+        assert list(merged.pools("toy", llm)) == list(open_recording(source).pools("toy", llm))
+
+
+def test_merge_of_the_same_content_twice_is_that_content(tmp_path: Path, toy: Path) -> None:
+    again = write_toy(tmp_path / "again", POOLS, GOLDS)
+    assert open_recording(merge([toy, again], tmp_path / "merged")).hash == open_recording(toy).hash
+
+
+@pytest.mark.parametrize(
+    ("pools", "golds", "words"),
+    [
+        ({"alpha": [["4"], ["5"]]}, GOLDS, "with other content"),
+        ({"gamma": [["4"], ["5"]]}, ["4", "6"], "two golds"),
+    ],
+)
+def test_contradicting_recordings_do_not_merge(
+    tmp_path: Path, toy: Path, pools: dict[str, list[list[str | None]]], golds: list[str | None], words: str
+) -> None:
+    other = write_toy(tmp_path / "other", pools, golds)
+    with pytest.raises(ConflictError, match=words):
+        merge([toy, other], tmp_path / "merged")
+    assert not (tmp_path / "merged").exists()
+
+
+def test_recordings_with_different_texts_for_one_id_do_not_merge(tmp_path: Path, toy: Path) -> None:
+    with RecordingWriter(tmp_path / "other", operation={}) as writer:
+        info = DatasetInfo("toy", "Toy", "verbatim", "test-1")
+        writer.add_dataset(info, [Question("toy/0", "Something else?", "4", "4")])
+    with pytest.raises(ConflictError, match="two texts"):
+        merge([toy, tmp_path / "other"], tmp_path / "merged")
+
+
+def test_select_keeps_what_was_asked_for(tmp_path: Path, toy: Path) -> None:
+    small = open_recording(select(toy, tmp_path / "s", llms=["alpha"], questions=["toy/1"], samples=2))
+    assert small.llm_names("toy") == ["alpha"]
+    assert [q.id for q in small.questions("toy")] == ["toy/1"]
+    assert next(small.pools("toy", "alpha")).answers == ["7", "5"]
+    assert verify_recording(tmp_path / "s").ok
+
+
+def test_select_refuses_what_is_not_there(tmp_path: Path, toy: Path) -> None:
+    with pytest.raises(ShortPoolError, match="2 were asked for"):
+        select(toy, tmp_path / "s", samples=2)
+    with pytest.raises(NotRecordedError, match="no question 'toy/9'"):
+        select(toy, tmp_path / "s", questions=["toy/9"])
+    with pytest.raises(NotRecordedError, match="no LLM 'gamma'"):
+        select(toy, tmp_path / "s", llms=["gamma"])
+    with pytest.raises(OutOfRangeError):
+        select(toy, tmp_path / "s", samples=0)
+    assert not (tmp_path / "s").exists()
+
+
+def test_file_names_are_safe_and_different() -> None:
+    names = ["a/b", "a--b", "a b", "a_b", "..", ".hidden", "gpt@t=0.8", "ü", "x" * 150, "x" * 150 + "y"]
+    assert len({slug(name) for name in names}) == len(names)
+    assert all(is_safe_path(slug(name)) and not slug(name).startswith(".") for name in names)
+    assert slug("gpt-3.5-turbo@t=0.8") == "gpt-3.5-turbo@t=0.8"
+
+
+def test_names_that_differ_only_in_case_do_not_share_a_recording(tmp_path: Path) -> None:
+    with pytest.raises(ConflictError, match="cannot lie in one recording"):
+        write_toy(tmp_path / "r", {"Alpha": [["4"]], "alpha": [["4"]]}, ["4"])
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data())
+def test_fuzzed_votes_raise_nothing_but_our_errors(tmp_path: Path, data: st.DataObject) -> None:
+    import hashlib
+
+    toy = tmp_path / "fuzz"
+    if not toy.exists():
+        write_toy(toy, POOLS, GOLDS)
+    good = (toy / "votes/toy.votes").read_bytes()
+    header = int.from_bytes(good[8:16], "little") + 16
+    place = data.draw(st.integers(0, header - 1))
+    patch = data.draw(st.binary(min_size=1, max_size=12))
+    bad = good[:place] + patch + good[place + len(patch) :]
+    path = tmp_path / "bad.votes"
+    path.write_bytes(bad)
+    try:
+        votes = open_votes(path, sha256=hashlib.sha256(bad).hexdigest(), size=len(bad))
+        [votes.candidates(row) for row in range(len(votes))]
+    except FevalError:
+        pass
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=8),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
+    max_leaves=6,
+)
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data())
+def test_fuzzed_manifests_raise_nothing_but_our_errors(tmp_path: Path, data: st.DataObject) -> None:
+    toy = tmp_path / "fuzz"
+    if not toy.exists():
+        write_toy(toy, POOLS, GOLDS)
+        (tmp_path / "good.json").write_bytes((toy / "manifest.json").read_bytes())
+    manifest = json.loads((tmp_path / "good.json").read_text())
+    key = data.draw(st.sampled_from(sorted(manifest)))
+    inner = manifest[key]
+    if isinstance(inner, list) and inner and data.draw(st.booleans()):
+        inner = inner[0]
+    if isinstance(inner, dict) and inner:
+        inner[data.draw(st.sampled_from(sorted(inner)))] = data.draw(json_values)
+    else:
+        manifest[key] = data.draw(json_values)
+    (toy / "manifest.json").write_text(json.dumps(manifest))
+    try:
+        recording = open_recording(toy)
+        for dataset in recording.dataset_ids():
+            recording.votes(dataset)
+            for llm in recording.llm_names(dataset):
+                list(recording.pools(dataset, llm))
+        verify_recording(toy)
+    except FevalError:
+        pass
