@@ -1,0 +1,104 @@
+"""What is in the repository can be given to a stranger: no traces of a machine, no big files, scripts that parse."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import tomllib
+from pathlib import Path
+
+import pytest
+
+import feval
+
+ROOT = Path(__file__).resolve().parents[1]
+MAX_BYTES = 1_000_000
+
+# Written as patterns that do not match themselves.
+MACHINE_PATHS = re.compile(r"(?<![\w.~])/(?:work|farm|root|home/\w+|Users/\w+|var/folders)/")
+REGISTRIES = re.compile(r"pypi\.org|pythonhosted\.org|anaconda\.org|npmjs\.com")
+WHO_WROTE_IT = re.compile(
+    r"\b(?:coding|AI) (?:agent|assistant|session)|\bsub-?agent|\b(?:this|our) session\b", re.IGNORECASE
+)
+BESIDE = "../shared"
+MAY_LOOK_BESIDE = ("tests/", "benchmarks/", ".ci/")
+
+SHELL = [".ci/venv.sh", "tests/run.sh", "examples/demo.sh"]
+
+
+def files() -> list[Path]:
+    """Every file git knows, or would add."""
+    command = ["git", "-C", str(ROOT), "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+    listed = subprocess.run(command, capture_output=True, text=True, check=False)
+    if listed.returncode != 0:
+        pytest.skip("not a git checkout, so there is no list of the repository's files")
+    return [path for name in listed.stdout.split("\0") if name and (path := ROOT / name).is_file()]
+
+
+def lines() -> list[tuple[str, str]]:
+    """Every line of every text file, each with its place."""
+    found = []
+    for path in files():
+        try:
+            text = path.read_text("utf-8")
+        except UnicodeDecodeError:
+            continue
+        place = path.relative_to(ROOT).as_posix()
+        found.extend((f"{place}:{number}", line) for number, line in enumerate(text.splitlines(), 1))
+    return found
+
+
+def matching(pattern: re.Pattern[str]) -> list[str]:
+    return [f"{place}: {line.strip()[:100]}" for place, line in lines() if pattern.search(line)]
+
+
+def test_no_path_of_a_machine_stands_anywhere() -> None:
+    assert matching(MACHINE_PATHS) == []
+
+
+def test_no_package_registry_is_named() -> None:
+    assert matching(REGISTRIES) == []
+
+
+def test_the_repository_speaks_of_the_project_only() -> None:
+    assert matching(WHO_WROTE_IT) == []
+
+
+def test_only_tests_and_benchmarks_look_beside_the_checkout() -> None:
+    assert [place for place, line in lines() if BESIDE in line and not place.startswith(MAY_LOOK_BESIDE)] == []
+
+
+def test_no_file_is_big() -> None:
+    assert [str(path) for path in files() if path.stat().st_size > MAX_BYTES] == []
+
+
+@pytest.mark.parametrize("name", SHELL)
+@pytest.mark.parametrize("shell", ["sh", "bash", "dash"])
+def test_scripts_are_posix_shell(name: str, shell: str) -> None:
+    if shutil.which(shell) is None:
+        pytest.skip(f"{shell} is not installed")
+    subprocess.run([shell, "-n", str(ROOT / name)], check=True)
+
+
+def test_no_shell_script_was_forgotten() -> None:
+    assert {path.relative_to(ROOT).as_posix() for path in files() if path.suffix == ".sh"} == set(SHELL)
+
+
+def test_ci_is_one_executable_bash_script() -> None:
+    run = ROOT / ".ci" / "run"
+    assert run.stat().st_mode & 0o111
+    subprocess.run(["bash", "-n", str(run)], check=True)
+
+
+def test_the_changelog_begins_with_this_version() -> None:
+    released = re.findall(r"^## (\d\S*)", (ROOT / "CHANGELOG.md").read_text("utf-8"), re.MULTILINE)
+    assert released[0] == feval.__version__
+
+
+def test_the_licence_is_the_one_pyproject_names() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    licence = (ROOT / "LICENSE").read_text("utf-8")
+    assert project["license"] == "Apache-2.0"
+    assert "Apache License" in licence
+    assert "END OF TERMS AND CONDITIONS" in licence
