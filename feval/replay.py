@@ -32,7 +32,7 @@ from feval.errors import (
 )
 from feval.recording.reader import Recording, open_recording
 from feval.recording.view import View, open_view
-from feval.recording.votes import NO_ANSWER, LLMVotes
+from feval.recording.votes import NO_ANSWER
 
 if TYPE_CHECKING:
     from feval import schema
@@ -55,6 +55,7 @@ class Pool:
         prompt_tokens: [Q] tokens of the request, -1 where not known.
         sizes: [Q] recorded CoTs of each question.
         finish: [Q, S] position of each CoT's finish reason in `feval.schema.FINISH_REASONS`.
+        candidates: [Q] number of codes in use on each question, by all LLMs together.
     """
 
     llm: str
@@ -63,6 +64,7 @@ class Pool:
     prompt_tokens: Integers
     sizes: Integers
     finish: Integers
+    candidates: Integers
 
     @property
     def smallest(self) -> int:
@@ -74,13 +76,8 @@ class Pool:
 
         Papers that let a failed extraction vote are reproduced by this view; feval's own rule is that it does not.
         """
-        extra = self.codes.max(axis=1, keepdims=True, initial=NO_ANSWER) + 1
         wide = self.codes.astype(np.int32)
-        # One code beyond every LLM's candidates, so that no-answers of two LLMs vote together and for nobody else.
-        return replace(self, codes=np.where(wide == NO_ANSWER, np.maximum(extra, _NO_ANSWER_VOTE), wide))
-
-
-_NO_ANSWER_VOTE = 1 << 20
+        return replace(self, codes=np.where(wide == NO_ANSWER, self.candidates[:, None], wide))
 
 
 @dataclass(frozen=True, slots=True)
@@ -500,14 +497,16 @@ def load(
     lists = _Prices(prices, recordings) if not _is_price_list(prices) else cast("PriceList", prices)
     chosen: PriceList | _Prices | None = None if prices == "none" else lists
     opened = [
-        LLM(view.of(name), _pool(name, view.pool(name)), seed=seed, prices=_none_if_unpriced(chosen), billing=billing)
+        LLM(view.of(name), _pool(name, view), seed=seed, prices=_none_if_unpriced(chosen), billing=billing)
         for name in names
     ]
     return Dataset(view), opened
 
 
-def _pool(llm: str, votes: LLMVotes) -> Pool:
-    return Pool(llm, votes.codes, votes.output_tokens, votes.prompt_tokens, votes.sizes, votes.finish)
+def _pool(llm: str, view: View) -> Pool:
+    votes = view.pool(llm)
+    counts = view.candidate_counts()
+    return Pool(llm, votes.codes, votes.output_tokens, votes.prompt_tokens, votes.sizes, votes.finish, counts)
 
 
 def _is_price_list(prices: object) -> bool:

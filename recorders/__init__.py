@@ -1,4 +1,6 @@
-"""Recorders: a live LLM in, a recording out. (No recorder is written yet; this page is what each will promise.)
+"""Recorders: a live LLM in, a recording out.
+
+No recorder is written yet; this page is what each will promise.
 
 1. **Nothing acknowledged is lost.** Every reply is in an append-only journal, on disk, before it counts. A kill at any
    moment, then the same command again, goes on where it stopped.

@@ -112,7 +112,9 @@ def test_every_damaged_file_is_named(toy: Path) -> None:
 
 def test_a_stray_file_is_reported(toy: Path) -> None:
     (toy / "texts" / "toy" / "notes.txt").write_text("mine")
-    assert verify_recording(toy).problems == ("texts/toy/notes.txt: not listed in manifest.json; it is no part of the recording.",)
+    assert verify_recording(toy).problems == (
+        "texts/toy/notes.txt: not listed in manifest.json; it is no part of the recording.",
+    )
 
 
 def test_votes_that_disagree_with_the_parquet_files_are_found(toy: Path, tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
 from functools import cached_property
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -75,6 +75,10 @@ class View:
     def candidates(self, row: int) -> list[str]:
         """The distinct answers of a question by code."""
         return self.votes.candidates(row)
+
+    def candidate_counts(self) -> npt.NDArray[np.integer[Any]]:
+        """[Q] number of distinct answers of each question."""
+        return self.votes.candidate_counts()
 
     @cached_property
     def questions(self) -> list[Question]:
@@ -147,6 +151,9 @@ class _JoinedView(View):
 
     def candidates(self, row: int) -> list[str]:
         return list(self._codes[row])
+
+    def candidate_counts(self) -> npt.NDArray[np.integer[Any]]:
+        return np.array([len(codes) for codes in self._codes], np.int32)
 
     def _agree(self, part: _Part) -> None:
         mine, theirs = self.votes, part.votes

@@ -120,6 +120,10 @@ class Votes:
         found: list[str] = self._candidates[int(self._starts[question]) : int(self._starts[question + 1])]
         return found
 
+    def candidate_counts(self) -> npt.NDArray[np.int32]:
+        """[Q] number of distinct answers of each question, its gold included."""
+        return np.diff(self._starts).astype(np.int32)
+
 
 def open_votes(path: Path, *, sha256: str, size: int) -> Votes:
     """Map a votes file, check its bytes against the manifest, and hand out its arrays.
