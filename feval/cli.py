@@ -1,0 +1,645 @@
+"""The command line: parses, delegates, prints. Nothing heavy is imported before a command runs.
+
+Exit codes: 0 done, 1 the work failed, 2 wrong usage, 130 interrupted. No traceback reaches a user; FEVAL_DEBUG=1 shows the
+one of an unexpected error.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+import re
+import shlex
+import sys
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn, ParamSpec, Self
+
+import typer
+
+from feval import __version__
+from feval.errors import FevalError, NotRecordedError, OutOfRangeError, SourceError, UnknownNameError, UsageError
+from feval.report.text import visible
+
+if TYPE_CHECKING:
+    from rich.progress import Progress as RichProgress
+
+    from feval.curves import Curve
+    from feval.demo import Demo
+    from feval.recording import Recording
+    from feval.replay import LLM
+    from feval.report.tables import Table
+
+__all__ = ["app", "main", "parse_counts"]
+
+_P = ParamSpec("_P")
+_MAX_COUNTS = 10_000
+_DEFAULT_COUNTS = 40
+
+app = typer.Typer(
+    name="feval",
+    help="Record chains of thought once; replay test-time-compute methods on them for ever, at fixed prices.",
+    epilog="Start with `feval demo`. Every command takes --json, --quiet and --help.",
+    no_args_is_help=True,
+    rich_markup_mode=None,  # rich would cost every call, `--help` too, a tenth of a second
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+JsonFlag = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
+QuietFlag = Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors (and what --json asks for).")]
+DatasetName = Annotated[str | None, typer.Option("--dataset", metavar="ID", help="Needed where there are several.")]
+LLMName = Annotated[str | None, typer.Option("--llm", metavar="NAME", help="Needed where there are several.")]
+RecordingFolder = Annotated[
+    Path, typer.Argument(metavar="RECORDING", help="Folder of a recording.", show_default=False)
+]
+NewFolder = Annotated[Path, typer.Option("--out", metavar="DIR", help="The recording to make: a new folder.")]
+
+
+def main() -> None:
+    """Run the command line (the entry point of the `feval` program)."""
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="backslashreplace")  # a terminal that lacks a letter is no reason to fail
+    try:
+        app()
+    except KeyboardInterrupt:
+        sys.exit(130)
+
+
+# --- what every command shares: errors, output, progress ---------------------------------------------------------------
+
+
+def _guarded(command: Callable[_P, None]) -> Callable[_P, None]:
+    """Turn whatever a command raises into one sentence on standard error and an exit code."""
+
+    @functools.wraps(command)
+    def run(*args: _P.args, **kwargs: _P.kwargs) -> None:
+        try:
+            command(*args, **kwargs)
+            sys.stdout.flush()
+        except FevalError as error:
+            _fail(str(error), error.exit_code)
+        except BrokenPipeError:
+            # The reader (`| head`) has seen enough. What Python still holds for it goes nowhere, or it would complain at exit.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            raise typer.Exit(1) from None
+        except KeyboardInterrupt:
+            _fail("Interrupted. Nothing half-done was left behind.", 130)
+        except OSError as error:
+            _fail(f"{error.filename or 'The system'}: {error.strerror or error}.", 1)
+        except MemoryError:
+            _fail("There is not enough memory for this. Select fewer questions, LLMs or CoTs.", 1)
+        except (typer.Exit, typer.Abort, typer.BadParameter):
+            raise
+        except Exception as error:  # noqa: BLE001 - a bug of ours: its traceback is for us, not for the user
+            _unexpected(error)
+
+    return run
+
+
+def _fail(sentence: str, code: int) -> NoReturn:
+    print(f"error: {visible(sentence)}", file=sys.stderr)
+    raise typer.Exit(code)
+
+
+def _unexpected(error: Exception) -> NoReturn:
+    if os.environ.get("FEVAL_DEBUG"):
+        import traceback
+
+        traceback.print_exception(error)
+    _fail(
+        f"feval {__version__} met something it did not expect ({type(error).__name__}: {error}). This is a bug in feval: "
+        "please report it with what you ran and what FEVAL_DEBUG=1 prints in front of the same command.",
+        1,
+    )
+
+
+class _Out:
+    """Where a command's results and notes go, by --json and --quiet."""
+
+    def __init__(self, *, as_json: bool, quiet: bool) -> None:
+        self.json, self.quiet = as_json, quiet
+
+    def result(self, value: dict[str, Any], *shown: str | Table) -> None:
+        """Print the JSON object, or else the sentences and tables, or with --quiet nothing."""
+        if self.json:
+            # ASCII: no terminal, locale or control character can spoil it.
+            print(json.dumps(value, ensure_ascii=True, allow_nan=False))
+        elif not self.quiet:
+            for piece in shown:
+                print(visible(piece)) if isinstance(piece, str) else _print_table(piece)
+
+    def note(self, sentence: str) -> None:
+        """Print a remark to standard error."""
+        if not self.quiet:
+            print(f"note: {visible(sentence)}", file=sys.stderr)
+
+    def progress(self, label: str) -> _Progress:
+        """Return a progress bar that appears after a second, on a terminal only."""
+        return _Progress(label, shown=not self.json and not self.quiet and sys.stderr.isatty())
+
+
+def _print_table(table: Table) -> None:
+    from feval.report.tables import plain
+
+    if not sys.stdout.isatty():
+        print(plain(table), end="")
+        return
+    from rich.console import Console
+
+    from feval.report.tables import rich_table
+
+    Console(markup=False, highlight=False, emoji=False).print(rich_table(table))
+
+
+class _Progress:
+    """A bar on standard error for work that takes longer than a second; gone when the work is done."""
+
+    DELAY_SECONDS = 1.0
+
+    def __init__(self, label: str, *, shown: bool) -> None:
+        self._label, self._shown = label, shown
+        self._bar: RichProgress | None = None
+        self._steps: tuple[int, int | None] = (0, None)
+        self._lock = threading.Lock()
+        self._timer = threading.Timer(self.DELAY_SECONDS, self._show)
+        self._timer.daemon = True
+
+    def __enter__(self) -> Self:
+        if self._shown:
+            self._timer.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._timer.cancel()
+        with self._lock:
+            self._shown = False
+            if self._bar is not None:
+                self._bar.stop()
+
+    def __call__(self, done: int, total: int | None) -> None:
+        """Report that `done` of `total` steps are done."""
+        self._steps = (done, total)
+        bar = self._bar
+        if bar is not None:
+            bar.update(bar.task_ids[0], completed=done, total=total)
+
+    def _show(self) -> None:
+        from rich.console import Console
+        from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
+
+        with self._lock:
+            if not self._shown:
+                return
+            bar = Progress(
+                TextColumn("{task.description}", markup=False),
+                BarColumn(),
+                TaskProgressColumn(),
+                TimeElapsedColumn(),
+                console=Console(stderr=True),
+                transient=True,
+                redirect_stdout=False,
+                redirect_stderr=False,
+            )
+            done, total = self._steps
+            bar.add_task(visible(self._label), completed=done, total=total)
+            bar.start()
+            self._bar = bar
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        print(f"feval {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _feval(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
+    ] = False,
+) -> None:
+    pass
+
+
+# --- recordings: import, info, verify, merge, select --------------------------------------------------------------------
+
+
+@app.command("import")
+@_guarded
+def _import(
+    format_name: Annotated[str, typer.Argument(metavar="FORMAT", help="See `feval ls formats`.", show_default=False)],
+    source: Annotated[Path, typer.Argument(metavar="SOURCE", help="File or folder to import.", show_default=False)],
+    dataset: Annotated[str, typer.Option("--dataset", metavar="ID", help="The dataset; any id will do.")],
+    out: NewFolder,
+    llm: Annotated[
+        str | None, typer.Option("--llm", metavar="NAME", help="The LLM, such as gpt-3.5-turbo or gpt-3.5-turbo@t=0.8.")
+    ] = None,
+    answer_kind: Annotated[
+        str | None,
+        typer.Option(
+            "--answer-kind", metavar="KIND", help="See `feval ls answer-kinds`; by default the dataset card's."
+        ),
+    ] = None,
+    questions: Annotated[
+        Path | None,
+        typer.Option("--questions", metavar="FILE", help="Question texts and golds, where SOURCE has none."),
+    ] = None,
+    counter: Annotated[
+        str | None,
+        typer.Option("--counter", metavar="NAME", help="Who counts tokens: usage, words or tiktoken:ENCODING."),
+    ] = None,
+    prices: Annotated[
+        str, typer.Option("--prices", metavar="ID", help="Price list the recording names, or none.")
+    ] = "2025-06-02",
+    answers: Annotated[
+        str | None,
+        typer.Option("--answers", metavar="FROM", help="stored (as SOURCE has them) or text (extracted again)."),
+    ] = None,
+    keep_duplicates: Annotated[
+        bool, typer.Option("--keep-duplicates", help="Keep CoTs that SOURCE stores twice.")
+    ] = False,
+    temperature: Annotated[float | None, typer.Option("--temperature", help="As recorded, where you know it.")] = None,
+    max_tokens: Annotated[int | None, typer.Option("--max-tokens", help="As recorded, where you know it.")] = None,
+    as_json: JsonFlag = False,
+    quiet: QuietFlag = False,
+) -> None:
+    """Make a recording from an existing file.
+
+    The formats are those of `feval ls formats`; quirks of the source that were handled are noted in the recording.
+
+    Example: feval import esc T0.7.jsonl.gz --dataset last_letters --llm gpt-3.5-turbo --out my-recording
+    """
+    from feval.importers import import_recording
+
+    show = _Out(as_json=as_json, quiet=quiet)
+    with show.progress(f"importing {source.name}"):
+        import_recording(
+            format_name,
+            source,
+            out,
+            dataset=dataset,
+            llm=llm,
+            answer_kind=answer_kind,
+            questions=questions,
+            counter=counter,
+            prices=prices,
+            answers=answers,
+            keep_duplicates=keep_duplicates,
+            temperature=temperature,
+            max_tokens=max_tokens,
+        )
+    _show_made(show, out)
+
+
+@app.command("info")
+@_guarded
+def _info(recording: RecordingFolder, as_json: JsonFlag = False, quiet: QuietFlag = False) -> None:
+    """Show what a recording holds.
+
+    Datasets, LLMs, pools, shares without an answer, prices, licences, parents, notes, hash.
+    """
+    from feval.recording import open_recording
+    from feval.report.info import info_dict, info_tables
+
+    opened = open_recording(recording)
+    _Out(as_json=as_json, quiet=quiet).result(info_dict(opened), *info_tables(opened))
+
+
+@app.command("verify")
+@_guarded
+def _verify(recording: RecordingFolder, as_json: JsonFlag = False, quiet: QuietFlag = False) -> None:
+    """Check every byte and hash of a recording.
+
+    All is recomputed from the bytes and from the content. Exit code 0 if all agree, 1 if anything does not.
+    """
+    from feval.recording import verify_recording
+
+    show = _Out(as_json=as_json, quiet=quiet)
+    with show.progress(f"verifying {recording.name}") as progress:
+        found = verify_recording(recording, progress=progress)
+    account = {
+        "path": str(recording),
+        "ok": found.ok,
+        "recording_hash": found.recording_hash,
+        "files": found.files,
+        "leaves": found.leaves,
+        "problems": list(found.problems),
+    }
+    checked = f"{found.files} files and {found.leaves} leaves checked"
+    show.result(account, *([f"{recording} is sound: {checked}, hash {found.recording_hash}"] if found.ok else []))
+    if not found.ok:
+        for problem in found.problems:
+            print(f"error: {visible(str(recording))}: {visible(problem)}", file=sys.stderr)
+        raise typer.Exit(1)
+
+
+@app.command("merge")
+@_guarded
+def _merge(
+    recordings: Annotated[list[Path], typer.Argument(metavar="RECORDING...", help="Two or more.", show_default=False)],
+    out: NewFolder,
+    as_json: JsonFlag = False,
+    quiet: QuietFlag = False,
+) -> None:
+    """Join recordings into a new one.
+
+    Other datasets, other LLMs or both; the old recordings stay as they are.
+
+    Example: feval merge small large --out both
+    """
+    from feval.recording import merge
+
+    show = _Out(as_json=as_json, quiet=quiet)
+    with show.progress("merging"):
+        merge(recordings, out)
+    _show_made(show, out)
+
+
+@app.command("select")
+@_guarded
+def _select(
+    recording: RecordingFolder,
+    out: NewFolder,
+    dataset: Annotated[
+        list[str] | None, typer.Option("--dataset", metavar="ID", help="Keep it; repeat for more.")
+    ] = None,
+    llm: Annotated[list[str] | None, typer.Option("--llm", metavar="NAME", help="Keep it; repeat for more.")] = None,
+    questions_file: Annotated[
+        Path | None, typer.Option("--questions-file", metavar="FILE", help="Keep these questions: an id per line.")
+    ] = None,
+    first: Annotated[int | None, typer.Option("--first", metavar="N", help="Keep the first N questions.")] = None,
+    samples: Annotated[
+        int | None, typer.Option("--samples", metavar="N", help="Keep the first N CoTs of each.")
+    ] = None,
+    as_json: JsonFlag = False,
+    quiet: QuietFlag = False,
+) -> None:
+    """Make a smaller recording from a recording.
+
+    Keep some datasets, LLMs or questions, or the first CoTs of each pool; the old recording stays as it is.
+
+    Example: feval select big --llm gpt-3.5-turbo --samples 20 --out small
+    """
+    from feval.recording import open_recording, select
+
+    if questions_file is not None and first is not None:
+        raise UsageError("--questions-file and --first both choose questions; give one of them.")
+    show = _Out(as_json=as_json, quiet=quiet)
+    ids = None if questions_file is None else _question_ids(questions_file)
+    if first is not None:
+        ids = _first_questions(open_recording(recording), dataset, first)
+    with show.progress("selecting"):
+        select(recording, out, datasets=dataset or None, llms=llm or None, questions=ids, samples=samples)
+    _show_made(show, out)
+
+
+def _show_made(show: _Out, out: Path) -> None:
+    """Show the recording that was just made."""
+    from feval.recording import open_recording
+    from feval.report.info import info_dict, info_headline
+
+    made = open_recording(out)
+    for sentence in made.manifest.raw.get("notes", ()):
+        show.note(str(sentence))
+    show.result(info_dict(made), info_headline(made))
+
+
+def _question_ids(path: Path) -> list[str]:
+    try:
+        ids = path.read_text(encoding="utf-8").splitlines()
+    except UnicodeDecodeError as error:
+        raise SourceError(
+            f"{path} should hold one question id per line as UTF-8 text; it does not ({error})."
+        ) from error
+    ids = [line for line in ids if line.strip()]
+    if not ids:
+        raise SourceError(f"{path} is empty; it should hold one question id per line.")
+    return ids
+
+
+def _first_questions(recording: Recording, datasets: Sequence[str] | None, first: int) -> list[str]:
+    if first < 1:
+        raise OutOfRangeError(f"--first keeps at least 1 question; {first} was asked for.")
+    # Ids are unique within a dataset only: the first of one could be any of another.
+    dataset = _only("dataset", datasets[0] if datasets and len(datasets) == 1 else None, recording.dataset_ids())
+    questions = recording.questions(dataset)
+    if first > len(questions):
+        raise OutOfRangeError(f"{dataset} has {len(questions)} questions; --first {first} asks for more.")
+    return [question.id for question in questions[:first]]
+
+
+def _only(noun: str, given: str | None, held: Iterable[str]) -> str:
+    """Return the name given, or the only one there is."""
+    if given is not None:
+        return given
+    names = list(dict.fromkeys(held))
+    if len(names) == 1:
+        return names[0]
+    if not names:
+        raise NotRecordedError(f"No {noun} is recorded there; `feval info` shows what a recording holds.")
+    raise UsageError(f"{len(names)} {noun}s are recorded; choose one with --{noun.lower()}: {', '.join(names)}.")
+
+
+# --- curves -------------------------------------------------------------------------------------------------------------
+
+
+@app.command("curve")
+@_guarded
+def _curve(
+    method: Annotated[str, typer.Argument(metavar="METHOD", help="See `feval ls methods`.", show_default=False)],
+    recordings: Annotated[
+        list[Path] | None,
+        typer.Option("--recording", metavar="DIR", help="Repeat for several. Default: the folders in FEVAL_RECORDING."),
+    ] = None,
+    dataset: DatasetName = None,
+    llm: LLMName = None,
+    n: Annotated[
+        str | None,
+        typer.Option(
+            "--n",
+            metavar="COUNTS",
+            help="CoTs per question: 1..40, 1..40..3, 1,5,10 or 20. Default: 1 to what every question has, 40 at most.",
+        ),
+    ] = None,
+    billing: Annotated[
+        str, typer.Option("--billing", metavar="RULE", help="How prompts are paid: once, per_round or per_sample.")
+    ] = "once",
+    prices: Annotated[
+        str | None,
+        typer.Option("--prices", metavar="LIST", help="Id or file of a price list, or none. Default: the recording's."),
+    ] = None,
+    seed: Annotated[int, typer.Option("--seed", help="Of the draws, for --order seeded.")] = 0,
+    order: Annotated[
+        str,
+        typer.Option("--order", metavar="KIND", help="exact (all subsets), recorded (the first n) or seeded (draws)."),
+    ] = "exact",
+    replicates: Annotated[int, typer.Option("--replicates", help="Draws per question, for --order seeded.")] = 100,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            "--out", metavar="DIR", help="Write curve.csv, curve.json, curve.png there. Default: write nothing."
+        ),
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace other curve files in --out.")] = False,
+    as_json: JsonFlag = False,
+    quiet: QuietFlag = False,
+) -> None:
+    """Show accuracy against cost for a method.
+
+    One point for each number of CoTs per question, with a 95 % interval over questions and the ceiling pass@n.
+
+    Example: feval curve self-consistency --recording my-recording --n 1..40 --out my-curve
+    """
+    from feval.curves import self_consistency_curve
+    from feval.methods import METHODS
+    from feval.recording import open_recording
+    from feval.replay import load
+    from feval.report.tables import curve_table
+
+    if method not in METHODS:
+        raise UnknownNameError.of("method", method, METHODS)
+    counts = None if n is None else parse_counts(n)
+    show = _Out(as_json=as_json, quiet=quiet)
+    with show.progress(f"{method} curve"):
+        opened = [open_recording(folder) for folder in _folders(recordings)]
+        dataset = _only("dataset", dataset, (held for recording in opened for held in recording.dataset_ids()))
+        llm = _only("LLM", llm, (held for recording in opened for held in recording.llm_names(dataset)))
+        questions, [replay] = load(dataset, llm, opened, seed=seed, prices=prices, billing=billing)
+        counts = counts or range(1, max(1, min(replay.pool.smallest, _DEFAULT_COUNTS)) + 1)
+        curve = self_consistency_curve(questions, replay, counts, order=order, replicates=replicates)
+        written = [] if out is None else _save_curve(out, curve, dataset, llm, replace=force)
+    if prices != "none" and any(point.usd_per_question is None for point in curve.points):
+        show.note(_no_dollars(replay))
+    show.result(curve.to_dict(), curve_table(curve, dataset, llm), *(f"wrote {path}" for path in written))
+
+
+def _folders(given: Sequence[Path] | None) -> list[Path]:
+    folders = given or [Path(folder) for folder in os.environ.get("FEVAL_RECORDING", "").split(os.pathsep) if folder]
+    if not folders:
+        raise UsageError("No recording was named; give --recording DIR, or set FEVAL_RECORDING to its folder.")
+    return list(folders)
+
+
+def _save_curve(out: Path, curve: Curve, dataset: str, llm: str, *, replace: bool) -> list[Path]:
+    from feval.report.csv import curve_csv
+    from feval.report.files import save_files
+    from feval.report.picture import curves_png
+
+    files = {
+        "curve.csv": curve_csv(curve).encode(),
+        "curve.json": (json.dumps(curve.to_dict(), indent=2) + "\n").encode(),
+        "curve.png": curves_png({llm: curve}, dataset),
+    }
+    return save_files(out, files, replace=replace)
+
+
+def _no_dollars(llm: LLM) -> str:
+    """Say why the dollars are missing; accuracy does not need them."""
+    if llm.prices is None:
+        return "No dollars: the recording names no price list. Give one with --prices (`feval ls prices`, or a file)."
+    if llm.price is None:
+        return (
+            f"No dollars: price list {llm.prices.id!r} has no LLM {llm.name!r}. "
+            "Give one that has with --prices, or --prices none."
+        )
+    return f"No dollars: the recording does not say how many tokens the prompts of {llm.name!r} have."
+
+
+def parse_counts(text: str) -> list[int]:
+    """Read numbers of CoTs: "20", "1,5,10", "1..40", "1..40..3" (every third), or several of these with commas.
+
+    Returns:
+        The numbers, ascending, each once.
+
+    Raises:
+        UsageError: the text is something else.
+        OutOfRangeError: a number below 1, a range that runs backwards, or more than 10,000 numbers.
+    """
+    ranges = [_count_range(piece.strip(), text) for piece in text.split(",")]
+    if sum(map(len, ranges)) > _MAX_COUNTS:
+        raise OutOfRangeError(f"--n {text!r} asks for {sum(map(len, ranges)):,} points; {_MAX_COUNTS:,} is the most.")
+    return sorted({count for counts in ranges for count in counts})
+
+
+def _count_range(piece: str, text: str) -> range:
+    numbers = piece.split("..")
+    # At most nine digits: no pool is larger, and Python refuses to read thousands of them.
+    if len(numbers) > 3 or not all(re.fullmatch("[0-9]{1,9}", number) for number in numbers):
+        raise UsageError(f"--n takes numbers of CoTs such as 20, 1,5,10, 1..40 or 1..40..3; found {text!r}.")
+    first, *rest = map(int, numbers)
+    last, step = (*rest, 1)[:2] if rest else (first, 1)
+    if first < 1 or step < 1 or last < first:
+        raise OutOfRangeError(f"--n counts up from 1 CoT or more, by 1 or more; found {text!r}.")
+    return range(first, last + 1, step)
+
+
+# --- what feval knows: ls -----------------------------------------------------------------------------------------------
+
+
+# --- the demo -----------------------------------------------------------------------------------------------------------
+
+_DEMO_COUNTS = (1, 5, 10, 20, 40)
+
+
+@app.command("demo")
+@_guarded
+def _demo(
+    out: Annotated[
+        Path, typer.Option("--out", metavar="DIR", help="Folder to make; one that the demo made is used again.")
+    ] = Path("feval-demo"),
+    as_json: JsonFlag = False,
+    quiet: QuietFlag = False,
+) -> None:
+    """Show the main job on synthetic data.
+
+    Makes a small recording of sums by made-up LLMs, verifies it, votes, prices and draws the curves. Takes seconds.
+    """
+    from feval.demo import DATASET, run_demo
+    from feval.report.tables import curves_table
+
+    show = _Out(as_json=as_json, quiet=quiet)
+    with show.progress("running the demo") as progress:
+        made = run_demo(out, progress)
+    account = {
+        "synthetic": True,
+        "recording": str(made.recording),
+        "recording_hash": made.recording_hash,
+        "prices": str(made.prices),
+        "files": [str(path) for path in made.files],
+        "curves": {llm: curve.to_dict() for llm, curve in made.curves.items()},
+    }
+    few = {llm: _only_at(curve, _DEMO_COUNTS) for llm, curve in made.curves.items()}
+    show.result(
+        account,
+        "This is SYNTHETIC data: sums worked out by three made-up LLMs at made-up prices, no real LLM's answers.",
+        f"{made.recording} is sound, hash {made.recording_hash}",
+        "",
+        curves_table(few, DATASET),
+        "",
+        *(f"wrote {path}" for path in made.files),
+        "",
+        "Try next:",
+        *(f"  {command}" for command in _next_commands(made)),
+    )
+
+
+def _only_at(curve: Curve, counts: Sequence[int]) -> Curve:
+    import dataclasses
+
+    return dataclasses.replace(curve, points=[point for point in curve.points if point.n in counts])
+
+
+def _next_commands(made: Demo) -> list[str]:
+    recording, prices = shlex.quote(str(made.recording)), shlex.quote(str(made.prices))
+    curve = f"feval curve self-consistency --recording {recording} --llm synthetic-small"
+    return [
+        f"feval info {recording}",
+        f"{curve} --prices {prices} --n 1..40 --out my-curve",
+        f"{curve} --prices {prices} --n 1,5,20 --order seeded --seed 1 --json",
+        f"feval select {recording} --llm synthetic-large --samples 10 --out smaller",
+        "feval import --help",
+    ]

@@ -1,0 +1,68 @@
+"""Report files on disk: written whole or not at all, and never over somebody's other data."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from feval.errors import StorageError
+
+__all__ = ["save_files"]
+
+
+def save_files(folder: Path, files: Mapping[str, bytes], *, replace: bool = False) -> list[Path]:
+    """Write report files into a folder, which is made if need be.
+
+    A file that is there with the same bytes is left alone, so repeating a command is free; one with other bytes is
+    refused before anything is written.
+
+    Args:
+        folder: where to.
+        files: file name -> content.
+        replace: overwrite files with other content instead of refusing.
+
+    Returns:
+        The path of each file, in the order given.
+
+    Raises:
+        StorageError: a file is there with other content, or the disk said no.
+    """
+    paths = [folder / name for name in files]
+    try:
+        changed = {path: data for path, data in zip(paths, files.values(), strict=True) if not _holds(path, data)}
+        taken = [path.name for path in changed if path.exists()]
+        if taken and not replace:
+            raise StorageError(
+                f"{folder} already holds {', '.join(taken)} with other content, and nothing was overwritten. "
+                "Choose another folder with --out, or pass --force to replace."
+            )
+        folder.mkdir(parents=True, exist_ok=True)
+        for path, data in changed.items():
+            _write_whole(path, data)
+    except OSError as error:
+        raise StorageError(
+            f"The report could not be written to {folder}: {error.strerror or error}. "
+            "Choose a folder that can be written to and has space."
+        ) from error
+    return paths
+
+
+def _holds(path: Path, data: bytes) -> bool:
+    return path.is_file() and path.stat().st_size == len(data) and path.read_bytes() == data
+
+
+def _write_whole(path: Path, data: bytes) -> None:
+    """Write under a temporary name beside `path`, then rename: a reader sees the old file or the new, never half."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.part")
+    try:
+        with temporary.open("wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            temporary.unlink()
+        raise

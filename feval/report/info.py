@@ -1,0 +1,148 @@
+"""What a recording says of itself, for people and for programs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from feval.report.tables import Column, Table
+
+if TYPE_CHECKING:
+    from feval.recording import Recording
+
+__all__ = ["info_dict", "info_headline", "info_tables"]
+
+_KEPT = ("format_version", "created", "feval_version", "prices", "operation", "parents", "licences", "notes")
+
+
+def info_dict(recording: Recording) -> dict[str, Any]:
+    """Return the manifest's account of a recording as one JSON object, without the lists of files and leaves.
+
+    Every pair has two fields more than in the manifest: `no_answer_rate` (the share of CoTs without an answer; null where
+    there is no CoT) and `questions` (of its dataset).
+    """
+    raw = recording.manifest.raw
+    return {
+        "path": str(recording.path),
+        "recording_hash": recording.hash,
+        **{key: raw.get(key) for key in _KEPT},
+        "datasets": list(recording.manifest.datasets.values()),
+        "llms": list(recording.manifest.llms.values()),
+        "pairs": [_pair(recording, pair) for pair in recording.manifest.pairs.values()],
+        "bytes": sum(record["bytes"] for record in recording.manifest.files.values()),
+    }
+
+
+def _pair(recording: Recording, pair: Mapping[str, Any]) -> dict[str, Any]:
+    cots, silent = pair["cots"], pair.get("no_answer")
+    rate = silent / cots if cots and isinstance(silent, int) else None
+    dataset = recording.manifest.datasets.get(pair["dataset"], {})
+    return {**pair, "no_answer_rate": rate, "questions": dataset.get("questions")}
+
+
+def info_headline(recording: Recording) -> str:
+    """Return one sentence: where the recording is, how much it holds, its hash."""
+    manifest = recording.manifest
+    cots = sum(pair["cots"] for pair in manifest.pairs.values())
+    return (
+        f"{recording.path}: {cots:,} CoTs, {_counted(len(manifest.llms), 'LLM')}, "
+        f"{_counted(len(manifest.datasets), 'dataset')}, hash {recording.hash}"
+    )
+
+
+def _counted(number: int, noun: str) -> str:
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def info_tables(recording: Recording) -> list[Table]:
+    """Return the tables of `feval info`: the facts, the datasets, the pools of each LLM on each dataset."""
+    info = info_dict(recording)
+    return [_facts(info), _datasets(info["datasets"]), _pools(info["pairs"]), *_decoding(info["llms"])]
+
+
+def _facts(info: Mapping[str, Any]) -> Table:
+    licences = info["licences"] if isinstance(info["licences"], Mapping) else {}
+    rows = [
+        ("recording", str(info["path"])),
+        ("hash", str(info["recording_hash"])),
+        ("size", _size(info["bytes"])),
+        ("created", f"{info['created']} by feval {info['feval_version']}, format {info['format_version']}"),
+        ("made by", _value(info["operation"])),
+        ("prices", str(info["prices"])),
+        *((f"licence of {what}", str(licence or "not stated")) for what, licence in licences.items()),
+        *(("parent", _value(parent)) for parent in _listed(info["parents"])),
+        *(("note", str(note)) for note in _listed(info["notes"])),
+    ]
+    return Table("", (Column(""), Column("")), tuple(rows))
+
+
+def _datasets(datasets: Iterable[Mapping[str, Any]]) -> Table:
+    columns = (
+        Column("dataset"),
+        Column("questions", number=True),
+        Column("with gold", number=True),
+        Column("answer kind"),
+        Column("extractor"),
+        Column("licence"),
+        Column("title"),
+    )
+    keys = ("id", "questions", "with_gold", "answer_kind", "extractor", "licence", "title")
+    return Table("datasets", columns, tuple(tuple(_value(record.get(key)) for key in keys) for record in datasets))
+
+
+def _pools(pairs: Iterable[Mapping[str, Any]]) -> Table:
+    columns = (
+        Column("dataset"),
+        Column("LLM"),
+        Column("CoTs", number=True),
+        Column("per question", number=True),
+        Column("no answer %", number=True),
+        Column("token counter"),
+    )
+    return Table("pools", columns, tuple(_pool_row(pair) for pair in pairs))
+
+
+def _pool_row(pair: Mapping[str, Any]) -> tuple[str, ...]:
+    smallest, largest = pair.get("smallest_pool"), pair.get("largest_pool")
+    size = _value(smallest) if smallest == largest else f"{_value(smallest)} to {_value(largest)}"
+    rate = pair["no_answer_rate"]
+    share = "-" if rate is None else f"{100 * rate:.2f}"
+    return (pair["dataset"], pair["llm"], _value(pair["cots"]), size, share, _value(pair.get("counter")))
+
+
+def _decoding(llms: Iterable[Mapping[str, Any]]) -> list[Table]:
+    """The decoding of each LLM, where any of them states it."""
+    keys = ("name", "temperature", "max_tokens", "decoding")
+    rows = [tuple(_value(None if record.get(key) == {} else record.get(key)) for key in keys) for record in llms]
+    if all(cell == "-" for row in rows for cell in row[1:]):
+        return []
+    columns = (Column("LLM"), Column("temperature", number=True), Column("max tokens", number=True), Column("other"))
+    return [Table("decoding", columns, tuple(rows))]
+
+
+def _listed(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []
+
+
+def _value(value: Any) -> str:
+    """Write one JSON value in a cell: what is not known is a dash, an object is `key value, key value`."""
+    if value is None:
+        return "-"
+    if isinstance(value, int) and not isinstance(value, bool):
+        return f"{value:,}"
+    if isinstance(value, Mapping):
+        return ", ".join(f"{key} {_nested(item)}" for key, item in value.items() if item is not None) or "-"
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+def _nested(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+def _size(number: float) -> str:
+    for unit in ("bytes", "kB", "MB"):
+        if number < 999.5:
+            return f"{number:.3g} {unit}"
+        number /= 1000
+    return f"{number:,.3g} GB"

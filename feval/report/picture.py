@@ -1,0 +1,272 @@
+"""`curve.png`: cost against accuracy, drawn the same way, byte for byte, every time."""
+
+from __future__ import annotations
+
+import io
+import math
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from feval.report.tables import subtitles
+from feval.report.text import plain_number, visible
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+    from feval.curves import Curve, CurvePoint
+
+__all__ = ["curves_png"]
+
+# Okabe and Ito's palette (2008), told apart with every common colour blindness; its yellow is too light for a line.
+_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000")
+_MARKERS = ("o", "s", "^", "D", "v", "P", "X")
+
+_DASHED = (0, (5, 2))
+_DOTTED = (0, (1, 1.6))
+_BEYOND = 1e6  # far right of every axis: the baseline runs to the edge
+_ROUND_COUNTS = frozenset({1, 5, 10, 20, 40, 80, 160, 320, 640})
+_FEW_POINTS = 6
+_ENOUGH_TICKS = 4
+
+_STYLE: Mapping[str, Any] = {
+    "font.family": "DejaVu Sans",  # ships with matplotlib, so the picture is the same on every machine
+    "font.size": 9,
+    "axes.titlesize": 10.5,
+    "axes.labelsize": 9.5,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.edgecolor": "#444444",
+    "axes.grid": True,
+    "axes.axisbelow": True,
+    "grid.color": "#E4E4E4",
+    "grid.linewidth": 0.7,
+    "xtick.color": "#444444",
+    "ytick.color": "#444444",
+    "xtick.labelcolor": "black",
+    "ytick.labelcolor": "black",
+    "legend.frameon": False,
+    "legend.fontsize": 8.5,
+    "text.parse_math": False,  # a dollar sign in a name is a dollar sign
+}
+
+
+@dataclass(frozen=True, slots=True)
+class _Axis:
+    """What the horizontal axis shows: a field of `CurvePoint` and its label."""
+
+    field: str
+    label: str
+
+    def of(self, point: CurvePoint) -> float:
+        return float(getattr(point, self.field) or 0.0)
+
+
+_AXES = (
+    _Axis("usd_per_question", "mean USD per question (log scale)"),
+    _Axis("tokens_per_question", "mean tokens per question, prompt + output (log scale); no prices"),
+    _Axis("n", "CoTs per question, n (log scale); neither prices nor tokens"),
+)
+
+
+def curves_png(curves: Mapping[str, Curve], dataset: str, *, width: float = 6.4, dpi: int = 200) -> bytes:
+    """Draw cost against accuracy, one line per LLM, and return the PNG's bytes.
+
+    Each line has its 95 % band; the single CoT (n = 1) is a hollow marker with a dotted baseline to its right; pass@n, the
+    ceiling of everything that picks among n CoTs, is dashed. Where an LLM has no price, tokens take the place of USD, and
+    the axis says so. The bytes depend on the numbers and on matplotlib's version only: neither on a style file nor on the
+    date.
+
+    Args:
+        curves: LLM name -> its curve, one at least, each with a point at least.
+        dataset: id of the dataset they share.
+        width: of the picture, inches.
+        dpi: dots per inch.
+    """
+    with _own_style(), warnings.catch_warnings():
+        # A name in a script that DejaVu lacks is drawn with boxes; that is no reason to warn on the terminal.
+        warnings.filterwarnings("ignore", message="Glyph .* missing")
+        figure = _figure(curves, dataset, width)
+        out = io.BytesIO()
+        # Software would name matplotlib's version; there is no creation date in a PNG by default.
+        figure.savefig(out, format="png", dpi=dpi, metadata={"Software": None})
+    return out.getvalue()
+
+
+@contextmanager
+def _own_style() -> Iterator[None]:
+    """Draw with matplotlib's defaults and ours, whatever the user's style file says (usetex, fonts, sizes)."""
+    import matplotlib as mpl
+
+    with mpl.rc_context():
+        mpl.rcdefaults()
+        mpl.rcParams.update(_STYLE)
+        yield
+
+
+def _figure(curves: Mapping[str, Curve], dataset: str, width: float) -> Figure:
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(width, 0.72 * width), layout="constrained")
+    FigureCanvasAgg(figure)
+    axes = figure.subplots()
+    points = [point for curve in curves.values() for point in curve.points]
+    axis = _horizontal(points)
+    for position, curve in enumerate(curves.values()):
+        _draw(axes, curve.points, axis, position)
+    _frame_horizontal(axes, axis, [axis.of(point) for point in points])
+    _frame_vertical(axes, points)
+    _label(axes, curves, dataset)
+    _legend(figure, curves)
+    return figure
+
+
+def _horizontal(points: Sequence[CurvePoint]) -> _Axis:
+    """Return the first axis on which every point is a positive number: a log axis has no place for others."""
+    return next((axis for axis in _AXES if all(axis.of(point) > 0 for point in points)), _AXES[-1])
+
+
+def _draw(axes: Axes, points: Sequence[CurvePoint], axis: _Axis, position: int) -> None:
+    colour, marker = _COLOURS[position % len(_COLOURS)], _MARKERS[position % len(_MARKERS)]
+    x = [axis.of(point) for point in points]
+    low = [100 * point.accuracy_low for point in points]
+    high = [100 * point.accuracy_high for point in points]
+    ceiling = [100 * point.pass_at_n for point in points]
+    if len(points) > 1:
+        axes.fill_between(x, low, high, color=colour, alpha=0.15, linewidth=0, zorder=2)
+        axes.plot(x, ceiling, color=colour, linestyle=_DASHED, linewidth=1.2, zorder=3)
+    else:  # a band and a line need two points
+        axes.vlines(x, low, high, color=colour, linewidth=2.5, alpha=0.35, zorder=2)
+        axes.plot(x, ceiling, color=colour, marker="_", markersize=11, zorder=3)
+    axes.plot(x, [100 * point.accuracy for point in points], color=colour, linewidth=1.9, zorder=4)
+    for point in _landmarks(points):
+        name = f"n = {point.n}" if point in (points[0], points[-1]) else str(point.n)
+        _mark(axes, point, axis, name, colour, marker)
+
+
+def _landmarks(points: Sequence[CurvePoint]) -> list[CurvePoint]:
+    """Return the points that carry a marker: all of a few, else the ends and the round numbers of CoTs between them."""
+    if len(points) <= _FEW_POINTS:
+        return list(points)
+    ends = {points[0].n, points[-1].n}
+    return [point for point in points if point.n in ends or point.n in _ROUND_COUNTS]
+
+
+def _mark(axes: Axes, point: CurvePoint, axis: _Axis, name: str, colour: str, marker: str) -> None:
+    x, y = axis.of(point), 100 * point.accuracy
+    single = point.n == 1
+    if single:
+        axes.plot([x, _BEYOND * x], [y, y], color=colour, linestyle=_DOTTED, linewidth=1.2, zorder=3)
+    fill = "white" if single else colour
+    axes.plot([x], [y], marker=marker, markersize=5, color=colour, markerfacecolor=fill, markeredgewidth=1.3, zorder=5)
+    axes.annotate(
+        name,
+        (x, y),
+        xytext=(0, -6),
+        textcoords="offset points",
+        ha="center",
+        va="top",
+        fontsize=7.5,
+        color=colour,
+        zorder=6,
+    )
+
+
+def _frame_horizontal(axes: Axes, axis: _Axis, values: Sequence[float]) -> None:
+    from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
+
+    low, high = min(values), max(values)
+    margin = 1.6 if high < 1.2 * low else (high / low) ** 0.06
+    low, high = low / margin, high * margin
+    axes.set_xscale("log")
+    axes.set_xlim(low, high)
+    axes.xaxis.set_major_locator(FixedLocator(_log_ticks(low, high)))
+    axes.xaxis.set_minor_locator(NullLocator())
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: plain_number(value)))
+    axes.set_xlabel(axis.label)
+
+
+def _log_ticks(low: float, high: float) -> list[float]:
+    """Return round numbers between `low` and `high`: the coarsest set that has four of them, the finest if none has."""
+    decades = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
+    ticks: list[float] = []
+    for digits in ((1,), (1, 3), (1, 2, 5), (1, 1.5, 2, 3, 5, 7)):
+        ticks = [digit * 10.0**decade for decade in decades for digit in digits]
+        ticks = [tick for tick in ticks if low <= tick <= high]
+        if len(ticks) >= _ENOUGH_TICKS:
+            break
+    return ticks
+
+
+def _frame_vertical(axes: Axes, points: Sequence[CurvePoint]) -> None:
+    from matplotlib.ticker import FuncFormatter, MaxNLocator
+
+    low = 100 * min(point.accuracy_low for point in points)
+    high = 100 * max(max(point.accuracy_high, point.pass_at_n) for point in points)
+    # A flat curve is shown flat: eight points of accuracy at the least, or noise would fill the picture.
+    room = max(0.06 * (high - low), (8 - (high - low)) / 2)
+    axes.set_ylim(max(low - room, -0.04 * high), min(high + room, 100 + 0.05 * (high - low + 2 * room)))
+    axes.yaxis.set_major_locator(MaxNLocator(nbins=7, steps=[1, 2, 5, 10]))
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g} %" if -1e-9 < value < 100 + 1e-9 else ""))
+    axes.set_ylabel("accuracy")
+
+
+def _label(axes: Axes, curves: Mapping[str, Curve], dataset: str) -> None:
+    first = next(iter(curves.values()))
+    whose = f", {next(iter(curves))}" if len(curves) == 1 else ""
+    axes.set_title(_shortened(f"{first.method} on {dataset}{whose}", 66), loc="left", fontweight="bold", pad=29)
+    small = axes.annotate(
+        "\n".join(_shortened(line, 110) for line in subtitles(first)),
+        (0, 1),
+        xycoords="axes fraction",
+        xytext=(0, 6),
+        textcoords="offset points",
+        fontsize=7.5,
+        linespacing=1.35,
+        color="#444444",
+        annotation_clip=False,
+    )
+    small.set_in_layout(False)  # a long line must not squeeze the axes
+
+
+def _shortened(text: str, length: int) -> str:
+    text = visible(text)
+    return text if len(text) <= length else f"{text[: length - 1]}…"
+
+
+def _legend(figure: Figure, curves: Mapping[str, Curve]) -> None:
+    """Put the legend below the axes, where there is no data to hide."""
+    from matplotlib.lines import Line2D
+    from matplotlib.patches import Patch
+
+    handles: list[Any] = [
+        Line2D(
+            [], [], color=_COLOURS[i % len(_COLOURS)], marker=_MARKERS[i % len(_MARKERS)], markersize=5, linewidth=1.9
+        )
+        for i in range(len(curves))
+    ]
+    # matplotlib leaves out labels that begin with an underscore.
+    labels = [f" {name}" if name.startswith("_") else name for name in (_shortened(llm, 40) for llm in curves)]
+    grey = "#666666"
+    handles += [
+        Patch(facecolor=grey, alpha=0.25, linewidth=0),
+        Line2D([], [], color=grey, linestyle=_DASHED, linewidth=1.2),
+    ]
+    labels += ["95 % band", "pass@n (ceiling)"]
+    if any(point.n == 1 for curve in curves.values() for point in curve.points):
+        handles.append(
+            Line2D(
+                [], [], color=grey, linestyle=_DOTTED, linewidth=1.2, marker="o", markerfacecolor="white", markersize=5
+            )
+        )
+        labels.append("single CoT")
+    figure.legend(handles, labels, loc="outside lower center", ncols=_columns(labels))
+
+
+def _columns(labels: Sequence[str]) -> int:
+    """Return how many legend entries fit side by side: a line holds about 100 letters, a handle takes 9 of them."""
+    return max(1, min(4 if len(labels) == 4 else 3, 100 // (9 + max(map(len, labels)))))

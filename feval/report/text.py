@@ -1,0 +1,51 @@
+"""Text that came out of a file or an LLM, made safe to show, and numbers made readable."""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Iterable
+
+__all__ = ["decimals_for", "fixed", "percent", "plain_number", "visible"]
+
+# Control, format (bidirectional overrides, zero-width), surrogate, line and paragraph separator: each can move the
+# cursor, colour the terminal, reorder a line or forge a second one.
+_UNSAFE_CATEGORIES = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
+
+
+def visible(text: str) -> str:
+    r"""Return `text` on one line with every character that could steer a terminal spelled out, such as `\x1b`.
+
+    Names, ids and answers in a recording are written by strangers and by LLMs; whatever is printed passes through here.
+    """
+    if text.isascii() and text.isprintable():
+        return text
+    return "".join(_spelled(c) if unicodedata.category(c) in _UNSAFE_CATEGORIES else c for c in text)
+
+
+def _spelled(character: str) -> str:
+    return character.encode("unicode_escape").decode("ascii")
+
+
+def percent(share: float) -> str:
+    """Write a share between 0 and 1 as a percentage with two decimals and no sign, such as 65.07."""
+    return f"{100 * share:.2f}"
+
+
+def plain_number(value: float) -> str:
+    """Write a number with at most three significant digits and no exponent, such as 0.00012 or 2500."""
+    if value == 0:
+        return "0"
+    text = f"{value:.{decimals_for([value])}f}" if abs(value) < 1 else f"{float(f'{value:.3g}'):.10g}"
+    return text.rstrip("0").rstrip(".") if "." in text else text
+
+
+def decimals_for(values: Iterable[float], significant: int = 3) -> int:
+    """Return how many decimals show the smallest positive value with that many significant digits (2 at least)."""
+    smallest = min((abs(value) for value in values if value), default=1.0)
+    exponent = int(f"{smallest:e}".partition("e")[2])
+    return min(max(significant - 1 - exponent, 2), 18)
+
+
+def fixed(value: float | None, decimals: int) -> str:
+    """Write a number with a fixed count of decimals, so that a column lines up; nothing known is a dash."""
+    return "-" if value is None else f"{value:,.{decimals}f}"
