@@ -1,0 +1,53 @@
+"""The paper's names of datasets and LLMs, as constants.
+
+`DatasetType.GSM8K` is the text "gsm8k", the id of a dataset; `LLMType.GPT4oMINI` is "gpt-4o-mini", the name of an LLM. They are
+there so that code written for the reference package reads on; any other text works wherever these do.
+
+The spelling is the reference package's, mistakes included, because code out there spells them so.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+__all__ = ["DatasetType", "LLMType"]
+
+
+class DatasetType(StrEnum):
+    """The sixteen datasets of the paper."""
+
+    AQUA = "aqua"
+    CommonsenseQA = "commonsense_qa"
+    GSM8K = "gsm8k"
+    SVAMP = "svamp"
+    MATH_500 = "math_500"
+    BIGBENCH_DATE = "bbh_date_understanding"
+    BIGBENCH_CAUSALJUDGEMENT = "bbh_causal_judgement"
+    BIGBENCH_MOVIE_RECOMENDATION = "bbh_movie_recommendation"
+    BIGBENCH_FORMAL_FALLACIES = "bbh_formal_fallacies"
+    BIGBENCH_DisambiguationQA = "bbh_disambiguation_qa"
+    BIGBENCH_SNARKS = "bbh_snarks"
+    BIGBENCH_SPORTS = "bbh_sports_understanding"
+    BIGBENCH_GEOMETRIC_SHAPES = "bbh_geometric_shapes"
+    BIGBENCH_PENGUINS = "bbh_penguins_in_a_table"
+    BIGBENCH_RUIN_NAMES = "bbh_ruin_names"
+    BIGBENCH_TEMPORAL_SEQUENCES = "bbh_temporal_sequences"
+
+
+class LLMType(StrEnum):
+    """The fourteen LLMs of the reference package."""
+
+    DeepSeekV3 = "deepseek-ai/DeepSeek-V3"
+    LLaMA70B33 = "meta-llama/Llama-3.3-70B-Instruct"
+    LLaMA8B31 = "meta-llama/Meta-Llama-3.1-8B-Instruct"
+    LLaMA405B31 = "meta-llama/Meta-Llama-3.1-405B-Instruct"
+    LLaMA3B32 = "meta-llama/Llama-3.2-3B-Instruct"
+    LLaMA1B32 = "meta-llama/Llama-3.2-1B-Instruct"
+    Qwen1B25 = "Qwen/Qwen2.5-1.5B-Instruct"
+    Qwen32B25 = "Qwen/Qwen2.5-32B-Instruct"
+    Qwen72B25 = "Qwen/Qwen2.5-72B-Instruct"
+    Mixtral8x7B = "mistralai/Mixtral-8x7B-Instruct-v0.1"
+    Mixtral8x22B = "mistralai/Mixtral-8x22B-Instruct-v0.1"
+    GPT3 = "gpt-3.5-turbo"
+    GPT4oMINI = "gpt-4o-mini"
+    o3MINI = "o3-mini"  # noqa: N815 - the reference package spells it so

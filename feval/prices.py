@@ -1,0 +1,291 @@
+"""Price lists, billing, and eq. (1) of the paper: from tokens to US dollars.
+
+    USD = 1e-6 (C_in · prompt tokens billed + C_out · output tokens)
+
+C_in and C_out are USD per million tokens, from a dated price list that is never edited, only superseded. A recording holds
+tokens and no dollars, so pricing it again is choosing another list.
+
+Source: FEval-TTC (arXiv 2511.01203), section 2.3, eq. (1), and Appendix A. Every prompt is billed once there; the other two
+billings are what papers without a sampling API that returns many CoTs per request paid.
+
+This module is on the way to every curve: no pydantic, no NumPy of its own (arrays are passed through).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import date
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, overload
+
+from feval.errors import CardError, OutOfRangeError, PriceNotFoundError, UnknownNameError
+from feval.front_matter import card_files, read_card_text, read_front_matter, shorten
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+__all__ = ["BILLINGS", "Price", "PriceList", "billed_prompts", "price_list", "usd"]
+
+BILLINGS: tuple[str, ...] = ("once", "per_round", "per_sample")
+"""How a prompt is charged: `once` per LLM and question (eq. 1, the default), `per_round` (each request sends it again, as ESC's
+windows do), or `per_sample` (each CoT is a request of its own, as in Adaptive-Consistency)."""
+
+_FIELDS = ("id", "date", "source", "prices")
+_OPTIONAL_FIELDS = ("title", "notes")
+
+
+@dataclass(frozen=True, slots=True)
+class Price:
+    """What an LLM costs.
+
+    Attributes:
+        input_usd_per_mtok: C_in, USD per million prompt tokens; finite, at least 0.
+        output_usd_per_mtok: C_out, USD per million output tokens; finite, at least 0.
+
+    Raises:
+        OutOfRangeError: a price is negative, infinite or no number.
+    """
+
+    input_usd_per_mtok: float
+    output_usd_per_mtok: float
+
+    def __post_init__(self) -> None:
+        for price in (self.input_usd_per_mtok, self.output_usd_per_mtok):
+            if not (math.isfinite(price) and price >= 0):
+                raise OutOfRangeError(
+                    f"A price of {price!r} USD per million tokens is impossible. Give a number from 0 up."
+                )
+
+
+@dataclass(frozen=True, slots=True)
+class PriceList:
+    """Dated prices of LLMs.
+
+    Attributes:
+        id: such as "2025-06-02"; every result names it.
+        date: the day the prices were recorded, YYYY-MM-DD.
+        source: where they come from.
+        prices: base names of LLMs with their prices.
+        notes: base names of LLMs with what must be known of one price.
+    """
+
+    id: str
+    date: str
+    source: str
+    prices: Mapping[str, Price] = field(hash=False)
+    notes: Mapping[str, str] = field(default_factory=dict, hash=False, compare=False)
+
+    @property
+    def digest(self) -> str:
+        """The sha256, in hex, over a canonical JSON of id, date and prices: what a receipt pins."""
+        pairs = {llm: [float(p.input_usd_per_mtok), float(p.output_usd_per_mtok)] for llm, p in self.prices.items()}
+        facts = {"id": self.id, "date": self.date, "prices": pairs}
+        return hashlib.sha256(json.dumps(facts, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+
+    def find(self, llm: str) -> Price | None:
+        """Return the price of an LLM or a variant of it; `None` where the list has none.
+
+        Args:
+            llm: such as "gpt-3.5-turbo" or "gpt-3.5-turbo@t=0.8"; what stands before "@" finds the price.
+        """
+        return self.prices.get(llm.split("@", 1)[0])
+
+    def price(self, llm: str) -> Price:
+        """Return the price of an LLM or a variant of it.
+
+        Args:
+            llm: as for `find`.
+
+        Raises:
+            PriceNotFoundError: the list has none.
+        """
+        price = self.find(llm)
+        if price is None:
+            held = ", ".join(sorted(self.prices)) or "none"
+            raise PriceNotFoundError(
+                f"The price list {self.id!r} has no price for the LLM {llm!r}. It holds: {held}."
+                " Take another list (an id, a .md card or a .json file), or 'none' to go without dollars."
+            )
+        return price
+
+
+def price_list(id_or_path: str | Path) -> PriceList:
+    """Read a price list.
+
+    Args:
+        id_or_path: the id of a card, such as "2025-06-02"; or the path of a file: a card (`.md`), or JSON (`.json`) such as
+            `{"id": "mine", "date": "2026-01-31", "source": "...", "prices": {"my-llm": [0.5, 1.5]}}`, each pair being USD per
+            million input and output tokens. A string with a slash or one of these endings is a path.
+
+    Raises:
+        UnknownNameError: no card has this id.
+        CardError: the file cannot be read, or is no price list, or gives the id of a published list to other prices.
+    """
+    if isinstance(id_or_path, Path) or id_or_path.endswith((".md", ".json")) or "/" in id_or_path or "\\" in id_or_path:
+        given = Path(id_or_path).expanduser()
+        read = _read_json(given) if given.suffix == ".json" else _read_card(given)
+        _refuse_second(read, given)
+        return read
+    paths = card_files("prices").get(id_or_path)
+    if paths is None:
+        advice = "A path to a .md card or a .json file works as well."
+        raise UnknownNameError.of("price list", id_or_path, card_files("prices"), advice)
+    read = _read_card(paths[0])
+    if read.id != id_or_path:
+        raise CardError(f"The price list {paths[0]} says it is {read.id!r}: its file must be called {read.id}.md.")
+    _refuse_second(read, paths[0])
+    return read
+
+
+def _refuse_second(read: PriceList, path: Path) -> None:
+    """Refuse a list that goes by the id of another one: a published list is superseded under a new id, never changed."""
+    for other in card_files("prices").get(read.id, ()):
+        if other != path and not _same_file(other, path) and _read_card(other).digest != read.digest:
+            raise CardError(f"The price lists {path} and {other} are both called {read.id!r} but differ. Rename yours.")
+
+
+def _same_file(one: Path, other: Path) -> bool:
+    try:
+        return one.samefile(other)
+    except OSError:
+        return False
+
+
+def _read_card(path: Path) -> PriceList:
+    return _from_facts(path, read_front_matter(path))
+
+
+def _read_json(path: Path) -> PriceList:
+    text = read_card_text(path)
+    try:
+        facts = json.loads(text, parse_constant=_refuse_constant, object_pairs_hook=_unique)
+    except json.JSONDecodeError as error:
+        raise CardError(f"The price list {path} is not JSON: {error.msg} in line {error.lineno}.") from error
+    except (ValueError, RecursionError) as error:
+        raise CardError(f"The price list {path} is not a usable JSON file: {error}.") from error
+    if not isinstance(facts, dict):
+        raise CardError(f"The price list {path} is no JSON object. Write id, date, source and prices.")
+    return _from_facts(path, facts)
+
+
+def _refuse_constant(word: str) -> None:
+    raise ValueError(f"{word} is no JSON number")
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        keys = [key for key, _ in pairs]
+        raise ValueError(f"the key {next(key for key in keys if keys.count(key) > 1)!r} stands twice in one object")
+    return found
+
+
+def _from_facts(path: Path, facts: Mapping[str, Any]) -> PriceList:
+    """Check by hand what a card or JSON file says: pydantic would cost more than the whole curve."""
+    missing = [name for name in _FIELDS if name not in facts]
+    if missing:
+        raise CardError(f"The price list {path} lacks the field {missing[0]!r}. It needs {', '.join(_FIELDS)}.")
+    foreign = sorted(set(facts) - {*_FIELDS, *_OPTIONAL_FIELDS})
+    if foreign:
+        raise CardError(f"The price list {path} has an unknown field {foreign[0]!r}. Remove it or correct its name.")
+    for name in ("id", "date", "source", "title"):
+        if name in facts and not (isinstance(facts[name], str) and facts[name].strip()):
+            raise CardError(
+                f"The price list {path} must give text in the field {name!r}; it gives {shorten(facts[name])}."
+            )
+    if not _is_name(facts["id"]) or facts["id"] == "none":
+        raise CardError(
+            f"The price list {path} cannot have the id {facts['id']!r}. Use letters, digits, '.', '-' and '_'."
+        )
+    if not _is_date(facts["date"]):
+        raise CardError(f"The price list {path} must give its date as YYYY-MM-DD; it gives {shorten(facts['date'])}.")
+    prices = _table(path, facts, "prices")
+    notes = _table(path, facts, "notes")
+    return PriceList(
+        id=facts["id"],
+        date=facts["date"],
+        source=facts["source"],
+        prices={llm: _price(path, llm, pair) for llm, pair in prices.items()},
+        notes={llm: _note(path, llm, note, prices) for llm, note in notes.items()},
+    )
+
+
+def _table(path: Path, facts: Mapping[str, Any], name: str) -> dict[str, Any]:
+    table = facts.get(name, {})
+    if not isinstance(table, dict):
+        raise CardError(f"The field {name!r} of the price list {path} must map LLMs; it is {shorten(table)}.")
+    return table
+
+
+def _price(path: Path, llm: str, pair: Any) -> Price:
+    if not llm.strip() or "@" in llm:
+        raise CardError(f"The price list {path} prices {llm!r}: a price belongs to a base name, without '@'.")
+    numbers = isinstance(pair, list) and [n for n in pair if isinstance(n, (int, float)) and not isinstance(n, bool)]
+    if not numbers or len(numbers) != 2 or len(pair) != 2:
+        form = "two numbers, [input, output], in USD per million tokens"
+        raise CardError(f"The price list {path} must price {llm!r} with {form}; it gives {shorten(pair)}.")
+    try:
+        return Price(float(numbers[0]), float(numbers[1]))
+    except (OutOfRangeError, OverflowError) as error:
+        raise CardError(f"The price list {path} has an impossible price for {llm!r}: {shorten(pair)}.") from error
+
+
+def _note(path: Path, llm: str, note: Any, prices: Mapping[str, Any]) -> str:
+    if not isinstance(note, str) or llm not in prices:
+        raise CardError(f"The price list {path} has a note on {llm!r} that is no text or has no price beside it.")
+    return note
+
+
+def _is_name(text: str) -> bool:
+    return text.isascii() and text[0].isalnum() and all(c.isalnum() or c in ".-_" for c in text) and "--" not in text
+
+
+def _is_date(text: str) -> bool:
+    try:
+        return date.fromisoformat(text).isoformat() == text  # fromisoformat takes 20250602 and week dates, too
+    except ValueError:
+        return False
+
+
+@overload
+def billed_prompts(billing: str, rounds: int, cots: int) -> int: ...
+@overload
+def billed_prompts(billing: str, rounds: NDArray[np.integer[Any]], cots: NDArray[np.integer[Any]]) -> NDArray[Any]: ...
+def billed_prompts(billing: str, rounds: Any, cots: Any) -> Any:
+    """Return how many times the prompt of a question is paid.
+
+    Args:
+        billing: one of `BILLINGS`.
+        rounds: requests made to one LLM for one question, at least 0: an integer, or an array of any shape.
+        cots: CoTs received, of the same shape.
+
+    Returns:
+        Integers of the same shape: 1 wherever anything was asked (`once`), `rounds` (`per_round`), or `cots` (`per_sample`);
+        0 wherever nothing was asked.
+
+    Raises:
+        UnknownNameError: `billing` is none of `BILLINGS`.
+    """
+    if billing not in BILLINGS:
+        raise UnknownNameError.of("billing", billing, BILLINGS)
+    times = {"once": 1, "per_round": rounds, "per_sample": cots}[billing]
+    return times * (rounds > 0)
+
+
+def usd(price: Price, prompt_tokens: Any, output_tokens: Any) -> Any:
+    """Return the cost in USD by eq. (1).
+
+    Args:
+        price: of the LLM.
+        prompt_tokens: input tokens billed: those of the prompt times `billed_prompts`; a number, or an array of any shape.
+        output_tokens: of all CoTs paid for; of a shape that broadcasts with it.
+
+    Returns:
+        USD: a float, or a float64 array. Unknown token counts (negative in a pool) are the caller's to leave out.
+    """
+    return 1e-6 * (price.input_usd_per_mtok * prompt_tokens + price.output_usd_per_mtok * output_tokens)
