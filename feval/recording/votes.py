@@ -58,7 +58,10 @@ class Strings(Sequence[str]):
             index += len(self)
         if not 0 <= index < len(self):
             raise IndexError(index)
-        return self._data[int(self._offsets[index]) : int(self._offsets[index + 1])].tobytes().decode()
+        try:
+            return self._data[int(self._offsets[index]) : int(self._offsets[index + 1])].tobytes().decode()
+        except UnicodeDecodeError as error:
+            raise DamagedRecordingError(f"A name or answer in a votes file is not UTF-8 ({error}); verify it.") from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +107,7 @@ class Votes:
             name: LLMVotes(
                 arrays[f"codes.{i}"],
                 arrays[f"output_tokens.{i}"],
-                arrays[f"finish.{i}"],
+                _spread(arrays[f"finish.{i}"], arrays[f"codes.{i}"].shape),
                 arrays[f"prompt_tokens.{i}"],
                 arrays[f"sizes.{i}"],
             )
@@ -120,9 +123,24 @@ class Votes:
         found: list[str] = self._candidates[int(self._starts[question]) : int(self._starts[question + 1])]
         return found
 
+    def check_shapes(self) -> None:
+        """Make sure that all arrays speak of the same questions.
+
+        Raises:
+            ValueError: they do not.
+        """
+        questions = len(self.gold)
+        per_question = [self.question_keys, self.text_keys, self._starts[1:], self.gold]
+        for llm in self.llms.values():
+            per_question += [llm.codes, llm.output_tokens, llm.prompt_tokens, llm.sizes]
+            if llm.codes.ndim != 2 or llm.codes.shape != llm.output_tokens.shape:
+                raise ValueError(f"codes of shape {llm.codes.shape}, tokens of shape {llm.output_tokens.shape}")
+        if len(self.question_ids) != questions or any(len(array) != questions for array in per_question):
+            raise ValueError("its arrays have different numbers of questions")
+
     def candidate_counts(self) -> npt.NDArray[np.int32]:
         """[Q] number of distinct answers of each question, its gold included."""
-        return np.diff(self._starts).astype(np.int32)
+        return (self._starts[1:] - self._starts[:-1]).astype(np.int32)
 
 
 def open_votes(path: Path, *, sha256: str, size: int) -> Votes:
@@ -152,11 +170,11 @@ def open_votes(path: Path, *, sha256: str, size: int) -> Votes:
     digest = hashlib.sha256(data).hexdigest()
     if digest != sha256:
         raise DamagedRecordingError(f"{path} should have SHA-256 {sha256}, found {digest}; fetch the recording again.")
-    return Votes(*_unpack(path, data))
+    return _unpack(path, data)
 
 
-def _unpack(path: Path, data: mmap.mmap) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]:
-    """Header and arrays; whoever wrote the bytes, no array reaches outside the file."""
+def _unpack(path: Path, data: mmap.mmap) -> Votes:
+    """The arrays; whoever wrote the bytes, none reaches outside the file and all fit each other."""
     try:
         if data[:8] != MAGIC:
             raise ValueError(f"it should begin with {MAGIC!r}, found {data[:8]!r}")
@@ -173,9 +191,15 @@ def _unpack(path: Path, data: mmap.mmap) -> tuple[dict[str, Any], dict[str, npt.
                 np.frombuffer(data, np.dtype(dtype).newbyteorder("<"), count, offset) if count else np.zeros(0, dtype)
             )
             arrays[name] = array.reshape(shape)
-        return header, arrays
+        votes = Votes(header, arrays)
+        votes.check_shapes()
+        return votes
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise DamagedRecordingError(f"{path} is not a votes file of this format: {error}.") from error
+
+
+def _spread(array: npt.NDArray[Any], shape: tuple[int, ...]) -> npt.NDArray[Any]:
+    return array if array.shape == shape else np.broadcast_to(array, shape)
 
 
 class VotesBuilder:
@@ -258,7 +282,7 @@ class VotesBuilder:
         return {
             "codes": table,
             "output_tokens": output_tokens,
-            "finish": finish,
+            "finish": finish if (finish != finish[:1, :1]).any() else finish[:1, :1],
             "prompt_tokens": prompt_tokens,
             "sizes": sizes,
         }
