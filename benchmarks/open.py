@@ -1,0 +1,115 @@
+"""Opening a recording with its hash check, ready to vote, against the baseline's load; memory; texts.
+
+"Ready to vote": answer codes, output tokens, prompt tokens and golds of every LLM are arrays that have been read once.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+from pathlib import Path
+
+from benchmarks import reference
+from benchmarks.measure import Goal, Workspace, cpu_ms, python
+
+TEXT_READS = 200
+SCAN_CHARACTERS = 1e6
+
+# Measured in a fresh process: what opening, then 13 exact curves, add to the imports. The peak counts, not what is left.
+MEMORY = """
+import json, sys
+import numpy
+import feval.replay, feval.curves, feval.prices, feval.estimators.plurality
+from benchmarks.open import ready_to_vote, resident_mb
+
+folder, llms = sys.argv[1], int(sys.argv[2])
+before = resident_mb("VmRSS")
+dataset, opened = ready_to_vote(folder, llms)
+opening = resident_mb("VmHWM") - before
+curves = [feval.curves.self_consistency_curve(dataset, llm, range(1, 41)) for llm in opened]
+print(json.dumps({"open": opening, "curves": resident_mb("VmHWM") - before}))
+"""
+BASELINE_MEMORY = """
+import json, sys
+from pathlib import Path
+from benchmarks import reference
+from benchmarks.open import resident_mb
+
+before = resident_mb("VmRSS")
+loaded = reference.load(Path(sys.argv[1]), reference.LLM_NAMES[: int(sys.argv[2])])
+print(json.dumps(resident_mb("VmHWM") - before))
+"""
+
+
+def ready_to_vote(recording: object, llms: int) -> tuple[object, list[object]]:
+    """Open a recording by the Python API and read every array that a vote with costs needs."""
+    from feval.replay import load
+
+    dataset, opened = load(reference.DATASET, reference.LLM_NAMES[:llms], str(recording))
+    touched = int(dataset.gold.sum())
+    for llm in opened:
+        touched += int(llm.pool.codes.sum()) + int(llm.pool.output_tokens.sum()) + int(llm.pool.prompt_tokens.sum())
+    assert touched
+    return dataset, opened
+
+
+def resident_mb(field: str) -> float:
+    """Memory of this process in MB: "VmRSS" now, "VmHWM" at its peak (Linux only)."""
+    with Path("/proc/self/status").open() as status:
+        line = next(line for line in status if line.startswith(field))
+    return int(line.split()[1]) * 1024 / 1e6
+
+
+def opening(workspace: Workspace, llms: int, goal: float) -> Goal:
+    """Open with hash check against the baseline's load."""
+    recording, archive = workspace.recording(llms), workspace.archive(llms)
+    ms = cpu_ms(
+        {
+            "baseline": lambda: reference.load(archive, reference.LLM_NAMES[:llms]),
+            "open": lambda: ready_to_vote(recording, llms),
+        }
+    )
+    note = f"{ms['open']:.2f} ms against {ms['baseline']:,.0f} ms"
+    return Goal(f"open with hash check, ready to vote, {llms} LLM", ms["baseline"] / ms["open"], goal, "x", True, note)
+
+
+def memory(workspace: Workspace) -> list[Goal]:
+    """Peak memory over the imports, in fresh processes."""
+    grown = json.loads(python(["-c", MEMORY, str(workspace.recording(13)), "13"]))
+    baseline = json.loads(python(["-c", BASELINE_MEMORY, str(workspace.archive(13)), "13"]))
+    note = f"baseline {baseline:,.0f} MB"
+    return [
+        Goal("memory over the imports, 13 LLMs opened", grown["open"], 10, "MB", note=note),
+        Goal("memory over the imports, 13 LLMs and their exact curves", grown["curves"], None, "MB"),
+    ]
+
+
+def texts(workspace: Workspace) -> list[Goal]:
+    """One text at random without reading the rest, and the scan of all texts of one LLM."""
+    from feval.recording import open_recording
+
+    recording = open_recording(workspace.recording(13))
+    names = recording.llm_names(reference.DATASET)
+    questions = len(recording.votes(reference.DATASET))
+    rng = random.Random(0)
+
+    def read_one() -> None:
+        recording.texts(reference.DATASET, rng.choice(names), rng.randrange(questions))
+
+    def scan() -> float:
+        groups = recording.scan_texts(reference.DATASET, names[0])
+        return sum(len(text) for group in groups for text in group if text is not None) / SCAN_CHARACTERS
+
+    ms = cpu_ms({"text": read_one, "scan": scan}, runs=max(7, TEXT_READS // 20))
+    ratio = sum(f.stat().st_size for f in workspace.recording(13).rglob("*") if f.is_file())
+    ratio /= workspace.archive(13).stat().st_size
+    return [
+        Goal("one random text (of 40 read together)", ms["text"], 1, "ms"),
+        Goal("scan of all texts", 1e3 * scan() / ms["scan"], 400, "MB/s", at_least=True),
+        Goal("recording on disk, texts included, over the archive", ratio, None, "x"),
+    ]
+
+
+def goals(workspace: Workspace) -> list[Goal]:
+    """Everything about opening."""
+    return [opening(workspace, 1, 1000), opening(workspace, 13, 2000), *memory(workspace), *texts(workspace)]
