@@ -5,7 +5,7 @@ The method sees pools and orders. The gold answers are looked at here, after the
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from feval.methods.decisions import Decisions, Ledger
     from feval.replay import LLM, Dataset, Pool
 
-__all__ = ["ORDERS", "BatchMethod", "Evaluation", "evaluate", "recorded_orders"]
+__all__ = ["ORDERS", "BatchMethod", "Evaluation", "drawn_codes", "drawn_orders", "evaluate"]
 
 ORDERS = ("exact", "recorded", "seeded")
 """How CoTs are drawn: the expectation over all draws, the order of the recording, or seeded replicates."""
@@ -84,27 +84,39 @@ def evaluate(
         raise UsageError(f"An evaluation needs an LLM and a replicate; {len(llms)} and {replicates} were given.")
     for llm in llms:
         llm.require(None, method.draws)
-    if order == "recorded":
-        parts = [method.decide([llm.pool for llm in llms], [recorded_orders(llm.pool, method.draws) for llm in llms])]
-    else:
-        parts = [_decide(method, llms, block) for block in _blocks(replicates, len(dataset) * method.draws)]
+    parts = [
+        method.decide([llm.pool for llm in llms], orders)
+        for orders in zip(*(drawn_orders(llm, order, replicates, method.draws) for llm in llms), strict=True)
+    ]
     return _joined(order, parts, dataset)
 
 
-def recorded_orders(pool: Pool, draws: int) -> npt.NDArray[np.uint16]:
-    """[1, Q, draws]: the first CoTs in the order of the recording."""
-    order = np.arange(draws, dtype=np.uint16)
-    return np.broadcast_to(order, (1, len(pool.sizes), draws))
+def drawn_orders(llm: LLM, order: str, replicates: int, draws: int) -> Iterator[npt.NDArray[np.uint16]]:
+    """The draws of an LLM, some replicates at a time so that memory stays bounded.
+
+    Args:
+        llm: a recorded LLM.
+        order: "recorded" (one replicate) or "seeded".
+        replicates: how many, for "seeded".
+        draws: CoTs per draw, at most the smallest pool.
+
+    Yields:
+        [R, Q, draws] recorded places.
+    """
+    questions = len(llm.pool.sizes)
+    if order == "recorded":
+        yield np.broadcast_to(np.arange(draws, dtype=np.uint16), (1, questions, draws))
+        return
+    size = max(1, _CHUNK_CODES // max(questions * draws, 1))
+    for start in range(0, replicates, size):
+        yield llm.orders(range(start, min(start + size, replicates)), draws)
 
 
-def _blocks(replicates: int, codes_each: int) -> list[range]:
-    """Replicates in chunks that keep the arrays of one chunk small."""
-    size = max(1, _CHUNK_CODES // max(codes_each, 1))
-    return [range(start, min(start + size, replicates)) for start in range(0, replicates, size)]
-
-
-def _decide(method: BatchMethod, llms: Sequence[LLM], replicates: range) -> Decisions:
-    return method.decide([llm.pool for llm in llms], [llm.orders(replicates, method.draws) for llm in llms])
+def drawn_codes(pool: Pool, orders: npt.NDArray[np.uint16]) -> npt.NDArray[np.integer[Any]]:
+    """[R, Q, draws] answer codes in the order of the draws."""
+    rows = np.arange(len(pool.sizes), dtype=np.intp) * pool.codes.shape[1]
+    codes: npt.NDArray[np.integer[Any]] = pool.codes.ravel().take(orders + rows[:, None])
+    return codes
 
 
 def _joined(kind: str, parts: Sequence[Decisions], dataset: Dataset) -> Evaluation:

@@ -9,11 +9,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from feval.errors import DamagedRecordingError, FevalError
+from feval.recording.files import FINISH_CODES, pool_lines
 from feval.recording.format import MANIFEST, LeafHash, file_path
 from feval.recording.reader import Recording, open_recording
 from feval.recording.votes import VotesBuilder
-from feval.recording.writer import dataset_leaf, llm_leaf, pool_lines, question_line
-from feval.schema import FINISH_REASONS, Manifest
+from feval.recording.writer import dataset_leaf, llm_leaf, question_line
+from feval.schema import Manifest
 
 __all__ = ["Verification", "verify_recording"]
 
@@ -152,15 +153,14 @@ def _check_pair(
     builder: VotesBuilder,
 ) -> None:
     leaves = {part: LeafHash() for part in ("requests", "samples", "texts")}
-    codes: dict[str, int] = {reason: code for code, reason in enumerate(FINISH_REASONS)}
     builder.add_llm(llm)
     for pool in recording.pools(dataset, llm):
         for part, line in pool_lines(pool).items():
             leaves[part].add(line)
-        unknown = set(pool.finish_reasons) - codes.keys()
+        unknown = set(pool.finish_reasons) - FINISH_CODES.keys()
         if unknown:
             raise DamagedRecordingError(f"{llm} on {dataset}: unknown finish reasons {sorted(unknown)}.")
-        builder.add(llm, pool, [codes[reason] for reason in pool.finish_reasons])
+        builder.add(llm, pool, [FINISH_CODES[reason] for reason in pool.finish_reasons])
     counter = recording.manifest.pairs[dataset, llm]["counter"]
     found[dataset, llm, "llm"] = llm_leaf(recording.llm_info(llm), counter)
     found |= {(dataset, llm, part): leaf.hexdigest() for part, leaf in leaves.items()}

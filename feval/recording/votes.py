@@ -61,7 +61,9 @@ class Strings(Sequence[str]):
         try:
             return self._data[int(self._offsets[index]) : int(self._offsets[index + 1])].tobytes().decode()
         except UnicodeDecodeError as error:
-            raise DamagedRecordingError(f"A name or answer in a votes file is not UTF-8 ({error}); verify it.") from error
+            raise DamagedRecordingError(
+                f"A name or answer in a votes file is not UTF-8 ({error}); verify it."
+            ) from error
 
 
 @dataclass(frozen=True, slots=True)

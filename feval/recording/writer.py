@@ -6,7 +6,6 @@ An interruption at any moment leaves either no recording or a whole one. The man
 from __future__ import annotations
 
 import errno
-import hashlib
 import json
 import os
 import secrets
@@ -16,10 +15,11 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
-from typing import IO, Any, Self
+from typing import Any, Self
 
 from feval.errors import ConflictError, FevalError, StorageError, UsageError
-from feval.recording.content import OPTIONAL_COLUMNS, DatasetInfo, LLMInfo, PoolRows, Question
+from feval.recording.content import DatasetInfo, LLMInfo, PoolRows, Question
+from feval.recording.files import HashedFile, PairFiles, ParquetFile
 from feval.recording.format import (
     FORMAT,
     FORMAT_VERSION,
@@ -32,14 +32,8 @@ from feval.recording.format import (
 )
 from feval.recording.readme import readme_text
 from feval.recording.votes import VotesBuilder
-from feval.schema import FINISH_REASONS
 
-__all__ = ["RecordingWriter", "dataset_leaf", "llm_leaf", "pool_lines", "question_line"]
-
-_FINISH_CODES: dict[str, int] = {reason: code for code, reason in enumerate(FINISH_REASONS)}
-_MAX_TOKENS = 2**31 - 1
-_TEXT_GROUP_BYTES = 192 * 1024
-_NARROW_GROUP_ROWS = 1 << 16
+__all__ = ["RecordingWriter", "dataset_leaf", "llm_leaf", "question_line"]
 
 
 def dataset_leaf(info: DatasetInfo) -> str:
@@ -61,17 +55,6 @@ def question_line(question: Question) -> list[Any]:
     return [question.id, question.text, question.answer, question.answer_key, [list(c) for c in question.choices]]
 
 
-def pool_lines(pool: PoolRows) -> dict[str, list[Any]]:
-    """A pool's line in each of the leaves `requests`, `samples` and `texts`. Columns without any value do not count."""
-    extra = {name: list(column) for name, column in pool.extra.items() if any(v is not None for v in column)}
-    samples = [pool.question_id, list(pool.raw_answers), list(pool.answers), list(pool.output_tokens)]
-    return {
-        "requests": [pool.question_id, pool.prompt, pool.prompt_tokens],
-        "samples": [*samples, list(pool.finish_reasons), extra],
-        "texts": [pool.question_id, list(pool.texts)],
-    }
-
-
 @contextmanager
 def _storage_errors(out: Path) -> Any:
     """Turn what the disk says while writing into one sentence."""
@@ -87,110 +70,6 @@ def _storage_errors(out: Path) -> Any:
             else str(error)
         )
         raise StorageError(f"The recording {out} could not be written: {what}. Nothing was left behind.") from error
-
-
-class _HashedFile:
-    """A file that knows the SHA-256 of what was written to it, so that nothing is read again to be hashed."""
-
-    def __init__(self, path: Path) -> None:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        self._file: IO[bytes] = path.open("xb")
-        self._sha = hashlib.sha256()
-        self.size = 0
-        self.closed = False
-
-    def write(self, data: Any) -> int:
-        view = memoryview(data)
-        if self.closed:
-            return view.nbytes  # abandoned: the Parquet writer still wants to say goodbye
-        self._file.write(view)
-        self._sha.update(view)
-        self.size += view.nbytes
-        return view.nbytes
-
-    def tell(self) -> int:
-        return self.size
-
-    def flush(self) -> None:
-        self._file.flush()
-
-    def writable(self) -> bool:
-        return True
-
-    def readable(self) -> bool:
-        return False
-
-    def seekable(self) -> bool:
-        return False
-
-    def close(self) -> None:
-        if not self.closed:
-            self._file.flush()
-            os.fsync(self._file.fileno())
-            self._file.close()
-            self.closed = True
-
-    def abandon(self) -> None:
-        """Close without caring whether the bytes arrived."""
-        self.closed = True
-        try:
-            self._file.close()
-        except OSError:
-            return  # the disk is full and the folder is about to be removed
-
-    def hexdigest(self) -> str:
-        return self._sha.hexdigest()
-
-
-class _Table:
-    """One Parquet file, written in row groups as rows come."""
-
-    def __init__(self, path: Path, schema: Any, *, dictionary: bool | list[str]) -> None:
-        import pyarrow.parquet as pq
-
-        self._schema = schema
-        self._file = _HashedFile(path)
-        self._columns: dict[str, list[Any]] = {name: [] for name in schema.names}
-        self.rows = 0
-        self._writer = pq.ParquetWriter(
-            self._file,
-            schema,
-            compression="zstd",
-            compression_level=3,
-            use_dictionary=dictionary,
-            write_page_index=True,
-            write_page_checksum=True,
-            use_content_defined_chunking=True,
-        )
-
-    def extend(self, **columns: Sequence[Any]) -> None:
-        for name, values in columns.items():
-            self._columns[name].extend(values)
-
-    @property
-    def waiting(self) -> int:
-        return len(next(iter(self._columns.values())))
-
-    def flush(self) -> None:
-        import pyarrow as pa
-
-        if self.waiting:
-            table = pa.table(self._columns, schema=self._schema)
-            self._writer.write_table(table, row_group_size=max(self.waiting, 1))
-            self.rows += self.waiting
-            self._columns = {name: [] for name in self._columns}
-
-    def close(self) -> dict[str, Any]:
-        self.flush()
-        self._writer.close()
-        self._file.close()
-        return {"sha256": self._file.hexdigest(), "bytes": self._file.size, "rows": self.rows}
-
-    def abandon(self) -> None:
-        """Give up, so that no finalizer writes to a full disk later."""
-        if not self._file.closed:
-            self._file.abandon()
-            self._writer.close()
 
 
 class RecordingWriter:
@@ -313,7 +192,7 @@ class RecordingWriter:
             raise ConflictError(f"LLM {llm.name} was added with two decodings; give each variant its own name.")
         if any(pair["dataset"] == dataset and pair["llm"] == llm.name for pair in self._pairs):
             raise ConflictError(f"{llm.name} on {dataset} was added twice.")
-        pair = _PairFiles(self._claim, self._root, dataset, llm.name)
+        pair = PairFiles(self._claim, self._root, dataset, llm.name)
         self._votes[dataset].add_llm(llm.name)
         try:
             with _storage_errors(self.out):
@@ -374,7 +253,7 @@ class RecordingWriter:
             ]
         )
         path = self._claim(file_path("questions", dataset))
-        table = _Table(self._root / path, schema, dictionary=False)
+        table = ParquetFile(self._root / path, schema, dictionary=False)
         try:
             for start in range(0, len(questions), 4096):
                 block = questions[start : start + 4096]
@@ -391,7 +270,7 @@ class RecordingWriter:
             table.abandon()
 
     def _write_bytes(self, path: str, data: bytes, rows: int) -> None:
-        file = _HashedFile(self._root / path)
+        file = HashedFile(self._root / path)
         try:
             file.write(data)
             file.close()
@@ -409,7 +288,7 @@ class RecordingWriter:
         self._write_bytes(README, readme_text(manifest).encode(), 0)
         manifest["files"] = dict(sorted(self._files.items()))
         self._check(manifest)
-        file = _HashedFile(self._root / MANIFEST)
+        file = HashedFile(self._root / MANIFEST)
         file.write(json.dumps(manifest, ensure_ascii=False, indent=1).encode())
         file.close()
         for folder in [self._root, *(p for p in self._root.rglob("*") if p.is_dir())]:
@@ -469,123 +348,6 @@ class RecordingWriter:
             "system_prompt": info.system_prompt,
             "licence": info.licence,
         }
-
-
-class _PairFiles:
-    """The three Parquet files of one LLM on one dataset, with their leaves."""
-
-    def __init__(self, claim: Callable[[str], str], root: Path, dataset: str, llm: str) -> None:
-        self._paths = {part: claim(file_path(part, dataset, llm)) for part in ("requests", "samples", "texts")}
-        self._root, self._who = root, f"{llm} on {dataset}"
-        self._tables: dict[str, _Table] = {}
-        self._leaves = {part: LeafHash() for part in self._paths}
-        self._sizes: list[int] = []
-        self._no_answer = 0
-        self._text_bytes = 0
-
-    def add(self, pool: PoolRows) -> list[int]:
-        """Add a pool; gives its finish reasons as codes."""
-        finish = self._check(pool)
-        if not self._tables:
-            self._open()
-        for part, line in pool_lines(pool).items():
-            self._add_line(part, line, pool.question_id)
-        size = len(pool.answers)
-        ids, indices = [pool.question_id] * size, range(size)
-        self._tables["requests"].extend(
-            question_id=[pool.question_id], prompt=[pool.prompt], prompt_tokens=[pool.prompt_tokens]
-        )
-        self._tables["texts"].extend(question_id=ids, sample_index=indices, text=pool.texts)
-        self._tables["samples"].extend(
-            question_id=ids,
-            sample_index=indices,
-            answer_raw=pool.raw_answers,
-            answer=pool.answers,
-            output_tokens=pool.output_tokens,
-            finish_reason=pool.finish_reasons,
-            **{name: pool.extra.get(name) or [None] * size for name in OPTIONAL_COLUMNS},
-        )
-        self._sizes.append(size)
-        self._no_answer += sum(answer is None for answer in pool.answers)
-        self._flush(pool)
-        return finish
-
-    def close(self) -> tuple[dict[str, dict[str, Any]], dict[str, str], dict[str, int]]:
-        """Finish the files: their records, the leaves, and the summary of the pools."""
-        if not self._tables:
-            self._open()
-        files = {self._paths[part]: table.close() for part, table in self._tables.items()}
-        summary = {
-            "cots": sum(self._sizes),
-            "smallest_pool": min(self._sizes, default=0),
-            "largest_pool": max(self._sizes, default=0),
-            "no_answer": self._no_answer,
-            "pools": len(self._sizes),
-        }
-        return files, {part: leaf.hexdigest() for part, leaf in self._leaves.items()}, summary
-
-    def abandon(self) -> None:
-        """Let go of the files, whatever state they are in."""
-        for table in self._tables.values():
-            table.abandon()
-
-    def _open(self) -> None:
-        import pyarrow as pa
-
-        key = [("question_id", pa.string()), ("sample_index", pa.int32())]
-        extra = [(name, pa.type_for_alias(kind)) for name, kind in OPTIONAL_COLUMNS.items()]
-        columns = {
-            "requests": [("question_id", pa.string()), ("prompt", pa.string()), ("prompt_tokens", pa.int32())],
-            "samples": [
-                *key,
-                ("answer_raw", pa.string()),
-                ("answer", pa.string()),
-                ("output_tokens", pa.int32()),
-                ("finish_reason", pa.string()),
-                *extra,
-            ],
-            "texts": [*key, ("text", pa.string())],
-        }
-        for part, fields in columns.items():
-            dictionary = [name for name, kind in fields if kind == pa.string() and name not in {"text", "prompt"}]
-            self._tables[part] = _Table(self._root / self._paths[part], pa.schema(fields), dictionary=dictionary)
-
-    def _add_line(self, part: str, line: list[Any], question: str) -> None:
-        try:
-            self._leaves[part].add(line)
-        except TypeError as error:
-            raise UsageError(
-                f"{self._who}, question {question!r}: a value in {part} cannot be stored ({error}); text must be valid Unicode."
-            ) from error
-
-    def _check(self, pool: PoolRows) -> list[int]:
-        where = f"{self._who}, question {pool.question_id!r}"
-        size = len(pool.answers)
-        columns = [pool.texts, pool.raw_answers, pool.output_tokens, pool.finish_reasons, *pool.extra.values()]
-        if any(len(column) != size for column in columns):
-            raise UsageError(f"{where}: the columns have different lengths, {[size, *map(len, columns)]}.")
-        if unknown := set(pool.extra) - set(OPTIONAL_COLUMNS):
-            raise UsageError(f"{where}: unknown columns {sorted(unknown)}; known are {sorted(OPTIONAL_COLUMNS)}.")
-        if any(not 0 <= tokens <= _MAX_TOKENS for tokens in pool.output_tokens):
-            raise UsageError(
-                f"{where}: output tokens should be 0 to {_MAX_TOKENS}, found {list(pool.output_tokens)!r:.80}."
-            )
-        if pool.prompt_tokens is not None and not 0 <= pool.prompt_tokens <= _MAX_TOKENS:
-            raise UsageError(f"{where}: prompt tokens should be 0 to {_MAX_TOKENS}, found {pool.prompt_tokens}.")
-        try:
-            return [_FINISH_CODES[reason] for reason in pool.finish_reasons]
-        except KeyError as error:
-            raise UsageError(f"{where}: finish reason {error} is not one of {', '.join(FINISH_REASONS)}.") from error
-
-    def _flush(self, pool: PoolRows) -> None:
-        """Row groups hold whole questions: texts few (one read per question), narrow columns many."""
-        self._text_bytes += sum(len(text) for text in pool.texts if text is not None)
-        if self._text_bytes >= _TEXT_GROUP_BYTES:
-            self._tables["texts"].flush()
-            self._text_bytes = 0
-        for part in ("requests", "samples"):
-            if self._tables[part].waiting >= _NARROW_GROUP_ROWS:
-                self._tables[part].flush()
 
 
 def _fsync_folder(folder: Path) -> None:

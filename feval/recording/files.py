@@ -1,0 +1,253 @@
+"""The files of a recording as they are written: hashed on the way to the disk, Parquet in row groups."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import IO, Any
+
+from feval.errors import UsageError
+from feval.recording.content import OPTIONAL_COLUMNS, PoolRows
+from feval.recording.format import LeafHash, file_path
+from feval.schema import FINISH_REASONS
+
+__all__ = ["FINISH_CODES", "HashedFile", "PairFiles", "ParquetFile", "pool_lines"]
+
+FINISH_CODES: dict[str, int] = {reason: code for code, reason in enumerate(FINISH_REASONS)}
+_MAX_TOKENS = 2**31 - 1
+_TEXT_GROUP_BYTES = 192 * 1024
+_NARROW_GROUP_ROWS = 1 << 16
+
+
+def pool_lines(pool: PoolRows) -> dict[str, list[Any]]:
+    """A pool's line in each of the leaves `requests`, `samples` and `texts`. Columns without any value do not count."""
+    extra = {name: list(column) for name, column in pool.extra.items() if any(v is not None for v in column)}
+    samples = [pool.question_id, list(pool.raw_answers), list(pool.answers), list(pool.output_tokens)]
+    return {
+        "requests": [pool.question_id, pool.prompt, pool.prompt_tokens],
+        "samples": [*samples, list(pool.finish_reasons), extra],
+        "texts": [pool.question_id, list(pool.texts)],
+    }
+
+
+class HashedFile:
+    """A file that knows the SHA-256 of what was written to it, so that nothing is read again to be hashed."""
+
+    def __init__(self, path: Path) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self._file: IO[bytes] = path.open("xb")
+        self._sha = hashlib.sha256()
+        self.size = 0
+        self.closed = False
+
+    def write(self, data: Any) -> int:
+        view = memoryview(data)
+        if self.closed:
+            return view.nbytes  # abandoned: the Parquet writer still wants to say goodbye
+        self._file.write(view)
+        self._sha.update(view)
+        self.size += view.nbytes
+        return view.nbytes
+
+    def tell(self) -> int:
+        return self.size
+
+    def flush(self) -> None:
+        self._file.flush()
+
+    def writable(self) -> bool:
+        return True
+
+    def readable(self) -> bool:
+        return False
+
+    def seekable(self) -> bool:
+        return False
+
+    def close(self) -> None:
+        if not self.closed:
+            self._file.flush()
+            os.fsync(self._file.fileno())
+            self._file.close()
+            self.closed = True
+
+    def abandon(self) -> None:
+        """Close without caring whether the bytes arrived."""
+        self.closed = True
+        try:
+            self._file.close()
+        except OSError:
+            return  # the disk is full and the folder is about to be removed
+
+    def hexdigest(self) -> str:
+        return self._sha.hexdigest()
+
+
+class ParquetFile:
+    """One Parquet file, written in row groups as rows come."""
+
+    def __init__(self, path: Path, schema: Any, *, dictionary: bool | list[str]) -> None:
+        import pyarrow.parquet as pq
+
+        self._schema = schema
+        self._file = HashedFile(path)
+        self._columns: dict[str, list[Any]] = {name: [] for name in schema.names}
+        self.rows = 0
+        self._writer = pq.ParquetWriter(
+            self._file,
+            schema,
+            compression="zstd",
+            compression_level=3,
+            use_dictionary=dictionary,
+            write_page_index=True,
+            write_page_checksum=True,
+            use_content_defined_chunking=True,
+        )
+
+    def extend(self, **columns: Sequence[Any]) -> None:
+        for name, values in columns.items():
+            self._columns[name].extend(values)
+
+    @property
+    def waiting(self) -> int:
+        return len(next(iter(self._columns.values())))
+
+    def flush(self) -> None:
+        import pyarrow as pa
+
+        if self.waiting:
+            table = pa.table(self._columns, schema=self._schema)
+            self._writer.write_table(table, row_group_size=max(self.waiting, 1))
+            self.rows += self.waiting
+            self._columns = {name: [] for name in self._columns}
+
+    def close(self) -> dict[str, Any]:
+        self.flush()
+        self._writer.close()
+        self._file.close()
+        return {"sha256": self._file.hexdigest(), "bytes": self._file.size, "rows": self.rows}
+
+    def abandon(self) -> None:
+        """Give up, so that no finalizer writes to a full disk later."""
+        if not self._file.closed:
+            self._file.abandon()
+            self._writer.close()
+
+
+class PairFiles:
+    """The three Parquet files of one LLM on one dataset, with their leaves."""
+
+    def __init__(self, claim: Callable[[str], str], root: Path, dataset: str, llm: str) -> None:
+        self._paths = {part: claim(file_path(part, dataset, llm)) for part in ("requests", "samples", "texts")}
+        self._root, self._who = root, f"{llm} on {dataset}"
+        self._tables: dict[str, ParquetFile] = {}
+        self._leaves = {part: LeafHash() for part in self._paths}
+        self._sizes: list[int] = []
+        self._no_answer = 0
+        self._text_bytes = 0
+
+    def add(self, pool: PoolRows) -> list[int]:
+        """Add a pool; gives its finish reasons as codes."""
+        finish = self._check(pool)
+        if not self._tables:
+            self._open()
+        for part, line in pool_lines(pool).items():
+            self._add_line(part, line, pool.question_id)
+        size = len(pool.answers)
+        ids, indices = [pool.question_id] * size, range(size)
+        self._tables["requests"].extend(
+            question_id=[pool.question_id], prompt=[pool.prompt], prompt_tokens=[pool.prompt_tokens]
+        )
+        self._tables["texts"].extend(question_id=ids, sample_index=indices, text=pool.texts)
+        self._tables["samples"].extend(
+            question_id=ids,
+            sample_index=indices,
+            answer_raw=pool.raw_answers,
+            answer=pool.answers,
+            output_tokens=pool.output_tokens,
+            finish_reason=pool.finish_reasons,
+            **{name: pool.extra.get(name) or [None] * size for name in OPTIONAL_COLUMNS},
+        )
+        self._sizes.append(size)
+        self._no_answer += sum(answer is None for answer in pool.answers)
+        self._flush(pool)
+        return finish
+
+    def close(self) -> tuple[dict[str, dict[str, Any]], dict[str, str], dict[str, int]]:
+        """Finish the files: their records, the leaves, and the summary of the pools."""
+        if not self._tables:
+            self._open()
+        files = {self._paths[part]: table.close() for part, table in self._tables.items()}
+        summary = {
+            "cots": sum(self._sizes),
+            "smallest_pool": min(self._sizes, default=0),
+            "largest_pool": max(self._sizes, default=0),
+            "no_answer": self._no_answer,
+            "pools": len(self._sizes),
+        }
+        return files, {part: leaf.hexdigest() for part, leaf in self._leaves.items()}, summary
+
+    def abandon(self) -> None:
+        """Let go of the files, whatever state they are in."""
+        for table in self._tables.values():
+            table.abandon()
+
+    def _open(self) -> None:
+        import pyarrow as pa
+
+        key = [("question_id", pa.string()), ("sample_index", pa.int32())]
+        extra = [(name, pa.type_for_alias(kind)) for name, kind in OPTIONAL_COLUMNS.items()]
+        columns = {
+            "requests": [("question_id", pa.string()), ("prompt", pa.string()), ("prompt_tokens", pa.int32())],
+            "samples": [
+                *key,
+                ("answer_raw", pa.string()),
+                ("answer", pa.string()),
+                ("output_tokens", pa.int32()),
+                ("finish_reason", pa.string()),
+                *extra,
+            ],
+            "texts": [*key, ("text", pa.string())],
+        }
+        for part, fields in columns.items():
+            dictionary = [name for name, kind in fields if kind == pa.string() and name not in {"text", "prompt"}]
+            self._tables[part] = ParquetFile(self._root / self._paths[part], pa.schema(fields), dictionary=dictionary)
+
+    def _add_line(self, part: str, line: list[Any], question: str) -> None:
+        try:
+            self._leaves[part].add(line)
+        except TypeError as error:
+            raise UsageError(
+                f"{self._who}, question {question!r}: a value in {part} cannot be stored ({error}); text must be valid Unicode."
+            ) from error
+
+    def _check(self, pool: PoolRows) -> list[int]:
+        where = f"{self._who}, question {pool.question_id!r}"
+        size = len(pool.answers)
+        columns = [pool.texts, pool.raw_answers, pool.output_tokens, pool.finish_reasons, *pool.extra.values()]
+        if any(len(column) != size for column in columns):
+            raise UsageError(f"{where}: the columns have different lengths, {[size, *map(len, columns)]}.")
+        if unknown := set(pool.extra) - set(OPTIONAL_COLUMNS):
+            raise UsageError(f"{where}: unknown columns {sorted(unknown)}; known are {sorted(OPTIONAL_COLUMNS)}.")
+        if any(not 0 <= tokens <= _MAX_TOKENS for tokens in pool.output_tokens):
+            raise UsageError(
+                f"{where}: output tokens should be 0 to {_MAX_TOKENS}, found {list(pool.output_tokens)!r:.80}."
+            )
+        if pool.prompt_tokens is not None and not 0 <= pool.prompt_tokens <= _MAX_TOKENS:
+            raise UsageError(f"{where}: prompt tokens should be 0 to {_MAX_TOKENS}, found {pool.prompt_tokens}.")
+        try:
+            return [FINISH_CODES[reason] for reason in pool.finish_reasons]
+        except KeyError as error:
+            raise UsageError(f"{where}: finish reason {error} is not one of {', '.join(FINISH_REASONS)}.") from error
+
+    def _flush(self, pool: PoolRows) -> None:
+        """Row groups hold whole questions: texts few (one read per question), narrow columns many."""
+        self._text_bytes += sum(len(text) for text in pool.texts if text is not None)
+        if self._text_bytes >= _TEXT_GROUP_BYTES:
+            self._tables["texts"].flush()
+            self._text_bytes = 0
+        for part in ("requests", "samples"):
+            if self._tables[part].waiting >= _NARROW_GROUP_ROWS:
+                self._tables[part].flush()
