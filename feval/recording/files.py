@@ -43,6 +43,7 @@ class HashedFile:
         self.closed = False
 
     def write(self, data: Any) -> int:
+        """Write and hash; after `abandon`, swallow."""
         view = memoryview(data)
         if self.closed:
             return view.nbytes  # abandoned: the Parquet writer still wants to say goodbye
@@ -52,21 +53,27 @@ class HashedFile:
         return view.nbytes
 
     def tell(self) -> int:
+        """Bytes so far."""
         return self.size
 
     def flush(self) -> None:
+        """Hand everything to the operating system."""
         self._file.flush()
 
     def writable(self) -> bool:
+        """Yes."""
         return True
 
     def readable(self) -> bool:
+        """No."""
         return False
 
     def seekable(self) -> bool:
+        """No: what was hashed stays."""
         return False
 
     def close(self) -> None:
+        """Make sure the bytes are on the disk."""
         if not self.closed:
             self._file.flush()
             os.fsync(self._file.fileno())
@@ -82,6 +89,7 @@ class HashedFile:
             return  # the disk is full and the folder is about to be removed
 
     def hexdigest(self) -> str:
+        """SHA-256 of what was written."""
         return self._sha.hexdigest()
 
 
@@ -107,14 +115,17 @@ class ParquetFile:
         )
 
     def extend(self, **columns: Sequence[Any]) -> None:
+        """Add rows, as columns of equal length."""
         for name, values in columns.items():
             self._columns[name].extend(values)
 
     @property
     def waiting(self) -> int:
+        """Rows not yet in a row group."""
         return len(next(iter(self._columns.values())))
 
     def flush(self) -> None:
+        """Write what is waiting as one row group."""
         import pyarrow as pa
 
         if self.waiting:
@@ -124,6 +135,7 @@ class ParquetFile:
             self._columns = {name: [] for name in self._columns}
 
     def close(self) -> dict[str, Any]:
+        """Finish the file: its record for the manifest."""
         self.flush()
         self._writer.close()
         self._file.close()
