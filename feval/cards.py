@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from datetime import date
 from pathlib import Path
-from typing import Annotated, Literal, TypeVar
+from typing import TYPE_CHECKING, Annotated, Literal, TypeVar
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints, ValidationError
 
@@ -27,6 +27,9 @@ from feval.front_matter import (
     shorten,
 )
 from feval.schema import Choice
+
+if TYPE_CHECKING:
+    from pydantic_core import ErrorDetails
 
 __all__ = [
     "AnswerKindName",
@@ -271,18 +274,18 @@ def _find(kind: str, name: str, model: type[_CardT]) -> _CardT | None:
 
 
 def _sentence(kind: str, path: Path, error: ValidationError) -> str:
-    """Say which field is wrong, what it holds, and what was expected; of many faults, the first."""
-    faults = error.errors(include_url=False)
-    first = faults[0]
-    where = ".".join(str(part) for part in first["loc"])
-    problems = {
-        "missing": f"lacks the field {where!r}",
-        "extra_forbidden": f"has an unknown field {where!r}",
-    }
-    held = shorten(first["input"])
-    problem = problems.get(first["type"], f"has {held} in the field {where!r}: {_lower(first['msg'])}")
-    more = f" ({len(faults) - 1} more faults)" if len(faults) > 1 else ""
-    return f"The {CARD_KINDS[kind]} {path} {problem}{more}. data_cards/README.md lists the fields."
+    """Say which fields are wrong, what they hold, and what was expected; of many faults, the first three."""
+    faults = [_fault(".".join(map(str, each["loc"])), each) for each in error.errors(include_url=False)]
+    more = f"; and {len(faults) - 3} more faults" if len(faults) > 3 else ""
+    return f"The {CARD_KINDS[kind]} {path} {'; '.join(faults[:3])}{more}. data_cards/README.md lists the fields."
+
+
+def _fault(field: str, details: ErrorDetails) -> str:
+    if details["type"] == "missing":
+        return f"lacks the field {field!r}"
+    if details["type"] == "extra_forbidden":
+        return f"has an unknown field {field!r}"
+    return f"has {shorten(details['input'])} in the field {field!r} ({_lower(details['msg'])})"
 
 
 def _lower(text: str) -> str:

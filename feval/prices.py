@@ -55,11 +55,15 @@ class Price:
     output_usd_per_mtok: float
 
     def __post_init__(self) -> None:
-        for price in (self.input_usd_per_mtok, self.output_usd_per_mtok):
+        for name in ("input_usd_per_mtok", "output_usd_per_mtok"):
+            price = getattr(self, name)
             if not (math.isfinite(price) and price >= 0):
                 raise OutOfRangeError(
                     f"A price of {price!r} USD per million tokens is impossible. Give a number from 0 up."
                 )
+            object.__setattr__(
+                self, name, float(price)
+            )  # a price of 1, times an array of small integers, would overflow
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +87,7 @@ class PriceList:
     @property
     def digest(self) -> str:
         """The sha256, in hex, over a canonical JSON of id, date and prices: what a receipt pins."""
-        pairs = {llm: [float(p.input_usd_per_mtok), float(p.output_usd_per_mtok)] for llm, p in self.prices.items()}
+        pairs = {llm: [p.input_usd_per_mtok, p.output_usd_per_mtok] for llm, p in self.prices.items()}
         facts = {"id": self.id, "date": self.date, "prices": pairs}
         return hashlib.sha256(json.dumps(facts, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 
