@@ -236,7 +236,10 @@ def _import(
     dataset: Annotated[str, typer.Option("--dataset", metavar="ID", help="The dataset; any id will do.")],
     out: NewFolder,
     llm: Annotated[
-        str | None, typer.Option("--llm", metavar="NAME", help="The LLM, such as gpt-3.5-turbo or gpt-3.5-turbo@t=0.8.")
+        list[str] | None,
+        typer.Option(
+            "--llm", metavar="NAME", help="Such as gpt-3.5-turbo@t=0.8; repeat to take several of a source's."
+        ),
     ] = None,
     answer_kind: Annotated[
         str | None,
@@ -256,9 +259,8 @@ def _import(
         str, typer.Option("--prices", metavar="ID", help="Price list the recording names, or none.")
     ] = "2025-06-02",
     answers: Annotated[
-        str | None,
-        typer.Option("--answers", metavar="FROM", help="stored (as SOURCE has them) or text (extracted again)."),
-    ] = None,
+        str, typer.Option("--answers", metavar="FROM", help="stored (as SOURCE has them) or text (extracted again).")
+    ] = "stored",
     keep_duplicates: Annotated[
         bool, typer.Option("--keep-duplicates", help="Keep CoTs that SOURCE stores twice.")
     ] = False,
@@ -276,7 +278,7 @@ def _import(
     from feval.importers import import_recording
 
     show = _Out(as_json=as_json, quiet=quiet)
-    with show.progress(f"importing {source.name}"):
+    with show.progress(f"importing {source.name}") as progress:
         import_recording(
             format_name,
             source,
@@ -291,6 +293,7 @@ def _import(
             keep_duplicates=keep_duplicates,
             temperature=temperature,
             max_tokens=max_tokens,
+            progress=progress,
         )
     _show_made(show, out)
 
@@ -502,7 +505,7 @@ def _curve(
 
     if method not in METHODS:
         raise UnknownNameError.of("method", method, METHODS)
-    counts = None if n is None else parse_counts(n)
+    counts: Sequence[int] = () if n is None else parse_counts(n)
     show = _Out(as_json=as_json, quiet=quiet)
     with show.progress(f"{method} curve"):
         opened = [open_recording(folder) for folder in _folders(recordings)]
@@ -511,10 +514,10 @@ def _curve(
         questions, [replay] = load(dataset, llm, opened, seed=seed, prices=prices, billing=billing)
         counts = counts or range(1, max(1, min(replay.pool.smallest, _DEFAULT_COUNTS)) + 1)
         curve = self_consistency_curve(questions, replay, counts, order=order, replicates=replicates)
-        written = [] if out is None else _save_curve(out, curve, dataset, llm, replace=force)
+        written = [] if out is None else _save_curve(out, curve, replace=force)
     if prices != "none" and any(point.usd_per_question is None for point in curve.points):
         show.note(_no_dollars(replay))
-    show.result(curve.to_dict(), curve_table(curve, dataset, llm), *(f"wrote {path}" for path in written))
+    show.result(curve.to_dict(), curve_table(curve), *(f"wrote {path}" for path in written))
 
 
 def _folders(given: Sequence[Path] | None) -> list[Path]:
@@ -524,7 +527,7 @@ def _folders(given: Sequence[Path] | None) -> list[Path]:
     return list(folders)
 
 
-def _save_curve(out: Path, curve: Curve, dataset: str, llm: str, *, replace: bool) -> list[Path]:
+def _save_curve(out: Path, curve: Curve, *, replace: bool) -> list[Path]:
     from feval.report.csv import curve_csv
     from feval.report.files import save_files
     from feval.report.picture import curves_png
@@ -532,7 +535,7 @@ def _save_curve(out: Path, curve: Curve, dataset: str, llm: str, *, replace: boo
     files = {
         "curve.csv": curve_csv(curve).encode(),
         "curve.json": (json.dumps(curve.to_dict(), indent=2) + "\n").encode(),
-        "curve.png": curves_png({llm: curve}, dataset),
+        "curve.png": curves_png([curve]),
     }
     return save_files(out, files, replace=replace)
 
@@ -580,6 +583,33 @@ def _count_range(piece: str, text: str) -> range:
 # --- what feval knows: ls -----------------------------------------------------------------------------------------------
 
 
+@app.command("ls")
+@_guarded
+def _ls(
+    what: Annotated[
+        str,
+        typer.Argument(
+            metavar="WHAT",
+            help="datasets, llms, prices, methods, formats or answer-kinds.",
+            show_default=False,
+        ),
+    ],
+    as_json: JsonFlag = False,
+    quiet: QuietFlag = False,
+) -> None:
+    """List what feval knows by name.
+
+    Datasets, LLMs and prices come from cards; FEVAL_CARDS names folders with cards of your own. Any other dataset or LLM
+    works as well: what its recording says is enough.
+    """
+    from feval.report.known import KNOWN, known_table
+
+    if what not in KNOWN:
+        raise UnknownNameError.of("list", what, KNOWN)
+    rows = KNOWN[what]()
+    _Out(as_json=as_json, quiet=quiet).result({what: rows}, known_table(rows))
+
+
 # --- the demo -----------------------------------------------------------------------------------------------------------
 
 _DEMO_COUNTS = (1, 5, 10, 20, 40)
@@ -598,7 +628,7 @@ def _demo(
 
     Makes a small recording of sums by made-up LLMs, verifies it, votes, prices and draws the curves. Takes seconds.
     """
-    from feval.demo import DATASET, run_demo
+    from feval.demo import run_demo
     from feval.report.tables import curves_table
 
     show = _Out(as_json=as_json, quiet=quiet)
@@ -610,15 +640,15 @@ def _demo(
         "recording_hash": made.recording_hash,
         "prices": str(made.prices),
         "files": [str(path) for path in made.files],
-        "curves": {llm: curve.to_dict() for llm, curve in made.curves.items()},
+        "curves": {curve.llm: curve.to_dict() for curve in made.curves},
     }
-    few = {llm: _only_at(curve, _DEMO_COUNTS) for llm, curve in made.curves.items()}
+    few = [_only_at(curve, _DEMO_COUNTS) for curve in made.curves]
     show.result(
         account,
         "This is SYNTHETIC data: sums worked out by three made-up LLMs at made-up prices, no real LLM's answers.",
         f"{made.recording} is sound, hash {made.recording_hash}",
         "",
-        curves_table(few, DATASET),
+        curves_table(few),
         "",
         *(f"wrote {path}" for path in made.files),
         "",
@@ -630,7 +660,7 @@ def _demo(
 def _only_at(curve: Curve, counts: Sequence[int]) -> Curve:
     import dataclasses
 
-    return dataclasses.replace(curve, points=[point for point in curve.points if point.n in counts])
+    return dataclasses.replace(curve, points=tuple(point for point in curve.points if point.n in counts))
 
 
 def _next_commands(made: Demo) -> list[str]:

@@ -78,7 +78,7 @@ class Demo:
         recording: the recording's folder.
         recording_hash: the same on every machine.
         prices: the price list's file.
-        curves: LLM name -> its exact self-consistency curve.
+        curves: the exact self-consistency curve of each LLM.
         files: the reports.
     """
 
@@ -86,7 +86,7 @@ class Demo:
     recording: Path
     recording_hash: str
     prices: Path
-    curves: Mapping[str, Curve]
+    curves: tuple[Curve, ...]
     files: tuple[Path, ...]
 
 
@@ -118,14 +118,14 @@ def run_demo(folder: Path, progress: Callable[[int, int], None] | None = None) -
     recording_hash = _verified(recording)
     step()
     dataset, llms = load(DATASET, list(LLMS), recording, prices=prices)
-    curves = {}
+    curves = []
     for llm in llms:
-        curves[llm.name] = self_consistency_curve(dataset, llm, COUNTS)
+        curves.append(self_consistency_curve(dataset, llm, COUNTS))
         step()
-    reports = {"curve.csv": curves_csv(curves, DATASET).encode(), "curve.png": curves_png(curves, DATASET)}
+    reports = {"curve.csv": curves_csv(curves).encode(), "curve.png": curves_png(curves)}
     files = save_files(folder, reports, replace=True)
     step()
-    return Demo(folder, recording, recording_hash, prices, curves, tuple(files))
+    return Demo(folder, recording, recording_hash, prices, tuple(curves), tuple(files))
 
 
 def _steps(total: int, progress: Callable[[int, int], None] | None) -> Callable[[], None]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Mapping
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -30,14 +30,9 @@ def curve_csv(curve: Curve) -> str:
     return _csv(POINT_COLUMNS, [_cells(point) for point in curve.points])
 
 
-def curves_csv(curves: Mapping[str, Curve], dataset: str) -> str:
-    """Return the CSV text of several curves on one dataset: columns `dataset` and `llm` stand before `POINT_COLUMNS`.
-
-    Args:
-        curves: LLM name -> its curve, in the order to be written.
-        dataset: id of the dataset they share.
-    """
-    rows = [[dataset, llm, *_cells(point)] for llm, curve in curves.items() for point in curve.points]
+def curves_csv(curves: Sequence[Curve]) -> str:
+    """Return the CSV text of several curves: columns `dataset` and `llm` stand before `POINT_COLUMNS`."""
+    rows = [[curve.dataset, curve.llm, *_cells(point)] for curve in curves for point in curve.points]
     return _csv(("dataset", "llm", *POINT_COLUMNS), rows)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import math
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -32,7 +32,7 @@ _ROUND_COUNTS = frozenset({1, 5, 10, 20, 40, 80, 160, 320, 640})
 _FEW_POINTS = 6
 _ENOUGH_TICKS = 4
 
-_STYLE: Mapping[str, Any] = {
+_STYLE: dict[Any, Any] = {
     "font.family": "DejaVu Sans",  # ships with matplotlib, so the picture is the same on every machine
     "font.size": 9,
     "axes.titlesize": 10.5,
@@ -72,24 +72,23 @@ _AXES = (
 )
 
 
-def curves_png(curves: Mapping[str, Curve], dataset: str, *, width: float = 6.4, dpi: int = 200) -> bytes:
+def curves_png(curves: Sequence[Curve], *, width: float = 6.4, dpi: int = 200) -> bytes:
     """Draw cost against accuracy, one line per LLM, and return the PNG's bytes.
 
-    Each line has its 95 % band; the single CoT (n = 1) is a hollow marker with a dotted baseline to its right; pass@n, the
+    Each line has its confidence band; the single CoT (n = 1) is a hollow marker with a dotted baseline to its right; pass@n, the
     ceiling of everything that picks among n CoTs, is dashed. Where an LLM has no price, tokens take the place of USD, and
     the axis says so. The bytes depend on the numbers and on matplotlib's version only: neither on a style file nor on the
     date.
 
     Args:
-        curves: LLM name -> its curve, one at least, each with a point at least.
-        dataset: id of the dataset they share.
+        curves: one at least, of one method on one dataset, each with a point at least.
         width: of the picture, inches.
         dpi: dots per inch.
     """
     with _own_style(), warnings.catch_warnings():
         # A name in a script that DejaVu lacks is drawn with boxes; that is no reason to warn on the terminal.
         warnings.filterwarnings("ignore", message="Glyph .* missing")
-        figure = _figure(curves, dataset, width)
+        figure = _figure(curves, width)
         out = io.BytesIO()
         # Software would name matplotlib's version; there is no creation date in a PNG by default.
         figure.savefig(out, format="png", dpi=dpi, metadata={"Software": None})
@@ -107,20 +106,20 @@ def _own_style() -> Iterator[None]:
         yield
 
 
-def _figure(curves: Mapping[str, Curve], dataset: str, width: float) -> Figure:
+def _figure(curves: Sequence[Curve], width: float) -> Figure:
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(width, 0.72 * width), layout="constrained")
     FigureCanvasAgg(figure)
     axes = figure.subplots()
-    points = [point for curve in curves.values() for point in curve.points]
+    points = [point for curve in curves for point in curve.points]
     axis = _horizontal(points)
-    for position, curve in enumerate(curves.values()):
+    for position, curve in enumerate(curves):
         _draw(axes, curve.points, axis, position)
     _frame_horizontal(axes, axis, [axis.of(point) for point in points])
     _frame_vertical(axes, points)
-    _label(axes, curves, dataset)
+    _label(axes, curves)
     _legend(figure, curves)
     return figure
 
@@ -131,10 +130,9 @@ def _horizontal(points: Sequence[CurvePoint]) -> _Axis:
 
 
 def _draw(axes: Axes, points: Sequence[CurvePoint], axis: _Axis, position: int) -> None:
-    colour, marker = _COLOURS[position % len(_COLOURS)], _MARKERS[position % len(_MARKERS)]
+    colour, marker = _look(position)
     x = [axis.of(point) for point in points]
-    low = [100 * point.accuracy_low for point in points]
-    high = [100 * point.accuracy_high for point in points]
+    low, high = [_low(point) for point in points], [_high(point) for point in points]
     ceiling = [100 * point.pass_at_n for point in points]
     if len(points) > 1:
         axes.fill_between(x, low, high, color=colour, alpha=0.15, linewidth=0, zorder=2)
@@ -146,6 +144,15 @@ def _draw(axes: Axes, points: Sequence[CurvePoint], axis: _Axis, position: int) 
     for point in _landmarks(points):
         name = f"n = {point.n}" if point in (points[0], points[-1]) else str(point.n)
         _mark(axes, point, axis, name, colour, marker)
+
+
+def _low(point: CurvePoint) -> float:
+    """Lower end of the band in per cent; a point without an interval has a band of no width."""
+    return 100 * (point.accuracy if point.accuracy_low is None else point.accuracy_low)
+
+
+def _high(point: CurvePoint) -> float:
+    return 100 * (point.accuracy if point.accuracy_high is None else point.accuracy_high)
 
 
 def _landmarks(points: Sequence[CurvePoint]) -> list[CurvePoint]:
@@ -205,8 +212,8 @@ def _log_ticks(low: float, high: float) -> list[float]:
 def _frame_vertical(axes: Axes, points: Sequence[CurvePoint]) -> None:
     from matplotlib.ticker import FuncFormatter, MaxNLocator
 
-    low = 100 * min(point.accuracy_low for point in points)
-    high = 100 * max(max(point.accuracy_high, point.pass_at_n) for point in points)
+    low = min(_low(point) for point in points)
+    high = max(max(_high(point), 100 * point.pass_at_n) for point in points)
     # A flat curve is shown flat: eight points of accuracy at the least, or noise would fill the picture.
     room = max(0.06 * (high - low), (8 - (high - low)) / 2)
     axes.set_ylim(max(low - room, -0.04 * high), min(high + room, 100 + 0.05 * (high - low + 2 * room)))
@@ -215,10 +222,10 @@ def _frame_vertical(axes: Axes, points: Sequence[CurvePoint]) -> None:
     axes.set_ylabel("accuracy")
 
 
-def _label(axes: Axes, curves: Mapping[str, Curve], dataset: str) -> None:
-    first = next(iter(curves.values()))
-    whose = f", {next(iter(curves))}" if len(curves) == 1 else ""
-    axes.set_title(_shortened(f"{first.method} on {dataset}{whose}", 66), loc="left", fontweight="bold", pad=29)
+def _label(axes: Axes, curves: Sequence[Curve]) -> None:
+    first = curves[0]
+    whose = f", {first.llm}" if len(curves) == 1 else ""
+    axes.set_title(_shortened(f"{first.method} on {first.dataset}{whose}", 66), loc="left", fontweight="bold", pad=29)
     small = axes.annotate(
         "\n".join(_shortened(line, 110) for line in subtitles(first)),
         (0, 1),
@@ -238,33 +245,41 @@ def _shortened(text: str, length: int) -> str:
     return text if len(text) <= length else f"{text[: length - 1]}…"
 
 
-def _legend(figure: Figure, curves: Mapping[str, Curve]) -> None:
+def _legend(figure: Figure, curves: Sequence[Curve]) -> None:
     """Put the legend below the axes, where there is no data to hide."""
+    from matplotlib.lines import Line2D
+
+    handles: list[Any] = [
+        Line2D([], [], color=colour, marker=marker, markersize=5, linewidth=1.9)
+        for colour, marker in map(_look, range(len(curves)))
+    ]
+    # matplotlib leaves out labels that begin with an underscore.
+    labels = [f" {name}" if name.startswith("_") else name for name in (_shortened(curve.llm, 40) for curve in curves)]
+    meanings = _meanings(curves)
+    handles += meanings.values()
+    labels += meanings
+    figure.legend(handles, labels, loc="outside lower center", ncols=_columns(labels))
+
+
+def _meanings(curves: Sequence[Curve]) -> dict[str, Any]:
+    """Return label -> handle of what a line, band or marker means, whichever LLM's it is."""
     from matplotlib.lines import Line2D
     from matplotlib.patches import Patch
 
-    handles: list[Any] = [
-        Line2D(
-            [], [], color=_COLOURS[i % len(_COLOURS)], marker=_MARKERS[i % len(_MARKERS)], markersize=5, linewidth=1.9
-        )
-        for i in range(len(curves))
-    ]
-    # matplotlib leaves out labels that begin with an underscore.
-    labels = [f" {name}" if name.startswith("_") else name for name in (_shortened(llm, 40) for llm in curves)]
-    grey = "#666666"
-    handles += [
-        Patch(facecolor=grey, alpha=0.25, linewidth=0),
-        Line2D([], [], color=grey, linestyle=_DASHED, linewidth=1.2),
-    ]
-    labels += ["95 % band", "pass@n (ceiling)"]
-    if any(point.n == 1 for curve in curves.values() for point in curve.points):
-        handles.append(
-            Line2D(
-                [], [], color=grey, linestyle=_DOTTED, linewidth=1.2, marker="o", markerfacecolor="white", markersize=5
-            )
-        )
-        labels.append("single CoT")
-    figure.legend(handles, labels, loc="outside lower center", ncols=_columns(labels))
+    grey, confidence = "#666666", curves[0].confidence
+    band = Patch(facecolor=grey, alpha=0.25, linewidth=0)
+    ceiling = Line2D([], [], color=grey, linestyle=_DASHED, linewidth=1.2)
+    single = Line2D([], [], color=grey, linestyle=_DOTTED, marker="o", markerfacecolor="white", markersize=5)
+    meanings: dict[str, Any] = {} if confidence is None else {f"{100 * confidence:g} % band": band}
+    meanings["pass@n (ceiling)"] = ceiling
+    if any(point.n == 1 for curve in curves for point in curve.points):
+        meanings["single CoT"] = single
+    return meanings
+
+
+def _look(position: int) -> tuple[str, str]:
+    """Return colour and marker of a line."""
+    return _COLOURS[position % len(_COLOURS)], _MARKERS[position % len(_MARKERS)]
 
 
 def _columns(labels: Sequence[str]) -> int:

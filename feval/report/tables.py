@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -79,48 +79,35 @@ def rich_table(table: Table) -> RichTable:
     return drawn
 
 
-_POINT_COLUMNS = (
-    Column("n", number=True),
-    Column("accuracy %", number=True),
-    Column("95 % interval", number=True),
-    Column("USD/question", number=True),
-    Column("tokens/question", number=True),
-    Column("pass@n %", number=True),
-)
-
-
-def curve_table(curve: Curve, dataset: str, llm: str) -> Table:
-    """Return the table of one curve, one row per point.
-
-    Args:
-        curve: what to show.
-        dataset: its id.
-        llm: name of the LLM.
-    """
+def curve_table(curve: Curve) -> Table:
+    """Return the table of one curve, one row per point."""
     return Table(
-        title=f"{curve.method} on {dataset}, {llm}",
-        columns=_POINT_COLUMNS,
+        title=f"{curve.method} on {curve.dataset}, {curve.llm}",
+        columns=_point_columns(curve),
         rows=_rows(curve.points, _usd_decimals([curve])),
         notes=subtitles(curve),
     )
 
 
-def curves_table(curves: Mapping[str, Curve], dataset: str) -> Table:
-    """Return one table of several LLMs' curves on one dataset, the name of the LLM in the first column.
+def curves_table(curves: Sequence[Curve]) -> Table:
+    """Return one table of several LLMs' curves, the name of the LLM in the first column.
 
     Args:
-        curves: LLM name -> its curve; one at least.
-        dataset: id of the dataset they share.
+        curves: one at least; one method on one dataset.
     """
-    decimals = _usd_decimals(list(curves.values()))
-    rows = [(llm, *row) for llm, curve in curves.items() for row in _rows(curve.points, decimals)]
-    first = next(iter(curves.values()))
+    decimals, first = _usd_decimals(curves), curves[0]
     return Table(
-        title=f"{first.method} on {dataset}",
-        columns=(Column("LLM"), *_POINT_COLUMNS),
-        rows=tuple(rows),
+        title=f"{first.method} on {first.dataset}",
+        columns=(Column("LLM"), *_point_columns(first)),
+        rows=tuple((curve.llm, *row) for curve in curves for row in _rows(curve.points, decimals)),
         notes=subtitles(first),
     )
+
+
+def _point_columns(curve: Curve) -> tuple[Column, ...]:
+    interval = "interval" if curve.confidence is None else f"{100 * curve.confidence:g} % interval"
+    names = ("n", "accuracy %", interval, "USD/question", "tokens/question", "pass@n %")
+    return tuple(Column(name, number=True) for name in names)
 
 
 def _usd_decimals(curves: Sequence[Curve]) -> int:
@@ -132,7 +119,7 @@ def _rows(points: Sequence[CurvePoint], usd_decimals: int) -> tuple[tuple[str, .
         (
             str(point.n),
             percent(point.accuracy),
-            f"{percent(point.accuracy_low)} to {percent(point.accuracy_high)}",
+            _interval(point),
             fixed(point.usd_per_question, usd_decimals),
             fixed(point.tokens_per_question, 1),
             percent(point.pass_at_n),
@@ -141,18 +128,25 @@ def _rows(points: Sequence[CurvePoint], usd_decimals: int) -> tuple[tuple[str, .
     )
 
 
+def _interval(point: CurvePoint) -> str:
+    if point.accuracy_low is None or point.accuracy_high is None:
+        return "-"
+    return f"{percent(point.accuracy_low)} to {percent(point.accuracy_high)}"
+
+
 _KINDS = {
     "exact": "expectation over all subsets of the recorded CoTs",
     "recorded": "the first n CoTs in recorded order",
-    "seeded": "mean over seeded replicates",
+    "seeded": "mean over {replicates} seeded draws of each question, seed {seed}",
 }
 
 
 def subtitles(curve: Curve) -> tuple[str, str]:
     """Return two lines that say what a curve's numbers are: kind and questions; billing, price list and token counter."""
-    kind = curve.points[0].kind if curve.points else "exact"
+    kind = curve.points[0].kind
+    how = _KINDS[kind].format(replicates=curve.replicates, seed=curve.seed)
     prices = f"prices {curve.prices}" if curve.prices else "no prices"
     return (
-        f"{kind}: {_KINDS.get(kind, 'see its documentation')}; {curve.questions:,} questions",
+        f"{kind}: {how}; {curve.questions:,} questions",
         f"billing {curve.billing}; {prices}; token counter {curve.counter}",
     )

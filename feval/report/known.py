@@ -1,0 +1,103 @@
+"""What feval knows by name: datasets, LLMs, price lists, methods, formats, answer kinds, as rows for `feval ls`."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from feval.report.tables import Column, Table
+
+__all__ = ["KNOWN", "known_table"]
+
+Row = dict[str, Any]
+
+
+def _datasets() -> list[Row]:
+    from feval.cards import dataset_card, dataset_ids
+
+    fields = ("id", "title", "group", "questions", "answer_kind", "licence")
+    return [{field: getattr(card, field) for field in fields} for card in map(dataset_card, dataset_ids())]
+
+
+def _llms() -> list[Row]:
+    from feval.cards import llm_card, llm_names
+
+    fields = ("name", "provider", "reasoning", "cots_to_record", "temperature", "max_tokens")
+    return [{field: getattr(card, field) for field in fields} for card in map(llm_card, llm_names())]
+
+
+def _prices() -> list[Row]:
+    """One row per list and LLM."""
+    from feval.cards import price_ids
+    from feval.prices import price_list
+
+    return [
+        {
+            "id": prices.id,
+            "date": prices.date,
+            "llm": llm,
+            "input_usd_per_mtok": price.input_usd_per_mtok,
+            "output_usd_per_mtok": price.output_usd_per_mtok,
+            "note": prices.notes.get(llm),
+        }
+        for prices in map(price_list, price_ids())
+        for llm, price in prices.prices.items()
+    ]
+
+
+def _methods() -> list[Row]:
+    from feval.methods import METHODS
+
+    return [{"name": name, "description": _first_sentence(method)} for name, method in METHODS.items()]
+
+
+def _formats() -> list[Row]:
+    from feval.importers import IMPORTERS
+
+    return [{"name": name, "description": importer.title} for name, importer in IMPORTERS.items()]
+
+
+def _answer_kinds() -> list[Row]:
+    from feval.answers import KINDS
+
+    return [{"name": name, "description": kind.description} for name, kind in KINDS.items()]
+
+
+KNOWN: Mapping[str, Callable[[], list[Row]]] = {
+    "datasets": _datasets,
+    "llms": _llms,
+    "prices": _prices,
+    "methods": _methods,
+    "formats": _formats,
+    "answer-kinds": _answer_kinds,
+}
+"""What can be listed -> its rows (JSON values; every row of a list has the same keys)."""
+
+
+def known_table(rows: list[Row]) -> Table:
+    """Return the rows as a table; no row, no columns."""
+    names = list(rows[0]) if rows else []
+    columns = tuple(Column(_header(name), number=_is_number(rows, name)) for name in names)
+    return Table("", columns, tuple(tuple(_cell(row[name]) for name in names) for row in rows))
+
+
+def _header(name: str) -> str:
+    return name.replace("_", " ").replace("llm", "LLM").replace("usd per mtok", "USD/Mtok")
+
+
+def _is_number(rows: list[Row], name: str) -> bool:
+    values = [row[name] for row in rows if row[name] is not None]
+    return bool(values) and all(isinstance(value, int | float) and not isinstance(value, bool) for value in values)
+
+
+def _cell(value: Any) -> str:
+    if value is None:
+        return "-"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return f"{value:,}" if isinstance(value, int) else str(value)
+
+
+def _first_sentence(thing: object) -> str:
+    return (inspect.getdoc(thing) or "").partition("\n")[0]
