@@ -258,14 +258,18 @@ def _refuse_odd_nodes(path: Path, root: Any) -> None:
     for node in _nodes(root):
         line = node.start_mark.line + 1
         if node.tag not in _JSON_TAGS:
-            raise CardError(f"The card {path} uses the YAML tag {node.tag!r} in line {line}. Write plain values.")
+            raise CardError(
+                f"The card {path} uses the YAML tag {shorten(node.tag)} in line {line}. Write plain values."
+            )
         seen: set[str] = set()
         for key, _ in node.value if node.id == "mapping" else ():
             line = key.start_mark.line + 1
             if key.tag != _TAG + "str":
                 raise CardError(f"The card {path} has a key in line {line} that is no text. Put it in quotes.")
             if key.value in seen:
-                raise CardError(f"The card {path} has the key {key.value!r} twice, again in line {line}. Keep one.")
+                raise CardError(
+                    f"The card {path} has the key {shorten(key.value)} twice, again in line {line}. Keep one."
+                )
             seen.add(key.value)
 
 

@@ -56,14 +56,14 @@ class Price:
 
     def __post_init__(self) -> None:
         for name in ("input_usd_per_mtok", "output_usd_per_mtok"):
-            price = getattr(self, name)
+            given = getattr(self, name)
+            try:
+                price = float(given)  # an integer, times an array of small integers, would overflow
+            except (OverflowError, TypeError, ValueError):
+                price = math.nan
             if not (math.isfinite(price) and price >= 0):
-                raise OutOfRangeError(
-                    f"A price of {price!r} USD per million tokens is impossible. Give a number from 0 up."
-                )
-            object.__setattr__(
-                self, name, float(price)
-            )  # a price of 1, times an array of small integers, would overflow
+                raise OutOfRangeError(f"No LLM costs {shorten(given)} USD per million tokens. Give a number from 0 up.")
+            object.__setattr__(self, name, price)
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,7 +185,8 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) < len(pairs):
         keys = [key for key, _ in pairs]
-        raise ValueError(f"the key {next(key for key in keys if keys.count(key) > 1)!r} stands twice in one object")
+        twice = next(key for key in found if keys.count(key) > 1)
+        raise ValueError(f"the key {shorten(twice)} stands twice in one object")
     return found
 
 
@@ -196,7 +197,9 @@ def _from_facts(path: Path, facts: Mapping[str, Any]) -> PriceList:
         raise CardError(f"The price list {path} lacks the field {missing[0]!r}. It needs {', '.join(_FIELDS)}.")
     foreign = sorted(set(facts) - {*_FIELDS, *_OPTIONAL_FIELDS})
     if foreign:
-        raise CardError(f"The price list {path} has an unknown field {foreign[0]!r}. Remove it or correct its name.")
+        raise CardError(
+            f"The price list {path} has an unknown field {shorten(foreign[0])}. Remove it or correct its name."
+        )
     for name in ("id", "date", "source", "title"):
         if name in facts and not (isinstance(facts[name], str) and facts[name].strip()):
             raise CardError(
@@ -204,7 +207,7 @@ def _from_facts(path: Path, facts: Mapping[str, Any]) -> PriceList:
             )
     if not _is_name(facts["id"]) or facts["id"] == "none":
         raise CardError(
-            f"The price list {path} cannot have the id {facts['id']!r}. Use letters, digits, '.', '-' and '_'."
+            f"The price list {path} cannot have the id {shorten(facts['id'])}. Use letters, digits, '.', '-' and '_'."
         )
     if not _is_date(facts["date"]):
         raise CardError(f"The price list {path} must give its date as YYYY-MM-DD; it gives {shorten(facts['date'])}.")
@@ -228,20 +231,24 @@ def _table(path: Path, facts: Mapping[str, Any], name: str) -> dict[str, Any]:
 
 def _price(path: Path, llm: str, pair: Any) -> Price:
     if not llm.strip() or "@" in llm:
-        raise CardError(f"The price list {path} prices {llm!r}: a price belongs to a base name, without '@'.")
+        raise CardError(f"The price list {path} prices {shorten(llm)}: a price belongs to a base name, without '@'.")
     numbers = isinstance(pair, list) and [n for n in pair if isinstance(n, (int, float)) and not isinstance(n, bool)]
     if not numbers or len(numbers) != 2 or len(pair) != 2:
         form = "two numbers, [input, output], in USD per million tokens"
-        raise CardError(f"The price list {path} must price {llm!r} with {form}; it gives {shorten(pair)}.")
+        raise CardError(f"The price list {path} must price {shorten(llm)} with {form}; it gives {shorten(pair)}.")
     try:
-        return Price(float(numbers[0]), float(numbers[1]))
-    except (OutOfRangeError, OverflowError) as error:
-        raise CardError(f"The price list {path} has an impossible price for {llm!r}: {shorten(pair)}.") from error
+        return Price(*numbers)
+    except OutOfRangeError as error:
+        raise CardError(
+            f"The price list {path} has an impossible price for {shorten(llm)}: {shorten(pair)}."
+        ) from error
 
 
 def _note(path: Path, llm: str, note: Any, prices: Mapping[str, Any]) -> str:
     if not isinstance(note, str) or llm not in prices:
-        raise CardError(f"The price list {path} has a note on {llm!r} that is no text or has no price beside it.")
+        raise CardError(
+            f"The price list {path} has a note on {shorten(llm)} that is no text or has no price beside it."
+        )
     return note
 
 
@@ -281,6 +288,12 @@ def billed_prompts(billing: str, rounds: Any, cots: Any) -> Any:
     return times * (rounds > 0)
 
 
+@overload
+def usd(price: Price, prompt_tokens: float, output_tokens: float) -> float: ...
+@overload
+def usd(price: Price, prompt_tokens: NDArray[Any], output_tokens: NDArray[Any] | float) -> NDArray[np.float64]: ...
+@overload
+def usd(price: Price, prompt_tokens: float, output_tokens: NDArray[Any]) -> NDArray[np.float64]: ...
 def usd(price: Price, prompt_tokens: Any, output_tokens: Any) -> Any:
     """Return the cost in USD by eq. (1).
 

@@ -1,14 +1,13 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 import time
 from dataclasses import FrozenInstanceError
 from fractions import Fraction
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 import pytest
@@ -126,10 +125,10 @@ def test_an_llm_without_a_price_is_named_with_list_and_contents() -> None:
         PriceList("empty", "2026-01-01", "nowhere", {}).price("gpt-4")
 
 
-@pytest.mark.parametrize("price", [-1, -1e-300, float("nan"), float("inf"), float("-inf")])
-def test_a_price_is_a_number_from_zero_up(price: float) -> None:
+@pytest.mark.parametrize("price", [-1, -1e-300, float("nan"), float("inf"), float("-inf"), 10**400, "a", None])
+def test_a_price_is_a_number_from_zero_up(price: Any) -> None:
     for pair in ((price, 1), (1, price)):
-        with pytest.raises(OutOfRangeError, match="impossible"):
+        with pytest.raises(OutOfRangeError, match="No LLM costs"):
             Price(*pair)
     assert Price(0, 0) == Price(0.0, 0.0)
 
@@ -433,9 +432,11 @@ def test_an_unknown_billing_is_refused(billing: str) -> None:
         billed_prompts(billing, 1, 1)
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
-def test_a_list_that_may_not_be_read_is_refused(tmp_path: Path) -> None:
+def test_a_list_that_may_not_be_read_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(self: Path, mode: str = "r") -> NoReturn:
+        raise PermissionError(13, "Permission denied", str(self))
+
     path = write_json(tmp_path, JSON)
-    path.chmod(0)
-    with pytest.raises(CardError, match="cannot be read"):
+    monkeypatch.setattr(Path, "open", refuse)  # root, who runs many a container, may read any file
+    with pytest.raises(CardError, match="cannot be read: Permission denied"):
         price_list(path)
