@@ -1,0 +1,70 @@
+"""Whole processes: from `python` to the exact curve against `import numpy` and the baseline; what `feval --help` imports."""
+
+from __future__ import annotations
+
+import json
+
+from benchmarks.measure import Goal, Workspace, process_ms, python
+
+CURVES = """
+import sys
+from feval import load, self_consistency_curve
+
+dataset, llms = load(sys.argv[1], None, sys.argv[2])
+for llm in llms:
+    points = self_consistency_curve(dataset, llm, range(1, 41), confidence=None).points
+    assert points[-1].usd_per_question
+"""
+BASELINE = """
+import sys
+from pathlib import Path
+from benchmarks import reference
+
+dataset, llms = reference.load(Path(sys.argv[1]), reference.LLM_NAMES[: int(sys.argv[2])])
+for llm in llms:
+    reference.self_consistency_run(dataset, llm)
+"""
+HELP = """
+import json, sys
+sys.argv = ["feval", "--help"]
+try:
+    from feval.cli import main
+    main()
+except SystemExit:
+    pass
+heavy = [name for name in ("numpy", "scipy", "pyarrow", "matplotlib", "pydantic") if name in sys.modules]
+print()
+print(json.dumps(heavy))
+"""
+
+
+def goals(workspace: Workspace) -> list[Goal]:
+    """Open and exact curve for 1 and 13 LLMs, and the command's help."""
+    one, all_13 = str(workspace.recording(1)), str(workspace.recording(13))
+    ms = process_ms(
+        {
+            "pass": ["-c", "pass"],
+            "numpy": ["-c", "import numpy"],
+            "curve": ["-c", CURVES, "gsm8k", one],
+            "curves": ["-c", CURVES, "gsm8k", all_13],
+            "baseline": ["-c", BASELINE, str(workspace.archive(1)), "1"],
+            "help": ["-m", "feval.cli", "--help"],
+        }
+    )
+    numpy = ms["numpy"]
+    heavy = json.loads(python(["-c", HELP]).splitlines()[-1])
+    note = f"{ms['curve']:.0f} ms against {numpy:.0f} ms"
+    beaten = f"baseline {ms['baseline']:,.0f} ms"
+    return [
+        Goal("whole process, open + exact curve, over import numpy", ms["curve"] / numpy, 2, "x", note=note),
+        Goal("whole process, 13 LLMs and 13 exact curves, over import numpy", ms["curves"] / numpy, None, "x"),
+        Goal(
+            "whole process against the baseline's load and one run",
+            ms["baseline"] / ms["curve"],
+            None,
+            "x",
+            note=beaten,
+        ),
+        Goal("feval --help: heavy packages imported", len(heavy), 0, "", note=", ".join(heavy)),
+        Goal("feval --help over python -c pass", ms["help"] / ms["pass"], None, "x", note=f"{ms['help']:.0f} ms"),
+    ]
