@@ -1,0 +1,100 @@
+"""From answer codes to votes: how often each candidate of a question was answered."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from feval.errors import OutOfRangeError
+
+__all__ = ["ABSENT", "NO_ANSWER", "VoteCounts", "vote_counts"]
+
+Integers = npt.NDArray[np.integer[Any]]
+
+NO_ANSWER = -1
+"""Code of a sample without an answer: it casts no vote."""
+
+ABSENT = -2
+"""Code where no sample was recorded (ragged pools)."""
+
+_BLOCK = 1 << 17  # codes worked on at once: they stay in a core's own cache
+
+
+@dataclass(frozen=True, eq=False)
+class VoteCounts:
+    """The votes of Q pools.
+
+    Attributes:
+        gold: [Q] samples with the gold answer.
+        rivals: [Q, K] samples of each other candidate, in any order; 0 in the gold candidate's place.
+        no_answer: [Q] samples without an answer.
+        size: [Q] recorded samples: gold + rivals.sum(axis=1) + no_answer.
+    """
+
+    gold: Integers
+    rivals: Integers
+    no_answer: Integers
+    size: Integers
+
+
+def vote_counts(codes: Integers, gold: Integers) -> VoteCounts:
+    """Count the votes of each question's pool.
+
+    Cost: one pass over the codes per candidate, in blocks; memory beyond the result does not grow with Q.
+
+    Args:
+        codes: [Q, S] which candidate each sample answers, per question from 0; -1 no answer, -2 no such sample.
+        gold: [Q] code of the gold answer. A negative one means that there is none, or that no sample can have it: then every
+            candidate is a rival.
+
+    Returns:
+        Counts as uint8 where S allows, as uint16 otherwise.
+
+    Raises:
+        OutOfRangeError: shapes that do not fit, codes that are no integers or lie below -2, or S above 65,535.
+    """
+    codes, gold = np.asarray(codes), np.asarray(gold)
+    _check(codes, gold)
+    questions, samples = codes.shape
+    candidates = int(codes.max(initial=-1)) + 1
+    kind = np.uint8 if samples <= np.iinfo(np.uint8).max else np.uint16
+    votes: Integers = np.empty((candidates, questions), kind)
+    no_answer, size = np.empty((2, questions), kind)
+    step = max(1, _BLOCK // max(samples, 1))
+    for start in range(0, questions, step):
+        block = slice(start, start + step)
+        by_sample = np.ascontiguousarray(codes[block].T)  # then the sums below run over contiguous bytes
+        for candidate, row in enumerate(votes):
+            _count(by_sample, candidate, row[block])
+        _count(by_sample, NO_ANSWER, no_answer[block])
+        _count(by_sample, ABSENT, size[block])
+    np.subtract(samples, size, out=size, casting="unsafe")
+    right: Integers = np.zeros(questions, kind)
+    has = np.flatnonzero((gold >= 0) & (gold < candidates))
+    right[has] = votes[gold[has], has]
+    votes[gold[has], has] = 0
+    return VoteCounts(right, votes.T, no_answer, size)
+
+
+def _count(codes: Integers, code: int, out: Integers) -> None:
+    """Count a code along the first axis into `out`."""
+    np.add.reduce((codes == code).view(np.uint8), axis=0, dtype=out.dtype, out=out)
+
+
+def _check(codes: Integers, gold: Integers) -> None:
+    if codes.ndim != 2 or gold.shape != codes.shape[:1]:
+        raise OutOfRangeError(
+            f"Votes are counted from codes [questions, samples] and gold [questions]; the shapes are {codes.shape} and "
+            f"{gold.shape}."
+        )
+    if codes.dtype.kind not in "iu" or gold.dtype.kind not in "iu":
+        raise OutOfRangeError(f"Answer codes are integers; codes are {codes.dtype} and gold is {gold.dtype}.")
+    if codes.shape[1] > np.iinfo(np.uint16).max:
+        raise OutOfRangeError(f"Pools of up to 65,535 samples can be counted; these have {codes.shape[1]:,}.")
+    if (lowest := int(codes.min(initial=0))) < ABSENT:
+        raise OutOfRangeError(
+            f"Answer codes start at -2 (no such sample); {lowest} was found. Encode the answers of each question from 0."
+        )

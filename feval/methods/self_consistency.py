@@ -1,0 +1,110 @@
+"""Self-consistency: sample n CoTs, answer with the plurality (Wang et al., arXiv 2203.11171, section 2)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from feval.errors import OutOfRangeError, ShortPoolError, UsageError
+from feval.methods.decisions import Decisions, Ledger
+from feval.methods.vote import plurality, plurality_codes
+
+if TYPE_CHECKING:
+    from feval.replay import Pool
+
+__all__ = ["SelfConsistency"]
+
+_BLOCK = 1 << 17
+
+
+class _Response(Protocol):
+    @property
+    def answers(self) -> Sequence[str | None]: ...
+
+
+class _Sampler(Protocol):
+    def sample(self, k: int = 1, /) -> _Response: ...
+
+
+@dataclass(frozen=True)
+class SelfConsistency:
+    """The plurality of n CoTs of one LLM.
+
+    The paper votes over 40 CoTs at temperature 0.7; FEval-TTC's example, and the default here, takes 20. CoTs without an answer
+    cast no vote, and the answer seen first wins a tie.
+
+    Attributes:
+        n: CoTs per question.
+    """
+
+    n: int = 20
+
+    def __post_init__(self) -> None:
+        if self.n < 1:
+            raise OutOfRangeError(f"Self-consistency votes over 1 CoT or more; n={self.n} was asked for.")
+
+    @property
+    def draws(self) -> int:
+        """CoTs asked of the LLM."""
+        return self.n
+
+    def __call__(self, question: str, llm: _Sampler) -> str | None:  # noqa: ARG002  a replayed LLM already has its question
+        """The answer to one question.
+
+        Args:
+            question: the text.
+            llm: anything with `sample(k)`, recorded or live.
+
+        Returns:
+            The canonical answer, `None` if no CoT has one.
+        """
+        return plurality(llm.sample(self.n).answers)
+
+    def decide(self, pools: Sequence[Pool], orders: Sequence[npt.NDArray[np.uint16]]) -> Decisions:
+        """The same for all questions and many replicates.
+
+        Args:
+            pools: one, of Q questions.
+            orders: one array [R, Q, n or more] of recorded places, in draw order.
+
+        Returns:
+            Answers and ledger [R, Q].
+
+        Raises:
+            UsageError: not exactly one pool and one order, or orders shorter than n.
+            ShortPoolError: a pool with fewer than n CoTs.
+        """
+        if len(pools) != 1 or len(orders) != 1 or orders[0].shape[2] < self.n:
+            raise UsageError(
+                f"{self} decides with one LLM and orders of {self.n} draws; {len(pools)} pools and orders of shapes "
+                f"{[order.shape for order in orders]} were given."
+            )
+        pool, order = pools[0], orders[0][:, :, : self.n]
+        if len(pool.sizes) and pool.smallest < self.n:
+            raise ShortPoolError(
+                f"{pool.llm} has {pool.smallest} recorded CoTs on the question in row {int(pool.sizes.argmin())}; {self} "
+                "needs more. Ask for fewer, or record more."
+            )
+        answer = np.empty(order.shape[:2], pool.codes.dtype)
+        tokens = np.empty(order.shape[:2], np.int64)
+        for questions, replicates in _blocks(*order.shape):
+            places = order[replicates, questions].astype(np.intp)
+            places += np.arange(places.shape[1])[:, None] * pool.codes.shape[1]
+            answer[replicates, questions] = plurality_codes(pool.codes[questions].take(places))
+            drawn_tokens = pool.output_tokens[questions].astype(np.int64).take(places)
+            tokens[replicates, questions] = np.einsum("rqn->rq", drawn_tokens)
+        rounds = np.ones_like(tokens)
+        return Decisions(answer, (Ledger(rounds, self.n * rounds, tokens),))
+
+
+def _blocks(replicates: int, questions: int, draws: int) -> Iterator[tuple[slice, slice]]:
+    """Questions and replicates whose draws are looked at together: few enough to stay in a core's own cache."""
+    some_questions = max(1, min(questions, _BLOCK // draws))
+    some_replicates = max(1, _BLOCK // (some_questions * draws))
+    for q in range(0, questions, some_questions):
+        for r in range(0, replicates, some_replicates):
+            yield slice(q, q + some_questions), slice(r, r + some_replicates)
