@@ -480,7 +480,9 @@ def _curve(
         str,
         typer.Option("--order", metavar="KIND", help="exact (all subsets), recorded (the first n) or seeded (draws)."),
     ] = "exact",
-    replicates: Annotated[int, typer.Option("--replicates", help="Draws per question, for --order seeded.")] = 100,
+    replicates: Annotated[
+        int, typer.Option("--replicates", min=1, help="Draws per question, for --order seeded.")
+    ] = 100,
     out: Annotated[
         Path | None,
         typer.Option(
@@ -510,7 +512,8 @@ def _curve(
     with show.progress(f"{method} curve"):
         opened = [open_recording(folder) for folder in _folders(recordings)]
         dataset = _only("dataset", dataset, (held for recording in opened for held in recording.dataset_ids()))
-        llm = _only("LLM", llm, (held for recording in opened for held in recording.llm_names(dataset)))
+        held = [name for recording in opened for name in recording.llm_names(dataset)]
+        llm = _only("LLM", llm, held) if held else llm  # if nobody is held, `load` says what is
         questions, [replay] = load(dataset, llm, opened, seed=seed, prices=prices, billing=billing)
         counts = counts or range(1, max(1, min(replay.pool.smallest, _DEFAULT_COUNTS)) + 1)
         curve = self_consistency_curve(questions, replay, counts, order=order, replicates=replicates)

@@ -164,6 +164,7 @@ def test_version() -> None:
         ["curve"],
         ["curve", "self-consistency", "--nonsense"],
         ["curve", "self-consistency", "--seed", "x"],
+        ["curve", "self-consistency", "--replicates", "0"],
         ["import", "esc", "file"],
         ["merge", "a", "b"],
         ["info"],
@@ -217,7 +218,7 @@ def test_a_billion_points_are_refused_at_once() -> None:
 
 def test_info_shows_what_is_there(two: Path) -> None:
     shown = feval("info", two).stdout
-    for piece in ("toy", "gpt-3.5-turbo", "gpt-4", "words", "2025-06-02", "8.33", "A toy", "not stated", "name test"):
+    for piece in ("toy", "gpt-3.5-turbo", "gpt-4", "words", "2025-06-02", "8.33", "A toy", "not stated", "made by"):
         assert piece in shown
     assert feval("info", two, "--quiet").output == ""
 
@@ -242,10 +243,13 @@ def test_info_shows_ragged_pools_as_a_range(tmp_path: Path) -> None:
 
 
 def test_names_from_strangers_cannot_steer_the_terminal(tmp_path: Path) -> None:
-    evil = write(tmp_path / "evil", llms={"gpt-4": TOY}, question=lambda row: f"{EVIL}{row}", notes=(EVIL,))
+    evil = write(tmp_path / "evil", llms={"gpt-4": TOY}, question="q\u202e{}".format, notes=(EVIL,))
+    manifest = json.loads((evil / "manifest.json").read_text())
+    manifest["datasets"][0]["title"] = manifest["pairs"][0]["counter"] = manifest["licences"]["questions"] = EVIL
+    (evil / "manifest.json").write_text(json.dumps(manifest))
     for result in (
         feval("info", evil),
-        feval("curve", "self-consistency", "--recording", evil, "--n", "9"),
+        feval("curve", "self-consistency", "--recording", evil),
         feval("select", evil, "--first", "1", "--out", tmp_path / "chosen"),
         feval("info", tmp_path / EVIL),
     ):
@@ -253,6 +257,8 @@ def test_names_from_strangers_cannot_steer_the_terminal(tmp_path: Path) -> None:
         assert "\x07" not in result.output
         assert "\u202e" not in result.output
         assert "\\x1b]0;owned" in result.output
+    named = feval("curve", "self-consistency", "--recording", evil, "--n", "9").output
+    assert "'q\\u202e0'" in named
     assert "\x1b" not in feval("info", evil, "--json").stdout
 
 
@@ -488,7 +494,6 @@ def test_curve_refuses(toy: Path, tmp_path: Path) -> None:
         (1, ["--prices", str(tmp_path / "absent.json")], "absent.json"),
         (2, ["--billing", "twice"], "'twice'", "once, per_round, per_sample"),
         (2, ["--order", "random"], "'random'", "exact, recorded, seeded"),
-        (2, ["--order", "seeded", "--replicates", "0"], "replicate"),
     ]
     for code, options, *pieces in refused:
         failed(curve("--recording", toy, *options), code, *pieces)
@@ -510,7 +515,7 @@ def test_a_question_without_cots_is_named(tmp_path: Path) -> None:
 def test_a_recording_without_llms_says_so(tmp_path: Path) -> None:
     with RecordingWriter(tmp_path / "bare", operation={"name": "test"}) as writer:
         writer.add_dataset(DatasetInfo("toy", "A toy", "verbatim", "x"), [Question("q0", "?", "1", "1")])
-    failed(curve("--recording", tmp_path / "bare"), 1, "No LLM is recorded there")
+    failed(curve("--recording", tmp_path / "bare"), 1, "but no LLM's CoTs on them")
 
 
 def test_a_damaged_recording_is_refused(toy: Path) -> None:
@@ -750,7 +755,16 @@ def test_interrupting_leaves_with_130(tmp_path: Path) -> None:
 def on_a_terminal(*arguments: str | Path) -> str:
     """Run the command line on a pseudo-terminal; return all it wrote."""
     controller, terminal = pty.openpty()
-    code = "import feval.cli as cli; cli._Progress.DELAY_SECONDS = 0.0; cli.main()"
+    code = (
+        "import feval.cli as cli\n"
+        "class Patient(cli._Progress):\n"
+        "    DELAY_SECONDS = 0.0\n"
+        "    def __exit__(self, *error):\n"
+        "        if self._timer.is_alive(): self._timer.join()\n"
+        "        super().__exit__(*error)\n"
+        "cli._Progress = Patient\n"
+        "cli.main()\n"
+    )
     process = subprocess.Popen(
         [sys.executable, "-c", code, *map(str, arguments)],
         stdin=terminal,

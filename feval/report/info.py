@@ -68,10 +68,10 @@ def _facts(info: Mapping[str, Any]) -> Table:
         ("hash", str(info["recording_hash"])),
         ("size", _size(info["bytes"])),
         ("created", f"{info['created']} by feval {info['feval_version']}, format {info['format_version']}"),
-        ("made by", _value(info["operation"])),
+        ("made by", _operation(info["operation"])),
         ("prices", str(info["prices"])),
         *((f"licence of {what}", str(licence or "not stated")) for what, licence in licences.items()),
-        *(("parent", _value(parent)) for parent in _listed(info["parents"])),
+        *(("parent", _parent(parent)) for parent in _listed(info["parents"])),
         *(("note", str(note)) for note in _listed(info["notes"])),
     ]
     return Table("", (Column(""), Column("")), tuple(rows))
@@ -134,6 +134,20 @@ def _value(value: Any) -> str:
     if isinstance(value, Mapping):
         return ", ".join(f"{key} {_nested(item)}" for key, item in value.items() if item is not None) or "-"
     return value if isinstance(value, str) else json.dumps(value)
+
+
+def _operation(operation: Any) -> str:
+    """Write {"name": "import", "format": "esc"} as `import (format esc)`."""
+    if not isinstance(operation, Mapping) or "name" not in operation:
+        return _value(operation)
+    details = _value({key: value for key, value in operation.items() if key != "name"})
+    return _nested(operation["name"]) + (f" ({details})" if details != "-" else "")
+
+
+def _parent(parent: Any) -> str:
+    if not isinstance(parent, Mapping):
+        return _value(parent)
+    return f"{_value(parent.get('hash'))}, made by {_operation(parent.get('operation'))}"
 
 
 def _nested(value: Any) -> str:

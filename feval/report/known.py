@@ -35,7 +35,6 @@ def _prices() -> list[Row]:
     return [
         {
             "id": prices.id,
-            "date": prices.date,
             "llm": llm,
             "input_usd_per_mtok": price.input_usd_per_mtok,
             "output_usd_per_mtok": price.output_usd_per_mtok,

@@ -70,10 +70,14 @@ def rich_table(table: Table) -> RichTable:
         caption_justify="left",
         title_style="bold",
         box=box.SIMPLE_HEAD,
+        pad_edge=False,
         show_header=any(column.name for column in table.columns),
     )
-    for column in table.columns:
-        drawn.add_column(Text(column.name), justify="right" if column.number else "left", no_wrap=column.number)
+    # The last column gives way first where the terminal is narrow: names and numbers are read in one piece.
+    for column in table.columns[:-1]:
+        drawn.add_column(Text(column.name), justify="right" if column.number else "left", no_wrap=True)
+    for column in table.columns[-1:]:
+        drawn.add_column(Text(column.name), justify="right" if column.number else "left", overflow="fold")
     for row in table.rows:
         drawn.add_row(*(Text(visible(cell)) for cell in row))
     return drawn
