@@ -1,0 +1,97 @@
+"""Foreign recordings become recordings: one module per format, and `import_recording`, which all of them share.
+
+The module of a format only reads: from a file to the columns of `feval.importers.source`. What they share makes the answers
+canonical, counts the tokens and writes. `docs/importing.md` is the user's side of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+from feval.errors import UnknownNameError
+from feval.importers import coupled_mmlu, esc, feval_ttc, jsonl, modelswitch, mot_cascade
+from feval.importers.conversion import convert
+from feval.importers.source import Importer, ImportRequest
+
+__all__ = ["IMPORTERS", "Importer", "import_recording"]
+
+IMPORTERS: Mapping[str, Importer] = {
+    importer.name: importer
+    for importer in (
+        Importer("feval-ttc", "the zip archive of the FEval-TTC reference package", feval_ttc.read),
+        Importer("mot-cascade", "LLM Cascades with Mixture of Thoughts, JSON", mot_cascade.read),
+        Importer("esc", "Early-Stopping Self-Consistency, JSON Lines", esc.read, esc.upstream_answer),
+        Importer(
+            "coupled-mmlu", "Coupled Token Generation on MMLU, CSV", coupled_mmlu.read, coupled_mmlu.upstream_answer
+        ),
+        Importer("modelswitch", "ModelSwitch, JSON", modelswitch.read),
+        Importer("jsonl", "feval's generic JSON Lines, described in docs/importing.md", jsonl.read),
+    )
+}
+"""The formats `feval import` reads, by name."""
+
+
+def import_recording(
+    format: str,  # noqa: A002 (the command's own word, and the first argument by position)
+    source: str | Path,
+    out: str | Path,
+    *,
+    dataset: str,
+    llm: str | Sequence[str] | None = None,
+    answer_kind: str | None = None,
+    counter: str | None = None,
+    questions: str | Path | None = None,
+    prices: str = "2025-06-02",
+    answers: str = "stored",
+    keep_duplicates: bool = False,
+    temperature: float | None = None,
+    max_tokens: int | None = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> Path:
+    """Make a recording from a file that somebody else recorded.
+
+    Args:
+        format: a key of `IMPORTERS`.
+        source: the file; it may be compressed by gzip.
+        out: folder to create.
+        dataset: id of the dataset. Question ids are `<dataset>/<row>` unless the source has ids.
+        llm: name of the LLM (with a variant, such as "gpt-3.5-turbo@t=0.8"), or of those to take from a source that holds
+            several; `None` takes all of them.
+        answer_kind: a key of `feval.answers.KINDS`; `None`: the dataset card's.
+        counter: a token counter (`feval.tokens`); `None`: the source's counts where it has them, else "words".
+        questions: file with texts, golds and options, joined by question id.
+        prices: id of the price list that the recording names, or "none".
+        answers: "stored": as the source stores them, extracted from the texts where it does not; "text": always extracted.
+        keep_duplicates: keep samples that the source is known to have stored twice.
+        temperature: of the decoding, where the source does not say; `None`: not known.
+        max_tokens: limit on output tokens, where the source does not say; `None`: not known.
+        progress: called with the pools done and the pools in all.
+
+    Returns:
+        `out`. What was unusual about the source stands in the manifest's notes.
+
+    Raises:
+        UnknownNameError: format, LLM, answer kind, token counter or price list that nobody knows.
+        UsageError: something needed was not given: the LLM's name, the answer kind, the questions.
+        SourceError: the source is broken, empty, hostile, or not of this format.
+        ConflictError: the source, or source and questions file, contradict themselves.
+        TokenCounterError: a counter that cannot be had.
+        StorageError: `out` exists or cannot be written.
+    """
+    importer = IMPORTERS.get(format)
+    if importer is None:
+        raise UnknownNameError.of("import format", format, IMPORTERS)
+    llms = (str(llm),) if isinstance(llm, str) else tuple(map(str, dict.fromkeys(llm or ())))
+    return convert(
+        importer,
+        Path(source),
+        Path(out),
+        ImportRequest(str(dataset), llms, None, keep_duplicates, temperature, max_tokens),
+        answer_kind=answer_kind,
+        counter=counter,
+        questions=None if questions is None else Path(questions),
+        prices=prices,
+        answers=answers,
+        progress=progress,
+    )

@@ -1,0 +1,228 @@
+"""From the columns of a source to a recording: answers made canonical, tokens counted, everything unusual noted."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from feval.answers import KINDS, canonical_gold, extract, extractor_version, keys
+from feval.cards import find_dataset_card
+from feval.errors import OutOfRangeError, SourceError, TokenCounterError, UnknownNameError, UsageError
+from feval.importers.questions import completed, read_questions
+from feval.importers.reading import Reader, fingerprint
+from feval.importers.source import Importer, ImportRequest, Prompt, SourceLLM, SourcePool, SourceQuestion
+from feval.prices import price_list
+from feval.recording import DatasetInfo, PoolRows, Question, RecordingWriter
+from feval.tokens import token_counter
+
+__all__ = ["ANSWERS", "convert"]
+
+ANSWERS = ("stored", "text")
+"""Where raw answers come from: the source where it stores them (else the texts), or always the texts."""
+
+
+def convert(
+    importer: Importer,
+    source: Path,
+    out: Path,
+    request: ImportRequest,
+    *,
+    answer_kind: str | None,
+    counter: str | None,
+    questions: Path | None,
+    prices: str,
+    answers: str,
+    progress: Callable[[int, int], None] | None,
+) -> Path:
+    """Import one source; the arguments are those of `feval.importers.import_recording`."""
+    card = find_dataset_card(request.dataset)
+    kind = _checked_kind(request.dataset, answer_kind or (card.answer_kind if card else None))
+    _check_options(request, answers)
+    licence = card.licence if card else None
+    info = DatasetInfo(
+        request.dataset, card.title if card else request.dataset, kind, extractor_version(kind), None, licence
+    )
+    operation = {
+        "name": "import",
+        "format": importer.name,
+        "source": fingerprint(source),
+        "questions": None if questions is None else fingerprint(questions),
+        "answers": answers,
+        "keep_duplicates": request.keep_duplicates,
+    }
+    prices = prices if prices == "none" else price_list(prices).id
+    with RecordingWriter(out, operation=operation, prices=prices, licences={"questions": licence}) as writer:
+        reader = Reader()
+        file = None if questions is None else read_questions(questions, request.dataset, reader)
+        imported = importer.read(source, replace(request, questions=file))
+        conversion = _Conversion(importer, kind, completed(imported.questions, file, kind), counter, answers)
+        writer.add_dataset(replace(info, system_prompt=imported.system_prompt), conversion.recorded_questions())
+        total = imported.llm_count * len(imported.questions)
+        for number, llm in enumerate(imported.llms):
+            report = None if progress is None else _offset(progress, number * len(imported.questions), total)
+            writer.add_pools(request.dataset, llm.info, conversion.counter(llm), conversion.pools(llm), report)
+        expected = card.questions if card else None
+        for note in [*imported.notes, *reader.notes(), *conversion.notes(expected)]:
+            writer.note(note)
+    return out
+
+
+def _checked_kind(dataset: str, kind: str | None) -> str:
+    if kind is None:
+        raise UsageError(
+            f"There is no card for the dataset {dataset!r}, so its kind of answers is not known; pass it, --answer-kind KIND "
+            f"(one of {', '.join(KINDS)})."
+        )
+    if kind not in KINDS:
+        raise UnknownNameError.of("answer kind", kind, KINDS)
+    return kind
+
+
+def _check_options(request: ImportRequest, answers: str) -> None:
+    if answers not in ANSWERS:
+        raise UnknownNameError.of("place to take answers from", answers, ANSWERS)
+    if request.temperature is not None and not (math.isfinite(request.temperature) and request.temperature >= 0):
+        raise OutOfRangeError(f"A temperature is a number from 0; {request.temperature} was given.")
+    if request.max_tokens is not None and request.max_tokens < 1:
+        raise OutOfRangeError(f"The limit on output tokens is at least 1; {request.max_tokens} was given.")
+
+
+def _offset(progress: Callable[[int, int], None], start: int, total: int) -> Callable[[int], None]:
+    return lambda done: progress(start + done, total)
+
+
+class _Conversion:
+    """Makes the rows of one import, question by question, and counts what was unusual on the way."""
+
+    def __init__(
+        self, importer: Importer, kind: str, questions: list[SourceQuestion], counter: str | None, answers: str
+    ) -> None:
+        self._importer = importer
+        self._kind = kind
+        self._questions = questions
+        self._counter = counter
+        self._always_text = answers == "text"
+        self._seen: Counter[str] = Counter()
+        if kind == "verbatim" and self._always_text and importer.upstream_answer is None:
+            raise UsageError(
+                f"Verbatim answers are the stored ones of a {importer.name} source, and answers from the texts were asked "
+                "for; choose another answer kind, or the stored answers."
+            )
+
+    def recorded_questions(self) -> list[Question]:
+        """The questions with their canonical golds."""
+        return [
+            Question(q.id, q.text or "", q.gold, canonical_gold(self._kind, q.gold, q.choices), q.choices)
+            for q in self._questions
+        ]
+
+    def counter(self, llm: SourceLLM) -> str:
+        """Name of the token counter for an LLM: as asked, or the source's counts where it has them, or words.
+
+        Raises:
+            TokenCounterError: the source's counts were asked for and it has none.
+        """
+        if self._counter == "usage" and not llm.counted:
+            raise TokenCounterError(
+                f"The token counter 'usage' stands for counts in the source, and this {self._importer.name} source has none "
+                f"for {llm.info.name}; take 'words' or 'tiktoken:ENCODING'."
+            )
+        return self._counter or ("usage" if llm.counted else "words")
+
+    def pools(self, llm: SourceLLM) -> Iterator[PoolRows]:
+        """The rows of one LLM, one pool per question."""
+        name = self.counter(llm)
+        count = None if name == "usage" else token_counter(name)
+        for question, pool in zip(self._questions, llm.pools, strict=True):
+            raw = self._raw_answers(question, pool)
+            canonical, _ = keys(self._kind, raw, question.gold, question.choices)
+            self._seen["cots"] += len(raw)
+            self._seen["without answer"] += raw.count(None)
+            self._seen["unreadable"] += canonical.count(None) - raw.count(None)
+            prompt, prompt_tokens = self._request(question, pool, count)
+            yield PoolRows(
+                question.id,
+                pool.texts,
+                raw,
+                canonical,
+                _counted(question, pool, count),
+                pool.finish_reasons or ["unknown"] * len(raw),
+                prompt,
+                prompt_tokens,
+            )
+
+    def _raw_answers(self, question: SourceQuestion, pool: SourcePool) -> Sequence[str | None]:
+        if pool.answers is not None and not self._always_text:
+            self._seen["stored"] += len(pool.answers)
+            return pool.answers
+        # Equal texts are common where replies are short.
+        found = {text: self._extracted(text, question) for text in set(pool.texts)}
+        return [found[text] for text in pool.texts]
+
+    def _extracted(self, text: str | None, question: SourceQuestion) -> str | None:
+        if text is None:
+            return None
+        if self._kind != "verbatim":
+            return extract(self._kind, text, question.choices)
+        if self._importer.upstream_answer is None:
+            raise UsageError(
+                f"Verbatim answers are the stored ones of a {self._importer.name} source, and question {question.id!r} has "
+                "none; choose an answer kind that can be extracted from the texts, --answer-kind KIND."
+            )
+        return self._importer.upstream_answer(text)
+
+    def _request(
+        self, question: SourceQuestion, pool: SourcePool, count: Callable[[str], int] | None
+    ) -> tuple[str | None, int | None]:
+        """The request and its tokens. Where the source has neither, the question's text stands for the request."""
+        prompt = pool.prompt
+        if prompt is None and pool.prompt_tokens is None and question.text:
+            prompt = Prompt.of(question.text)
+            self._seen["question as request"] += 1
+        tokens = pool.prompt_tokens
+        if count is not None:
+            tokens = count(prompt.text) if prompt else None
+        self._seen["request not counted"] += tokens is None
+        return (prompt.messages if prompt else None), tokens
+
+    def notes(self, expected_questions: int | None) -> list[str]:
+        """What was unusual, in sentences."""
+        seen, kind = self._seen, self._kind
+        golds = [canonical_gold(kind, q.gold, q.choices) for q in self._questions if q.gold is not None]
+        without = len(self._questions) - len(golds)
+        facts = [
+            (
+                seen["question as request"],
+                "requests are not in the source; the question's text stands for each of them.",
+            ),
+            (seen["request not counted"], "requests have no token count, so nothing can be priced on their questions."),
+            (seen["unreadable"], f"raw answers cannot be read as {kind}; they count as no answer."),
+            (without, "questions have no gold answer; no answer to them counts as right."),
+            (
+                golds.count(None),
+                f"gold answers cannot be read as {kind}; no answer to their questions counts as right.",
+            ),
+        ]
+        notes = [f"{number} {sentence}" for number, sentence in facts if number]
+        if not seen["stored"]:
+            how = "the authors' rule" if kind == "verbatim" else extractor_version(kind)
+            notes.append(f"Answers were extracted from the texts by {how}.")
+        if expected_questions not in (None, len(self._questions)):
+            notes.append(
+                f"The source has {len(self._questions)} questions; the dataset's card says {expected_questions}."
+            )
+        return notes
+
+
+def _counted(question: SourceQuestion, pool: SourcePool, count: Callable[[str], int] | None) -> Sequence[int]:
+    if count is None:
+        return pool.tokens or []
+    if None in pool.texts:
+        raise SourceError(
+            f"A CoT of question {question.id!r} has neither text nor a token count that can be taken; its cost cannot be known. "
+            "Give the source 'text' or 'tokens' for each CoT."
+        )
+    return [count(text) for text in pool.texts if text is not None]

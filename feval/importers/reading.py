@@ -1,0 +1,249 @@
+"""From a file nobody vouches for to bytes, JSON, lines and CSV records, within bounds.
+
+A source may be compressed by gzip (known by its first bytes, not its name). Nothing is unpacked to disk. What it expands to
+is bounded while it is expanded, so that a decompression bomb ends in a sentence. JSON is read by orjson; what orjson
+refuses and Python's reader accepts (NaN, lone surrogates, numbers beyond 64 bits) is read by the latter, made harmless and noted.
+"""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import hashlib
+import io
+import json
+import re
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any
+
+import orjson
+
+from feval.errors import SourceError
+
+__all__ = [
+    "MAX_EXPANDED_BYTES",
+    "MAX_RATIO",
+    "RATIO_FREE_BYTES",
+    "Reader",
+    "disk_errors",
+    "expand",
+    "fingerprint",
+    "read_bytes",
+    "regular_file",
+]
+
+MAX_EXPANDED_BYTES = 4 << 30
+"""Most bytes a source, or one member of an archive, may have once it is expanded."""
+MAX_RATIO = 200
+"""Most bytes that one compressed byte may expand to, beyond the first `RATIO_FREE_BYTES`. 40 equal CoTs stay below 60."""
+RATIO_FREE_BYTES = 16 << 20
+
+_CHUNK = 1 << 20
+_GZIP_MAGIC = b"\x1f\x8b"
+_BOM = b"\xef\xbb\xbf"
+_LONE_SURROGATE = re.compile("[\ud800-\udfff]")
+# orjson reads a whole number beyond 64 bits as a float and loses digits; 64 bits hold every number of 18 digits.
+_LONG_NUMBER = re.compile(rb"[0-9]{19}")
+
+
+def regular_file(path: Path) -> Path:
+    """A source must be a file (a link to one is fine).
+
+    Raises:
+        SourceError: there is none, or it is a folder or device.
+    """
+    if path.is_file():
+        return path
+    found = "a folder" if path.is_dir() else "neither file nor folder" if path.exists() else "nothing"
+    raise SourceError(f"{path} should be the file to import; there is {found}. Check the path.")
+
+
+def fingerprint(path: Path) -> dict[str, str | int]:
+    """Name, size and SHA-256 of a file, for the manifest (no folder names: they are nobody's business)."""
+    with disk_errors(path), regular_file(path).open("rb") as file:
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
+        return {"file": path.name, "sha256": digest, "bytes": file.tell()}
+
+
+def read_bytes(path: Path) -> bytes:
+    """The bytes of a source, expanded where it is compressed by gzip.
+
+    Raises:
+        SourceError: no such file, damaged, empty, or beyond the bounds of this module.
+    """
+    with disk_errors(path), regular_file(path).open("rb") as file:
+        size = path.stat().st_size
+        compressed = file.read(len(_GZIP_MAGIC)) == _GZIP_MAGIC
+        file.seek(0)
+        stream: IO[bytes] = gzip.GzipFile(fileobj=file) if compressed else file  # type: ignore[assignment]
+        data = expand(stream, size, str(path))
+    if not data or data.isspace():
+        raise SourceError(f"{path} is empty; there is nothing to import.")
+    return data
+
+
+def expand(stream: IO[bytes], compressed_bytes: int, name: str) -> bytes:
+    """Read a stream to its end, within the bounds.
+
+    Args:
+        stream: open for reading; it may expand what it reads.
+        compressed_bytes: how many bytes it reads from.
+        name: for the messages.
+
+    Raises:
+        SourceError: the stream is damaged or expands beyond the bounds.
+    """
+    chunks: list[bytes] = []
+    total = 0
+    try:
+        while chunk := stream.read(_CHUNK):
+            chunks.append(chunk)
+            total += len(chunk)
+            _check_bounds(total, compressed_bytes, name)
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        raise SourceError(
+            f"{name} is damaged: it could not be expanded beyond byte {total} ({error}). Get the file again."
+        ) from error
+    return b"".join(chunks)
+
+
+def _check_bounds(expanded: int, compressed: int, name: str) -> None:
+    if expanded > MAX_EXPANDED_BYTES:
+        raise SourceError(
+            f"{name} expands to more than {MAX_EXPANDED_BYTES:,} bytes, the most that is read; split it into smaller files."
+        )
+    if expanded > max(RATIO_FREE_BYTES, MAX_RATIO * compressed):
+        raise SourceError(
+            f"{name} expands to more than {MAX_RATIO} times its {compressed:,} bytes, as no recording does; "
+            "expand it yourself if you trust it."
+        )
+
+
+@contextmanager
+def disk_errors(path: Path) -> Iterator[None]:
+    """Turn what the disk says while reading into a `SourceError`."""
+    try:
+        yield
+    except OSError as error:
+        raise SourceError(f"{path} could not be read: {error.strerror or error}.") from error
+
+
+class Reader:
+    """Reads the texts of one source and remembers what was odd about them."""
+
+    def __init__(self) -> None:
+        self._surrogates = 0
+        self._not_finite = 0
+        self._byte_order_mark = False
+
+    def notes(self) -> list[str]:
+        """A sentence for each oddity met so far."""
+        notes = []
+        if self._surrogates:
+            notes.append(
+                f"{self._surrogates} half surrogate pairs, which are no characters, were each replaced by U+FFFD."
+            )
+        if self._not_finite:
+            notes.append(f"{self._not_finite} values were NaN or infinite, which is no JSON; they were read as null.")
+        if self._byte_order_mark:
+            notes.append("The source starts with a byte order mark; it was left out.")
+        return notes
+
+    def json(self, data: bytes, name: str, *, exact: bool = False) -> Any:
+        """Read one JSON document.
+
+        Args:
+            data: UTF-8, with or without a byte order mark.
+            name: for the messages, such as "line 17 of x.jsonl".
+            exact: whether whole numbers beyond 64 bits matter.
+
+        Raises:
+            SourceError: not UTF-8, not JSON, or nested too deeply.
+        """
+        data = self._without_mark(data)
+        if not (exact and _LONG_NUMBER.search(data)):
+            try:
+                return orjson.loads(data)
+            except orjson.JSONDecodeError:
+                pass  # what Python's reader says of it decides
+        return self._lenient(self.text(data, name), name)
+
+    def _lenient(self, text: str, name: str) -> Any:
+        try:
+            return self._scrub(json.loads(text, parse_constant=self._count_not_finite))
+        except json.JSONDecodeError as error:
+            place = f"line {error.lineno} column {error.colno}" if "\n" in text else f"column {error.colno}"
+            raise SourceError(
+                f"{name} is not valid JSON: {error.msg}, {place}. Correct it or get the file again."
+            ) from error
+        except ValueError as error:
+            raise SourceError(f"{name} holds a number that cannot be read: {error}.") from error
+        except RecursionError as error:
+            raise SourceError(f"{name} is nested too deeply to be a recording.") from error
+
+    def _count_not_finite(self, _: str) -> None:
+        self._not_finite += 1
+
+    def _scrub(self, value: Any) -> Any:
+        if isinstance(value, str):
+            if value.isascii():
+                return value
+            clean, count = _LONE_SURROGATE.subn("\ufffd", value)
+            self._surrogates += count
+            return clean
+        if isinstance(value, list):
+            return [self._scrub(item) for item in value]
+        if isinstance(value, dict):
+            return {self._scrub(key): self._scrub(item) for key, item in value.items()}
+        if isinstance(value, float) and value - value != 0:  # a literal such as 1e999
+            return self._count_not_finite(str(value))
+        return value
+
+    def json_lines(self, data: bytes, name: str) -> Iterator[tuple[int, Any]]:
+        """Read JSON Lines: the number of each line that is not blank, from 1, and its value.
+
+        Raises:
+            SourceError: as `json`, naming the line.
+        """
+        # Not splitlines(): a text may hold other line separators.
+        for number, line in enumerate(self._without_mark(data).split(b"\n"), 1):
+            if line.strip():
+                yield number, self.json(line, f"Line {number} of {name}", exact=True)
+
+    def csv(self, data: bytes, name: str) -> list[list[str]]:
+        """Read CSV; a quoted cell may span lines.
+
+        Raises:
+            SourceError: not UTF-8, or no CSV.
+        """
+        text = self.text(self._without_mark(data), name)
+        if "\0" in text:
+            raise SourceError(f"{name} has a NUL character in it, as no CSV file has; get the file again.")
+        reader = csv.reader(io.StringIO(text, newline=""), strict=True)
+        try:
+            return list(reader)
+        except csv.Error as error:
+            raise SourceError(f"{name} is not valid CSV: line {reader.line_num}: {error}.") from error
+
+    def text(self, data: bytes, name: str) -> str:
+        """Decode UTF-8.
+
+        Raises:
+            SourceError: other bytes, with their place.
+        """
+        try:
+            return data.decode("utf-8")
+        except UnicodeDecodeError as error:
+            line = data.count(b"\n", 0, error.start) + 1
+            raise SourceError(
+                f"{name} is not UTF-8: byte {error.start} (line {line}) is 0x{data[error.start]:02x}. Convert the file to UTF-8."
+            ) from error
+
+    def _without_mark(self, data: bytes) -> bytes:
+        if data.startswith(_BOM):
+            self._byte_order_mark = True
+            return data[len(_BOM) :]
+        return data

@@ -1,0 +1,139 @@
+"""Checks of parsed JSON: the value asked for, or a `SourceError` that says where, what was expected and what was found."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NoReturn, TypeVar
+
+from feval.answers import decimal_key
+from feval.errors import SourceError
+from feval.importers.source import FINISH_REASON_WORDS
+
+__all__ = [
+    "answer_texts",
+    "finish_reason",
+    "gold_text",
+    "member",
+    "refuse",
+    "strings",
+    "whole",
+    "whole_numbers",
+]
+
+_T = TypeVar("_T")
+_WORDS: dict[type, str] = {
+    str: "text",
+    list: "a list",
+    dict: "an object",
+    int: "a whole number",
+    float: "a number",
+    bool: "true or false",
+    type(None): "null",
+}
+_LARGEST = 2**31 - 1
+
+
+def refuse(where: str, expected: str, found: object) -> NoReturn:
+    """Raise the sentence that `where` should be `expected`, and what was found instead."""
+    size = f" of {len(found)}" if isinstance(found, list | dict | str) else ""
+    shown = f" {found!r:.60}" if isinstance(found, str | int | float) and not isinstance(found, bool) else ""
+    kind = _WORDS.get(type(found), type(found).__name__)
+    raise SourceError(f"{where} should be {expected}; found {kind}{size or shown}. Is the format the right one?")
+
+
+def member(record: object, name: str, kind: type[_T], where: str) -> _T:
+    """The value of `name` in a JSON object, which must be of the given type (a bool is no int).
+
+    Raises:
+        SourceError: no object, no such member, or of another type.
+    """
+    if not isinstance(record, dict):
+        refuse(where, "an object", record)
+    if name not in record:
+        raise SourceError(f"{where} has no {name!r}; it has {_names(record)}. Is the format the right one?")
+    value = record[name]
+    if type(value) is not kind:
+        refuse(f"{name!r} of {where}", _WORDS[kind], value)
+    return value
+
+
+def _names(record: dict[str, Any]) -> str:
+    shown = [repr(name)[:40] for name in list(record)[:12]]
+    return ", ".join(shown) or "nothing"
+
+
+def strings(values: Sequence[object], where: str) -> list[str]:
+    """The texts of a question's samples.
+
+    Raises:
+        SourceError: something that is no text among them.
+    """
+    for position, value in enumerate(values):
+        if type(value) is not str:
+            refuse(f"Sample {position} of {where}", "text", value)
+    return list(values)  # type: ignore[arg-type]
+
+
+def answer_texts(values: Sequence[object], where: str) -> list[str | None]:
+    """Stored answers as raw answers: text as it is, numbers as decimal keys, true and false as yes and no, null as none.
+
+    Raises:
+        SourceError: a list or an object among them.
+    """
+    return [
+        value if value is None or type(value) is str else _scalar_text(value, f"Answer {position} of {where}")
+        for position, value in enumerate(values)
+    ]
+
+
+def gold_text(value: object, where: str) -> str | None:
+    """One answer, in the manner of `answer_texts`."""
+    return value if value is None or type(value) is str else _scalar_text(value, f"The gold answer of {where}")
+
+
+def _scalar_text(value: object, where: str) -> str | None:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int | float):
+        return decimal_key(value)
+    return refuse(where, "text, a number, true, false or null", value)
+
+
+def whole(value: object) -> int | None:
+    """A token count that can be stored, or a number of a sample; sources write some as 12.0. `None` for anything else."""
+    if (
+        isinstance(value, int | float)
+        and not isinstance(value, bool)
+        and 0 <= value <= _LARGEST
+        and value == int(value)
+    ):
+        return int(value)
+    return None
+
+
+def whole_numbers(values: Sequence[object], where: str) -> list[int]:
+    """The token counts of a question's samples.
+
+    Raises:
+        SourceError: something else than whole numbers.
+    """
+    numbers = [number for value in values if (number := whole(value)) is not None]
+    if len(numbers) != len(values):
+        position = next(position for position, value in enumerate(values) if whole(value) is None)
+        refuse(
+            f"The token count of sample {position} of {where}", f"a whole number from 0 to {_LARGEST}", values[position]
+        )
+    return numbers
+
+
+def finish_reason(value: object, where: str) -> str:
+    """A finish reason in a recording's words; null is unknown.
+
+    Raises:
+        SourceError: a word that no source is known to write.
+    """
+    if value is None:
+        return "unknown"
+    if isinstance(value, str) and value in FINISH_REASON_WORDS:
+        return FINISH_REASON_WORDS[value]
+    refuse(f"The finish reason of {where}", f"one of {', '.join(FINISH_REASON_WORDS)}", value)

@@ -1,0 +1,183 @@
+"""What an importer makes of a foreign file: plain columns, before answers are made canonical and tokens are counted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import orjson
+
+from feval.errors import UsageError
+from feval.recording.content import LLMInfo
+
+__all__ = [
+    "FINISH_REASON_WORDS",
+    "ImportRequest",
+    "Imported",
+    "Importer",
+    "Prompt",
+    "SourceLLM",
+    "SourcePool",
+    "SourceQuestion",
+]
+
+FINISH_REASON_WORDS = {
+    "stop": "stop",
+    "length": "length",
+    "tool_calls": "tool_calls",
+    "content_filter": "content_filter",
+    "function_call": "function_call",
+    "error": "error",
+    "unknown": "unknown",
+    "max_tokens": "length",
+    "run_cancelled": "error",
+    "run_expired": "error",
+    "run_failed": "error",
+}
+"""Finish reasons that sources write, and what each is called in a recording (OpenAI's chat words, `error`, `unknown`)."""
+
+
+@dataclass(frozen=True, slots=True)
+class SourceQuestion:
+    """One question as a source, or a questions file, has it.
+
+    Attributes:
+        id: unique within the dataset.
+        text: `None` where the source has only the id; empty where nobody has the text.
+        gold: as the source writes it; a number is written as its decimal key; `None` where there is none.
+        choices: (label, text) of each option.
+    """
+
+    id: str
+    text: str | None
+    gold: str | None = None
+    choices: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Prompt:
+    """A request: `messages` as a JSON array, `text` as it is counted."""
+
+    messages: str
+    text: str
+
+    @classmethod
+    def of(cls, text: str) -> Prompt:
+        """A request of one user message."""
+        return cls(orjson.dumps([{"role": "user", "content": text}]).decode(), text)
+
+
+@dataclass(frozen=True, slots=True)
+class SourcePool:
+    """The CoTs of one LLM on one question, as columns of equal length, in recorded order.
+
+    Attributes:
+        texts: `None` where the source kept no text.
+        answers: as stored, `None` for no answer; the column is `None` where the source stores no answers.
+        tokens: output tokens as stored; the column is `None` where the source has no counts.
+        finish_reasons: words of `feval.schema.FINISH_REASONS`; the column is `None` where the source does not say.
+        prompt: the request; `None` where the source does not have it.
+        prompt_tokens: of the request, as stored; `None` where the source does not have them.
+    """
+
+    texts: Sequence[str | None]
+    answers: Sequence[str | None] | None = None
+    tokens: Sequence[int] | None = None
+    finish_reasons: Sequence[str] | None = None
+    prompt: Prompt | None = None
+    prompt_tokens: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SourceLLM:
+    """One LLM of a source.
+
+    Attributes:
+        info: name and decoding.
+        pools: one per question, in the order of the questions; may be a generator that reads as it goes.
+        counted: whether the source has the output tokens of every CoT.
+    """
+
+    info: LLMInfo
+    pools: Iterable[SourcePool]
+    counted: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Imported:
+    """A whole source.
+
+    Attributes:
+        questions: in the order of the recording.
+        llms: may be a generator, which reads one LLM at a time; each can be read once.
+        notes: sentences for the manifest about what was unusual; complete once every pool of every LLM was read.
+        system_prompt: as sent to the LLMs; `None` where none was, or the source does not say.
+        llm_count: how many LLMs there are.
+    """
+
+    questions: list[SourceQuestion]
+    llms: Iterable[SourceLLM]
+    notes: list[str]
+    system_prompt: str | None = None
+    llm_count: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class ImportRequest:
+    """What the user asked of an importer.
+
+    Attributes:
+        dataset: id of the dataset.
+        llms: names of LLMs; empty where none was named.
+        questions: of the questions file, in its order; `None` where no file was given.
+        keep_duplicates: keep samples that a known fault of the source stored twice.
+        temperature: of the decoding; `None` where it is not known.
+        max_tokens: limit on output tokens; `None` where it is not known.
+    """
+
+    dataset: str
+    llms: tuple[str, ...] = ()
+    questions: list[SourceQuestion] | None = field(default=None, repr=False)
+    keep_duplicates: bool = False
+    temperature: float | None = None
+    max_tokens: int | None = None
+
+    def the_llm(self, source: str) -> LLMInfo:
+        """The one LLM of a source that does not name it.
+
+        Raises:
+            UsageError: none was named, or several were.
+        """
+        if len(self.llms) != 1:
+            given = f"{len(self.llms)} were given" if self.llms else "none was given"
+            raise UsageError(
+                f"{source} holds the CoTs of one LLM and does not name it, and {given}; pass its name, --llm NAME."
+            )
+        return self.llm_info(self.llms[0])
+
+    def llm_info(self, name: str) -> LLMInfo:
+        """An LLM under the decoding that the user stated."""
+        return LLMInfo(name, self.temperature, self.max_tokens)
+
+    def question_id(self, row: int) -> str:
+        """Id of the question in a row of the upstream dataset, counted from 0."""
+        return f"{self.dataset}/{row}"
+
+
+@dataclass(frozen=True, slots=True)
+class Importer:
+    """One foreign format.
+
+    Attributes:
+        name: as `feval import` takes it.
+        title: what it reads, for people.
+        read: from a file to columns. Raises `SourceError` and its like, never anything else.
+        upstream_answer: for a source that stores no answers, the extraction its authors publish: what `verbatim` means
+            there. `None` where answers are stored.
+    """
+
+    name: str
+    title: str
+    read: Callable[[Path, ImportRequest], Imported]
+    upstream_answer: Callable[[str], str] | None = None

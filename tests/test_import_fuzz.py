@@ -1,0 +1,186 @@
+"""Importers on damaged and arbitrary files: a recording or a `FevalError`, never anything else, never a hang."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import shutil
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+from foreign_sources import (
+    COT,
+    MMLU_KEY,
+    MMLU_REPLIES,
+    QUESTION,
+    archive,
+    archive_members,
+    dumped,
+    lines,
+    mot_entry,
+    switch_entry,
+)  # fmt: skip
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from feval.errors import FevalError
+from feval.importers import IMPORTERS, import_recording
+from feval.recording import verify_recording
+
+SEEDS: dict[str, list[bytes]] = {
+    "feval-ttc": [archive(archive_members()), archive(archive_members(), 0)],
+    "mot-cascade": [dumped([mot_entry(), mot_entry(results=[2, 0.5, None])]), gzip.compress(dumped([mot_entry()]))],
+    "esc": [lines({"question": "Q: a", "answer": "a", "generated_answer": ["the answer is a"]})],
+    "coupled-mmlu": [MMLU_REPLIES],
+    "modelswitch": [dumped([switch_entry(), switch_entry(no=1)])],
+    "jsonl": [lines(COT, COT | {"sample": 1, "llm": "m"}), lines(QUESTION, QUESTION | {"id": "b", "prompt": "x"})],
+}
+KINDS = ["verbatim", "number", "choice", "date", "letters", "text", "yes-no"]
+FUZZ = settings(
+    deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
+)
+
+# Member names that the importers look at, so that arbitrary JSON gets past the first check now and then.
+NAMES = st.sampled_from(
+    ["question", "answer", "generated", "results", "generated_answer", "no", "solution", "step_sampling", "id", "samples",
+     "intermediate_results", "text", "tokens", "finish_reason", "choices", "label", "prompt", "prompt_tokens", "llm", "sample",
+     "gold", "question_id", "role", "content"]
+)  # fmt: skip
+SCALARS = (
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20) | st.integers(10**18, 10**40)
+    | st.sampled_from(["stop", "A", "the answer is 4", "\ud800", "1e999999999", "\x00", "05/01/2021"])
+)  # fmt: skip
+VALUES = st.recursive(
+    SCALARS, lambda inner: st.lists(inner, max_size=4) | st.dictionaries(NAMES, inner, max_size=8), max_leaves=20
+)
+RECORDS = st.dictionaries(NAMES, VALUES, min_size=1, max_size=12)
+
+
+def attempt(format_name: str, data: bytes, kind: str, questions: bytes | None = None) -> None:
+    """Import, and leave either a recording that verifies or an error with nothing behind it."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        source = folder / "source_seed7"
+        source.write_bytes(data)
+        file = folder / "questions"
+        file.write_bytes(MMLU_KEY if questions is None else questions)
+        given_file = file if format_name == "coupled-mmlu" or questions is not None else None
+        try:
+            import_recording(
+                format_name, source, folder / "out", dataset="gsm8k", llm=None if format_name == "feval-ttc" else "an-llm",
+                answer_kind=kind, questions=given_file,
+            )  # fmt: skip
+        except FevalError as error:
+            check_nothing_is_left(error, folder)
+        else:
+            verify_recording(folder / "out")
+        shutil.rmtree(folder / "out", ignore_errors=True)
+
+
+def check_nothing_is_left(error: FevalError, folder: Path) -> None:
+    assert str(error)
+    assert sorted(path.name for path in folder.iterdir()) == ["questions", "source_seed7"]
+
+
+@st.composite
+def mutated(draw: st.DrawFn, seeds: list[bytes]) -> bytes:
+    """A valid source with bytes changed, cut, repeated or inserted."""
+    data = bytearray(draw(st.sampled_from(seeds)))
+    for _ in range(draw(st.integers(1, 6))):
+        place = draw(st.integers(0, max(len(data) - 1, 0)))
+        match draw(st.sampled_from(["byte", "cut", "repeat", "insert", "tail", "digit"])):
+            case "byte" if data:
+                data[place] = draw(st.integers(0, 255))
+            case "cut":
+                del data[place : place + draw(st.integers(1, 40))]
+            case "repeat":
+                data[place:place] = data[place : place + draw(st.integers(1, 200))]
+            case "insert":
+                data[place:place] = draw(
+                    st.binary(max_size=8) | st.sampled_from([b"\\ud800", b"NaN", b"[" * 99, b"1e999"])
+                )
+            case "tail":
+                del data[place:]
+            case _:
+                data[place:place] = draw(st.sampled_from([b"9", b"-", b'"', b"0" * 30, b"null", b"{}", b"[]", b","]))
+    return bytes(data)
+
+
+@pytest.mark.parametrize("format_name", sorted(IMPORTERS))
+def test_mutated_sources_end_in_a_sentence_or_a_recording(format_name: str) -> None:
+    @FUZZ
+    @given(data=mutated(SEEDS[format_name]), kind=st.sampled_from(KINDS))
+    def check(data: bytes, kind: str) -> None:
+        attempt(format_name, data, kind)
+
+    check()
+
+
+@pytest.mark.parametrize("format_name", sorted(IMPORTERS))
+@pytest.mark.parametrize("packed", [False, True])
+def test_arbitrary_bytes_end_in_a_sentence(format_name: str, packed: bool) -> None:
+    @settings(FUZZ, max_examples=25)
+    @given(data=st.binary(max_size=300))
+    def check(data: bytes) -> None:
+        attempt(format_name, gzip.compress(data) if packed else data, "verbatim")
+
+    check()
+
+
+def as_source(format_name: str, values: list[Any]) -> bytes:
+    return lines(*values) if format_name in {"esc", "jsonl"} else dumped(values)
+
+
+@pytest.mark.parametrize("format_name", ["mot-cascade", "esc", "modelswitch", "jsonl"])
+def test_arbitrary_json_ends_in_a_sentence_or_a_recording(format_name: str) -> None:
+    @FUZZ
+    @given(values=st.lists(VALUES | RECORDS, max_size=4), kind=st.sampled_from(KINDS))
+    def check(values: list[Any], kind: str) -> None:
+        attempt(format_name, as_source(format_name, values), kind)
+
+    check()
+
+
+SEED_RECORDS = {
+    "mot-cascade": mot_entry(),
+    "esc": {"question": "Q: a", "answer": "a", "generated_answer": ["the answer is a"]},
+    "modelswitch": switch_entry(),
+    "jsonl": QUESTION,
+}
+
+
+@pytest.mark.parametrize("format_name", sorted(SEED_RECORDS))
+def test_records_with_one_arbitrary_member_end_in_a_sentence_or_a_recording(format_name: str) -> None:
+    record = SEED_RECORDS[format_name]
+
+    @FUZZ
+    @given(data=st.data(), kind=st.sampled_from(KINDS))
+    def check(data: st.DataObject, kind: str) -> None:
+        changed = {**record, data.draw(st.sampled_from(sorted(record)) | NAMES): data.draw(VALUES)}
+        attempt(format_name, as_source(format_name, [record, changed]), kind)
+
+    check()
+
+
+@FUZZ
+@given(data=st.data(), member=st.sampled_from(sorted(archive_members())))
+def test_archives_with_arbitrary_json_end_in_a_sentence_or_a_recording(data: st.DataObject, member: str) -> None:
+    value = json.loads(json.dumps(archive_members()[member]))
+    holder: Any = value
+    while isinstance(holder, dict | list) and holder and data.draw(st.booleans()):
+        key = data.draw(st.sampled_from(sorted(holder) if isinstance(holder, dict) else range(len(holder))))
+        if not isinstance(holder[key], dict | list) or not holder[key]:
+            break
+        holder = holder[key]
+    key = data.draw(st.sampled_from(sorted(holder) if isinstance(holder, dict) else range(len(holder))))
+    holder[key] = data.draw(VALUES)
+    attempt("feval-ttc", archive(archive_members(**{member: value})), "number")
+
+
+@FUZZ
+@given(questions=mutated([MMLU_KEY, lines({"id": "gsm8k/0", "question": "1 + 1?", "answer": "2"})]))
+def test_mutated_questions_files_end_in_a_sentence_or_a_recording(questions: bytes) -> None:
+    attempt("coupled-mmlu", MMLU_REPLIES, "choice", questions)
+    attempt("mot-cascade", dumped([mot_entry()]), "number", questions)
