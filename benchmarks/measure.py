@@ -11,9 +11,11 @@ import os
 import resource
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from statistics import median
 
@@ -110,9 +112,20 @@ def process_ms(programs: Mapping[str, list[str]], runs: int = RUNS) -> dict[str,
     return {name: median(values) for name, values in timed.items()}
 
 
+@cache
+def _bytecode() -> tempfile.TemporaryDirectory[str]:
+    return tempfile.TemporaryDirectory(prefix="feval-bench-bytecode-")
+
+
 def python(arguments: list[str]) -> str:
-    """Run this interpreter in a fresh process at the root of the checkout; gives what it printed."""
+    """Run this interpreter in a fresh process at the root of the checkout; gives what it printed.
+
+    Modules are compiled once per run of the benchmarks, whatever the environment says of bytecode: an installed package is
+    compiled, and a checkout should be measured alike.
+    """
     environment = os.environ | {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
+    environment["PYTHONPYCACHEPREFIX"] = _bytecode().name
+    environment.pop("PYTHONDONTWRITEBYTECODE", None)
     done = subprocess.run(
         [sys.executable, *arguments], cwd=ROOT, env=environment, capture_output=True, text=True, check=False
     )
