@@ -1,0 +1,548 @@
+"""The names of the FEval-TTC reference package (arXiv 2511.01203), over its zip or a feval recording.
+
+    from feval.compat.feval_ttc import load, DatasetType, LLMType          # was: from feval_ttc import ...
+
+    dataset, [llm] = load(DatasetType.AQUA, [LLMType.Mixtral8x7B], api_path="api_responses.zip")
+    for question_id, entry in dataset:
+        response = llm(question_id, N=20)
+
+**THIS MODULE DRAWS FROM PYTHON'S GLOBAL `random`**, as the reference package does: after `random.seed(0)` it hands out the very
+CoTs that the reference package hands out, and so reproduces its runs. It is the only module of feval that does. What you get
+depends on everything else that draws from `random`, and two methods on one question see different draws. For anything but
+repeating an old run, use `feval.load`, whose draws depend on nothing but (seed, dataset, question, LLM, replicate).
+
+Kept from the reference package: its names and attributes; `N` of at least the recorded CoTs gives all of them in recorded
+order and draws nothing (`feval.load` refuses more than were recorded); a CoT without an answer has the answer `None`;
+equality of answers is equality of strings; `finish_reason` is in its words ("max_tokens", not "length").
+
+Different from the reference package, on purpose:
+
+- Dollars are computed from token counts and the price list 2025-06-02 (the paper's Table 3). Dollars stored in an archive are
+  not read. An LLM without a price has the dollars `None` per CoT, and a sentence where a sum is asked for.
+- Token counts are ints: 31, where the reference package prints 31.0.
+- A zip's answers are handed out as stored. A recording's are canonical voting keys (equal answers are equal strings), and so
+  is the gold answer of an entry, so that comparing them with `==` is right for both.
+- A dataset goes by feval's id ("aqua") or the reference package's string ("AQuA"); `DatasetType` prints the former. Any other
+  id or LLM name that the archive or recording holds works, too.
+- `cots[0].tokens` and `cots[0].dollar_cost`, which the paper's Listing 1 prints, exist.
+- Errors are feval's (`FevalError`) and say what to do.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+from typing import Any, Self
+
+import orjson
+from pydantic import BaseModel, ValidationError
+
+from feval import replay
+from feval.errors import NotARecordingError, NotRecordedError, OutOfRangeError, PriceNotFoundError, SourceError
+from feval.importers.feval_ttc import our_dataset_id, read, recorded_llms
+from feval.importers.source import ImportRequest, SourcePool
+from feval.names import LLMType
+from feval.prices import Price, price_list, usd
+from feval.recording import open_recording
+from feval.report.files import save_files
+from feval.schema import FINISH_REASONS
+from feval.tokens import count_words
+
+__all__ = [
+    "LLM",
+    "PRICES",
+    "CoT",
+    "CoTMetadata",
+    "Dataset",
+    "DatasetEntry",
+    "DatasetType",
+    "LLMConfig",
+    "LLMRequest",
+    "LLMResponse",
+    "LLMType",
+    "ModelCost",
+    "available_models",
+    "load",
+]
+
+PRICES = "2025-06-02"
+"""The price list of the paper; every dollar here comes from it."""
+
+_THEIR_FINISH_REASONS = {"length": "max_tokens", "error": "run_failed"}
+
+
+class DatasetType(StrEnum):
+    """The sixteen datasets of the paper: `feval.names.DatasetType`, which here also takes the reference package's strings."""
+
+    AQUA = "aqua"
+    CommonsenseQA = "commonsense_qa"
+    GSM8K = "gsm8k"
+    SVAMP = "svamp"
+    MATH_500 = "math_500"
+    BIGBENCH_DATE = "bbh_date_understanding"
+    BIGBENCH_CAUSALJUDGEMENT = "bbh_causal_judgement"
+    BIGBENCH_MOVIE_RECOMENDATION = "bbh_movie_recommendation"
+    BIGBENCH_FORMAL_FALLACIES = "bbh_formal_fallacies"
+    BIGBENCH_DisambiguationQA = "bbh_disambiguation_qa"
+    BIGBENCH_SNARKS = "bbh_snarks"
+    BIGBENCH_SPORTS = "bbh_sports_understanding"
+    BIGBENCH_GEOMETRIC_SHAPES = "bbh_geometric_shapes"
+    BIGBENCH_PENGUINS = "bbh_penguins_in_a_table"
+    BIGBENCH_RUIN_NAMES = "bbh_ruin_names"
+    BIGBENCH_TEMPORAL_SEQUENCES = "bbh_temporal_sequences"
+
+    @classmethod
+    def _missing_(cls, value: object) -> DatasetType | None:
+        ours = our_dataset_id(str(value))
+        return cls(ours) if ours in set(cls) else None
+
+
+@dataclass(frozen=True, slots=True)
+class DatasetEntry:
+    """A question and its gold answer; `None` where the recording has no gold."""
+
+    answer: str | None
+    question: str
+
+
+@dataclass(frozen=True, slots=True)
+class Dataset:
+    """The questions. Iterating gives (row, entry); `datatype` is a plain id where the paper has no constant for it."""
+
+    data: list[DatasetEntry]
+    datatype: DatasetType | str
+    system_prompt: str | None = None
+
+    def __len__(self) -> int:
+        return len(self.data)
+
+    def __getitem__(self, question_id: int) -> DatasetEntry:
+        return self.data[_checked_row(question_id, len(self.data))]
+
+    def __iter__(self) -> Iterator[tuple[int, DatasetEntry]]:
+        return enumerate(self.data)
+
+
+@dataclass(frozen=True, slots=True)
+class CoTMetadata:
+    """What one CoT cost: USD of its output tokens (`None` without a price), the tokens, and how it ended."""
+
+    dollar_cost: float | None
+    token_cost: int
+    finish_reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class CoT:
+    """One chain of thought. Its text is read from a recording when it is first looked at."""
+
+    answer: str | None
+    metadata: CoTMetadata
+    _read_text: Callable[[], str | None] = field(repr=False, compare=False)
+
+    @property
+    def raw_text(self) -> str | None:
+        """The text as the LLM wrote it; `None` where the recording has none."""
+        return self._read_text()
+
+    @property
+    def tokens(self) -> int:
+        """Output tokens, as the paper's Listing 1 prints them."""
+        return self.metadata.token_cost
+
+    @property
+    def dollar_cost(self) -> float | None:
+        """USD of the output tokens, as the paper's Listing 1 prints it."""
+        return self.metadata.dollar_cost
+
+
+@dataclass(frozen=True, slots=True)
+class LLMRequest:
+    """What was sent for a question. `None`: the recording does not have it, or (dollars) the LLM has no price."""
+
+    raw_text: str | None
+    dollar_cost: float | None
+    token_cost: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class LLMResponse:
+    """The CoTs handed out for one question."""
+
+    cots: list[CoT]
+    request: LLMRequest
+
+    def __len__(self) -> int:
+        return len(self.cots)
+
+    @property
+    def num_cots(self) -> int:
+        """Number of CoTs."""
+        return len(self.cots)
+
+    @property
+    def answers(self) -> list[str | None]:
+        """The answer of each CoT, `None` where none was extracted."""
+        return [cot.answer for cot in self.cots]
+
+    @property
+    def dollar_cost(self) -> float:
+        """USD by eq. (1) of the paper: the request once, and every CoT.
+
+        Raises:
+            PriceNotFoundError: the LLM has no price, or the request's tokens were not recorded.
+        """
+        costs = [self.request.dollar_cost, *(cot.metadata.dollar_cost for cot in self.cots)]
+        known = [cost for cost in costs if cost is not None]
+        if len(known) < len(costs):
+            raise PriceNotFoundError(
+                f"This response has no dollars: its LLM is not in the price list {PRICES}, or the tokens of its request "
+                "were not recorded. `token_cost` of each CoT is there all the same."
+            )
+        return sum(known)
+
+    @property
+    def token_cost(self) -> int:
+        """Tokens of the request and of every CoT.
+
+        Raises:
+            NotRecordedError: the request's tokens were not recorded.
+        """
+        if self.request.token_cost is None:
+            raise NotRecordedError(
+                "The tokens of this response's request were not recorded; sum `token_cost` of the CoTs for output tokens."
+            )
+        return self.request.token_cost + sum(cot.metadata.token_cost for cot in self.cots)
+
+    def to_json(self, filename: str | Path) -> None:
+        """Write the response as JSON, in the reference package's form.
+
+        Raises:
+            StorageError: the disk said no.
+        """
+        cots = [{"raw_text": cot.raw_text, "answer": cot.answer, "metadata": _plain(cot.metadata)} for cot in self.cots]
+        content = {"cots": cots, "request": _plain(self.request), "num_cots": len(self)}
+        path = Path(filename)
+        save_files(path.parent, {path.name: orjson.dumps(content, option=orjson.OPT_INDENT_2)}, replace=True)
+
+    @classmethod
+    def from_json(cls, filename: str | Path) -> Self:
+        """Read a response that `to_json`, ours or the reference package's, wrote.
+
+        Dollars are as written in the file.
+
+        Raises:
+            SourceError: the file cannot be read, or is no such response.
+        """
+        try:
+            stored = _StoredResponse.model_validate_json(Path(filename).read_bytes())
+        except OSError as error:
+            raise SourceError(f"{filename} could not be read: {error.strerror or error}.") from error
+        except ValidationError as error:
+            first = error.errors(include_url=False, include_input=False)[0]
+            place = ".".join(map(str, first["loc"])) or "the whole file"
+            raise SourceError(f"{filename} is not a response written by to_json: {place}: {first['msg']}.") from error
+        cots = [CoT(cot.answer, CoTMetadata(**dict(cot.metadata)), _constant(cot.raw_text)) for cot in stored.cots]
+        return cls(cots, LLMRequest(**dict(stored.request)))
+
+
+class _StoredMetadata(BaseModel):
+    dollar_cost: float | None
+    token_cost: int
+    finish_reason: str
+
+
+class _StoredCoT(BaseModel):
+    raw_text: str | None
+    answer: str | None = None
+    metadata: _StoredMetadata
+
+
+class _StoredRequest(BaseModel):
+    raw_text: str | None
+    dollar_cost: float | None
+    token_cost: int | None
+
+
+class _StoredResponse(BaseModel):
+    cots: list[_StoredCoT]
+    request: _StoredRequest
+
+
+@dataclass(frozen=True, slots=True)
+class LLMConfig:
+    """An LLM and its decoding; `None` where the source does not say."""
+
+    name: LLMType | str
+    temperature: float | None = None
+    max_tokens: int | None = None
+
+
+class LLM:
+    """A recorded LLM. Call it with the row of a question to get CoTs.
+
+    Attributes:
+        config: name and decoding.
+    """
+
+    def __init__(self, config: LLMConfig, source: _ArchivedLLM | _RecordedLLM) -> None:
+        self.config = config
+        self._source = source
+
+    def __repr__(self) -> str:
+        return f"LLM({str(self.config.name)!r}, {len(self)} questions)"
+
+    def __len__(self) -> int:
+        """Number of questions."""
+        return len(self._source)
+
+    def __call__(
+        self,
+        question_id: int,
+        N: int = 40,  # noqa: N803  the reference package's name for it
+        deterministic: bool = False,
+    ) -> LLMResponse:
+        """Hand out CoTs of a question, drawn without replacement FROM PYTHON'S GLOBAL `random`.
+
+        Args:
+            question_id: row of the question.
+            N: how many; where no more were recorded, all of them, in recorded order, without drawing.
+            deterministic: the first N in recorded order, without drawing.
+
+        Raises:
+            OutOfRangeError: N below 1.
+            NotRecordedError: no such question.
+        """
+        if N < 1:
+            raise OutOfRangeError(f"{self.config.name} gives 1 CoT or more; N={N} was asked for.")
+        row = _checked_row(question_id, len(self))
+        recorded = range(self._source.size(row))
+        if len(recorded) <= N:
+            samples: Sequence[int] = recorded
+        elif deterministic:
+            samples = recorded[:N]
+        else:
+            samples = random.sample(recorded, k=N)
+        return LLMResponse(self._source.cots(row, list(samples)), self._source.request(row))
+
+
+class ModelCost:
+    """Prices of an LLM and the reference package's token estimate, 1.365 per word.
+
+    Attributes:
+        llm_type: the LLM.
+        input_cost: USD per million input tokens.
+        output_cost: USD per million output tokens.
+
+    Raises:
+        PriceNotFoundError: the price list 2025-06-02 does not have the LLM.
+    """
+
+    def __init__(self, llm_type: LLMType | str) -> None:
+        self._price = price_list(PRICES).price(str(llm_type))
+        self.llm_type = llm_type
+        self.input_cost = self._price.input_usd_per_mtok
+        self.output_cost = self._price.output_usd_per_mtok
+
+    def input_dollar_cost(self, text: str) -> float:
+        """USD of sending a text."""
+        return float(usd(self._price, self.token_cost(text), 0))
+
+    def output_dollar_cost(self, text: str) -> float:
+        """USD of generating a text."""
+        return float(usd(self._price, 0, self.token_cost(text)))
+
+    def token_cost(self, text: str) -> int:
+        """Tokens of a text by `feval.tokens.count_words`."""
+        return count_words(text)
+
+
+def load(datatype: DatasetType | str, llms: Sequence[LLMType | str], api_path: str | Path) -> tuple[Dataset, list[LLM]]:
+    """Load a dataset and recorded LLMs.
+
+    Args:
+        datatype: the dataset, by feval's id or the reference package's string.
+        llms: names of the LLMs.
+        api_path: the reference package's zip, or the folder of a recording.
+
+    Returns:
+        The dataset, and the LLMs in the order asked for.
+
+    Raises:
+        NotARecordingError: there is neither a zip nor a recording.
+        NotRecordedError, UnknownNameError, SourceError: the recording or the zip lacks the dataset or an LLM, or is damaged.
+    """
+    path, dataset = _checked_path(api_path), our_dataset_id(str(datatype))
+    names = [str(llm) for llm in llms]
+    return _load_recording(path, dataset, names) if path.is_dir() else _load_archive(path, dataset, names)
+
+
+def available_models(datatype: DatasetType | str, api_path: str | Path) -> list[LLMType | str]:
+    """List the LLMs recorded on a dataset; a name without a constant is a plain string.
+
+    Args:
+        datatype: as for `load`.
+        api_path: as for `load`.
+
+    Raises:
+        NotARecordingError: there is neither a zip nor a recording.
+        NotRecordedError, SourceError: the dataset is not in it, or it is damaged.
+    """
+    path, dataset = _checked_path(api_path), our_dataset_id(str(datatype))
+    if path.is_dir():
+        recording = open_recording(path)
+        recording.require(dataset)
+        return [_llm_type(name) for name in recording.llm_names(dataset)]
+    return [_llm_type(name) for name in recorded_llms(path, dataset)]
+
+
+def _load_archive(path: Path, dataset: str, names: list[str]) -> tuple[Dataset, list[LLM]]:
+    imported = read(path, ImportRequest(dataset, tuple(names)))
+    prices = price_list(PRICES)
+    llms = []
+    for llm in imported.llms if names else ():
+        config = LLMConfig(_llm_type(llm.info.name), llm.info.temperature, llm.info.max_tokens)
+        llms.append(LLM(config, _ArchivedLLM(list(llm.pools), prices.find(llm.info.name))))
+    entries = [DatasetEntry(question.gold, question.text or "") for question in imported.questions]
+    return Dataset(entries, _datatype(dataset), imported.system_prompt), llms
+
+
+def _load_recording(path: Path, dataset: str, names: list[str]) -> tuple[Dataset, list[LLM]]:
+    recording = open_recording(path)
+    opened, replays = replay.load(dataset, names, recording, prices=PRICES)
+    entries = []
+    for row, (_, entry) in enumerate(opened):
+        gold = int(opened.gold[row])
+        # The voting key; a gold that the answer kind cannot read has none, and stays as the dataset writes it.
+        entries.append(DatasetEntry(entry.answer if gold < 0 else opened.candidates(row)[gold], entry.question))
+    info = recording.dataset_info(dataset)
+    llms = []
+    for llm in replays:
+        about = recording.llm_info(llm.name)
+        config = LLMConfig(_llm_type(llm.name), about.temperature, about.max_tokens)
+        llms.append(LLM(config, _RecordedLLM(llm)))
+    return Dataset(entries, _datatype(dataset), info.system_prompt), llms
+
+
+class _ArchivedLLM:
+    """The CoTs of one LLM from a zip: all in memory, as the zip's one JSON text per LLM demands."""
+
+    def __init__(self, pools: list[SourcePool], price: Price | None) -> None:
+        self._pools, self._price = pools, price
+
+    def __len__(self) -> int:
+        return len(self._pools)
+
+    def size(self, row: int) -> int:
+        return len(self._pools[row].texts)
+
+    def cots(self, row: int, samples: list[int]) -> list[CoT]:
+        pool = self._pools[row]
+        answers, tokens, reasons = pool.answers or (), pool.tokens or (), pool.finish_reasons or ()
+        return _cots(
+            self._price,
+            [answers[sample] for sample in samples],
+            [tokens[sample] for sample in samples],
+            [reasons[sample] for sample in samples],
+            [_constant(pool.texts[sample]) for sample in samples],
+        )
+
+    def request(self, row: int) -> LLMRequest:
+        pool = self._pools[row]
+        return _request(self._price, None if pool.prompt is None else pool.prompt.text, pool.prompt_tokens)
+
+
+class _RecordedLLM:
+    """The CoTs of one LLM from a recording: arrays, and texts when they are looked at."""
+
+    def __init__(self, llm: replay.LLM) -> None:
+        self._llm, self._price = llm, llm.price
+
+    def __len__(self) -> int:
+        return len(self._llm.pool.sizes)
+
+    def size(self, row: int) -> int:
+        return int(self._llm.pool.sizes[row])
+
+    def cots(self, row: int, samples: list[int]) -> list[CoT]:
+        llm = self._llm
+        tokens = llm.pool.output_tokens[row, samples].tolist()
+        reasons = [FINISH_REASONS[code] for code in llm.pool.finish[row, samples].tolist()]
+        texts = [_text_of(llm, row, sample) for sample in samples]
+        return _cots(self._price, llm.answers(row, samples), tokens, reasons, texts)
+
+    def request(self, row: int) -> LLMRequest:
+        sent = self._llm.request(row)
+        return _request(self._price, _plain_prompt(sent.raw_text), sent.tokens)
+
+
+def _cots(
+    price: Price | None,
+    answers: Sequence[str | None],
+    tokens: Sequence[int],
+    reasons: Sequence[str],
+    texts: Sequence[Callable[[], str | None]],
+) -> list[CoT]:
+    return [
+        CoT(
+            answer,
+            CoTMetadata(
+                None if price is None else usd(price, 0, count), count, _THEIR_FINISH_REASONS.get(reason, reason)
+            ),
+            text,
+        )
+        for answer, count, reason, text in zip(answers, tokens, reasons, texts, strict=True)
+    ]
+
+
+def _request(price: Price | None, text: str | None, tokens: int | None) -> LLMRequest:
+    return LLMRequest(text, None if price is None or tokens is None else usd(price, tokens, 0), tokens)
+
+
+def _constant(text: str | None) -> Callable[[], str | None]:
+    return lambda: text
+
+
+def _text_of(llm: replay.LLM, row: int, sample: int) -> Callable[[], str | None]:
+    return lambda: llm.texts(row)[sample]
+
+
+def _plain_prompt(prompt: str | None) -> str | None:
+    """A recorded request as text: the words of a single message, else its JSON."""
+    try:
+        messages = orjson.loads(prompt or "null")
+    except orjson.JSONDecodeError:
+        return prompt
+    only = messages[0] if isinstance(messages, list) and len(messages) == 1 else None
+    content = only.get("content") if isinstance(only, dict) else None
+    return content if isinstance(content, str) else prompt
+
+
+def _plain(record: CoTMetadata | LLMRequest) -> dict[str, Any]:
+    return {name: getattr(record, name) for name in record.__slots__}
+
+
+def _checked_path(api_path: str | Path) -> Path:
+    path = Path(api_path)
+    if not path.exists():
+        raise NotARecordingError(
+            f"api_path {path} does not exist; give the reference package's zip or a recording's folder."
+        )
+    return path
+
+
+def _checked_row(question_id: int, count: int) -> int:
+    if not 0 <= question_id < count:
+        raise NotRecordedError(f"The questions are numbered 0 to {count - 1}; {question_id} was asked for.")
+    return question_id
+
+
+def _datatype(dataset: str) -> DatasetType | str:
+    return DatasetType(dataset) if dataset in set(DatasetType) else dataset
+
+
+def _llm_type(name: str) -> LLMType | str:
+    return LLMType(name) if name in set(LLMType) else name
