@@ -52,9 +52,9 @@ class _Synthetic:
 
 
 LLMS: Mapping[str, _Synthetic] = {
-    "synthetic-small": _Synthetic(ease=440, slips=42, lost=25, price=(0.02, 0.06)),
-    "synthetic-medium": _Synthetic(ease=620, slips=22, lost=12, price=(0.15, 0.6)),
-    "synthetic-large": _Synthetic(ease=790, slips=9, lost=5, price=(1.0, 3.0)),
+    "synthetic-small": _Synthetic(ease=520, slips=38, lost=25, price=(0.02, 0.06)),
+    "synthetic-medium": _Synthetic(ease=680, slips=22, lost=12, price=(0.15, 0.6)),
+    "synthetic-large": _Synthetic(ease=820, slips=9, lost=5, price=(1.0, 3.0)),
 }
 """The made-up LLMs, from cheap to dear."""
 
@@ -318,4 +318,4 @@ def _trap_rate(each: _Sum, name: str, llm: _Synthetic) -> int:
     What is hard for one is mostly hard for the others.
     """
     hardness = (4 * (_hash("hard", each.row) % 1000) + _hash("hard", name, each.row) % 1000) // 5
-    return min(10 + max(0, hardness - llm.ease) * 1600 // (1000 - llm.ease), 995)
+    return min(10 + max(0, hardness - llm.ease) * 2000 // (1000 - llm.ease), 995)

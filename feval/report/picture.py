@@ -142,8 +142,8 @@ def _draw(axes: Axes, points: Sequence[CurvePoint], axis: _Axis, position: int) 
         axes.plot(x, ceiling, color=colour, marker="_", markersize=11, zorder=3)
     axes.plot(x, [100 * point.accuracy for point in points], color=colour, linewidth=1.9, zorder=4)
     for point in _landmarks(points):
-        name = f"n = {point.n}" if point in (points[0], points[-1]) else str(point.n)
-        _mark(axes, point, axis, name, colour, marker)
+        ends = point in (points[0], points[-1])
+        _mark(axes, point, axis, colour, marker, f"n = {point.n}" if ends else str(point.n), last=point is points[-1])
 
 
 def _low(point: CurvePoint) -> float:
@@ -163,7 +163,10 @@ def _landmarks(points: Sequence[CurvePoint]) -> list[CurvePoint]:
     return [point for point in points if point.n in ends or point.n in _ROUND_COUNTS]
 
 
-def _mark(axes: Axes, point: CurvePoint, axis: _Axis, name: str, colour: str, marker: str) -> None:
+def _mark(axes: Axes, point: CurvePoint, axis: _Axis, colour: str, marker: str, name: str, *, last: bool) -> None:
+    """Draw a marker and its name: below it, or right above the last one, so that no line runs through it."""
+    from matplotlib.patheffects import withStroke
+
     x, y = axis.of(point), 100 * point.accuracy
     single = point.n == 1
     if single:
@@ -173,13 +176,14 @@ def _mark(axes: Axes, point: CurvePoint, axis: _Axis, name: str, colour: str, ma
     axes.annotate(
         name,
         (x, y),
-        xytext=(0, -6),
+        xytext=(5, 2) if last else (0, -6),
         textcoords="offset points",
-        ha="center",
-        va="top",
+        ha="left" if last else "center",
+        va="bottom" if last else "top",
         fontsize=7.5,
         color=colour,
         zorder=6,
+        path_effects=[withStroke(linewidth=1.8, foreground="white", alpha=0.85)],  # readable across a baseline
     )
 
 
@@ -188,7 +192,7 @@ def _frame_horizontal(axes: Axes, axis: _Axis, values: Sequence[float]) -> None:
 
     low, high = min(values), max(values)
     margin = 1.6 if high < 1.2 * low else (high / low) ** 0.06
-    low, high = low / margin, high * margin
+    low, high = low / margin, high * margin**2  # the name of the last marker stands to its right
     axes.set_xscale("log")
     axes.set_xlim(low, high)
     axes.xaxis.set_major_locator(FixedLocator(_log_ticks(low, high)))
