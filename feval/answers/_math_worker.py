@@ -1,0 +1,58 @@
+"""The process that runs math-verify: `python -m feval.answers._math_worker`, started by `feval.answers.equality`.
+
+It reads one JSON object per line, {"gold": TeX, "answer": TeX, "seconds": limit}, and writes one, {"equal": true or false}; its
+first line, {"ready": version}, says that the imports are done. It ends when its input does, and ends itself when a comparison
+outlasts its limit, so that no process is left computing after a parent that was killed.
+
+math-verify gets formulas only: its reader of plain expressions goes through SymPy's `parse_expr`, which evaluates Python.
+"""
+
+from __future__ import annotations
+
+import faulthandler
+import json
+import sys
+from typing import Any
+
+_MEMORY = 4 << 30  # bytes of address space; a tower of powers must not take the machine with it
+
+
+def main() -> None:
+    """Answer comparisons until the input ends."""
+    _limit_memory()
+    import importlib.metadata
+
+    import math_verify
+
+    formulas = [math_verify.LatexExtractionConfig(boxed_match_priority=-1)]
+
+    def parsed(tex: str) -> list[Any]:
+        found: list[Any] = math_verify.parse(f"${tex}$", formulas, fallback_mode="no_fallback", parsing_timeout=None)
+        return found
+
+    _write({"ready": importlib.metadata.version("math-verify")})
+    for line in sys.stdin:
+        pair = json.loads(line)
+        faulthandler.dump_traceback_later(pair["seconds"], exit=True)
+        gold, answer = parsed(pair["gold"]), parsed(pair["answer"])
+        equal = bool(gold and answer and math_verify.verify(gold, answer, timeout_seconds=None))
+        faulthandler.cancel_dump_traceback_later()
+        _write({"equal": equal})
+
+
+def _write(reply: dict[str, Any]) -> None:
+    sys.stdout.write(json.dumps(reply) + "\n")
+    sys.stdout.flush()
+
+
+def _limit_memory() -> None:
+    try:
+        import resource
+
+        resource.setrlimit(resource.RLIMIT_AS, (_MEMORY, _MEMORY))
+    except (ImportError, OSError, ValueError):  # not a POSIX system, or one that knows no such limit
+        return
+
+
+if __name__ == "__main__":
+    main()

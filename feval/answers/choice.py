@@ -1,0 +1,308 @@
+"""Choices: "(B)", "B.", "b)", "B) the cat", "the cat" are one answer, the label B.
+
+A label is read in brackets, behind "option", or bare where punctuation, the option's own text or the end follows (the words "A"
+and "I" begin sentences). Labels may be words ("invalid" does not hold "valid"). Without labels a text is read as an option: the
+same text (`feval.answers.text`), number or date as exactly one option, or naming exactly one and denying none. "not A but B" is
+B; several labels in a row ("A, B, D") choose none.
+
+Which of a CoT's labels is its answer (the first rule that finds one):
+
+1. in the last `\\boxed{...}`;
+2. after the last phrase that names one: an answer phrase (`feval.answers.markers`; but "A:" is an option here), "the correct
+   option is", "I choose"; or the last "(B) is correct";
+3. the head of the reply ("B. Paris"), unless further lines begin with other labels: a list of options is no answer;
+4. the end of its last line ("Therefore, B."), or the one option that line names.
+
+An answer phrase that closes the CoT but names no option is kept as the raw answer; nothing else is guessed.
+
+The key is the label as the question writes it. Without options, any single letter A to Z is a label. A gold answer that names
+no option (three BIG-Bench-Hard questions whose options upstream split at commas: "Monsters, Inc") has its text as its key, and
+`feval.answers.keys` gives that key to the answers with the same text.
+"""
+
+from __future__ import annotations
+
+import re
+import string
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+from feval.answers import date, markers, number
+from feval.answers import text as free_text
+
+__all__ = ["canonical", "canonical_gold", "extract"]
+
+_LETTERS = tuple((letter, "") for letter in string.ascii_uppercase)
+_LONGEST = 400
+
+_OPENING = r"[^\w\n(\[{\\]{0,8} (?: \\(?:text|mathrm|mathbf|textbf)\{ )?"
+_NAMED = r"(?P<named> (?i:option|choice|letter|answer) \s{1,3} )?"
+_ENDS = r"""(?= \s*$ | [ \t]*\n | \s*[,;:!?)\]}*_"`|/] | \.(?![a-z0-9]) | '(?![a-z]) | \s{1,3}[-–—=]\s | \s{1,3}(?:because|since|as|is|which)\s )"""
+_DENIED = r"(?! \s{1,3} (?:is|was) (?: n't | \s{1,3} (?:not|wrong|incorrect|false) ) \b )"
+_NEGATION = re.compile(r"\b(?:not|neither|nor|cannot|never|wrong|incorrect|except)\b|n't\b", re.IGNORECASE)
+_NOT_BUT = re.compile(r"[^\w\n]{0,8}not\s[^\n.]{1,60}?\sbut\s(?:rather\s)?", re.IGNORECASE)
+_REASON = re.compile(r" (?:because|since|as|not|rather|instead|and not) ")
+_ARTICLE = re.compile(r"^(?:the|an?) (?=.)")
+_WORD = re.compile(r"[^\W_]+")
+
+
+@dataclass(frozen=True, slots=True)
+class _Reading:
+    label: str
+    raw: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Options:
+    """The options of one question, ready to be recognised.
+
+    Attributes:
+        labels: label, and label folded where that is unambiguous -> label.
+        readings: what a text can be equal to an option in ("text the cat", "number 5", "date 05/01/2021") -> its label, empty
+            where two options share it.
+        words: the words of each option's text with its label (empty where two share them), the longest first.
+        patterns: how labels are written.
+    """
+
+    labels: dict[str, str]
+    readings: dict[str, str]
+    words: tuple[tuple[str, str], ...]
+    patterns: _LabelPatterns
+
+
+@dataclass(frozen=True, slots=True)
+class _LabelPatterns:
+    head: re.Pattern[str]
+    row: re.Pattern[str]
+    line: re.Pattern[str]
+    verdict: re.Pattern[str]
+    bracketed: re.Pattern[str]
+    tail: re.Pattern[str]
+    alone: re.Pattern[str]
+
+
+def extract(text: str, choices: Sequence[tuple[str, str]] = ()) -> str | None:
+    """Return the option a CoT answers with, as it is written there; `None` where there is none.
+
+    Args:
+        text: the CoT.
+        choices: (label, text) of each option; none means the labels A to Z, texts unknown.
+    """
+    options = _options(_frozen(choices))
+    content = markers.boxed(text)
+    reading = _read(content, options) if content is not None else None
+    if reading is not None:
+        return reading.raw
+    own = markers.own_part(text)
+    for segment in markers.segments(own, markers.OPTION_PHRASE):
+        reading = _read(segment.text, options)
+        if reading is not None:
+            return reading.raw
+        if segment.final:
+            return (markers.first_sentence(segment.text) or segment.text).strip() or None
+    if _several(own, options):
+        return None
+    reading = _verdict(own, options) or _head_of_reply(own, options) or _of_last_line(markers.last_line(own), options)
+    return reading.raw if reading is not None else None
+
+
+def canonical(raw: str, choices: Sequence[tuple[str, str]] = ()) -> str | None:
+    """Return the label of a raw answer; one that is more than an answer is read as a text."""
+    frozen = _frozen(choices)
+    options = _options(frozen)
+    bare = raw.strip()
+    if bare in options.labels:
+        return options.labels[bare]
+    reading = None
+    if len(bare) <= _LONGEST and "\n" not in bare and not markers.segments(bare, markers.OPTION_PHRASE):
+        reading = _read(bare, options)
+    if reading is None:
+        extracted = extract(bare, frozen)
+        reading = _read(extracted, options) if extracted is not None else None
+    return reading.label if reading is not None else None
+
+
+def canonical_gold(gold: str, choices: Sequence[tuple[str, str]] = ()) -> str | None:
+    """Return the label a gold answer is, or whose text it is; the key of its own text where no option has it."""
+    options = _options(_frozen(choices))
+    bare = gold.strip()
+    head = options.patterns.head.fullmatch(bare)
+    label = options.labels.get(bare) or (_written(head, options) if head else None)
+    return label or options.readings.get(f"text {free_text.canonical(gold)}") or free_text.canonical(gold)
+
+
+def _read(text: str, options: _Options) -> _Reading | None:
+    """The option a short text begins with or names."""
+    text = text[:_LONGEST].strip()
+    denied = _NOT_BUT.match(text)
+    if denied:
+        text = text[denied.end() :]
+    head = _head(text, options)
+    if head is not None:
+        return None if _begins_row(head, options) else _Reading(_written(head, options), head["mark"])
+    sentence = markers.first_sentence(text).strip() or text
+    for part in (text, sentence):
+        label = _equal(part, options) or _named(part, options)
+        if label:
+            return _Reading(label, part)
+    return None
+
+
+def _head(text: str, options: _Options) -> re.Match[str] | None:
+    """The label a text begins with."""
+    match = options.patterns.head.match(text)
+    if match is None or not _written(match, options):
+        return None
+    return match if not match["bare"] or match["named"] or _stands_alone(match, options) else None
+
+
+def _written(match: re.Match[str], options: _Options) -> str:
+    """The label as the question writes it; empty where a folded one could be two."""
+    written: str = match["bracketed"] or match["ended"] or match["bare"]
+    return options.labels.get(written) or options.labels.get(written.casefold(), "")
+
+
+def _stands_alone(match: re.Match[str], options: _Options) -> bool:
+    """Whether a label that a word follows is a label: its option follows, or it is no word of a sentence."""
+    label = _written(match, options)
+    if match["bare"] == label and (len(label) > 1 or (label.isupper() and label not in "AI")):
+        return True
+    following = f"{_squeezed(match.string[match.end() :])} "
+    return any(following.startswith(f"{words} ") for words, owner in options.words if owner == label)
+
+
+def _begins_row(head: re.Match[str], options: _Options) -> bool:
+    following = options.patterns.row.match(head.string, head.end("mark"))
+    return following is not None and options.labels[following[1]] != _written(head, options)
+
+
+def _equal(text: str, options: _Options) -> str | None:
+    """The one option that a text equals as a text, a number or a date."""
+    return next(filter(None, (options.readings.get(reading) for reading in _readings(text))), None)
+
+
+def _named(text: str, options: _Options, shortest: int = 1) -> str | None:
+    """The one option that a sentence names, denying none; or the one it begins with, before reasons why no other."""
+    left = f" {_squeezed(text)} "
+    begun = next((pair for pair in options.words if left.startswith(f" {pair[0]} ")), None)
+    if begun and _REASON.match(left, len(begun[0]) + 1):
+        return begun[1] or None
+    named = set()
+    for words, label in options.words:
+        if len(words) >= shortest and f" {words} " in left:
+            left = left.replace(f" {words} ", " | ")
+            named.add(label)
+    return named.pop() or None if len(named) == 1 and not _NEGATION.search(text) else None
+
+
+def _verdict(text: str, options: _Options) -> _Reading | None:
+    last = None
+    for match in options.patterns.verdict.finditer(text):
+        last = match
+    return _Reading(options.labels[last[1]], last[1]) if last else None
+
+
+def _head_of_reply(text: str, options: _Options) -> _Reading | None:
+    text = text.strip()
+    head = _head(text[:_LONGEST], options)
+    if head is None or _begins_row(head, options) or text[head.end("mark") : head.end("mark") + 1] == ":":
+        return None
+    label = _written(head, options)
+    others = (options.labels[match[1]] for match in options.patterns.line.finditer(text))
+    return _Reading(label, head["mark"]) if all(other == label for other in others) else None
+
+
+def _several(text: str, options: _Options) -> bool:
+    """Whether a reply is a row or a list of labels ("A, C and D") and so chooses none."""
+    labels, patterns = options.labels, options.patterns
+    last = markers.last_line(text)
+    if patterns.line.match(f"{last}\n") and len({labels[match[1]] for match in patterns.line.finditer(text)}) > 1:
+        return True
+    bare = text.strip()
+    if len(bare) > _LONGEST or patterns.line.match(bare) or set(_WORD.findall(patterns.alone.sub(" ", bare))) - {"and", "or"}:
+        return False
+    return len({label.casefold() for label in patterns.alone.findall(bare)}) > 1
+
+
+def _of_last_line(line: str, options: _Options) -> _Reading | None:
+    tail = options.patterns.tail.search(line)
+    if tail:
+        return _Reading(options.labels[tail[1]], tail[1])
+    bracketed = {options.labels[match[1]] for match in options.patterns.bracketed.finditer(line)}
+    if bracketed:
+        label = bracketed.pop()
+        return _Reading(label, f"({label})") if not bracketed and not _NEGATION.search(line) else None
+    label = _equal(line, options) or _named(line, options, shortest=3)
+    return _Reading(label, line) if label else None
+
+
+def _frozen(choices: Iterable[Sequence[str]]) -> tuple[tuple[str, str], ...]:
+    return tuple((label, text) for label, text in choices)
+
+
+@lru_cache(maxsize=512)
+def _options(choices: tuple[tuple[str, str], ...]) -> _Options:
+    pairs = [(label, text) for label, text in choices or _LETTERS if label]
+    labels = {label: label for label, _ in pairs}
+    folded = [label.casefold() for label in labels]
+    for label in list(labels):
+        if folded.count(label.casefold()) == 1:
+            labels.setdefault(label.casefold(), label)
+    readings = _owners((reading, label) for label, text in pairs for reading in _readings(text))
+    words = _owners((_squeezed(text), label) for label, text in pairs if text)
+    longest_first = sorted(((key, label) for key, label in words.items() if key), key=lambda pair: (-len(pair[0]), pair))
+    return _Options(labels, readings, tuple(longest_first), _label_patterns(tuple(labels)))
+
+
+def _owners(pairs: Iterable[tuple[str, str]]) -> dict[str, str]:
+    """Map each key to the one label that has it; to the empty string where several have."""
+    owners: dict[str, str] = {}
+    for key, label in pairs:
+        owners[key] = label if owners.get(key, label) == label else ""
+    return owners
+
+
+def _readings(text: str) -> list[str]:
+    """What a text is equal to another in."""
+    found = {
+        "text": free_text.canonical(text),
+        "words": _squeezed(text),
+        "number": number.whole(text),
+        "date": date.canonical(text) if len(text) <= _LONGEST else None,
+    }
+    return [f"{name} {key}" for name, key in found.items() if key]
+
+
+def _squeezed(text: str) -> str:
+    return _ARTICLE.sub("", " ".join(_WORD.findall(free_text.fold(text[:_LONGEST]))), count=1)
+
+
+@lru_cache(maxsize=64)
+def _label_patterns(labels: tuple[str, ...]) -> _LabelPatterns:
+    """Compile how labels are written; `labels` holds the folded ones too."""
+    exact = "|".join(re.escape(label) for label in sorted(labels, key=lambda label: (-len(label), label)))
+    proper = "|".join(re.escape(x) for x in sorted(labels, key=lambda x: (-len(x), x)) if len(x) > 1 or not x.islower())
+    any_case = f"(?i:{exact})"
+    head = rf"""{_OPENING} (?P<mark> {_NAMED} (?:
+        [(\[{{] \s? (?P<bracketed> {any_case} ) \s? [)\]}}] {_DENIED}
+      | (?P<ended> {any_case} ) {_ENDS} {_DENIED}
+      | (?P<bare> {any_case} ) (?= \s ) {_DENIED} ))"""
+    separator = r"(?: [ \t] | [,|/&] | \b(?:and|or)\b ){1,6}+"
+    return _LabelPatterns(
+        head=re.compile(head, re.VERBOSE),
+        row=re.compile(rf"[)\]]? {separator} [(\[]? ({exact}) (?= [)\]]? \s* (?: [,|/&.] | and\b | or\b | $ | \n ))", re.VERBOSE),
+        line=re.compile(rf"^ [ \t*]{{0,8}} [(\[]? ({exact}) [)\].:] (?=\s)", re.VERBOSE | re.MULTILINE),
+        verdict=re.compile(
+            rf"(?<![\w']) ({proper}) [)\].*\"']{{0,4}} \s is \s (?:therefore\ )? (?:the\ )? (?:most\ |best\ )? "
+            r"(?:correct|right|answer|best)(?![a-z])",
+            re.VERBOSE,
+        ),
+        bracketed=re.compile(rf"[(\[] ({exact}) [)\]]", re.VERBOSE),
+        tail=re.compile(
+            rf"""(?: ^ | \b(?i:is|be|option|choice|letter|answer|therefore|so|thus|hence|choose|pick|select|with|think)[,:]?\s )
+            [(\[*"']{{0,3}} ({proper}) [)\].!*"'\s]{{0,6}} $""",
+            re.VERBOSE,
+        ),
+        alone=re.compile(rf"(?<![\w']) ({any_case}) (?![\w'])", re.VERBOSE),
+    )

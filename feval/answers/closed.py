@@ -1,0 +1,88 @@
+"""Closed label sets, such as yes and no: which words mean which label, and which of them is a CoT's answer.
+
+The first rule that finds a label:
+
+1. in the last `\\boxed{...}`;
+2. after the last answer phrase (`feval.answers.markers`) that names a label: its first one ("the answer is no, because ...").
+   After a label ("Answer:") it must stand first, or be the last one of a CoT's last line;
+3. the first word of the CoT ("No, it is not."), unless an answer phrase that names no label closes the CoT;
+4. the last label named in the CoT's last line.
+
+Offering both ("valid or invalid", "yes or no") names none. Words are whole words: "invalid" does not hold "valid".
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from feval.answers import markers
+from feval.answers.markers import Segment
+
+__all__ = ["ClosedSet", "closed_set"]
+
+_DIRECT = re.compile(r"(?:\\[a-z]+|[^a-z0-9])*+(?:(?:that|the|this|it|argument|sentence|is|was|deductively)(?![a-z])[^a-z0-9]*+){0,6}")
+
+
+@dataclass(frozen=True, slots=True)
+class ClosedSet:
+    """A set of labels with the words that mean them.
+
+    Attributes:
+        pattern: finds the words; the name of the group that matched is the label, no group means "both were offered".
+    """
+
+    pattern: re.Pattern[str]
+
+    def extract(self, text: str) -> str | None:
+        """Return the words a CoT answers with, as they are written there; `None` where there are none."""
+        content = markers.boxed(text)
+        found = self._first(content.lower()) if content is not None else None
+        if found is not None:
+            return found[0]
+        own = markers.own_part(text).replace("’", "'").lower()
+        for segment in markers.segments(own):
+            found = self._of_segment(segment)
+            if found is not None:
+                return found[0]
+            if segment.final:
+                return None
+        found = self._direct(own[:400].lstrip()) or self._last(markers.last_line(own))
+        return found[0] if found else None
+
+    def canonical(self, raw: str) -> str | None:
+        """Return the label of a raw answer; one that does not begin with a label is read as a text."""
+        found = self._direct(raw[:400].replace("’", "'").lower()) or self._first(self.extract(raw) or "")
+        return found.lastgroup if found else None
+
+    def _of_segment(self, segment: Segment) -> re.Match[str] | None:
+        direct = self._direct(segment.text)
+        if direct is not None:
+            return direct
+        if segment.verb:
+            return self._first(markers.first_sentence(segment.text)) or self._first(segment.text)
+        return self._last(segment.text) if segment.final else None
+
+    def _direct(self, text: str) -> re.Match[str] | None:
+        found = self._first(text)
+        return found if found and _DIRECT.fullmatch(text, 0, found.start()) else None
+
+    def _first(self, text: str) -> re.Match[str] | None:
+        return next((match for match in self.pattern.finditer(text) if match.lastgroup), None)
+
+    def _last(self, text: str) -> re.Match[str] | None:
+        return ([match for match in self.pattern.finditer(text) if match.lastgroup] or [None])[-1]
+
+
+def closed_set(words: Mapping[str, str]) -> ClosedSet:
+    """Build a closed set.
+
+    Args:
+        words: for each label, in the order in which they are tried, a regular expression of the words that mean it. A label
+            is a Python identifier.
+    """
+    labels = "|".join(words)
+    either = rf"(?:{labels})(?: ?/ ?|,? or )(?:{labels})(?: or not)?"
+    groups = "|".join(f"(?P<{label}>{expression})" for label, expression in words.items())
+    return ClosedSet(re.compile(rf"(?<![\w'])(?:{either}|{groups})(?![\w'])"))

@@ -1,0 +1,111 @@
+"""Dates: "05/01/2021", "5/1/2021", "May 1, 2021", "1st of May 2021", "2021-05-01" are one answer.
+
+Which date of a CoT is its answer (the first rule that finds one): the last one in the last `\\boxed{...}`; after the last answer
+phrase (`feval.answers.markers`) the first date of a sentence ("the answer is ..."), or the date right behind a label ("A:",
+"Answer:"), or the last one of the CoT's last line; the last date of the text, unless an answer phrase without a date closes it.
+
+The key is MM/DD/YYYY, zero-padded. Numeric dates are read month first, as the questions ask; year first (ISO) is recognised by
+the four digits in front. What looks like a date but is none (02/30/2021), is day first (25/12/2021), or has a year of two
+digits (4/21/21: 1921 or 2021?) is extracted, so that the raw answer can be seen, but has no key: it is not the answer asked for.
+"""
+
+from __future__ import annotations
+
+import datetime
+import re
+import unicodedata
+
+from feval.answers import markers
+from feval.answers.markers import Segment
+
+__all__ = ["canonical", "extract"]
+
+_MONTHS = "jan feb mar apr may jun jul aug sep oct nov dec".split()
+_MONTH = (
+    r"(?:jan(?:uary)?|feb(?:r?uary|urary)?|mar(?:ch)?|apr(?:il)?|may|june?|july?|aug(?:ust)?|sep(?:t(?:ember)?)?"
+    r"|oct(?:ober)?|nov(?:ember)?|dec(?:ember)?)"
+)
+_ORDINAL = r"\s?(?:st|nd|rd|th)?"
+_DATE = re.compile(
+    rf"""
+    (?<![\d/]) (?: (?P<m>\d\d?) \s? (?P<sep>[/-]) \s? (?P<d>\d\d?) \s? (?P=sep) \s? (?P<y>\d{{4}}|\d\d) (?!\d|/\d) )
+  | (?<![\d/]) (?: (?P<iso_y>\d{{4}}) (?P<iso_sep>[/-]) (?P<iso_m>\d\d?) (?P=iso_sep) (?P<iso_d>\d\d?) (?!\d) )
+  | (?<![a-z]) (?P<name>{_MONTH}) \.? \s{{1,3}} (?P<name_d>\d\d?) {_ORDINAL}
+        \s{{0,2}} ,? \s{{0,2}} (?:of\s)? (?<!\d) (?P<name_y>\d{{4}}) (?!\d)
+  | (?<!\d) (?P<day>\d\d?) {_ORDINAL} \s? (?:of\s)? (?:day\sof\s)? (?P<day_name>{_MONTH}) \.? \s{{0,2}} ,? \s{{0,2}} (?:of\s)?
+        (?P<day_y>\d{{4}}) (?!\d)
+    """,
+    re.IGNORECASE | re.VERBOSE | re.ASCII,
+)
+_DIRECT = re.compile(r"[^a-z0-9]*+(?:(?:on|the|is|mon|tue|wed|thu|fri|sat|sun)[a-z]{0,6}[^a-z0-9]*+){0,3}", re.IGNORECASE)
+
+
+def extract(text: str) -> str | None:
+    """Return the date a CoT answers with, as it is written there; `None` where there is none."""
+    content = markers.boxed(text)
+    found = _last(_readable(content)) if content is not None else None
+    if found is not None:
+        return found[0]
+    own = _readable(markers.own_part(text))
+    for segment in markers.segments(own):
+        found = _of_segment(segment)
+        if found is not None:
+            return found[0]
+        if segment.final:
+            return None
+    found = _last(own)
+    return found[0] if found else None
+
+
+def canonical(raw: str) -> str | None:
+    """Return MM/DD/YYYY; a raw answer that does not begin with its date is read as a text."""
+    plain = _readable(raw)
+    found = _direct(plain)
+    if found is not None:
+        return _key(found)
+    extracted = extract(plain)
+    found = _DATE.search(extracted) if extracted else None
+    return _key(found) if found else None
+
+
+def _readable(text: str) -> str:
+    """Undo typography and TeX as far as dates need it."""
+    if not text.isascii():
+        text = unicodedata.normalize("NFKC", text.translate(dict.fromkeys(map(ord, "‐‑‒–−"), "-")))
+    return text.replace("\\text{", " ").replace("\\,", " ").replace("{,}", ",").replace("\\/", "/")
+
+
+def _of_segment(segment: Segment) -> re.Match[str] | None:
+    direct = _direct(segment.text)
+    if direct is not None:
+        return direct
+    if segment.verb:
+        return _DATE.search(segment.text)
+    return _last(segment.text) if segment.final else None
+
+
+def _direct(text: str) -> re.Match[str] | None:
+    """The date a text begins with, markup and the day of the week aside."""
+    found = _DATE.search(text)
+    return found if found and _DIRECT.fullmatch(text, 0, found.start()) else None
+
+
+def _last(text: str) -> re.Match[str] | None:
+    last = None
+    for match in _DATE.finditer(text):
+        last = match
+    return last
+
+
+def _key(match: re.Match[str]) -> str | None:
+    year = match["y"] or match["iso_y"] or match["name_y"] or match["day_y"]
+    name = match["name"] or match["day_name"]
+    month = _MONTHS.index(name[:3].lower()) + 1 if name else int(match["m"] or match["iso_m"])
+    day = int(match["d"] or match["iso_d"] or match["name_d"] or match["day"])
+    if len(year) != 4:
+        return None
+    try:
+        datetime.date(int(year), month, day)
+    except ValueError:  # not in the calendar
+        return None
+    return f"{month:02}/{day:02}/{year}"

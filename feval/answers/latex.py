@@ -1,0 +1,272 @@
+"""LaTeX answers, such as "\\frac{1}{2}", "(3,\\infty)", "x^2+1", a matrix, or "\\text{Evelyn}".
+
+Which mathematics of a CoT is its answer (the first rule that finds some): the last `\\boxed{...}`; what follows the last answer
+phrase (`feval.answers.markers`): its formula, or its sentence without one; the last formula of the text (in dollars, `\\(...\\)`
+or `\\[...\\]`); its last number (`feval.answers.number`). A phrase that closes the CoT without saying anything is no answer.
+
+The key is written by a normaliser, not by algebra; what it does, in this order:
+
+1. typography to TeX (x² to x^2, √ to \\sqrt, − to -, π to \\pi, ½ to 1/2, ...), formula delimiters, `\\boxed`, a closing full stop off;
+2. sizes, spaces and styles off (\\left, \\right, \\big, \\, \\! \\quad, \\displaystyle, \\mathrm, ...); \\dfrac, \\tfrac, \\cfrac to
+   \\frac, bmatrix and its like to pmatrix, other synonyms to one (\\leq to \\le, \\lbrace to \\{, ...);
+3. degrees, percent and currency signs off; a unit at the end off, in \\text or \\mbox or bare ("15\\mbox{ cm}^2", "12 inches");
+4. braces to one form: \\frac12 to \\frac{1}{2}, \\sqrt2 to \\sqrt{2}, x^{2} to x^2; a/b of two whole numbers to \\frac{a}{b};
+   \\frac{-a}{b} to -\\frac{a}{b}; needless braces and blanks off; a row break that lost one of its two backslashes mended;
+5. "x =", "f(x) =" and "x \\in" in front off, where that is the only equation;
+6. the whole a number (also \\frac{a}{b}, a\\frac{b}{c}, 3\\times10^5, 10{,}080): its exact key as in `feval.answers.number`;
+   the whole a word: folded; the whole one capital letter in brackets: the letter.
+
+Matrices, tuples, intervals and sets stay as they are, spacing apart. An answer of more than `LONGEST` characters has no key.
+
+`feval.answers.keys` goes on from there where math-verify is installed: it asks whether an answer that differs from the gold is
+equal to it, see `feval.answers.equality`. `comparable` says which pairs are worth asking.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import deque
+
+from feval.answers import markers, number
+from feval.answers.text import LONGEST, fold
+
+__all__ = ["LONGEST", "canonical", "comparable", "extract"]
+
+_FORMULA = re.compile(
+    r"\\\[ (?P<display> (?:[^\\]|\\(?![()\[\]])){1,1000}? ) \\\]"
+    r"| \\\( (?P<inline> (?:[^\\]|\\(?![()\[\]])){1,1000}? ) \\\)"
+    r"| (?<!\\) \$\$? (?P<dollars> (?:[^$\\]|\\.){1,1000}+ ) \$\$?",
+    re.DOTALL | re.VERBOSE,
+)
+_ROUNDS = 8
+_SHORT = 60  # characters of a line behind "Answer:" that is an answer and not the beginning of a chain of thought
+
+_TYPOGRAPHY = str.maketrans(
+    {character: f"^{digit}" for digit, character in enumerate("⁰¹²³⁴⁵⁶⁷⁸⁹")}
+    | dict.fromkeys("−‐‑‒–﹣－", "-")
+    | dict.fromkeys("\u00a0\u202f\u2009\u200b", " ")
+    | dict(zip("×·⋅√∞±πθαβ∪∩∈∅≤≥≠", (f"\\{name} " for name in (
+        "times cdot cdot sqrt infty pm pi theta alpha beta cup cap in emptyset le ge ne").split()), strict=True))
+    | {"÷": "/", "⁄": "/", "∕": "/", "°": r"^\circ "}
+    | dict(zip("½¼¾⅓⅔⅕⅛", (f"\\frac{over}{under}" for over, under in ("12", "14", "34", "13", "23", "15", "18")), strict=True))
+)  # fmt: skip
+_DROPPED = frozenset(
+    r"\left \right \big \Big \bigg \Bigg \bigl \bigr \Bigl \Bigr \biggl \biggr \, \; \: \! \> \quad \qquad \displaystyle \textstyle"
+    r" \limits \nolimits \mathrm \mathbf \mathit \mathsf \boldsymbol \bm \rm \bf \it \degree \% % \$ $ € £ ¥ \boxed \fbox"
+    r" \( \) \[ \] ~".split()
+)
+_SYNONYMS = {
+    r"\dfrac": r"\frac", r"\tfrac": r"\frac", r"\cfrac": r"\frac", r"\leq": r"\le", r"\geq": r"\ge", r"\neq": r"\ne",
+    r"\lbrace": r"\{", r"\rbrace": r"\}", r"\lbrack": "[", r"\rbrack": "]", r"\lparen": "(", r"\rparen": ")", r"\lvert": "|",
+    r"\rvert": "|", r"\vert": "|", r"\mid": "|", r"\varnothing": r"\emptyset", r"\to": r"\rightarrow", r"\cr": r"\\",
+    "*": r"\cdot", r"\ast": r"\cdot", r"\infin": r"\infty", r"\imath": "i",
+}  # fmt: skip
+_FACTORS = ("(", r"\sqrt", r"\pi")
+_ARGUMENTS = {
+    r"\frac": 2, r"\binom": 2, r"\sqrt": 1, "^": 1, "_": 1, r"\overline": 1, r"\mathbb": 1, r"\mathcal": 1, r"\vec": 1,
+    r"\begin": 1, r"\end": 1, r"\operatorname": 1,
+}  # fmt: skip
+
+_TOKEN = re.compile(r"\\text\{[^{}]*\}|\\sqrt\s?\[[^\[\]{}]{1,20}\]|\\[A-Za-z]+|\\.|\s+|.", re.DOTALL)
+_MATRIX = re.compile(r"\\(begin|end)\s?\{\s?(?:[bBvV]|small)matrix\s?\}")
+_TEXT = re.compile(r"\\(?:text|mbox|hbox|textbf|textit|textrm|textsf|mathrm(?=\s?\{[\s\\,]{0,3}[A-Za-z/ .]{2}))\s?\{([^{}]*)\}")
+_UNIT = "|".join(
+    "degrees? inch(?:es)? in ft feet foot yards? yd miles? mi mph kmph km/h m/s meters? metres? cm mm km kg g grams? lbs? pounds? oz"
+    " ounces? liters? litres? ml gallons? seconds? secs? minutes? mins? hours? hrs? days? weeks? months? years? dollars? cents?"
+    " percent units? sq square cubic radians? people students apples points ways".split()
+)
+_BARE_UNIT = re.compile(rf"(?<=[\d}}])(?:\s(?:{_UNIT})\.?){{1,3}}(?:\s?\^\s?\{{?[23]\}}?)?$", re.IGNORECASE)
+_TEXT_UNIT = re.compile(r"(?<=[^\s\\])\s{0,3}\\text\{[^{}\d]*\}(?:\s?\^\s?\{?[23]\}?)?$")
+_WHOLE_TEXT = re.compile(r"\\text\{([^{}]*)\}")
+_WORDS = re.compile(r"(?=[A-Za-z' ]{0,40}?[A-Za-z]{3})[A-Za-z][A-Za-z' ]{2,}")
+_OPTION = re.compile(r"\(([A-Z])\)")
+_ASSIGNED = re.compile(
+    r"(?:[A-Za-z]|\\[a-z]{2,10}|[A-Za-z]\([A-Za-z]\)|\([A-Za-z](?:,[A-Za-z]){1,5}\)|\\text\{[^{}]*\})(?:=|\\in(?![A-Za-z]))(?=.)"
+)
+_NEGATIVE_FRACTION = re.compile(r"(?:(?<=[(\[,{&=;|\\])|^)\\frac\{-(\d+|[A-Za-z])\}")
+_RATIO = re.compile(r"(?<![\w.^/)\]])(\d{1,40})/(\d{1,40})(?![\w.{^/!])")
+_NUMERAL = re.compile(
+    r"-?(?:(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d*)?|\.\d+)(?:\\times10\^(?:\{[-+]?\d{1,6}\}|\d))?"
+    r"|-?\d*\\frac\{[\d.]+\}\{[\d.]+\}|-?\d+/\d+"
+)
+_EXACT = re.compile(r"-?\d+(?:\.\d+|/\d+)?")
+_BASE = re.compile(r"\d_(\d|\{\d+\})")
+_LONGEST_COMPARED = 300
+_REWRITES = tuple(
+    (re.compile(pattern), replacement)
+    for pattern, replacement in (
+        (r"(?<!\\)(?:\$|\\[()\[\]])", " "),
+        (r"\\(?:left|right)\s?\.", ""),
+        (r"\s?\^\s?(?:\{\s?\\circ\s?\}|\\circ(?![A-Za-z]))", ""),
+        (r"(?<=\d)\s?(?:,\s?\\!|\{,\}|\\,|\s)\s?(?=\d{3}(?!\d))", ""),
+        (r"(?<=\d)\s?(?:\s|and\s)(\d{1,9})/(\d{1,9})(?![\w.])", r"\\frac{\1}{\2}"),
+        (r"(frac)\s?(\d)\s(?=\d)", r"\1 \2"),
+        (r"(?<=\d)\s(?=\d)", r"\\ "),
+        (r"(?<![\\A-Za-z])\\?sqrt\s?\(([^()]{1,100})\)", r"\\sqrt{\1}"),
+        (r"(?<![\\A-Za-z])(?=(?:sqrt(?=\s?\{)|(?:pi|sin|cos|tan|cot|sec|csc|log|ln)(?![A-Za-z])))", r"\\"),
+        (r"(?<![\\A-Za-z])(?:infinity|inf)(?![A-Za-z])", r"\\infty "),
+        (r"([\^_])\s?(-\d{1,20}|\d{2,20})", r"\1{\2}"),
+    )
+)
+
+
+def extract(text: str) -> str | None:
+    """Return the mathematics a CoT answers with, as it is written there; `None` where there is none."""
+    content = markers.boxed(text)
+    if content is not None and canonical(content) is not None:
+        return content.strip()
+    own = markers.own_part(text)
+    for segment in markers.segments(own):
+        formula = _FORMULA.search(segment.text)
+        sentence = markers.first_sentence(segment.text).strip() or segment.text
+        found = _content(formula) if formula else sentence
+        if (segment.verb or segment.final or formula or len(segment.text) <= _SHORT) and canonical(found) is not None:
+            return found
+        if segment.final:
+            return None
+    last = deque(_FORMULA.finditer(own), maxlen=1)
+    return _last_side(_content(last[0])) if last else number.extract(own)
+
+
+def canonical(raw: str) -> str | None:
+    """Return the normal form of a raw answer; `None` where nothing is left, or it is too long to be an answer."""
+    if len(raw) > LONGEST:
+        return None
+    for _ in range(_ROUNDS):
+        normal = _normal(raw)
+        if normal == raw:
+            break
+        raw = normal
+    else:
+        return None
+    return normal or None
+
+
+def _normal(raw: str) -> str:
+    """One round of the normaliser; a second one changes broken TeX only."""
+    text = _plain_text(raw)
+    whole = _WHOLE_TEXT.fullmatch(text)
+    if whole:
+        text = whole[1].strip(" .")
+    if _WORDS.fullmatch(text):
+        return fold(" ".join(text.split()))
+    tokens = _braced([_SYNONYMS.get(token, token) for token in _tokens(text)])
+    normal = _joined(_simplified(tokens)).rstrip(".,;:")
+    normal = _RATIO.sub(r"\\frac{\1}{\2}", _NEGATIVE_FRACTION.sub(r"-\\frac{\1}", normal))
+    if normal.count("=") + len(re.findall(r"\\in(?![A-Za-z])", normal)) == 1:
+        normal = _ASSIGNED.sub("", normal, count=1) if _ASSIGNED.match(normal) else normal
+    normal = normal.removeprefix("+")
+    key = number.whole(normal) if _NUMERAL.fullmatch(normal) else None
+    return key or _OPTION.sub(r"\1", normal)
+
+
+def comparable(key: str, gold: str) -> bool:
+    """Whether algebra could find two different keys equal.
+
+    Two exact numbers differ for good (math-verify rounds); words are not products of letters; two numerals of different bases
+    differ (math-verify looks past the base); a key of more than 300 characters is not worth the time.
+    """
+    if max(len(key), len(gold)) > _LONGEST_COMPARED or (_EXACT.fullmatch(key) and _EXACT.fullmatch(gold)):
+        return False
+    bases, gold_bases = _BASE.findall(key), _BASE.findall(gold)
+    if bases and gold_bases and bases != gold_bases:
+        return False
+    return not any(_WORDS.fullmatch(side) and len(side) > 3 for side in (key, gold)) and not gold.isupper()
+
+
+def _plain_text(raw: str) -> str:
+    """Steps 1 and 3: typography, delimiters, texts and units."""
+    text = " ".join(_MATRIX.sub(r"\\\1{pmatrix}", raw.translate(_TYPOGRAPHY)).split())
+    text = _TEXT.sub(lambda match: f"\\text{{{match[1].strip()}}}", text)
+    for pattern, replacement in _REWRITES:
+        text = pattern.sub(replacement, text)
+    text = " ".join(text.split()).strip(" *").rstrip(" .,;:*").lstrip(" =:,")
+    return _BARE_UNIT.sub("", _TEXT_UNIT.sub("", text))
+
+
+def _tokens(text: str) -> list[str]:
+    """Step 2: TeX's tokens without those that only set the type; a row break with one backslash gets its second."""
+    kept: list[str] = []
+    for token in _TOKEN.findall(text):
+        if len(token) == 2 and token[0] == "\\" and (token[1].isdigit() or token[1] == "-"):
+            kept += ["\\\\", token[1]]
+        elif token.strip() and token not in _DROPPED:
+            kept.append(token)
+    return kept
+
+
+def _braced(tokens: list[str]) -> list[str]:
+    """Step 4: put every argument in braces and take all other braces away."""
+    out: list[str] = []
+    wanted = [0]  # per open level: how many arguments its last command still takes
+    levels: list[str] = []  # "argument" and "plain" were opened by a brace, "implied" by a command that is an argument itself
+
+    def close() -> None:
+        wanted.pop()
+        if levels.pop() != "plain":
+            out.append("}")
+        while levels and levels[-1] == "implied" and wanted[-1] == 0:
+            wanted.pop()
+            levels.pop()
+            out.append("}")
+
+    for token in tokens:
+        arguments = 1 if token.startswith(r"\sqrt") else _ARGUMENTS.get(token, 0)
+        if token == "}":
+            while levels and levels[-1] == "implied":
+                close()
+            if levels:
+                close()
+        elif wanted[-1] and token != "\\ ":
+            wanted[-1] -= 1
+            out.append("{")
+            levels.append("argument" if token == "{" else "implied")
+            wanted.append(arguments)
+            if token != "{":
+                out.append(token)
+                if not arguments:
+                    close()
+        elif token == "{":
+            levels.append("plain")
+            wanted.append(0)
+        else:
+            out.append(token)
+            wanted[-1] = arguments
+    while levels:
+        close()
+    return out
+
+
+def _simplified(tokens: list[str]) -> list[str]:
+    """Step 4: x^{2} to x^2, 2\\cdot x to 2x, no row break before the end of a matrix, blanks between digits only."""
+    out: list[str] = []
+    for index, token in enumerate(tokens):
+        before = out[-1] if out else ""
+        after = tokens[index + 1] if index + 1 < len(tokens) else ""
+        if token == r"\cdot" and (before.isalnum() or before in "})") and before and (after.isalpha() or after in _FACTORS):
+            continue
+        if (token == "\\\\" and after == r"\end") or (token == "\\ " and not (before.isdigit() and after.isdigit())):
+            continue
+        out.append(token)
+        if token == "}" and len(out) > 3 and out[-3] == "{" and out[-4] in ("^", "_") and out[-2] not in "{}":
+            del out[-1], out[-2]
+    return out
+
+
+def _joined(tokens: list[str]) -> str:
+    """TeX without blanks, but for the one that ends a control word before a letter."""
+    parts: list[str] = []
+    for token in tokens:
+        if parts and token[0].isalpha() and re.fullmatch(r"\\[A-Za-z]+", parts[-1]):
+            parts.append(" ")
+        parts.append(token)
+    return "".join(parts)
+
+
+def _content(formula: re.Match[str]) -> str:
+    return (formula["display"] or formula["inline"] or formula["dollars"] or "").strip()
+
+
+def _last_side(formula: str) -> str:
+    """What a chain "a = b = c" comes to."""
+    return formula.rpartition("=")[2].strip() if formula.count("=") > 1 else formula

@@ -1,0 +1,76 @@
+"""Last-letters style answers: a string of letters, such as "yajo" for "concatenate the last letters of each word".
+
+A string of letters is written as one word ("yajo", 'yajo') or in pieces of at most four ("y-a-j-o", "yaj o", 'y', 'a', 'j', 'o').
+Which of a CoT's is its answer (the first rule that finds one):
+
+1. the one in the last `\\boxed{...}`;
+2. the one that makes up the first sentence after the last answer phrase (`feval.answers.markers`), begins it before
+   "because", a comma or a bracket, or is the last one in quotes there;
+3. the last one in quotes in the text, unless an answer phrase without one closes it;
+4. the CoT itself where it is one.
+
+The key is its letters, in NFKC and casefold: "y-A-j-o." is "yajo". Digits are dropped like
+punctuation. No letters, no answer. (The rule of the ESC paper's code,
+which the `esc` importer applies for the kind `verbatim`, squeezes a CoT without the phrase into one long answer, drops accented
+letters, and lets an empty answer vote.)
+"""
+
+from __future__ import annotations
+
+import re
+
+from feval.answers import markers
+from feval.answers.markers import Segment
+from feval.answers.text import fold
+
+__all__ = ["canonical", "extract"]
+
+_PIECE = re.compile(r"[^\W\d_]+")
+_QUOTED = re.compile(r"(?<![^\W_])[\"'“‘`]([^\"'“”‘’`\n]{1,200}+)[\"'”’`](?![^\W_])")
+_AND_SO_ON = re.compile(r"\s?[,(]|\s(?:because|since|as|which|when)\s")
+_LONGEST = 200
+
+
+def extract(text: str) -> str | None:
+    """Return the letters a CoT answers with, as they are written there; `None` where there are none."""
+    content = markers.boxed(text)
+    found = _string(re.sub(r"\\[a-z]+\s?|[{}]", "", content)) if content is not None else None
+    if found is not None:
+        return found
+    own = markers.own_part(text)
+    for segment in markers.segments(own):
+        found = _of_segment(segment)
+        if found is not None:
+            return found
+        if segment.final:
+            return None
+    return _string(own.strip()) or _last_quoted(own)
+
+
+def canonical(raw: str) -> str | None:
+    """Return the letters of a raw answer, folded; one that is more than a string of letters is read as a text."""
+    found = _string(raw.strip()) or extract(raw)
+    return fold("".join(filter(str.isalpha, fold(found)))) or None if found else None
+
+
+def _string(text: str) -> str | None:
+    """The text, if it is a string of letters; else `None`."""
+    if len(text) > _LONGEST:
+        return None
+    pieces = _PIECE.findall(text)
+    return text.strip() if len(pieces) == 1 or (pieces and all(len(piece) <= 4 for piece in pieces)) else None
+
+
+def _of_segment(segment: Segment) -> str | None:
+    sentence = markers.first_sentence(segment.text) or segment.text
+    found = _string(sentence)
+    if found is not None:
+        return found
+    if segment.verb:
+        return _string(_AND_SO_ON.split(sentence, maxsplit=1)[0]) or _last_quoted(sentence)
+    return _last_quoted(segment.text) if segment.final else None
+
+
+def _last_quoted(text: str) -> str | None:
+    quoted = [match[1] for match in _QUOTED.finditer(text)]
+    return next((part for part in reversed(quoted) if _string(part)), None)

@@ -1,0 +1,292 @@
+"""Numbers: "#### 42", "The answer is $1,234.50.", "\\boxed{3/4}", "5%", "1 1/2", "-5", "7 km/h".
+
+Which number of a CoT is its answer (the first rule that finds one):
+
+1. in the last `\\boxed{...}`;
+2. after the last answer phrase (`feval.answers.markers`) that holds a number: the first number of its sentence, or what an
+   equation there comes to ("5 + 3 = 8" gives 8). After a label ("Answer:") the number must stand first, or be the last one
+   of a CoT's last line, because "Answer: She eats 3 eggs and ..." begins a chain of thought, not an answer;
+3. the last number of the text, unless an answer phrase without a number closes it.
+
+What counts as one number: sign (also U+2212), currency, thousands separators (1,234 - 1,00,000 - 1.234,5 - 1{,}234), decimals
+(.5), fractions (1/2, \\frac{1}{2}, ½), mixed numbers (1 1/2), powers of ten (1e3, 3 x 10^5), a full hour (2:00 is 2). Units,
+currency and the percent sign are dropped: "5%" is 5, as datasets ask "how many percent". Other clock times, dates (1/2/2020),
+versions (1.2.3) and powers (2^10) are not numbers; neither are digits inside a word (H2O).
+
+The key is exact: an integer as digits, a terminating decimal as such, any other rational as "p/q" in lowest terms. Nothing is
+rounded, 0.333 is not 1/3. Numbers that need more than `MAX_DIGITS` digits have no key.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from decimal import Decimal
+from fractions import Fraction
+
+from feval.answers import markers
+from feval.answers.markers import Segment
+
+__all__ = ["MAX_DIGITS", "canonical", "decimal_key", "extract", "fraction_key", "whole"]
+
+MAX_DIGITS = 1000
+"""The longest number that has a key: digits before plus behind the point, written out."""
+
+_WORDS = "zero one two three four five six seven eight nine ten eleven twelve".split()
+
+# One number of a text. Quantifiers are possessive or bounded: a megabyte of digits, commas or slashes is read in one pass.
+_PLAIN = r"(?: \d{1,3} (?:[,']\d{3}){1,9}+ (?:\.\d++)? (?![,']?\d) | \d\d? (?:,\d\d(?=,)){1,9}+ ,\d{3} (?!,?\d) | \d++ (?:\.\d++)? | \.\d++ )"
+_JUNK = r"""(?<![\d.,/:]) (?:
+        \d++ (?:/\d++){2,}+                               # a date
+      | \d++ (?:\.\d++){2,}+ (?!,\d)                      # a version
+      | \d\d?: (?!00(?![\d:])) \d\d (?::\d\d)*+ (?!\d)    # a clock time other than a full hour
+      | \d[\d.,]*+ [ ]?\^                                 # a power
+    )"""
+_NUMBER = re.compile(
+    rf"""
+    (?P<junk> {_JUNK} )
+  | (?<![\w./^])
+    (?P<sign> (?<![)\]}}%]) - )?
+    (?: (?: US\$ | USD | EUR | GBP | Rs\.? | [$€£¥₹] ) [ ]? (?P<inner> - )? )?
+    (?: (?P<european> \d{{1,3}} (?:\.\d{{3}}){{1,9}}+ ,\d++ )
+      | (?P<mixed> \d++ ) [ ]{{1,2}} (?:and[ ])? (?P<over> \d++ ) [ ]?/[ ]? (?P<under> \d++ )
+      | (?P<top> {_PLAIN} ) [ ]?/[ ]? (?P<bottom> {_PLAIN} )
+      | (?P<plain> {_PLAIN} )
+        (?: :00
+          | [eE] (?P<exponent> [-+]? \d++ ) (?!\w)
+          | [ ]?[x*×·][ ]? 10 [ ]?\^[ ]? [{{(]? (?P<power> [-+]? \d++ ) [)}}]?
+        )?
+    )
+    (?! [eE][-+]?\d )
+    (?: [ ]?% )?
+    """,
+    re.VERBOSE | re.ASCII,
+)
+
+_TEX = re.compile(
+    r"""
+    \\[dtc]?frac \s{0,3} \{ \s{0,3} (?P<over>-?[\d.,]{1,40}) \s{0,3} \} \s{0,3} \{ \s{0,3} (?P<under>[\d.,]{1,40}) \s{0,3} \}
+  | \\[dtc]?frac \s{0,3} (?P<o>\d) \s{0,3} (?P<u>\d)
+  | (?P<nothing> \\! | \\(?:left|right)(?![a-z]) | \^\s?\{?\\circ\}? | (?<=\d)\\[,;](?=\d{3}) )
+  | (?P<comma> \{,\} )
+  | (?P<times> \\(?:times|cdot)(?![a-z]) )
+  | (?P<percent> \\% )
+  | (?P<dollar> \\\$ )
+  | (?P<space> \\[,;:\ ()\[\]] | ~ | \*\* | \\(?:text|textbf|textit|textrm|mathrm|mathbf|mbox|boxed|fbox)\s{0,3}\{ )
+    """,
+    re.VERBOSE,
+)
+_UNTEX = {"nothing": "", "comma": ",", "times": "×", "percent": "%", "dollar": "$", "space": " "}
+_SEPARATORS = str.maketrans("", "", ",'")
+_TYPOGRAPHY = str.maketrans(dict.fromkeys("−‐‑‒–﹣－", "-") | dict.fromkeys("\u00a0\u202f\u2009\t", " ") | {"⁄": "/"})
+
+_VULGAR_FRACTION = re.compile("[¼-¾⅐-⅞]")
+
+_DIRECT = re.compile(
+    r"[^a-z0-9]*+(?:(?:approximately|approx|about|around|roughly|exactly|equals?|to|only|just|simply|is|total|of|[a-z])"
+    r"(?![a-z])[^a-z0-9]*+){0,4}",
+    re.IGNORECASE,
+)
+_TERM = re.compile(r"[^=\d]{0,40}?(?:[-+*/×÷·]|\bof\b|\bx\s?(?=[\d$]))")
+_LOOSE_MINUS = re.compile(r"([\s$*(]{0,8}-)[ ]+(?=[$€£¥₹.\d])")
+_GROUPED_BY_SPACES = re.compile(r"[\s$*]{0,8}-?\d{1,3}(?: \d{3}){1,9}(?! ?\d)")
+_UNIT = re.compile(r"\s?[A-Za-z°$€£%][A-Za-z° /.$€£]{0,40}")
+
+
+def extract(text: str) -> str | None:
+    """Return the number a CoT answers with, as it is written there; `None` where there is none."""
+    content = markers.boxed(text)
+    found = _first(_readable(content)) if content is not None else None
+    if found is not None:
+        return found
+    plain = _readable(markers.own_part(text))
+    for segment in markers.segments(plain):
+        found = _of_segment(segment)
+        if found is not None:
+            return found
+        if segment.final:
+            return None
+    return _last(_joined(plain)) or _word(plain)
+
+
+def canonical(raw: str) -> str | None:
+    """Return the exact key of a raw answer; a raw answer that does not begin with its number is read as a text."""
+    plain = _joined(_readable(raw))
+    direct = _direct(plain)
+    found = _equation(plain, direct) if direct is not None else _word(plain) or extract(plain)
+    if found is None:
+        return None
+    match = _search(found)
+    return fraction_key(_value(match)) if match else _word_key(found)
+
+
+def whole(raw: str) -> str | None:
+    """Return the key of a string that is one number with at most a unit, such as "4,200" or "15 kmph"; else `None`."""
+    plain = _readable(raw[:200]).strip().rstrip(".")
+    match = _NUMBER.match(plain)
+    if match is None or match["junk"] or (match.end() < len(plain) and not _UNIT.fullmatch(plain, match.end())):
+        return None
+    return fraction_key(_value(match))
+
+
+def decimal_key(number: int | float | Decimal | Fraction) -> str | None:
+    """Return the key of a number a source stored: 540 and 540.0 give "540", 0.5 gives "0.5", 1e21 all its digits.
+
+    Args:
+        number: a float stands for the shortest decimal that reads back as it.
+
+    Returns:
+        The key; `None` for infinities, not-a-number, and numbers longer than `MAX_DIGITS`.
+    """
+    if isinstance(number, float | Decimal):
+        return _decimal_text_key(repr(number) if isinstance(number, float) else str(number))
+    return fraction_key(Fraction(number))
+
+
+def fraction_key(value: Fraction | None) -> str | None:
+    """Write a rational exactly: digits, a plain decimal, or "p/q"; `None` for `None` and beyond `MAX_DIGITS`."""
+    if value is None:
+        return None
+    top, bottom = value.numerator, value.denominator
+    if max(abs(top), bottom).bit_length() > 4 * MAX_DIGITS:
+        return None
+    places = _decimal_places(bottom)
+    if places is None:
+        key = f"{top}/{bottom}"
+    elif places == 0:
+        key = str(top)
+    else:
+        digits = str(abs(top) * 10**places // bottom).rjust(places + 1, "0")
+        key = f"{'-' if top < 0 else ''}{digits[:-places]}.{digits[-places:]}"
+    return key if sum(map(str.isdigit, key)) <= MAX_DIGITS else None
+
+
+def _decimal_places(bottom: int) -> int | None:
+    """Digits behind the point of 1/bottom; `None` where they never end."""
+    twos = (bottom & -bottom).bit_length() - 1
+    rest, fives = bottom >> twos, 0
+    while rest % 5 == 0:
+        rest, fives = rest // 5, fives + 1
+    return max(twos, fives) if rest == 1 else None
+
+
+def _readable(text: str) -> str:
+    """Undo typography and TeX as far as numbers need it."""
+    if not text.isascii():
+        text = unicodedata.normalize("NFKC", _VULGAR_FRACTION.sub(r" \g<0>", text))
+    return _TEX.sub(_untex, text.translate(_TYPOGRAPHY))
+
+
+def _untex(match: re.Match[str]) -> str:
+    kind = match.lastgroup or ""
+    if kind in _UNTEX:
+        return _UNTEX[kind]
+    over, under = (match["over"], match["under"]) if kind == "under" else (match["o"], match["u"])
+    glued = match.string[match.start() - 1 : match.start()].isdigit()
+    return f"{' ' if glued else ''}{over}/{under}"
+
+
+def _joined(text: str) -> str:
+    """Put the number at the head of a text in one piece: "- 5" becomes "-5", "10 000" becomes "10000"."""
+    text = _tight(text.strip())
+    spaced = _GROUPED_BY_SPACES.match(text)
+    return spaced[0].replace(" ", "") + text[spaced.end() :] if spaced else text
+
+
+def _tight(text: str) -> str:
+    """Join a leading minus to its number; elsewhere in a text "- 5" is a bullet or a subtraction."""
+    return _LOOSE_MINUS.sub(r"\1", text, count=1) if _LOOSE_MINUS.match(text) else text
+
+
+def _first(content: str) -> str | None:
+    """The number of a short text that is all answer: its first, or what its equation comes to."""
+    content = _tight(content)
+    match = _search(content)
+    return _equation(content, match) if match else _word(content)
+
+
+def _of_segment(segment: Segment) -> str | None:
+    text = _tight(segment.text)
+    direct = _direct(text)
+    if direct is not None:
+        return _equation(text, direct)
+    if segment.verb:
+        return _first(markers.first_sentence(text)) or _first(text)
+    return (_word(text) or _last(text)) if segment.final else None
+
+
+def _direct(text: str) -> re.Match[str] | None:
+    """The number a text begins with, markup and words such as "about" or "x =" aside."""
+    match = _search(text)
+    return match if match and _DIRECT.fullmatch(text, 0, match.start()) else None
+
+
+def _equation(text: str, first: re.Match[str]) -> str:
+    """The first number of a text, or the one behind the last "=" where the first is a term of a calculation."""
+    sentence = text[: first.end()] + markers.first_sentence(text[first.end() :])
+    equals = sentence.rfind("=")
+    if equals > first.end() and _TERM.match(sentence, first.end()):
+        result = _search(sentence, equals + 1)
+        if result:
+            return result[0].strip()
+    return first[0].strip()
+
+
+def _search(text: str, start: int = 0) -> re.Match[str] | None:
+    return next((match for match in _NUMBER.finditer(text, start) if not match["junk"]), None)
+
+
+def _last(text: str) -> str | None:
+    last = None
+    for match in _NUMBER.finditer(text):
+        if not match["junk"]:
+            last = match
+    return last[0].strip() if last else None
+
+
+def _word(text: str) -> str | None:
+    bare = text.strip(" \t\r\n.*_$\"'").casefold()
+    return bare if bare in _WORDS else None
+
+
+def _word_key(text: str) -> str | None:
+    word = _word(text)
+    return None if word is None else str(_WORDS.index(word))
+
+
+def _value(match: re.Match[str]) -> Fraction | None:
+    negative = bool(match["sign"]) != bool(match["inner"])
+    if match["mixed"]:
+        value = _mixed(match["mixed"], match["over"], match["under"])
+    elif match["top"]:
+        value = _ratio(match["top"], match["bottom"])
+    elif match["european"]:
+        value = _decimal(match["european"].replace(".", "").replace(",", "."))
+    else:
+        value = _decimal(match["plain"].translate(_SEPARATORS), match["exponent"] or match["power"] or "0")
+    return -value if value is not None and negative else value
+
+
+def _decimal(digits: str, exponent: str = "0") -> Fraction | None:
+    """A plain decimal times a power of ten, without ever building a number that is too long."""
+    if len(digits) > MAX_DIGITS + 1 or len(exponent) > 6 or abs(int(exponent)) > MAX_DIGITS:
+        return None
+    return Fraction(digits) * Fraction(10) ** int(exponent)
+
+
+def _ratio(top: str, bottom: str) -> Fraction | None:
+    numerator, denominator = _decimal(top.translate(_SEPARATORS)), _decimal(bottom.translate(_SEPARATORS))
+    return numerator / denominator if numerator is not None and denominator else None
+
+
+def _mixed(units: str, top: str, bottom: str) -> Fraction | None:
+    """A mixed number; "2 7/3" is none."""
+    number, part = _decimal(units), _ratio(top, bottom)
+    return number + part if number is not None and part is not None and part < 1 else None
+
+
+def _decimal_text_key(text: str) -> str | None:
+    digits, _, exponent = text.lower().partition("e")
+    if not any(map(str.isdigit, digits)):
+        return None
+    return fraction_key(_decimal(digits, exponent or "0"))

@@ -1,0 +1,65 @@
+"""Free text: two answers are equal when they differ in case, width, spacing, quotes, markup or closing punctuation only.
+
+Which text of a CoT is its answer (the first rule that finds one): the last `\\boxed{...}`; what follows the last answer phrase
+(`feval.answers.markers`), up to the end of its line; the CoT itself where it is one line. Anything else is no answer.
+
+The key is the text in NFKC and casefold, blanks squeezed, quotes, Markdown and punctuation trimmed off both ends. An answer
+longer than `LONGEST` characters is a discourse and has no key.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+
+from feval.answers import markers
+
+__all__ = ["LONGEST", "canonical", "extract", "fold"]
+
+LONGEST = 2000
+"""Characters of the longest raw answer that has a key."""
+
+_TRIM = " .,;:!?\"'`*_$“”‘’«»…"
+_BRACKETS = {"(": ")", "[": "]", "{": "}", "<": ">"}
+
+
+def extract(text: str) -> str | None:
+    """Return the text a CoT answers with, as it is written there; `None` where there is none."""
+    content = markers.boxed(text)
+    if content is not None and canonical(content) is not None:
+        return content.strip()
+    own = markers.own_part(text).strip()
+    for segment in markers.segments(own):
+        if canonical(segment.text) is not None:
+            return segment.text
+        if segment.final:
+            return None
+    return own if own and "\n" not in own and len(own) <= LONGEST else None
+
+
+def canonical(raw: str) -> str | None:
+    """Return the key of a raw answer; `None` where nothing but punctuation is left, or it is too long."""
+    if len(raw) > LONGEST:
+        return None
+    return _trimmed(" ".join(fold(raw).split())) or None
+
+
+def fold(text: str) -> str:
+    """Return the text in NFKC and casefold, stable: folding twice is folding once."""
+    for _ in range(4):  # normalising can undo casefolding and the other way round, for a few rare characters
+        folded = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text).casefold())
+        if folded == text:
+            break
+        text = folded
+    return text
+
+
+def _trimmed(text: str) -> str:
+    """Trim quotes, markup and punctuation, and brackets that enclose the whole."""
+    while True:
+        bare = text.strip(_TRIM)
+        closing = _BRACKETS.get(bare[:1])
+        if closing and bare.find(closing) == len(bare) - 1 and bare.count(bare[0]) == 1:
+            bare = bare[1:-1]
+        if bare == text:
+            return bare
+        text = bare
