@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -39,10 +40,10 @@ def plurality_codes(codes: Integers) -> Integers:
     Returns:
         [...] the winning codes, -1 where nobody answered; of the type of `codes`.
     """
-    rows = codes.reshape(-1, codes.shape[-1])
+    rows = codes.reshape(prod(codes.shape[:-1]), codes.shape[-1])
     winners = np.full(len(rows), -1, codes.dtype)
     if rows.size:
-        candidates = int(codes.max()) + 1
+        candidates = int(codes.max(initial=-1)) + 1
         step = max(1, _BLOCK // rows.shape[1])
         for start in range(0, len(rows), step):
             winners[start : start + step] = _winners(rows[start : start + step], candidates)
@@ -63,6 +64,6 @@ def _winners(rows: Integers, candidates: int) -> Integers:
     winner[most == 0] = -1
     tied = np.flatnonzero((leaders > 1) & (most > 0))
     drawn = by_draw[:, tied]
-    leading = (drawn >= 0) & (leads[drawn, tied] == 1)
+    leading = (drawn >= 0) & (leads[np.maximum(drawn, 0), tied] == 1)
     winner[tied] = drawn[leading.argmax(axis=0), np.arange(len(tied))]
     return winner

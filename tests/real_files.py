@@ -1,0 +1,45 @@
+"""Answer codes straight from the files of `../shared/real`, by a reader that shares nothing with feval's importers."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+Codes = npt.NDArray[np.integer[Any]]
+
+
+def golden(shared: Path, prefix: str, file: str = "methods.json", part: str = "goldens") -> dict[str, dict[str, Any]]:
+    """Reference values whose id starts with a prefix, by id."""
+    entries = json.loads((shared / "golden" / file).read_text("utf-8"))[part]
+    return {entry["id"]: entry for entry in entries if entry["id"].startswith(prefix)}
+
+
+def real_codes(shared: Path, name: str) -> tuple[Codes, Codes]:
+    """Codes [Q, S] and gold [Q] of a recording named as in the goldens: "last_letters_gpt35", "date_cot1_40", "date_pot1"."""
+    if name == "last_letters_gpt35":
+        text = gzip.decompress((shared / "real/esc/GPT3.5_result/last_letters/T0.7.jsonl.gz").read_bytes()).decode()
+        entries = [json.loads(line) for line in text.splitlines()]
+        return encoded([([letters(t) for t in e["generated_answer"]], e["answer"]) for e in entries])
+    path = shared / f"real/mot_cascade/GPT3_result/{name}.json.gz"
+    entries = json.loads(gzip.decompress(path.read_bytes()))
+    return encoded([(e["results"], e["answer"]) for e in entries])
+
+
+def letters(text: str) -> str:
+    return re.sub("[^a-zA-Z]", "", text.lower().split("the answer is")[-1])
+
+
+def encoded(questions: list[tuple[list[object], object]]) -> tuple[Codes, Codes]:
+    codes = np.full((len(questions), max(len(answers) for answers, _ in questions)), -2, np.int16)
+    gold = np.full(len(questions), -1, np.int16)
+    for row, (answers, right) in enumerate(questions):
+        places = {answer: code for code, answer in enumerate(dict.fromkeys(a for a in answers if a is not None))}
+        codes[row, : len(answers)] = [-1 if a is None else places[a] for a in answers]
+        gold[row] = places.get(right, -1)
+    return codes, gold

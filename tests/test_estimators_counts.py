@@ -1,0 +1,130 @@
+"""Votes, mean tokens, and values per question that are stored once per distinct question."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from real_files import Codes
+
+from feval.errors import OutOfRangeError
+from feval.estimators.cost import mean_output_tokens
+from feval.estimators.counts import vote_counts
+from feval.estimators.per_question import PerQuestion, distinct
+
+
+@given(
+    st.integers(0, 7).flatmap(lambda s: st.lists(st.lists(st.integers(-2, 9), min_size=s, max_size=s), max_size=6)),
+    st.data(),
+)
+@settings(max_examples=80, deadline=None)
+def test_votes_are_counted_per_candidate(rows: list[list[int]], data: st.DataObject) -> None:
+    gold = [data.draw(st.integers(-1, 11)) for _ in rows]
+    codes = np.array(rows, np.int8).reshape(len(rows), len(rows[0]) if rows else 0)
+    counts = vote_counts(codes, np.array(gold, np.int16))
+    for q, row in enumerate(rows):
+        tally = Counter(row)
+        assert counts.gold[q] == (tally[gold[q]] if gold[q] >= 0 else 0)
+        assert Counter(counts.rivals[q].tolist()) - Counter([0] * 99) == Counter(
+            votes for code, votes in tally.items() if code >= 0 and code != gold[q]
+        )
+        assert counts.no_answer[q] == tally[-1]
+        assert counts.size[q] == len(row) - tally[-2]
+    assert (counts.gold + counts.rivals.sum(axis=1) + counts.no_answer == counts.size).all()
+
+
+def test_a_question_without_gold_has_rivals_only() -> None:
+    counts = vote_counts(np.array([[0, 0, 1, -1, -2]], np.int8), np.array([-1]))
+    assert counts.gold.tolist() == [0]
+    assert counts.rivals.tolist() == [[2, 1]]
+    assert (counts.no_answer.tolist(), counts.size.tolist()) == ([1], [4])
+
+
+def test_pools_without_any_answer_have_no_rivals() -> None:
+    counts = vote_counts(np.full((2, 3), -1, np.int8), np.array([0, -1]))
+    assert counts.rivals.shape == (2, 0)
+    assert counts.no_answer.tolist() == [3, 3]
+
+
+def test_large_pools_and_many_candidates_are_counted() -> None:
+    codes = np.tile(np.arange(400, dtype=np.int16), 2)[None]
+    counts = vote_counts(codes, np.array([399]))
+    assert (counts.gold.tolist(), counts.rivals.shape, int(counts.rivals.sum())) == ([2], (1, 400), 798)
+    assert vote_counts(np.zeros((1, 300), np.int8), np.array([0])).gold.tolist() == [300]
+
+
+def test_blocks_do_not_show(monkeypatch: pytest.MonkeyPatch) -> None:
+    codes = np.random.Generator(np.random.Philox(key=0)).integers(-2, 5, (101, 9), dtype=np.int8)
+    whole = vote_counts(codes, np.zeros(101, np.int8))
+    monkeypatch.setattr("feval.estimators.counts._BLOCK", 30)
+    blocks = vote_counts(codes, np.zeros(101, np.int8))
+    for field in ("gold", "rivals", "no_answer", "size"):
+        assert (getattr(blocks, field) == getattr(whole, field)).all()
+
+
+@pytest.mark.parametrize(
+    ("codes", "gold", "words"),
+    [
+        (np.zeros(3, np.int8), np.zeros(3, np.int8), "shapes are"),
+        (np.zeros((3, 2), np.int8), np.zeros(2, np.int8), "shapes are"),
+        (np.zeros((3, 2)), np.zeros(3, np.int8), "codes are float64"),
+        (np.full((3, 2), -3), np.zeros(3, np.int8), "-3 was found"),
+        (np.zeros((1, 65_536), np.int8), np.zeros(1, np.int8), "65,536"),
+    ],
+)
+def test_codes_that_cannot_be_are_refused(codes: Codes, gold: Codes, words: str) -> None:
+    with pytest.raises(OutOfRangeError, match=words):
+        vote_counts(codes, gold)
+
+
+# -- tokens ---------------------------------------------------------------------------------------------------------
+
+
+def test_mean_tokens_are_over_the_recorded_samples() -> None:
+    tokens = np.array([[10, 20, 60], [65_535, 65_535, 0]], np.uint16)
+    assert mean_output_tokens(tokens, np.array([3, 2])).tolist() == [30.0, 65_535.0]
+
+
+def test_a_question_without_samples_has_no_mean_tokens() -> None:
+    with pytest.raises(OutOfRangeError, match="Question 1 has no samples"):
+        mean_output_tokens(np.zeros((2, 3), int), np.array([3, 0]))
+    with pytest.raises(OutOfRangeError, match="shapes are"):
+        mean_output_tokens(np.zeros((2, 3), int), np.array([3]))
+
+
+# -- values per question --------------------------------------------------------------------------------------------
+
+
+def test_values_are_written_out_and_averaged() -> None:
+    values = PerQuestion(np.array([[0.0, 1.0], [0.5, 0.25]]), np.array([1, 0, 1, 1]))
+    assert values.per_question().tolist() == [[0.5, 0.25], [0.0, 1.0], [0.5, 0.25], [0.5, 0.25]]
+    assert values.mean().tolist() == [0.375, 0.4375]
+    assert len(values) == 4
+
+
+def test_columns_stand_beside_each_other() -> None:
+    left = PerQuestion(np.array([[1.0], [2.0]]), np.array([0, 0, 1, 1]))
+    right = PerQuestion(np.array([[5.0, 6.0], [7.0, 8.0]]), np.array([0, 1, 1, 1]))
+    both = left.beside(right)
+    assert both.per_question().tolist() == [[1, 5, 6], [1, 7, 8], [2, 7, 8], [2, 7, 8]]
+    assert len(both.values) == 3
+    with pytest.raises(OutOfRangeError, match="4 and for 1"):
+        left.beside(PerQuestion(np.ones((1, 1)), np.array([0])))
+
+
+@given(st.integers(1, 40), st.integers(1, 30), st.sampled_from([2, 60, 1000]))
+@settings(max_examples=60, deadline=None)
+def test_distinct_rows_are_found_whatever_the_number_of_columns(rows: int, columns: int, radix: int) -> None:
+    rng = np.random.Generator(np.random.Philox(key=rows * columns))
+    table = rng.integers(0, radix, (max(1, rows // 3), columns))[rng.integers(0, max(1, rows // 3), rows)]
+    first, place = distinct(list(table.T.astype(np.uint16)))
+    assert (table[first][place] == table).all()
+    assert len(first) == len(np.unique(table, axis=0))
+
+
+def test_no_rows_have_no_distinct_rows() -> None:
+    first, place = distinct([np.zeros(0, np.uint8)])
+    assert (len(first), len(place)) == (0, 0)

@@ -1,0 +1,168 @@
+"""Every entry of METHODS, in its readable form and in its batch form, on the same draws: equal answers, equal ledgers."""
+
+from __future__ import annotations
+
+from dataclasses import FrozenInstanceError, dataclass, fields, is_dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from real_files import Codes, golden, real_codes
+from small import write_toy
+
+from feval.errors import OutOfRangeError, ShortPoolError, UsageError
+from feval.estimators.counts import vote_counts
+from feval.estimators.plurality import subset_plurality_accuracy
+from feval.evaluate import evaluate
+from feval.methods import METHODS, SelfConsistency
+from feval.replay import LLM, Dataset, Pool, load
+
+REPLICATES = 12
+SETTINGS: dict[str, list[dict[str, Any]]] = {"self-consistency": [{"n": 1}, {"n": 2}, {"n": 5}, {"n": 8}]}
+LLMS = {"self-consistency": 1}
+
+# Clear, tied, all different, all equal, partly and wholly without answers; the fourth pool is larger than the others.
+POOLS: list[list[str | None]] = [
+    ["a", "b", "a", "a", None, "b", "c", "a"],
+    ["a", "a", "a", "a", "b", "b", "b", "b"],
+    ["a", "b", "c", "d", "e", "f", "g", "h"],
+    ["z", "z", "z", "z", "z", "z", "z", "z", "y", "y"],
+    [None, None, "b", None, "a", None, None, None],
+    [None] * 8,
+]
+GOLDS = ["a", "b", "c", "z", "a", None]
+
+
+@pytest.fixture(scope="module")
+def replay(tmp_path_factory: pytest.TempPathFactory) -> tuple[Dataset, list[LLM]]:
+    out = write_toy(tmp_path_factory.mktemp("contract") / "toy", {"strong": POOLS, "weak": POOLS[::-1]}, GOLDS)
+    return load("toy", recording=out, seed=7)
+
+
+def cases() -> list[Any]:
+    return [pytest.param(name, s, id=f"{name}-{s}") for name in METHODS for s in SETTINGS[name]]
+
+
+@pytest.mark.parametrize(("name", "settings"), cases())
+def test_both_forms_agree(name: str, settings: dict[str, Any], replay: tuple[Dataset, list[LLM]]) -> None:
+    dataset, llms = replay[0], replay[1][: LLMS[name]]
+    method = METHODS[name](**settings)
+    batch = evaluate(method, dataset, llms, replicates=REPLICATES)
+    for replicate in range(REPLICATES):
+        for row, question_id in enumerate(dataset.question_ids):
+            metered = [llm.ask(row, replicate) for llm in llms]
+            answer = method(dataset[question_id].question, *metered)
+            code = int(batch.answer[replicate, row])
+            assert answer == (None if code < 0 else dataset.candidates(row)[code])
+            for llm, ledger in zip(metered, batch.ledgers, strict=True):
+                consumed = (ledger.rounds, ledger.cots, ledger.output_tokens)
+                assert (llm.rounds, llm.cots, llm.output_tokens) == tuple(int(a[replicate, row]) for a in consumed)
+
+
+@pytest.mark.parametrize(("name", "settings"), cases())
+def test_a_method_is_a_frozen_value_that_shows_its_settings(name: str, settings: dict[str, Any]) -> None:
+    method = METHODS[name](**settings)
+    assert is_dataclass(method)
+    assert method == METHODS[name](**settings)
+    assert hash(method) == hash(METHODS[name](**settings))
+    for field in fields(method):
+        assert f"{field.name}={getattr(method, field.name)!r}" in repr(method)
+        with pytest.raises(FrozenInstanceError):
+            setattr(method, field.name, None)
+    assert type(method).__doc__
+
+
+@pytest.mark.parametrize(("name", "settings"), cases())
+def test_results_do_not_depend_on_how_replicates_are_chunked(
+    name: str, settings: dict[str, Any], replay: tuple[Dataset, list[LLM]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dataset, llms = replay[0], replay[1][: LLMS[name]]
+    method = METHODS[name](**settings)
+    whole = evaluate(method, dataset, llms, replicates=REPLICATES)
+    monkeypatch.setattr("feval.methods.self_consistency._BLOCK", 11)
+    pools, orders = [llm.pool for llm in llms], [llm.orders(range(REPLICATES), method.draws) for llm in llms]
+    parts = method.decide(pools, orders)
+    assert (parts.answer == whole.answer).all()
+    assert (parts.ledgers[0].output_tokens == whole.ledgers[0].output_tokens).all()
+
+
+# -- self-consistency -----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Canned:
+    """Stands in for a live LLM."""
+
+    answers: list[str | None]
+
+    def sample(self, k: int = 1) -> Canned:
+        return Canned(self.answers[:k])
+
+
+def test_the_readable_form_runs_on_anything_that_samples() -> None:
+    assert SelfConsistency(3)("What is 1 + 1?", Canned(["2", "3", "2", "3", "3"])) == "2"
+    assert SelfConsistency(5)("What is 1 + 1?", Canned(["2", "3", "2", "3", "3"])) == "3"
+    assert SelfConsistency(2)("What is 1 + 1?", Canned([None, None, "2"])) is None
+
+
+def pool_of(codes: Codes) -> Pool:
+    none = np.zeros(len(codes), int)
+    sizes, candidates = (codes != -2).sum(axis=1), codes.max(axis=1, initial=-1) + 1
+    return Pool("gpt", codes, np.ones_like(codes), none, sizes, np.zeros_like(codes, np.uint8), candidates)
+
+
+def recorded_orders(pool: Pool, draws: int) -> npt.NDArray[np.uint16]:
+    return np.broadcast_to(np.arange(draws, dtype=np.uint16), (1, len(pool.sizes), draws))
+
+
+def test_shortage_and_nonsense_are_refused() -> None:
+    pool = pool_of(np.array([[0, 0, 1], [0, 1, -2]], np.int16))
+    with pytest.raises(OutOfRangeError, match="n=0"):
+        SelfConsistency(0)
+    with pytest.raises(ShortPoolError, match="gpt has 2 recorded CoTs on the question in row 1"):
+        SelfConsistency(3).decide([pool], [recorded_orders(pool, 3)])
+    for pools, orders in (([], []), ([pool] * 2, [recorded_orders(pool, 2)]), ([pool], [recorded_orders(pool, 1)])):
+        with pytest.raises(UsageError, match="one LLM and orders of 2"):
+            SelfConsistency(2).decide(pools, orders)
+
+
+def test_no_question_needs_no_decision() -> None:
+    decided = SelfConsistency(2).decide([pool_of(np.zeros((0, 4), np.int16))], [np.zeros((3, 0, 2), np.uint16)])
+    assert decided.answer.shape == decided.ledgers[0].cots.shape == (3, 0)
+
+
+def test_seeded_replicates_agree_with_the_exact_expectation(replay: tuple[Dataset, list[LLM]]) -> None:
+    dataset, [llm, _] = replay
+    counts = vote_counts(llm.pool.codes, dataset.gold)
+    for n in (1, 2, 5, 8):
+        exact = subset_plurality_accuracy(counts.gold, counts.rivals, counts.no_answer, [n]).per_question()[:, 0]
+        seeded = evaluate(SelfConsistency(n), dataset, [llm], replicates=4000).correct.mean(axis=0)
+        assert seeded == pytest.approx(exact, abs=0.035), n  # four standard errors
+
+
+# -- reference values: recorded order -------------------------------------------------------------------------------
+
+
+def right_in_recorded_order(codes: Codes, gold: Codes, n: int, *, no_answer_votes: bool = False) -> int:
+    pool = pool_of(codes)
+    pool = pool.with_no_answer_as_vote() if no_answer_votes else pool
+    decided = SelfConsistency(n).decide([pool], [recorded_orders(pool, n)]).answer[0]
+    return int(((decided == gold) & (gold >= 0)).sum())
+
+
+def test_reference_values_of_recorded_order(shared: Path) -> None:
+    entries = golden(shared, "sc.prefix.")
+    assert len(entries) == 6
+    for name, entry in entries.items():
+        codes, gold = real_codes(shared, entry["inputs"][0])
+        assert right_in_recorded_order(codes, gold, entry["params"]["N"]) == entry["expected"]["correct"], name
+
+
+def test_reference_values_of_recorded_order_with_and_without_votes_of_no_answers(shared: Path) -> None:
+    codes, gold = real_codes(shared, "date_pot1")
+    for name, entry in golden(shared, "sc.none.").items():
+        n, expected = entry["params"]["N"], entry["expected"]
+        assert right_in_recorded_order(codes, gold, n) == expected["prefix_drop_correct"], name
+        assert right_in_recorded_order(codes, gold, n, no_answer_votes=True) == expected["prefix_vote_correct"], name

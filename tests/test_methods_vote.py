@@ -1,0 +1,81 @@
+"""The vote: most frequent first, first seen wins ties, no answer does not vote; codes and strings agree."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from feval.methods.vote import plurality, plurality_codes
+
+
+@pytest.mark.parametrize(
+    ("answers", "winner"),
+    [
+        ([], None),
+        ([None, None], None),
+        (["a"], "a"),
+        (["b", "a", "a"], "a"),
+        (["b", "a"], "b"),
+        (["b", "a", "a", "b"], "b"),
+        (["c", "b", "a", "a", "b"], "b"),
+        ([None, None, None, "a"], "a"),
+        ([None, "a", None, "b", "b"], "b"),
+        (["", "", "a"], ""),
+    ],
+)
+def test_the_most_frequent_answer_wins_and_of_several_the_first_seen(
+    answers: list[str | None], winner: str | None
+) -> None:
+    assert plurality(answers) == winner
+
+
+@given(
+    st.integers(1, 9).flatmap(
+        lambda n: st.lists(st.lists(st.integers(-2, 5), min_size=n, max_size=n), min_size=1, max_size=8)
+    ),
+    st.sampled_from([np.int8, np.int16, np.int32, np.int64]),
+)
+@settings(max_examples=150, deadline=None)
+def test_codes_and_strings_elect_the_same(rows: list[list[int]], kind: type[np.signedinteger]) -> None:
+    codes = np.array(rows, kind)
+    winners = plurality_codes(codes)
+    assert winners.dtype == kind
+    for row, winner in zip(rows, winners.tolist(), strict=True):
+        strings = [None if code < 0 else str(code) for code in row]
+        assert (None if winner < 0 else str(winner)) == plurality(strings)
+        if votes := Counter(s for s in strings if s is not None):
+            assert votes[str(winner)] == votes.most_common(1)[0][1]
+
+
+def test_any_leading_shape_is_kept() -> None:
+    codes = np.array([[[0, 1, 1], [2, 0, 0]], [[-1, -1, -1], [1, -1, 0]]], np.int8)
+    assert plurality_codes(codes).tolist() == [[1, 0], [-1, 1]]
+    assert plurality_codes(codes[0, 0]) == 1
+    assert plurality_codes(np.zeros((3, 0, 5), np.int8)).shape == (3, 0)
+    assert plurality_codes(np.zeros((4, 0), np.int8)).tolist() == [-1] * 4
+
+
+def test_many_draws_and_many_candidates() -> None:
+    codes = np.concatenate([np.full(300, 7), np.full(300, 999), np.arange(500)]).astype(np.int16)
+    assert plurality_codes(codes[None]).tolist() == [7]
+    assert plurality_codes(codes[None, ::-1]).tolist() == [7]  # 301 votes against 300
+    assert plurality_codes(codes[None, 299::-1]).tolist() == [7]
+    assert plurality_codes(np.array([[126, 125, 125, 126]], np.int8)).tolist() == [126]
+
+
+def test_the_numbering_of_codes_does_not_matter() -> None:
+    rng = np.random.Generator(np.random.Philox(key=4))
+    codes = rng.integers(-1, 6, (500, 12), dtype=np.int8)
+    renumbered = np.array([3, 0, 5, 1, 4, 2, -1], np.int8)  # the last stands for -1
+    assert (plurality_codes(renumbered[codes]) == renumbered[plurality_codes(codes)]).all()
+
+
+def test_blocks_do_not_show(monkeypatch: pytest.MonkeyPatch) -> None:
+    codes = np.random.Generator(np.random.Philox(key=5)).integers(-1, 4, (97, 8), dtype=np.int8)
+    whole = plurality_codes(codes)
+    monkeypatch.setattr("feval.methods.vote._BLOCK", 20)
+    assert (plurality_codes(codes) == whole).all()
