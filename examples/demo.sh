@@ -4,4 +4,6 @@ set -eu
 root=$(cd "$(dirname "$0")/.." && pwd)
 . "$root/.ci/venv.sh"
 feval_venv "$root"
-exec "$venv/bin/feval" demo "$@"
+"$venv/bin/feval" demo "$@"
+[ "$(command -v feval)" = "$venv/bin/feval" ] || feval_say "
+The command feval is $venv/bin/feval; this puts it on your path:  . $venv/bin/activate"
