@@ -25,7 +25,6 @@ leaves with `exit_code`: 2 for wrong usage, 1 for work that failed.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from difflib import get_close_matches
 
 __all__ = [
     "AnswerError",
@@ -73,7 +72,10 @@ class UnknownNameError(UsageError):
             known: the names that exist.
             advice: one more sentence on what to do, if any.
         """
+        from difflib import get_close_matches
+
         names = sorted(known)
+        name = name if len(name) <= 80 else f"{name[:80]}..."
         near = get_close_matches(name, names, n=1)
         hint = f" Did you mean {near[0]!r}?" if near else ""
         listed = f" Known: {', '.join(names)}." if names and len(names) <= 40 else ""
