@@ -60,7 +60,7 @@ def _formats() -> list[Row]:
 def _answer_kinds() -> list[Row]:
     from feval.answers import KINDS
 
-    return [{"name": name, "description": kind.description} for name, kind in KINDS.items()]
+    return [{"name": name, "description": kind.about} for name, kind in KINDS.items()]
 
 
 KNOWN: Mapping[str, Callable[[], list[Row]]] = {
