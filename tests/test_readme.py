@@ -49,7 +49,9 @@ def run(block: Block, folder: Path, environment: dict[str, str]) -> str:
         command = ["sh", "-eu", "-c", script]
     else:
         command = [sys.executable, "-W", "error", "-c", block.text]
-    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False, timeout=300)
+    done = subprocess.run(
+        command, cwd=folder, env=environment, capture_output=True, text=True, check=False, timeout=300
+    )
     assert done.returncode == 0, f"{block.text}\nsays:\n{done.stdout}{done.stderr}"
     return done.stdout + done.stderr
 
@@ -71,7 +73,9 @@ def test_every_block_runs_and_prints_what_it_shows(tmp_path: Path, environment: 
     said = ""
     for block in blocks():
         if block.language == "text":
-            missing = [line for line in block.text.splitlines() if line.rstrip() not in map(str.rstrip, said.splitlines())]
+            missing = [
+                line for line in block.text.splitlines() if line.rstrip() not in map(str.rstrip, said.splitlines())
+            ]
             assert missing == [], f"the README shows lines that were not printed; printed was:\n{said}"
         else:
             said = run(block, folder, environment)
