@@ -38,7 +38,7 @@ def files() -> list[Path]:
 
 def lines() -> list[tuple[str, str]]:
     """Every line of every text file, each with its place."""
-    found = []
+    found: list[tuple[str, str]] = []
     for path in files():
         try:
             text = path.read_text("utf-8")
