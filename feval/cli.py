@@ -79,7 +79,7 @@ def _guarded(command: Callable[_P, None]) -> Callable[_P, None]:
     def run(*args: _P.args, **kwargs: _P.kwargs) -> None:
         try:
             command(*args, **kwargs)
-            sys.stdout.flush()
+            print(end="", flush=True)  # so that a reader that has gone is noticed here
         except FevalError as error:
             _fail(str(error), error.exit_code)
         except BrokenPipeError:
@@ -101,8 +101,14 @@ def _guarded(command: Callable[_P, None]) -> Callable[_P, None]:
 
 
 def _fail(sentence: str, code: int) -> NoReturn:
-    print(f"error: {visible(sentence)}", file=sys.stderr)
+    _say(f"error: {sentence}")
     raise typer.Exit(code)
+
+
+def _say(sentence: str) -> None:
+    """Print to standard error, if there is one: `print` would fall back on standard output."""
+    if sys.stderr is not None:
+        print(visible(sentence), file=sys.stderr)
 
 
 def _unexpected(error: Exception) -> NoReturn:
@@ -129,24 +135,30 @@ class _Out:
             # ASCII: no terminal, locale or control character can spoil it.
             print(json.dumps(value, ensure_ascii=True, allow_nan=False))
         elif not self.quiet:
-            for piece in shown:
-                print(visible(piece)) if isinstance(piece, str) else _print_table(piece)
+            for before, piece in zip((None, *shown), shown, strict=False):
+                if isinstance(piece, str):
+                    print(visible(piece))
+                else:
+                    _print_table(piece, apart=before is not None and not isinstance(before, str))
 
     def note(self, sentence: str) -> None:
         """Print a remark to standard error."""
         if not self.quiet:
-            print(f"note: {visible(sentence)}", file=sys.stderr)
+            _say(f"note: {sentence}")
 
     def progress(self, label: str) -> _Progress:
         """Return a progress bar that appears after a second, on a terminal only."""
-        return _Progress(label, shown=not self.json and not self.quiet and sys.stderr.isatty())
+        return _Progress(
+            label, shown=not self.json and not self.quiet and sys.stderr is not None and sys.stderr.isatty()
+        )
 
 
-def _print_table(table: Table) -> None:
+def _print_table(table: Table, *, apart: bool) -> None:
+    """Print a table; `apart` leaves a line between it and the table above, which rich does by itself."""
     from feval.report.tables import plain
 
-    if not sys.stdout.isatty():
-        print(plain(table), end="")
+    if sys.stdout is None or not sys.stdout.isatty():
+        print("\n" if apart else "", plain(table), sep="", end="")
         return
     from rich.console import Console
 
@@ -336,7 +348,7 @@ def _verify(recording: RecordingFolder, as_json: JsonFlag = False, quiet: QuietF
     show.result(account, *([f"{recording} is sound: {checked}, hash {found.recording_hash}"] if found.ok else []))
     if not found.ok:
         for problem in found.problems:
-            print(f"error: {visible(str(recording))}: {visible(problem)}", file=sys.stderr)
+            _say(f"error: {recording}: {problem}")
         raise typer.Exit(1)
 
 

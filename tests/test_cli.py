@@ -703,16 +703,21 @@ def test_a_reader_that_leaves_is_no_error() -> None:
     assert (done.returncode, done.stderr) == (1, "")
 
 
-def test_closed_standard_output_is_no_traceback(toy: Path) -> None:
+@pytest.mark.parametrize("closed", [">&-", "2>&-", ">&- 2>&-"])
+@pytest.mark.parametrize(("folder", "code"), [("toy", 0), ("absent", 1)])
+def test_closed_streams_are_no_error(toy: Path, closed: str, folder: str, code: int) -> None:
+    program = f"'{sys.executable}' -c 'from feval.cli import main; main()'"
     done = subprocess.run(
-        ["sh", "-c", f'exec "{sys.executable}" -c "from feval.cli import main; main()" info "{toy}" >&-'],
-        stderr=subprocess.PIPE,
+        ["sh", "-c", f"{program} info '{toy.parent / folder}' --json {closed}"],
+        capture_output=True,
         text=True,
         timeout=60,
         check=False,
         env={**os.environ, "PYTHONPATH": str(ROOT)},
     )
+    assert done.returncode == code
     assert "Traceback" not in done.stderr
+    assert done.stdout == "" or json.loads(done.stdout)["path"] == str(toy)
 
 
 def test_an_ascii_terminal_is_no_error(tmp_path: Path) -> None:

@@ -274,7 +274,7 @@ def test_cost_is_dollars_on_a_log_axis_and_says_so() -> None:
 
 def test_tokens_take_the_place_of_dollars_if_one_llm_lacks_a_price() -> None:
     [axes] = figure_of(PRICED, curve(point(1), llm="unpriced")).axes
-    assert axes.get_xlabel() == "mean tokens per question, prompt + output (log scale); no prices"
+    assert axes.get_xlabel() == "mean tokens per question, prompt + output (log scale); USD not known"
 
 
 def test_counts_are_the_last_resort() -> None:

@@ -151,6 +151,8 @@ def _parent(parent: Any) -> str:
 
 
 def _nested(value: Any) -> str:
+    if isinstance(value, Mapping):
+        return f"({_value(value)})"
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 

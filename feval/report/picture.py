@@ -67,8 +67,8 @@ class _Axis:
 
 _AXES = (
     _Axis("usd_per_question", "mean USD per question (log scale)"),
-    _Axis("tokens_per_question", "mean tokens per question, prompt + output (log scale); no prices"),
-    _Axis("n", "CoTs per question, n (log scale); neither prices nor tokens"),
+    _Axis("tokens_per_question", "mean tokens per question, prompt + output (log scale); USD not known"),
+    _Axis("n", "CoTs per question, n (log scale); cost not known"),
 )
 
 
