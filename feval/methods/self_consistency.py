@@ -97,7 +97,7 @@ class SelfConsistency:
             answer[replicates, questions] = plurality_codes(pool.codes[questions].take(places))
             drawn_tokens = pool.output_tokens[questions].astype(np.int64).take(places)
             tokens[replicates, questions] = np.einsum("rqn->rq", drawn_tokens)
-        rounds = np.ones_like(tokens)
+        rounds = np.ones(tokens.shape, np.int32)
         return Decisions(answer, (Ledger(rounds, self.n * rounds, tokens),))
 
 
