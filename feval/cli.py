@@ -64,7 +64,7 @@ def main() -> None:
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")  # a terminal that lacks a letter is no reason to fail
     try:
-        app()
+        app(prog_name="feval")
     except KeyboardInterrupt:
         sys.exit(130)
 
@@ -547,12 +547,20 @@ def _save_curve(out: Path, curve: Curve, *, replace: bool) -> list[Path]:
     from feval.report.files import save_files
     from feval.report.picture import curves_png
 
+    _hush_matplotlib()
     files = {
         "curve.csv": curve_csv(curve).encode(),
         "curve.json": (json.dumps(curve.to_dict(), indent=2) + "\n").encode(),
         "curve.png": curves_png([curve]),
     }
     return save_files(out, files, replace=replace)
+
+
+def _hush_matplotlib() -> None:
+    """Keep matplotlib's remarks about its font cache off standard error: they are neither notes nor errors of a command."""
+    import logging
+
+    logging.getLogger("matplotlib").setLevel(logging.ERROR)
 
 
 def _no_dollars(llm: LLM) -> str:
@@ -646,6 +654,7 @@ def _demo(
     from feval.demo import run_demo
     from feval.report.tables import curves_table
 
+    _hush_matplotlib()
     show = _Out(as_json=as_json, quiet=quiet)
     with show.progress("running the demo") as progress:
         made = run_demo(out, progress)

@@ -547,8 +547,16 @@ def test_curve_files(toy: Path, tmp_path: Path) -> None:
 
 def test_out_that_cannot_be_written(toy: Path, tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"mine")
-    failed(curve("--recording", toy, "--out", tmp_path / "file"), 1, "could not be written to")
+    failed(curve("--recording", toy, "--out", tmp_path / "file"), 1, "is a file; reports are written to a folder")
     assert (tmp_path / "file").read_bytes() == b"mine"
+
+
+def test_matplotlib_keeps_quiet(toy: Path, tmp_path: Path) -> None:
+    """Without a place for its caches it has a lot to say."""
+    out = tmp_path / "out"
+    unusable = {"MPLCONFIGDIR": str(toy / "manifest.json"), "TMPDIR": str(tmp_path)}
+    done = spawn("curve", "self-consistency", "--recording", toy, "--out", out, env=unusable)
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 # --- import -------------------------------------------------------------------------------------------------------------

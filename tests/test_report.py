@@ -346,6 +346,8 @@ def test_other_content_is_replaced_when_asked(tmp_path: Path) -> None:
 
 def test_a_file_in_the_way_of_the_folder_is_one_sentence(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"")
+    with pytest.raises(StorageError, match="file is a file; reports are written to a folder"):
+        save_files(tmp_path / "file", {"x": b"1"})
     with pytest.raises(StorageError, match=r"could not be written to .*file"):
         save_files(tmp_path / "file" / "sub", {"x": b"1"})
 

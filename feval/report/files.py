@@ -30,6 +30,8 @@ def save_files(folder: Path, files: Mapping[str, bytes], *, replace: bool = Fals
         StorageError: a file is there with other content, or the disk said no.
     """
     paths = [folder / name for name in files]
+    if folder.exists() and not folder.is_dir():
+        raise StorageError(f"{folder} is a file; reports are written to a folder. Name another one with --out.")
     try:
         changed = {path: data for path, data in zip(paths, files.values(), strict=True) if not _holds(path, data)}
         taken = [path.name for path in changed if path.exists()]
