@@ -7,6 +7,8 @@ an arrow too, and a lazy import of a lower row would be a cycle that waits for i
 from __future__ import annotations
 
 import ast
+import re
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -139,6 +141,14 @@ def test_every_module_stands_in_a_row() -> None:
     assert not strays, "these modules stand in no row of the architecture"
 
 
+def test_the_architecture_page_lists_the_rows_that_exist() -> None:
+    page = (ROOT / "docs" / "architecture.md").read_text("utf-8")
+    table = page.partition("## Rows")[2].partition("\n## ")[0]
+    cells = [line.split("|")[1] for line in table.splitlines() if line.startswith("| `")]
+    exist = {module.row for module in modules() if module.name.startswith("feval.")}
+    assert re.findall(r"`(\w+)/?`", "".join(cells)) == [row for row in ROWS if row in exist]
+
+
 def test_a_module_imports_only_from_rows_above_its_own() -> None:
     assert [line for module in modules() for line in upward(module)] == []
 
@@ -148,8 +158,6 @@ def test_network_pickle_eval_and_global_randomness_stay_out() -> None:
 
 
 def test_estimators_take_arrays_only() -> None:
-    import sys
-
     allowed = {"numpy", "scipy", "feval.errors", "feval.estimators"} | set(sys.stdlib_module_names)
     strangers = [
         f"{module.name}:{line} imports {name}"
