@@ -1,6 +1,7 @@
 """Opening a recording with its hash check, ready to vote, against the baseline's load; memory; texts.
 
-"Ready to vote": answer codes, output tokens, prompt tokens and golds of every LLM are arrays that have been read once.
+"Ready to vote": answer codes, output tokens, prompt tokens, pool sizes and golds of every LLM are arrays whose bytes have been
+read and found to be those that the manifest pins.
 """
 
 from __future__ import annotations
@@ -41,14 +42,14 @@ print(json.dumps(resident_mb("VmHWM") - before))
 
 
 def ready_to_vote(recording: object, llms: int) -> tuple[object, list[object]]:
-    """Open a recording by the Python API and read every array that a vote with costs needs."""
+    """Open a recording by the Python API and hold every array that a vote with costs needs; the hash check reads them."""
     from feval.replay import load
 
     dataset, opened = load(reference.DATASET, reference.LLM_NAMES[:llms], str(recording))
-    touched = int(dataset.gold.sum())
+    arrays = [dataset.gold]
     for llm in opened:
-        touched += int(llm.pool.codes.sum()) + int(llm.pool.output_tokens.sum()) + int(llm.pool.prompt_tokens.sum())
-    assert touched
+        arrays += [llm.pool.codes, llm.pool.output_tokens, llm.pool.prompt_tokens, llm.pool.sizes]
+    assert all(len(array) == len(dataset) for array in arrays)
     return dataset, opened
 
 
