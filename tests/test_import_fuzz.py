@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
 import shutil
 import tempfile
 from pathlib import Path
@@ -38,8 +39,11 @@ SEEDS: dict[str, list[bytes]] = {
     "jsonl": [lines(COT, COT | {"sample": 1, "llm": "m"}), lines(QUESTION, QUESTION | {"id": "b", "prompt": "x"})],
 }
 KINDS = ["verbatim", "number", "choice", "date", "letters", "text", "yes-no"]
+EXAMPLES = int(os.environ.get("FEVAL_FUZZ_EXAMPLES", "60"))
 FUZZ = settings(
-    deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
+    deadline=None,
+    max_examples=EXAMPLES,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
 
 # Member names that the importers look at, so that arbitrary JSON gets past the first check now and then.
@@ -121,7 +125,7 @@ def test_mutated_sources_end_in_a_sentence_or_a_recording(format_name: str) -> N
 @pytest.mark.parametrize("format_name", sorted(IMPORTERS))
 @pytest.mark.parametrize("packed", [False, True])
 def test_arbitrary_bytes_end_in_a_sentence(format_name: str, packed: bool) -> None:
-    @settings(FUZZ, max_examples=25)
+    @settings(FUZZ, max_examples=EXAMPLES // 2)
     @given(data=st.binary(max_size=300))
     def check(data: bytes) -> None:
         attempt(format_name, gzip.compress(data) if packed else data, "verbatim")

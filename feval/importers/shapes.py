@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any, NoReturn, TypeVar
 
 from feval.answers import decimal_key
@@ -62,19 +61,20 @@ def _names(record: dict[str, Any]) -> str:
     return ", ".join(shown) or "nothing"
 
 
-def strings(values: Sequence[object], where: str) -> list[str]:
+def strings(values: list[Any], where: str) -> list[str]:
     """The texts of a question's samples.
 
     Raises:
         SourceError: something that is no text among them.
     """
-    for position, value in enumerate(values):
-        if type(value) is not str:
-            refuse(f"Sample {position} of {where}", "text", value)
-    return list(values)  # type: ignore[arg-type]
+    texts = [value for value in values if type(value) is str]
+    if len(texts) != len(values):
+        position, value = next((place, value) for place, value in enumerate(values) if type(value) is not str)
+        refuse(f"Sample {position} of {where}", "text", value)
+    return texts
 
 
-def answer_texts(values: Sequence[object], where: str) -> list[str | None]:
+def answer_texts(values: list[Any], where: str) -> list[str | None]:
     """Stored answers as raw answers: text as it is, numbers as decimal keys, true and false as yes and no, null as none.
 
     Raises:
@@ -95,7 +95,7 @@ def _scalar_text(value: object, where: str) -> str | None:
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, int | float):
-        return decimal_key(value)
+        return decimal_key(value) or str(value)  # beyond what a key may have, the number stays as text
     return refuse(where, "text, a number, true, false or null", value)
 
 
@@ -111,19 +111,18 @@ def whole(value: object) -> int | None:
     return None
 
 
-def whole_numbers(values: Sequence[object], where: str) -> list[int]:
+def whole_numbers(values: list[Any], where: str) -> list[int]:
     """The token counts of a question's samples.
 
     Raises:
         SourceError: something else than whole numbers.
     """
-    numbers = [number for value in values if (number := whole(value)) is not None]
-    if len(numbers) != len(values):
-        position = next(position for position, value in enumerate(values) if whole(value) is None)
-        refuse(
-            f"The token count of sample {position} of {where}", f"a whole number from 0 to {_LARGEST}", values[position]
-        )
-    return numbers
+    # `Reader` gives finite numbers only, so that int() takes them all.
+    numbers = [int(value) for value in values if type(value) is float or type(value) is int]
+    if numbers == values and min(numbers, default=0) >= 0 and max(numbers, default=0) <= _LARGEST:
+        return numbers
+    position, value = next((place, value) for place, value in enumerate(values) if whole(value) is None)
+    refuse(f"The token count of sample {position} of {where}", f"a whole number from 0 to {_LARGEST}", value)
 
 
 def finish_reason(value: object, where: str) -> str:
