@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import gzip
 import json
+import re
 import struct
+import tracemalloc
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -525,6 +527,18 @@ def test_reads_a_line_per_cot(save: Save, imported: Import) -> None:
         imported("jsonl", save("x.jsonl", source), llm="o")
 
 
+def test_the_documented_examples_can_be_imported(save: Save, imported: Import) -> None:
+    guide = (Path(__file__).parents[1] / "docs" / "importing.md").read_text("utf-8")
+    questions, by_question, by_cot = (block.encode() for block in re.findall(r"```json\n(.*?)```", guide, re.DOTALL))
+    first = imported("jsonl", save("a.jsonl", by_question))
+    assert rows(first)["answer"] == ["2", None]
+    assert rows(first)["finish_reason"] == ["stop", "length"]
+    assert rows(imported("jsonl", save("b.jsonl", by_cot), llm=None), llm="gpt-3.5-turbo")["answer"] == ["2", "3"]
+    source = save("c.jsonl", lines({"id": "aqua/0", "text": "The answer is (A).", "tokens": 7}))
+    third = imported("jsonl", source, questions=save("q.jsonl", questions), answer_kind="choice")
+    assert rows(third)["answer"] == ["A"]
+
+
 def test_gaps_in_sample_numbers_are_noted(save: Save, imported: Import) -> None:
     source = lines(*({"id": "a", "question": "A?", "sample": n, "text": f"t{n}", "answer": "1"} for n in (4, 2)))
     recording = imported("jsonl", save("x.jsonl", source))
@@ -837,6 +851,17 @@ def test_refuses_a_zip_bomb(save: Save, imported: Import) -> None:
     data = archive(archive_members(**{"dataset_GSM8K.txt": b" " * (40 << 20)}))
     with pytest.raises(SourceError, match="expands to more than 200 times"):
         imported("feval-ttc", save("x.zip", data), dataset="gsm8k", llm=None)
+
+
+def test_a_bomb_is_refused_before_it_fills_the_memory(save: Save, imported: Import) -> None:
+    source = save("x.gz", gzip.compress(bytes(256 << 20), compresslevel=9))
+    tracemalloc.start()
+    try:
+        with pytest.raises(SourceError, match="expands to more than 200 times"):
+            imported("mot-cascade", source)
+        assert tracemalloc.get_traced_memory()[1] < 80 << 20
+    finally:
+        tracemalloc.stop()
 
 
 def test_a_zip_that_lies_about_its_sizes_is_damaged(save: Save, imported: Import) -> None:

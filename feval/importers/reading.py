@@ -118,7 +118,7 @@ def _check_bounds(expanded: int, compressed: int, name: str) -> None:
     if expanded > max(RATIO_FREE_BYTES, MAX_RATIO * compressed):
         raise SourceError(
             f"{name} expands to more than {MAX_RATIO} times its {compressed:,} bytes, as no recording does; "
-            "expand it yourself if you trust it."
+            "if you trust it, store it uncompressed."
         )
 
 
