@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
 import re
 import struct
 import tracemalloc
@@ -876,6 +877,18 @@ def test_refuses_more_bytes_than_the_limit(save: Save, imported: Import, monkeyp
     monkeypatch.setattr(reading, "MAX_EXPANDED_BYTES", 100)
     with pytest.raises(SourceError, match="expands to more than 100 bytes"):
         imported("mot-cascade", save("x.json", dumped([mot_entry()])))
+
+
+def test_a_file_name_that_is_no_text_is_written_with_replacements(tmp_path: Path, imported: Import) -> None:
+    source = tmp_path / os.fsdecode(b"x\xff.json")
+    try:
+        source.write_bytes(dumped([mot_entry()]))
+    except OSError:
+        pytest.skip("this file system takes Unicode names only")
+    assert manifest(imported("mot-cascade", source))["operation"]["source"]["file"] == "x\ufffd.json"
+    source.write_bytes(b"[")
+    with pytest.raises(SourceError, match=r"is not valid JSON"):
+        imported("mot-cascade", source)
 
 
 def test_a_source_is_a_file(tmp_path: Path, imported: Import, save: Save) -> None:

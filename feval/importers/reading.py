@@ -65,7 +65,7 @@ def fingerprint(path: Path) -> dict[str, str | int]:
     """Name, size and SHA-256 of a file, for the manifest (no folder names: they are nobody's business)."""
     with disk_errors(path), regular_file(path).open("rb") as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()
-        return {"file": path.name, "sha256": digest, "bytes": file.tell()}
+        return {"file": _LONE_SURROGATE.sub("\ufffd", path.name), "sha256": digest, "bytes": file.tell()}
 
 
 def read_bytes(path: Path) -> bytes:
