@@ -1,8 +1,8 @@
-"""Where in a CoT the answer stands: the marks LLMs put around a conclusion, the same for every answer kind.
+r"""Where in a CoT the answer stands: the marks LLMs put around a conclusion, the same for every answer kind.
 
 Three marks are known, and every kind reads them in this order:
 
-1. `\\boxed{...}`: the last closed one (nested braces are followed; an unfinished one is none);
+1. `\boxed{...}`: the last closed one (nested braces are followed; an unfinished one is none);
 2. a phrase: "the answer is ...", "answer: ...", "ans = ...", "#### ...", a line that begins with "A:", a heading
    "Final answer" over its own line. The last phrase that can be read wins: a CoT that corrects itself means its last word;
 3. whatever the kind falls back to (the last number, the last date, the head of the reply, ...).
@@ -21,7 +21,17 @@ from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-__all__ = ["ANSWER_PHRASE", "OPTION_PHRASE", "PHRASES", "Segment", "boxed", "first_sentence", "last_line", "own_part", "segments"]
+__all__ = [
+    "ANSWER_PHRASE",
+    "OPTION_PHRASE",
+    "PHRASES",
+    "Segment",
+    "boxed",
+    "first_sentence",
+    "last_line",
+    "own_part",
+    "segments",
+]
 
 PHRASES = 8
 """How many of a CoT's last answer phrases are looked at."""
@@ -36,11 +46,12 @@ _ANSWER = rf"""
     \#\#\#\#
   | (?<![a-z]) (?:answers?|ans) [*_`"')]{{0,4}} {_ASIDE} [ \t,*_]{{0,4}} (?: (?P<answer_is> {_VERBS}) | [:=：] )
   | ^[ \t\#*_]{{0,8}} (?:final[ ])? answer [*_ \t]{{0,4}} $
-"""
+r"""
 _LINE_A = r"| ^[ \t>*_]{0,4} A [*_]{0,2} :"
 _OPTION = rf"""
-  | (?<![a-z]) (?:correct|best|right) \ (?:option|choice|statement|one) {_ASIDE} [ \t,*_]{{0,4}} (?: (?P<option_is> {_VERBS}) | : )
-  | (?<![a-z]) (?P<choose> (?:choose|select|pick|go\ with)(?![a-z]) )
+  | (?<![a-z]) (?:correct|best|right) \ (?:option|choice|statement|one)
+        {_ASIDE} [ \t,*_]{{0,4}} (?: (?P<option_is> {_VERBS}) | : )
+  | (?<![a-z]) (?P<choose> (?:I|we) (?:\ (?:would|will|should))? \ (?:choose|select|pick|go\ with) (?![a-z]) )
 """
 _FLAGS = re.IGNORECASE | re.MULTILINE | re.VERBOSE
 
@@ -50,7 +61,9 @@ ANSWER_PHRASE = re.compile(_ANSWER + _LINE_A, _FLAGS)
 OPTION_PHRASE = re.compile(_ANSWER + _OPTION, _FLAGS)
 """What stands in front of a chosen option; "A:" is an option itself."""
 
-_RUN_ON = re.compile(r"^[ \t#*●]{0,8}(?:Q|Question|Problem)[ \t]?(?:#?\d{1,4})?[ \t]?[:.]", re.IGNORECASE | re.MULTILINE)
+_RUN_ON = re.compile(
+    r"^[ \t#*●]{0,8}(?:Q|Question|Problem)[ \t]?(?:#?\d{1,4})?[ \t]?[:.]", re.IGNORECASE | re.MULTILINE
+)
 _SENTENCE_END = re.compile(r"[.!?](?=\s|$|[*\"'”’)])|[;\n]")
 
 
@@ -70,18 +83,18 @@ class Segment:
 
 
 def boxed(text: str) -> str | None:
-    """Return the content of the last closed `\\boxed{...}` that is not empty; `None` where there is none."""
+    r"""Return the content of the last closed `\boxed{...}` that is not empty; `None` where there is none."""
     starts: list[int] = []
     span: tuple[int, int] | None = None
     for found in _BRACES.finditer(text):
-        token = found[0]
-        if token == "}":
+        brace = found[0]
+        if brace == "}":
             start = starts.pop() if starts else -1
             if 0 <= start < found.start():
                 span = (start, found.start())
-        elif token == "{":
+        elif brace == "{":
             starts.append(-1)
-        elif len(token) > 2:
+        elif len(brace) > 2:
             starts.append(found.end())
     return text[span[0] : span[1]] if span else None
 

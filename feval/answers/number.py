@@ -1,15 +1,15 @@
-"""Numbers: "#### 42", "The answer is $1,234.50.", "\\boxed{3/4}", "5%", "1 1/2", "-5", "7 km/h".
+r"""Numbers: "#### 42", "The answer is $1,234.50.", "\boxed{3/4}", "5%", "1 1/2", "-5", "7 km/h".
 
 Which number of a CoT is its answer (the first rule that finds one):
 
-1. in the last `\\boxed{...}`;
+1. in the last `\boxed{...}`;
 2. after the last answer phrase (`feval.answers.markers`) that holds a number: the first number of its sentence, or what an
    equation there comes to ("5 + 3 = 8" gives 8). After a label ("Answer:") the number must stand first, or be the last one
    of a CoT's last line, because "Answer: She eats 3 eggs and ..." begins a chain of thought, not an answer;
 3. the last number of the text, unless an answer phrase without a number closes it.
 
 What counts as one number: sign (also U+2212), currency, thousands separators (1,234 - 1,00,000 - 1.234,5 - 1{,}234), decimals
-(.5), fractions (1/2, \\frac{1}{2}, ½), mixed numbers (1 1/2), powers of ten (1e3, 3 x 10^5), a full hour (2:00 is 2). Units,
+(.5), fractions (1/2, \frac{1}{2}, ½), mixed numbers (1 1/2), powers of ten (1e3, 3 x 10^5), a full hour (2:00 is 2). Units,
 currency and the percent sign are dropped: "5%" is 5, as datasets ask "how many percent". Other clock times, dates (1/2/2020),
 versions (1.2.3) and powers (2^10) are not numbers; neither are digits inside a word (H2O).
 
@@ -32,10 +32,13 @@ __all__ = ["MAX_DIGITS", "canonical", "decimal_key", "extract", "fraction_key", 
 MAX_DIGITS = 1000
 """The longest number that has a key: digits before plus behind the point, written out."""
 
-_WORDS = "zero one two three four five six seven eight nine ten eleven twelve".split()
+_WORDS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve")
 
 # One number of a text. Quantifiers are possessive or bounded: a megabyte of digits, commas or slashes is read in one pass.
-_PLAIN = r"(?: \d{1,3} (?:[,']\d{3}){1,9}+ (?:\.\d++)? (?![,']?\d) | \d\d? (?:,\d\d(?=,)){1,9}+ ,\d{3} (?!,?\d) | \d++ (?:\.\d++)? | \.\d++ )"
+_PLAIN = r"""(?: \d{1,3} (?:[,']\d{3}(?!\d))++ (?:\.\d++)?
+        | \d\d? (?:,\d\d(?=,)){1,9}+ ,\d{3} (?!,?\d)
+        | \d++ (?:\.\d++)?
+        | \.\d++ )"""
 _JUNK = r"""(?<![\d.,/:]) (?:
         \d++ (?:/\d++){2,}+                               # a date
       | \d++ (?:\.\d++){2,}+ (?!,\d)                      # a version
@@ -73,7 +76,7 @@ _TEX = re.compile(
   | (?P<percent> \\% )
   | (?P<dollar> \\\$ )
   | (?P<space> \\[,;:\ ()\[\]] | ~ | \*\* | \\(?:text|textbf|textit|textrm|mathrm|mathbf|mbox|boxed|fbox)\s{0,3}\{ )
-    """,
+    r""",
     re.VERBOSE,
 )
 _UNTEX = {"nothing": "", "comma": ",", "times": "×", "percent": "%", "dollar": "$", "space": " "}
@@ -90,6 +93,7 @@ _DIRECT = re.compile(
 _TERM = re.compile(r"[^=\d]{0,40}?(?:[-+*/×÷·]|\bof\b|\bx\s?(?=[\d$]))")
 _LOOSE_MINUS = re.compile(r"([\s$*(]{0,8}-)[ ]+(?=[$€£¥₹.\d])")
 _GROUPED_BY_SPACES = re.compile(r"[\s$*]{0,8}-?\d{1,3}(?: \d{3}){1,9}(?! ?\d)")
+_WHOLE_KEY = re.compile(r"0|-?[1-9][0-9]{0,17}")
 _UNIT = re.compile(r"\s?[A-Za-z°$€£%][A-Za-z° /.$€£]{0,40}")
 
 
@@ -111,6 +115,8 @@ def extract(text: str) -> str | None:
 
 def canonical(raw: str) -> str | None:
     """Return the exact key of a raw answer; a raw answer that does not begin with its number is read as a text."""
+    if _WHOLE_KEY.fullmatch(raw):
+        return raw  # what most answers of an archive are: its import should not take longer than twice its loading
     plain = _joined(_readable(raw))
     direct = _direct(plain)
     found = _equation(plain, direct) if direct is not None else _word(plain) or extract(plain)
@@ -129,7 +135,7 @@ def whole(raw: str) -> str | None:
     return fraction_key(_value(match))
 
 
-def decimal_key(number: int | float | Decimal | Fraction) -> str | None:
+def decimal_key(number: float | Decimal | Fraction) -> str | None:
     """Return the key of a number a source stored: 540 and 540.0 give "540", 0.5 gives "0.5", 1e21 all its digits.
 
     Args:
