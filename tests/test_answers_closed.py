@@ -23,6 +23,8 @@ def answered(kind: str, text: str) -> str | None:
         ("Some say yes. So the answer is No", "no"),
         ("The answer is no, although some would say yes.", "no"),
         ("A: no", "no"),
+        ("The answer is No because yes would mean that she knew.", "no"),
+        ("The answer is not yes", "no"),
         ("\\boxed{\\text{No}}", "no"),
         ("plausible", "yes"),
         ("Not plausible.", "no"),

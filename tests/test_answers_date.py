@@ -3,7 +3,7 @@ from __future__ import annotations
 import datetime as dt
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from feval.answers import canonical, extract
@@ -66,6 +66,7 @@ def test_the_date_of_a_cot(text: str, raw: str | None) -> None:
     assert extract("date", text) == raw
 
 
+@settings(deadline=None)
 @given(st.dates(dt.date(1000, 1, 1)))
 def test_every_date_has_its_key_in_every_spelling(date: dt.date) -> None:
     key = f"{date.month:02}/{date.day:02}/{date.year:04}"

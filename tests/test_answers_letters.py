@@ -38,6 +38,7 @@ def test_letters_keep_their_accents_and_lose_their_case() -> None:
         ('The answer is the string "yajo".', "yajo"),
         ("The answer is 'y', 'a', 'j', 'o'.", "yajo"),
         ("The answer is yaj o.", "yajo"),
+        ("The answer is: 'y' + 'a' + 'j' + 'o' = 'yajo'", "yajo"),
         ("The answer is oarotteous.", "oarotteous"),
         ("The answer is yajo, because of 'Tj'.", "yajo"),
         ("The answer is no. Wait. The answer is yajo.", "yajo"),

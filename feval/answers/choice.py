@@ -38,8 +38,9 @@ _LONGEST = 400
 
 _OPENING = r"[^\w\n(\[{\\]{0,8} (?: \\(?:text|mathrm|mathbf|textbf)\{ )?"
 _NAMED = r"(?P<named> (?i:option|choice|letter|answer) \s{1,3} )?"
-_ENDS = r"""(?= \s*$ | [ \t]*\n | \s*[,;:!?)\]}*_"`|/] | \.(?![a-z0-9]) | '(?![a-z])
+_ENDS = r"""(?= \s*$ | [ \t]*\n | \s*[,;:!?)\]}*_"`|/<] | \.(?![a-z0-9]) | '(?![a-z])
     | \s{1,3}[-–—=]\s | \s{1,3}(?:because|since|as|is|which)\s )"""
+_INTRODUCTION = "is|it's|be|option|choice|letter|answer|therefore|so|thus|hence|choose|pick|select|with|think"
 _DENIED = r"(?! \s{1,3} (?:is|was) (?: n't | \s{1,3} (?:not|wrong|incorrect|false) ) \b )"
 _NEGATION = re.compile(r"\b(?:not|neither|nor|cannot|never|wrong|incorrect|except)\b|n't\b", re.IGNORECASE)
 _NOT_BUT = re.compile(r"[^\w\n]{0,8}not\s[^\n.]{1,60}?\sbut\s(?:rather\s)?", re.IGNORECASE)
@@ -307,7 +308,7 @@ def _label_patterns(labels: tuple[str, ...]) -> _LabelPatterns:
         ),
         bracketed=re.compile(rf"[(\[] ({exact}) [)\]]", re.VERBOSE),
         tail=re.compile(
-            rf"""(?: ^ | \b(?i:is|be|option|choice|letter|answer|therefore|so|thus|hence|choose|pick|select|with|think)[,:]?\s )
+            rf"""(?: ^ | \b(?i:{_INTRODUCTION})[,:]?\s )
             [(\[*"']{{0,3}} ({proper}) [)\].!*"'\s]{{0,6}} $""",
             re.VERBOSE,
         ),

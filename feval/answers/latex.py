@@ -1,8 +1,9 @@
 r"""LaTeX answers, such as "\frac{1}{2}", "(3,\infty)", "x^2+1", a matrix, or "\text{Evelyn}".
 
 Which mathematics of a CoT is its answer (the first rule that finds some): the last `\boxed{...}`; what follows the last answer
-phrase (`feval.answers.markers`): its formula, or its sentence without one; the last formula of the text (in dollars, `\(...\)`
-or `\[...\]`); its last number (`feval.answers.number`). A phrase that closes the CoT without saying anything is no answer.
+phrase (`feval.answers.markers`): its first formula, or its sentence without one; the last formula of the text; its last number
+(`feval.answers.number`). A formula stands in dollars, `\(...\)` or `\[...\]`; several joined by a comma, "and" or "or" are one. A
+phrase that closes the CoT without saying anything is no answer.
 
 The key is written by a normaliser, not by algebra; what it does, in this order:
 
@@ -12,7 +13,8 @@ The key is written by a normaliser, not by algebra; what it does, in this order:
 3. degrees, percent and currency signs off; a unit at the end off, in \text or \mbox or bare ("15\mbox{ cm}^2", "12 inches");
 4. braces to one form: \frac12 to \frac{1}{2}, \sqrt2 to \sqrt{2}, x^{2} to x^2; a/b of two whole numbers to \frac{a}{b};
    \frac{-a}{b} to -\frac{a}{b}; needless braces and blanks off; a row break that lost one of its two backslashes mended;
-5. "x =", "f(x) =" and "x \in" in front off, where that is the only equation;
+5. "x =", "f(x) =" and "x \in" in front off, where that is the only equation, or all are of that x ("x=1, x=2" is "1,2");
+   "and" and "or" are commas;
 6. the whole a number (also \frac{a}{b}, a\frac{b}{c}, 3\times10^5, 10{,}080): its exact key as in `feval.answers.number`;
    the whole a word: folded; the whole one capital letter in brackets: the letter.
 
@@ -25,7 +27,6 @@ equal to it, see `feval.answers.equality`. `comparable` says which pairs are wor
 from __future__ import annotations
 
 import re
-from collections import deque
 
 from feval.answers import markers, number
 from feval.answers.text import LONGEST, fold
@@ -90,6 +91,8 @@ _OPTION = re.compile(r"\(([A-Z])\)")
 _ASSIGNED = re.compile(
     r"(?:[A-Za-z]|\\[a-z]{2,10}|[A-Za-z]\([A-Za-z]\)|\([A-Za-z](?:,[A-Za-z]){1,5}\)|\\text\{[^{}]*\})(?:=|\\in(?![A-Za-z]))(?=.)"
 )
+_SAME_UNKNOWN = re.compile(r"([A-Za-z]=)[^=,]+(?:,\1[^=,]+)+")
+_CONJUNCTION = re.compile(r"\s{0,2}(?:,\s{0,2}(?:and|or)?|and|or)\s{0,2}")
 _NEGATIVE_FRACTION = re.compile(r"(?:(?<=[(\[,{&=;|\\])|^)\\frac\{-(\d+|[A-Za-z])\}")
 _RATIO = re.compile(r"(?<![\w.^/)\]])(\d{1,40})/(\d{1,40})(?![\w.{^/!])")
 _NUMERAL = re.compile(
@@ -104,6 +107,7 @@ _REWRITES = tuple(
     for pattern, replacement in (
         (r"(?<!\\)(?:\$|\\[()\[\]])", " "),
         (r"\\(?:left|right)\s?\.", ""),
+        (r"(?<=\S)\s?,?\s?\\text\{(?:and|or)\}\s?(?=\S)", ","),
         (r"\s?\^\s?(?:\{\s?\\circ\s?\}|\\circ(?![A-Za-z]))", ""),
         (r"(?<=\d)\s?(?:,\s?\\!|\{,\}|\\,|\s)\s?(?=\d{3}(?!\d))", ""),
         (r"(?<=\d)\s?(?:\s|and\s)(\d{1,9})/(\d{1,9})(?![\w.])", r"\\frac{\1}{\2}"),
@@ -120,27 +124,30 @@ _REWRITES = tuple(
 def extract(text: str) -> str | None:
     """Return the mathematics a CoT answers with, as it is written there; `None` where there is none."""
     content = markers.boxed(text)
-    if content is not None and canonical(content) is not None:
+    if content is not None and _normal(content):
         return content.strip()
     own = markers.own_part(text)
     for segment in markers.segments(own):
-        formula = _FORMULA.search(segment.text)
-        sentence = markers.first_sentence(segment.text).strip() or segment.text
-        found = _content(formula) if formula else sentence
-        if (segment.verb or segment.final or formula or len(segment.text) <= _SHORT) and canonical(found) is not None:
+        formulas = _formulas(segment.text)
+        found = formulas[0] if formulas else markers.first_sentence(segment.text).strip() or segment.text
+        if (segment.verb or segment.final or formulas or len(segment.text) <= _SHORT) and _normal(found):
             return found
         if segment.final:
             return None
-    last = deque(_FORMULA.finditer(own), maxlen=1)
-    return _last_side(_content(last[0])) if last else number.extract(own)
+    formulas = _formulas(own)
+    return formulas[-1] if formulas else number.extract(own)
 
 
 def canonical(raw: str) -> str | None:
-    """Return the normal form of a raw answer; `None` where nothing is left, or it is too long to be an answer."""
+    """Return the normal form of a raw answer; `None` where nothing is left, or it is too long to be an answer.
+
+    A raw answer that is a text with its answer marked is read as a text.
+    """
     if len(raw) > LONGEST:
         return None
     for _ in range(_ROUNDS):
-        normal = _normal(raw)
+        marked = extract(raw) if markers.ANSWER_PHRASE.search(raw) or "\\boxed" in raw else raw
+        normal = _normal(marked or "")
         if normal == raw:
             break
         raw = normal
@@ -160,6 +167,8 @@ def _normal(raw: str) -> str:
     tokens = _braced([_SYNONYMS.get(token, token) for token in _tokens(text)])
     normal = _joined(_simplified(tokens)).rstrip(".,;:")
     normal = _RATIO.sub(r"\\frac{\1}{\2}", _NEGATIVE_FRACTION.sub(r"-\\frac{\1}", normal))
+    if _SAME_UNKNOWN.fullmatch(normal):
+        normal = normal.replace(normal[:2], "")
     if normal.count("=") + len(re.findall(r"\\in(?![A-Za-z])", normal)) == 1:
         normal = _ASSIGNED.sub("", normal, count=1) if _ASSIGNED.match(normal) else normal
     normal = normal.removeprefix("+")
@@ -272,8 +281,18 @@ def _joined(tokens: list[str]) -> str:
     return "".join(written)
 
 
-def _content(formula: re.Match[str]) -> str:
-    return (formula["display"] or formula["inline"] or formula["dollars"] or "").strip()
+def _formulas(text: str) -> list[str]:
+    """The formulas of a text; those that a comma, "and" or "or" joins are one."""
+    joined: list[list[str]] = []
+    end = 0
+    for formula in _FORMULA.finditer(text):
+        content = _last_side((formula["display"] or formula["inline"] or formula["dollars"] or "").strip())
+        if joined and _CONJUNCTION.fullmatch(text, end, formula.start()):
+            joined[-1].append(content)
+        else:
+            joined.append([content])
+        end = formula.end()
+    return [", ".join(contents) for contents in joined]
 
 
 def _last_side(formula: str) -> str:

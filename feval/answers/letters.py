@@ -57,6 +57,7 @@ def _string(text: str) -> str | None:
     """The text, if it is a string of letters; else `None`."""
     if len(text) > _LONGEST:
         return None
+    text = text.rpartition("=")[2]
     pieces = _PIECE.findall(text)
     return text.strip() if len(pieces) == 1 or (pieces and all(len(piece) <= 4 for piece in pieces)) else None
 

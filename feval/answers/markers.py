@@ -3,8 +3,9 @@ r"""Where in a CoT the answer stands: the marks LLMs put around a conclusion, th
 Three marks are known, and every kind reads them in this order:
 
 1. `\boxed{...}`: the last closed one (nested braces are followed; an unfinished one is none);
-2. a phrase: "the answer is ...", "answer: ...", "ans = ...", "#### ...", a line that begins with "A:", a heading
-   "Final answer" over its own line. The last phrase that can be read wins: a CoT that corrects itself means its last word;
+2. a phrase: "the answer is ...", "answer: ...", "ans = ...", "#### ...", "<answer>...", a line that begins with "A:", a
+   heading "Final answer" over its own line. The last phrase that can be read wins: a CoT that corrects itself means its
+   last word;
 3. whatever the kind falls back to (the last number, the last date, the head of the reply, ...).
 
 A phrase that closes the CoT but cannot be read is no answer: nothing else is guessed from the text above it.
@@ -46,12 +47,13 @@ _ANSWER = rf"""
     \#\#\#\#
   | (?<![a-z]) (?:answers?|ans) [*_`"')]{{0,4}} {_ASIDE} [ \t,*_]{{0,4}} (?: (?P<answer_is> {_VERBS}) | [:=：] )
   | ^[ \t\#*_]{{0,8}} (?:final[ ])? answer [*_ \t]{{0,4}} $
-r"""
+  | <answer>
+"""
 _LINE_A = r"| ^[ \t>*_]{0,4} A [*_]{0,2} :"
 _OPTION = rf"""
   | (?<![a-z]) (?:correct|best|right) \ (?:option|choice|statement|one)
         {_ASIDE} [ \t,*_]{{0,4}} (?: (?P<option_is> {_VERBS}) | : )
-  | (?<![a-z]) (?P<choose> (?:I|we) (?:\ (?:would|will|should))? \ (?:choose|select|pick|go\ with) (?![a-z]) )
+  | (?<![a-z]) (?P<choose> (?:I|we) (?:\ (?:would|will|should))? \ (?:choose|select|pick(?!\ up)|go\ with) (?![a-z]) )
 """
 _FLAGS = re.IGNORECASE | re.MULTILINE | re.VERBOSE
 
@@ -125,8 +127,13 @@ def _segment(text: str, match: re.Match[str]) -> Segment:
     for line in text[start : start + _REACH].splitlines(keepends=True):
         start += len(line)
         if any(map(str.isalnum, line)):
-            return Segment(line.strip(), verb, final=not text[start:].strip(" \t\r\n*_`$\\])}."))
+            return Segment(_answer_of(line), verb, final=not text[start:].strip(" \t\r\n*_`$\\])}."))
     return Segment("", verb, final=not text[start:].strip())
+
+
+def _answer_of(line: str) -> str:
+    """A line without what belongs to the phrase in front or to the tag behind."""
+    return line.partition("</")[0].strip().lstrip(":=： ")
 
 
 def first_sentence(segment: str) -> str:

@@ -9,9 +9,10 @@ Which number of a CoT is its answer (the first rule that finds one):
 3. the last number of the text, unless an answer phrase without a number closes it.
 
 What counts as one number: sign (also U+2212), currency, thousands separators (1,234 - 1,00,000 - 1.234,5 - 1{,}234), decimals
-(.5), fractions (1/2, \frac{1}{2}, ½), mixed numbers (1 1/2), powers of ten (1e3, 3 x 10^5), a full hour (2:00 is 2). Units,
-currency and the percent sign are dropped: "5%" is 5, as datasets ask "how many percent". Other clock times, dates (1/2/2020),
-versions (1.2.3) and powers (2^10) are not numbers; neither are digits inside a word (H2O).
+(.5), fractions (1/2, \frac{1}{2}, ½), mixed numbers (1 1/2), powers of ten (1e3, 3 x 10^5, 2 million), a full hour (2:00 is
+2), and, where an answer has no digits, the words zero to twenty. Units, currency and the percent sign are dropped: "5%" is 5, as
+datasets ask "how many percent". Other clock times, dates (1/2/2020), versions (1.2.3) and powers (2^10) are not numbers;
+neither are digits inside a word (H2O).
 
 The key is exact: an integer as digits, a terminating decimal as such, any other rational as "p/q" in lowest terms. Nothing is
 rounded, 0.333 is not 1/3. Numbers that need more than `MAX_DIGITS` digits have no key.
@@ -32,7 +33,26 @@ __all__ = ["MAX_DIGITS", "canonical", "decimal_key", "extract", "fraction_key", 
 MAX_DIGITS = 1000
 """The longest number that has a key: digits before plus behind the point, written out."""
 
-_WORDS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve")
+_WORDS = (
+    *(
+        "zero",
+        "one",
+        "two",
+        "three",
+        "four",
+        "five",
+        "six",
+        "seven",
+        "eight",
+        "nine",
+        "ten",
+        "eleven",
+        "twelve",
+        "thirteen",
+    ),
+    *("fourteen", "fifteen", "sixteen", "seventeen", "eighteen", "nineteen", "twenty"),
+)
+_SCALES = {"thousand": "3", "million": "6", "billion": "9", "trillion": "12"}
 
 # One number of a text. Quantifiers are possessive or bounded: a megabyte of digits, commas or slashes is read in one pass.
 _PLAIN = r"""(?: \d{1,3} (?:[,']\d{3}(?!\d))++ (?:\.\d++)?
@@ -58,6 +78,7 @@ _NUMBER = re.compile(
         (?: :00
           | [eE] (?P<exponent> [-+]? \d++ ) (?!\w)
           | [ ]?[x*×·][ ]? 10 [ ]?\^[ ]? [{{(]? (?P<power> [-+]? \d++ ) [)}}]?
+          | [ ] (?P<scale> (?i:{"|".join(_SCALES)}) ) \b
         )?
     )
     (?! [eE][-+]?\d )
@@ -76,7 +97,7 @@ _TEX = re.compile(
   | (?P<percent> \\% )
   | (?P<dollar> \\\$ )
   | (?P<space> \\[,;:\ ()\[\]] | ~ | \*\* | \\(?:text|textbf|textit|textrm|mathrm|mathbf|mbox|boxed|fbox)\s{0,3}\{ )
-    r""",
+    """,
     re.VERBOSE,
 )
 _UNTEX = {"nothing": "", "comma": ",", "times": "×", "percent": "%", "dollar": "$", "space": " "}
@@ -262,6 +283,7 @@ def _word_key(text: str) -> str | None:
 
 def _value(match: re.Match[str]) -> Fraction | None:
     negative = bool(match["sign"]) != bool(match["inner"])
+    scale = _SCALES[match["scale"].lower()] if match["scale"] else "0"
     if match["mixed"]:
         value = _mixed(match["mixed"], match["over"], match["under"])
     elif match["top"]:
@@ -269,7 +291,7 @@ def _value(match: re.Match[str]) -> Fraction | None:
     elif match["european"]:
         value = _decimal(match["european"].replace(".", "").replace(",", "."))
     else:
-        value = _decimal(match["plain"].translate(_SEPARATORS), match["exponent"] or match["power"] or "0")
+        value = _decimal(match["plain"].translate(_SEPARATORS), match["exponent"] or match["power"] or scale)
     return -value if value is not None and negative else value
 
 
