@@ -231,19 +231,18 @@ def prompt_card(name: str) -> PromptCard:
         UnknownNameError: there is no such prompt; the message says how to write one.
         CardError: its card cannot be used.
     """
-    dataset, _, wanted = name.partition("@")
+    dataset, mark, wanted = name.partition("@")
     files = [(path, version) for path, named, version in _prompt_files() if named == dataset]
     if not files:
         raise UnknownNameError.of("prompt card", dataset, {named for _, named, _ in _prompt_files()}, _advice(dataset))
-    if wanted:
-        matching = [(path, version) for path, version in files if str(version) == wanted]
-    else:
-        matching = [(path, version) for path, version in files if path.parent == files[0][0].parent]
-    if not matching:
-        versions = sorted({f"{dataset}@{version}" for _, version in files})
-        raise UnknownNameError.of("prompt card", name, versions, "A new version is a new file, never a changed one.")
-    # Of equal versions the first folder wins; without a version asked for, all are of one folder.
-    return _read(*max(reversed(matching), key=lambda each: each[1]) if not wanted else matching[0])
+    if not mark:
+        deciding = files[0][0].parent
+        return _read([path for path, _ in files if path.parent == deciding][-1])
+    for path, version in files:
+        if str(version) == wanted:
+            return _read(path)
+    versions = {f"{dataset}@{version}" for _, version in files}
+    raise UnknownNameError.of("prompt card", name, versions, f"The latest is {dataset!r} without a version.")
 
 
 def _advice(dataset: str) -> str:
@@ -269,7 +268,7 @@ def _named(stem: str, path: Path) -> tuple[str, int]:
     return dataset, int(version)
 
 
-def _read(path: Path, version: int) -> PromptCard:
+def _read(path: Path) -> PromptCard:
     facts = read_card("prompts", path, _PromptFacts)
     told = facts.dataset if facts.version == 1 else f"{facts.dataset}@{facts.version}"
     if path.name != f"{told}.md":
@@ -282,7 +281,7 @@ def _read(path: Path, version: int) -> PromptCard:
     )
     return PromptCard(
         facts.dataset,
-        version,
+        facts.version,
         facts.system,
         facts.zero_shot,
         facts.answer_sentence,
@@ -355,7 +354,8 @@ class TrainForm:
 _CALCULATION = re.compile(r"<<[^<>\n]{0,200}>>")
 _OPTION = re.compile(r"\s*\(?([A-Z])\s*[).:]\s*(.*)", re.DOTALL)
 _VERDICT = re.compile(
-    r"\W*(?:so |hence |thus |therefore |correct |the |final )*(?:answer|ans|option|choice)\b.*", re.IGNORECASE
+    r"\W*(?:(?:so|hence|thus|therefore|the|correct|right|final)\W+){0,4}(?:answer|ans|option|choice)\b.*|\W*[A-E]\W*",
+    re.IGNORECASE,
 )
 
 

@@ -386,11 +386,14 @@ def test_gsm8k_rationales_become_exemplars() -> None:
     assert prompt_version(card, reasoning=True) == prompt_version(prompt_card("gsm8k"), reasoning=True)
 
 
-def test_aqua_rationales_become_exemplars() -> None:
+@pytest.mark.parametrize(
+    "verdict", ["Answer: B", "ANSWER:B", "So, the correct answer is (B).", "Option B", "B", "Ans. B"]
+)
+def test_aqua_rationales_become_exemplars(verdict: str) -> None:
     row = {
         "question": "A pen costs $2. What do 3 pens cost?",
         "options": ["A)$5", "B)$6", "C)$7", "D)$8", "E)$9"],
-        "rationale": "3 pens cost 3*2 = $6.\nAnswer: B",
+        "rationale": f"3 pens cost 3*2 = $6.\n{verdict}",
         "correct": "B",
     }
     card = with_train_exemplars(prompt_card("aqua"), [row], 1)
