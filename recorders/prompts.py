@@ -242,7 +242,7 @@ def prompt_card(name: str) -> PromptCard:
         if str(version) == wanted:
             return _read(path)
     versions = {f"{dataset}@{version}" for _, version in files}
-    raise UnknownNameError.of("prompt card", name, versions, f"The latest is {dataset!r} without a version.")
+    raise UnknownNameError.of("prompt card", name, versions, f"{dataset!r} alone means the latest version.")
 
 
 def _advice(dataset: str) -> str:

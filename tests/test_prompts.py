@@ -14,6 +14,7 @@ import pytest
 from feval import answers
 from feval.cards import dataset_card
 from feval.errors import CardError, OutOfRangeError, SourceError, UnknownNameError, UsageError
+from feval.front_matter import card_folder
 from feval.recording.content import Question
 from recorders.prompts import (
     Exemplar,
@@ -283,6 +284,14 @@ def test_a_prompt_of_the_users_own(folder: Path) -> None:
     assert (card.name, card.exemplars) == ("puzzles@1", (Exemplar("What is 2 + 2?", "2 and 2 make 4.", "4"),))
     check_prompt(card, "number")
     assert "puzzles@1" in prompt_names()
+
+
+def test_the_example_of_the_guide_to_cards_is_a_prompt(folder: Path) -> None:
+    [example] = re.findall(
+        r"```yaml\n(dataset: my_dataset\n.*?)```", (card_folder() / "README.md").read_text("utf-8"), re.DOTALL
+    )
+    put(folder, "my_dataset", example)
+    check_prompt(prompt_card("my_dataset"), "number")
 
 
 def test_the_latest_version_counts_unless_one_is_named(folder: Path) -> None:
