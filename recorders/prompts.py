@@ -11,7 +11,7 @@ instruction. There is one format for all datasets:
 
 Exemplars are turns of the chat and not one long user message: chat models are trained to continue in the manner of their own
 earlier turns, none takes the exemplars for the task or goes on to invent a next question, and the turns are a constant prefix,
-which providers cache. A reasoning model gets one user message, the question and the instruction, as the paper has it (section 3:
+which providers cache. A reasoning model gets one user message, the question and the instruction, as in the paper (section 2.2:
 zero-shot instructions), and no system prompt, which some of them refuse.
 
 A published prompt never changes: a better one is a new version, in a file of its own (`gsm8k@2.md`). `prompt_version` names it
