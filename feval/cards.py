@@ -47,6 +47,7 @@ __all__ = [
     "llm_card",
     "llm_names",
     "price_ids",
+    "read_card",
     "read_front_matter",
 ]
 
@@ -187,6 +188,7 @@ class LLMCard(_Card):
 
 
 _CardT = TypeVar("_CardT", bound=_Card)
+_Model = TypeVar("_Model", bound=BaseModel)
 _NAME_FIELDS = {"datasets": "id", "llms": "name"}
 
 
@@ -261,16 +263,30 @@ def _find(kind: str, name: str, model: type[_CardT]) -> _CardT | None:
     path = find_card(kind, name)
     if path is None:
         return None
-    try:
-        card = model.model_validate(read_front_matter(path))
-    except ValidationError as error:
-        raise CardError(_sentence(kind, path, error)) from error
+    card = read_card(kind, path, model)
     told: str = getattr(card, _NAME_FIELDS[kind])
     if told != name:
         raise CardError(
             f"The {CARD_KINDS[kind]} {path} describes {told!r}: its file must be called {file_stem(told)}.md."
         )
     return card
+
+
+def read_card(kind: str, path: Path, model: type[_Model]) -> _Model:
+    """Return a card as a model.
+
+    Args:
+        kind: a key of `feval.front_matter.CARD_KINDS`, for the error sentence.
+        path: the card.
+        model: what its front matter must be.
+
+    Raises:
+        CardError: it cannot be read or is no such card; the message names the fields.
+    """
+    try:
+        return model.model_validate(read_front_matter(path))
+    except ValidationError as error:
+        raise CardError(_sentence(kind, path, error)) from error
 
 
 def _sentence(kind: str, path: Path, error: ValidationError) -> str:

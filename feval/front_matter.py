@@ -1,7 +1,8 @@
 """Card files: which folders hold them, and how the front matter of one is read.
 
 A card is a Markdown file that begins with facts in YAML between two lines `---`. What follows is prose for people. Cards lie in
-`datasets/`, `llms/` and `prices/` of a card folder; the file is named after what it describes, with `/` written as `--`.
+`datasets/`, `llms/`, `prices/` and `prompts/` of a card folder; the file is named after what it describes, with `/` written as
+`--`.
 
 The YAML read here is the part that JSON can say too: text, numbers, `true`, `false`, `null`, lists and mappings. So `no` and
 `2025-06-02` stay text, and a card cannot hold aliases (the stuff of YAML bombs), tags, or the same key twice.
@@ -34,7 +35,12 @@ __all__ = [
     "shorten",
 ]
 
-CARD_KINDS: Mapping[str, str] = {"datasets": "dataset card", "llms": "LLM card", "prices": "price list"}
+CARD_KINDS: Mapping[str, str] = {
+    "datasets": "dataset card",
+    "llms": "LLM card",
+    "prices": "price list",
+    "prompts": "prompt card",
+}
 """The folders inside a card folder, and what one file of each is called."""
 
 MAX_CARD_BYTES = 256 * 1024
