@@ -94,14 +94,12 @@ class Totals:
     Attributes:
         cots: number of CoTs.
         output_tokens: of all of them; where the backend did not say, estimated from the words.
-        estimated: CoTs whose output tokens are such an estimate.
         prompt_tokens: as billed, once for each reply (a reply may bring several CoTs).
         replies: number of replies.
     """
 
     cots: int = 0
     output_tokens: int = 0
-    estimated: int = 0
     prompt_tokens: int = 0
     replies: int = 0
 
@@ -109,7 +107,6 @@ class Totals:
         """Add one CoT's line."""
         self.cots += 1
         tokens = record.get("output_tokens")
-        self.estimated += tokens is None
         self.output_tokens += count_words(record["text"]) if tokens is None else tokens
         if record.get("first_of_reply"):
             self.replies += 1
@@ -325,9 +322,8 @@ class Journal:
             StorageError: the disk said no.
         """
         with self._storage_errors("read"), self.path.open("rb") as file:
-            number, offset = 0, 0
-            for line in file:
-                number += 1
+            offset = 0
+            for number, line in enumerate(file, 1):
                 if offset >= self._size:
                     return
                 if number > 1:
