@@ -180,8 +180,8 @@ def record_dataset(
         UsageError: a name or number that cannot work.
     """
     out = Path(out)
-    for name in {counter, other_counter} - {"usage"}:
-        token_counter(name)
+    token_counter(other_counter if counter == "usage" else counter)
+    price = _price(prices, work.llm_name)
     plan, identity = work.plan(), work.identity()
     folder = journal_folder(out) if journal is None else Path(journal)
     if _is_there(out, identity, work.samples):
@@ -194,7 +194,7 @@ def record_dataset(
             backend,
             held,
             limits=limits,
-            price=_price(prices, work.llm_name),
+            price=price,
             cost_limit_usd=cost_limit_usd,
             progress=progress,
             acknowledged=acknowledged,
