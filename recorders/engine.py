@@ -255,8 +255,7 @@ class _Run:
         self.acknowledged: Callable[[Sequence[tuple[str, int]]], None] | None = None
         self.backend_notes: MutableSequence[str] | None = None
         self._todos = deque(missing(plan, journal))
-        keys = {request.key() for request in plan.requests}
-        self.total = len(keys) * plan.samples
+        self.total = len(set(plan.keys)) * plan.samples
         self.missing = sum(len(todo.samples) for todo in self._todos)
         self._before = self.total - self.missing
         self._new = self._requests = self._replies = self._failures = 0

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from feval.errors import OutOfRangeError
 from recorders.journal import Journal
@@ -19,6 +19,7 @@ class Plan:
     Attributes:
         requests: one per question. Two questions with equal messages are one request: they share CoTs.
         samples: CoTs per request.
+        keys: the content key of each request.
 
     Raises:
         OutOfRangeError: fewer than one sample.
@@ -26,10 +27,12 @@ class Plan:
 
     requests: Sequence[Request]
     samples: int
+    keys: tuple[str, ...] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         if self.samples < 1:
             raise OutOfRangeError(f"A recording has at least 1 CoT per question; {self.samples} were asked for.")
+        object.__setattr__(self, "keys", tuple(request.key() for request in self.requests))
 
 
 @dataclass(slots=True)
@@ -58,8 +61,7 @@ class Job:
 def missing(plan: Plan, journal: Journal | None) -> Iterator[Todo]:
     """What a journal lacks of a plan, request by request; without a journal, all of it."""
     seen: set[str] = set()
-    for request in plan.requests:
-        key = request.key()
+    for request, key in zip(plan.requests, plan.keys, strict=True):
         if key in seen:
             continue
         seen.add(key)

@@ -29,14 +29,14 @@ from recorders.plan import Plan
 folder = Path(sys.argv[1])
 moments = np.random.Generator(np.random.Philox(key=7))
 
+plan = Plan([request(i) for i in range(2000)], 10)
+names = {{key: request.question_id for key, request in zip(plan.keys, plan.requests)}}
+
 def log(file, lines):
     os.write(file, "".join(f"{{line}}\\n" for line in lines).encode())
 
 def recorder(number):
     asked, known = (os.open(folder / name, os.O_WRONLY | os.O_APPEND | os.O_CREAT) for name in ("asked", "acknowledged"))
-    plan = Plan([request(i) for i in range(2000)], 10)
-    names = {{r.key(): r.question_id for r in plan.requests}}
-
     class Server(FakeBackend):
         async def complete(self, request, samples):
             log(asked, [f"{{number}} {{request.question_id}} {{sample}}" for sample in samples])
@@ -58,7 +58,12 @@ for number in range({KILLS}):
             recorder(number)
         finally:
             os._exit(0)
-    time.sleep(moments.uniform(0, 0.18))
+    if number % 2:  # half of the kills come while replies come in, however busy the machine is
+        size = (folder / "asked").stat().st_size if (folder / "asked").exists() else 0
+        until = time.monotonic() + 5
+        while time.monotonic() < until and not ((folder / "asked").exists() and (folder / "asked").stat().st_size > size):
+            time.sleep(0.001)
+    time.sleep(moments.uniform(0, 0.05))
     os.kill(child, signal.SIGKILL)
     os.waitpid(child, 0)
 """
