@@ -1,0 +1,66 @@
+"""Recording against a server in memory: CoTs per second of one core, and memory that does not grow with their number.
+
+The server answers after 10 ms with CoTs of about 1 kB, at concurrency 256, one CoT per request; every CoT is synced to the disk
+before it counts. CPU time counts, as everywhere here; what the disk and the server take is waiting.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from benchmarks.measure import Goal, Workspace, python
+
+_COTS = 40_000
+_MANY = 1_000_000
+
+_RECORD = """
+import asyncio, resource, sys, time
+from pathlib import Path
+from recorders.engine import record
+from recorders.journal import Journal
+from recorders.pace import Limits
+from recorders.plan import Plan
+from recorders.request import Completion, Decoding, Message, Request
+
+folder, cots, per_request = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
+
+class Server:
+    name, takes_seed, text = "memory", False, "word " * 200
+    async def complete(self, request, samples):
+        await asyncio.sleep(0.01)
+        return [Completion(f"{sample} {self.text}", "stop", output_tokens=273, prompt_tokens=900) for sample in samples]
+
+def request(index):
+    return Request("toy", f"toy/{index}", (Message("user", f"What is question {index}?"),), "alpha", Decoding())
+
+plan = Plan([request(i) for i in range(cots // 40)], 40)
+with Journal.open(folder, {}) as journal:
+    begun = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    cpu, wall = time.process_time(), time.monotonic()
+    limits = Limits(256, samples_per_request=per_request)
+    outcome = asyncio.run(record(plan, Server(), journal, limits=limits))
+    cpu, wall = time.process_time() - cpu, time.monotonic() - wall
+    assert outcome.complete, outcome
+    size = journal.path.stat().st_size
+    journal.remove()
+print(cpu, wall, (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - begun) / 1024, size / 2**20)
+"""
+
+
+def _record(folder: Path, cots: int, per_request: int) -> list[float]:
+    return [
+        float(number)
+        for number in python(["-c", _RECORD, str(folder / "journal"), str(cots), str(per_request)]).split()
+    ]
+
+
+def goals(workspace: Workspace) -> list[Goal]:
+    """Throughput of one core, and memory for many CoTs."""
+    cpu, wall, _, size = _record(workspace.folder, _COTS, 1)
+    note = f"{_COTS / wall:,.0f} CoT/s by the wall clock, {size:.0f} MiB of journal, every CoT synced"
+    many_cpu, many_wall, grown, many_size = _record(workspace.folder, _MANY, 40)
+    many = f"{many_size:,.0f} MiB of journal in {many_wall:.0f} s, {_MANY / many_cpu:,.0f} CoT per CPU second"
+    return [
+        Goal("recording, concurrency 256, CoTs per CPU second", _COTS / cpu, 1000, "CoT/s", at_least=True, note=note),
+        Goal("memory of recording a million CoTs", grown, 100, "MiB", note=many),
+    ]

@@ -1,0 +1,117 @@
+"""Reasoning and log-probabilities in a recording: kept, checked, carried along; without them nothing changes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from small import pool, question, write_toy
+
+from feval.errors import DamagedRecordingError, NotRecordedError, UsageError
+from feval.recording import (
+    DatasetInfo,
+    LLMInfo,
+    PoolRows,
+    RecordingWriter,
+    merge,
+    open_recording,
+    select,
+    verify_recording,
+)
+
+POOLS = {"alpha": [["4", "4", None], ["7", "5", "7"]], "org/beta": [["4"], ["9", None]]}
+HASH_BEFORE_CHANNELS = "b8ebff76bf813dc62eec7a6bc0ec6b7bcbce4be63e0bfde7f92a240704510c26"
+
+RICH = replace(
+    pool(1, ["7", None]),
+    reasoning=["Hm", None],
+    sequence_logprobs=[-0.30000000000000004, None],
+    token_logprobs=[[-0.125, -0.1], None],
+    token_confidences=[[1.5, 2.0], []],
+)
+
+
+def write(out: Path, *pools: PoolRows, llm: str = "alpha") -> Path:
+    with RecordingWriter(out, operation={"name": "test"}) as writer:
+        writer.add_dataset(DatasetInfo("toy", "Toy", "verbatim", "test-1"), [question(i, "4") for i in range(3)])
+        writer.add_pools("toy", LLMInfo(llm), "usage", pools)
+    return out
+
+
+@pytest.fixture
+def rich(tmp_path: Path) -> Path:
+    return write(tmp_path / "rich", pool(0, ["4", "4"]), RICH, pool(2, ["4"]))
+
+
+def test_a_recording_without_channels_has_the_hash_it_always_had(tmp_path: Path) -> None:
+    recording = open_recording(write_toy(tmp_path / "toy", POOLS, ["4", "5"]))
+    assert recording.hash == HASH_BEFORE_CHANNELS
+    assert recording.channels("toy", "alpha") == []
+    assert not {"reasoning", "logprobs"} & {path.name for path in recording.path.iterdir()}
+
+
+def test_channels_come_back(rich: Path) -> None:
+    recording = open_recording(rich)
+    assert verify_recording(rich).ok
+    assert recording.channels("toy", "alpha") == ["reasoning", "logprobs"]
+    plain, found, last = recording.pools("toy", "alpha")
+    assert (plain, last) == (pool(0, ["4", "4"]), pool(2, ["4"]))
+    assert found.reasoning == ["Hm", None]
+    assert found.sequence_logprobs == [-0.30000000000000004, None]
+    assert found.token_logprobs == [[-0.125, -0.10000000149011612], None]
+    assert found.token_confidences == [[1.5, 2.0], []]
+    ((name, columns),) = recording.scan_channel("toy", "alpha", "logprobs")
+    assert name == "toy/1"
+    assert columns["token_confidences"] == [[1.5, 2.0], []]
+
+
+def test_a_column_without_any_value_is_no_channel(tmp_path: Path) -> None:
+    empty = replace(RICH, sequence_logprobs=[None, None], token_logprobs=None, token_confidences=[None, None])
+    recording = open_recording(write(tmp_path / "r", empty))
+    assert recording.channels("toy", "alpha") == ["reasoning"]
+    with pytest.raises(NotRecordedError, match="no logprobs of alpha"):
+        list(recording.scan_channel("toy", "alpha", "logprobs"))
+
+
+def test_what_is_read_hashes_like_what_was_written(rich: Path, tmp_path: Path) -> None:
+    again = write(tmp_path / "again", *open_recording(rich).pools("toy", "alpha"))
+    assert open_recording(again).hash == open_recording(rich).hash
+    other = write(tmp_path / "other", pool(0, ["4", "4"]), replace(RICH, reasoning=["Ha", None]), pool(2, ["4"]))
+    assert open_recording(other).hash != open_recording(rich).hash
+
+
+def test_derived_recordings_carry_channels_along(rich: Path, tmp_path: Path) -> None:
+    beta = write(tmp_path / "beta", pool(0, ["4"]), pool(1, ["4"]), pool(2, ["4"]), llm="beta")
+    merged = open_recording(merge([rich, beta], tmp_path / "merged"))
+    assert list(merged.pools("toy", "alpha")) == list(open_recording(rich).pools("toy", "alpha"))
+    assert merged.channels("toy", "beta") == []
+    first = open_recording(select(rich, tmp_path / "first", samples=1))
+    assert [p.reasoning for p in first.pools("toy", "alpha")] == [None, ["Hm"], None]
+    assert verify_recording(tmp_path / "merged").ok
+    assert verify_recording(tmp_path / "first").ok
+
+
+def test_many_questions_are_read_group_by_group(tmp_path: Path) -> None:
+    with RecordingWriter(tmp_path / "r", operation={"name": "test"}) as writer:
+        writer.add_dataset(DatasetInfo("toy", "Toy", "verbatim", "test-1"), [question(i, "4") for i in range(60)])
+        pools = [
+            replace(pool(i, ["4"] * 4), token_confidences=[[float(i)] * 2000] * 4) if i % 3 else pool(i, ["4"])
+            for i in range(60)
+        ]
+        writer.add_pools("toy", LLMInfo("alpha"), "usage", pools)
+    assert list(open_recording(tmp_path / "r").pools("toy", "alpha")) == pools
+    assert verify_recording(tmp_path / "r").ok
+
+
+def test_a_damaged_channel_is_named(rich: Path, tmp_path: Path) -> None:
+    path = rich / "reasoning/toy/alpha.parquet"
+    path.write_bytes(path.read_bytes()[:-1])
+    assert any("reasoning/toy/alpha.parquet" in problem for problem in verify_recording(rich).problems)
+    with pytest.raises(DamagedRecordingError, match="reasoning"):
+        list(open_recording(rich).pools("toy", "alpha"))
+
+
+def test_columns_of_another_length_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="different lengths"):
+        write(tmp_path / "r", replace(RICH, reasoning=["one"]))
