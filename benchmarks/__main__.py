@@ -18,7 +18,7 @@ from pathlib import Path
 
 from benchmarks.measure import Workspace
 
-NAMES = ("open", "curve", "replay", "startup", "importing")
+NAMES = ("open", "curve", "replay", "startup", "importing", "tiny")
 
 
 def main() -> int:
