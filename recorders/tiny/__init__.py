@@ -2,7 +2,7 @@
 
     from recorders.tiny import Decoding, load_model, sample
 
-    model = load_model("feval/tiny-45k")
+    model = load_model("feval/tiny-42k")
     for completion in sample(model, "Tom has 49 apples. Tom sells 22. How many apples does Tom have now?", range(5)):
         completion.text, completion.logprobs.sum(), completion.output_tokens, completion.finish_reason
 

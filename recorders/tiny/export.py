@@ -1,6 +1,6 @@
 """A tiny model as a folder that Hugging Face's `transformers` loads: an ordinary `LlamaForCausalLM` with its tokenizer.
 
-    python -m recorders.tiny.export feval/tiny-45k --out tiny-45k
+    python -m recorders.tiny.export feval/tiny-42k --out tiny-42k
 
 Two uses: an independent forward pass to compare ours with, and a model small enough to try any server that loads such folders.
 Nothing but NumPy is needed to write it. The folder's tokenizer differs from ours in one thing: it reads the names of special
@@ -30,7 +30,7 @@ def export(name: str, out: Path) -> Path:
     """Write a model of the family as a `transformers` folder; weights stay float16.
 
     Args:
-        name: such as "feval/tiny-45k".
+        name: such as "feval/tiny-42k".
         out: the folder, made if missing.
 
     Returns:

@@ -95,7 +95,7 @@ class TinyModel:
     """A decoder-only transformer.
 
     Args:
-        name: such as "feval/tiny-45k".
+        name: such as "feval/tiny-42k".
         shape: of the model.
         weights: arrays of any float type under the names Hugging Face's Llama gives them.
     """
@@ -273,7 +273,7 @@ def load_model(name: str) -> TinyModel:
     """Return a model of the family; it is read once per process.
 
     Args:
-        name: such as "feval/tiny-45k".
+        name: such as "feval/tiny-42k".
 
     Raises:
         UnknownNameError: no such model.
@@ -318,7 +318,8 @@ def read_arrays(path: Path, shape: Shape) -> dict[str, npt.NDArray[np.floating]]
         SourceError: the file cannot be read, or holds other arrays than the shape needs.
     """
     try:
-        with np.load(path, allow_pickle=False) as file:
+        with path.open("rb") as raw:  # NumPy leaves a broken file open that it opened itself
+            file = np.load(raw, allow_pickle=False)
             arrays = {key: file[key] for key in file.files}
     except (OSError, EOFError, ValueError, AttributeError, BadZipFile, zlib.error) as error:
         raise SourceError(

@@ -102,8 +102,8 @@ class Recipe:
 
 FAMILY: dict[str, Recipe] = {
     "feval/tiny-30k": Recipe(Shape(32, 2, 4, 88), seed=1, updates=8_000, cosine=8_000),
-    "feval/tiny-45k": Recipe(Shape(32, 3, 4, 88), seed=2, updates=8_000, cosine=8_000, batch=16),
-    "feval/tiny-90k": Recipe(Shape(48, 3, 4, 128), seed=3, updates=7_000, cosine=7_000, batch=16),
+    "feval/tiny-42k": Recipe(Shape(32, 3, 4, 88), seed=2, updates=8_000, cosine=8_000, batch=16),
+    "feval/tiny-90k": Recipe(Shape(48, 3, 4, 128), seed=3, updates=6_000, cosine=6_000, batch=16),
     "feval/tiny-160k": Recipe(Shape(64, 3, 4, 176), seed=4, updates=4_000, cosine=15_000, cooldown=2_500),
 }
 """The models that come with feval, smallest first."""

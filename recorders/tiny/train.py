@@ -1,6 +1,6 @@
 """Training of the tiny models; needs PyTorch (`pip install 'feval[train]'`), using them does not.
 
-    python -m recorders.tiny.train feval/tiny-45k --out checkpoints
+    python -m recorders.tiny.train feval/tiny-42k --out checkpoints
 
 One thread, no GPU. Every problem is new; the loss counts the answer's tokens only. Weights are saved as float16, and that file is
 the model: what training held beyond float16 is gone on purpose, so that there is one reference.
