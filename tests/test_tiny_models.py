@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 from collections import Counter
 from collections.abc import Sequence
+from hashlib import sha256
 from itertools import pairwise
 from pathlib import Path
 
@@ -18,7 +20,7 @@ from recorders.tiny import FAMILY, Completion, Decoding, TinyModel, load_model, 
 from recorders.tiny.export import export
 from recorders.tiny.model import read_arrays, weights_file
 from recorders.tiny.sampling import exponentials
-from recorders.tiny.shapes import Recipe, Shape
+from recorders.tiny.shapes import CoolDown, Recipe, Shape
 from recorders.tiny.tokenizer import END, PAD
 
 QUESTIONS = problems.test_questions()
@@ -226,9 +228,37 @@ def test_the_noise_is_exponential_at_every_position() -> None:
     assert np.intersect1d(exponentials(keys, 0, 143), exponentials(keys, 1, 143)).size == 0
 
 
-def test_temperature_zero_takes_the_likeliest_token() -> None:
+MASK = (1 << 64) - 1
+GOLDEN_RATIO = 0x9E3779B97F4A7C15
+
+
+def mix(x: int) -> int:
+    x = ((x ^ (x >> 30)) * 0xBF58476D1CE4E5B9) & MASK
+    x = ((x ^ (x >> 27)) * 0x94D049BB133111EB) & MASK
+    return x ^ (x >> 31)
+
+
+@pytest.mark.parametrize("temperature", [1.0, 0.5])
+def test_the_random_numbers_are_those_of_the_documented_scheme(random_model: TinyModel, temperature: float) -> None:
+    question, seed, index = "Wie viele Äpfel?", 7, 3
+    decoding = Decoding(temperature=temperature, seed=seed, stream="a stream", max_tokens=12)
+    [completion] = sample(random_model, question, [index], decoding)
+    name = f'["feval-tiny-noise-1", "a stream", {seed}, "Wie viele \\u00c4pfel?"]'
+    start = int.from_bytes(sha256(name.encode()).digest()[:8], "little")
+    key = mix((start + (index + 1) * GOLDEN_RATIO) & MASK)
+    tokens = tokenizer().prompt(question)
+    for position, drawn in enumerate(completion.tokens.tolist()):
+        logits = random_model.logits([tokens])[0, -1] / temperature
+        bits = [mix((key + (position * 65536 + v + 1) * GOLDEN_RATIO) & MASK) >> 12 for v in range(143)]
+        arrivals = [-math.log((bit + 0.5) / 2**52) / math.exp(logit) for bit, logit in zip(bits, logits, strict=True)]
+        assert drawn == arrivals.index(min(arrivals))
+        tokens.append(drawn)
+
+
+@pytest.mark.parametrize("temperature", [0.0, 1e-9, 1e-320])
+def test_temperature_zero_or_next_to_it_takes_the_likeliest_token(temperature: float) -> None:
     model = load_model(SMALLEST)
-    [first, second] = sample(model, QUESTIONS[0].question, range(2), Decoding(temperature=0))
+    [first, second] = sample(model, QUESTIONS[0].question, range(2), Decoding(temperature=temperature))
     prompt = tokenizer().prompt(QUESTIONS[0].question)
     likeliest = model.logits([prompt + first.tokens.tolist()])[0, len(prompt) - 1 : -1].argmax(axis=-1)
     assert first.tokens.tolist() == likeliest.tolist() == second.tokens.tolist()
@@ -345,7 +375,9 @@ def test_the_models_say_for_ever_what_they_said(name: str) -> None:
 
 
 def test_a_recipe_warms_up_and_cools_down() -> None:
-    rates = Recipe(SHAPE, seed=0, updates=1000, cosine=2000, cooldown=500, rate=1.0).rates()
+    recipe = Recipe(SHAPE, seed=0, updates=1000, cosine=2000, later=(CoolDown(500, 0.5),), rate=1.0)
+    rates = recipe.rates()
+    assert recipe.stages() == [range(1000), range(1000, 1500)]
     assert len(rates) == 1500
     assert rates[0] < 0.01
     assert max(rates) == pytest.approx(1.0, abs=0.05)
@@ -360,13 +392,13 @@ def test_the_training_script_trains(tmp_path: Path) -> None:
     from recorders.tiny import train
 
     torch.set_num_threads(1)
-    recipe = Recipe(Shape(32, 1, 4, 64), seed=1, updates=250, cosine=250, cooldown=30)
+    recipe = Recipe(Shape(32, 1, 4, 64), seed=1, updates=250, cosine=250, later=(CoolDown(30, 1e-3),))
     train.train(recipe, tmp_path, every=250)
     model = read_model(tmp_path / "00280.npz", "smoke", recipe.shape)
     rows = [whole(number) for number in range(10)]
     losses = [-log_softmax(model.logits([row])[0, :-1])[range(len(row) - 1), row[1:]][-30:].mean() for row in rows]
     assert np.mean(losses) < 2.0  # ln 143 is 4.96
-    resumed = train.train(recipe, tmp_path / "again", every=250, cooled_from=tmp_path / "00250.npz")
+    resumed = train.train(recipe, tmp_path / "again", every=250, resume=tmp_path / "00250.npz")
     assert all(np.allclose(resumed[key], value) for key, value in train.read(tmp_path / "00280.npz").items())
 
 

@@ -69,7 +69,7 @@ class Decoding:
             )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Completion:
     """One answer.
 
@@ -210,7 +210,10 @@ def _chosen(log_probabilities: Floats, keys: npt.NDArray[np.uint64], position: i
         likeliest: Ints = np.argmax(log_probabilities, axis=-1)
         return likeliest
     highest = log_probabilities.max(axis=-1, keepdims=True)
-    rates = np.exp((log_probabilities - highest) / decoding.temperature)
+    with np.errstate(
+        over="ignore"
+    ):  # next to temperature 0 all but the likeliest are infinitely far away, as they should be
+        rates = np.exp((log_probabilities - highest) / decoding.temperature)
     if decoding.top_p < 1:
         rates[_outside(rates, decoding.top_p)] = 0
     first: Ints = np.argmax(rates / exponentials(keys, position, rates.shape[1]), axis=-1)

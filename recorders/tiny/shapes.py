@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import accumulate, pairwise
 from math import cos, pi, prod
 
-__all__ = ["FAMILY", "Recipe", "Shape"]
+__all__ = ["FAMILY", "CoolDown", "Recipe", "Shape"]
 
 _WARM_UP = 200
 _LAST_RATE = 0.05  # of the highest
@@ -64,18 +65,31 @@ class Shape:
 
 
 @dataclass(frozen=True)
-class Recipe:
-    """How a model is trained: AdamW on ever new problems, in one or two stages.
+class CoolDown:
+    """A later stage of training: AdamW begun anew, the learning rate lowered in a straight line.
 
-    First the learning rate is warmed up and lowered along a cosine, which may be left early. Then it is lowered to its end in a
-    straight line, with AdamW begun anew on the float16 weights: a cool-down, which costs little and gains much.
+    Attributes:
+        updates: how many.
+        rate: the learning rate it begins with.
+    """
+
+    updates: int
+    rate: float
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How a model is trained: AdamW on ever new problems, in one or more stages.
+
+    In the first stage the learning rate is warmed up and lowered along a cosine, which may be left early. Each later stage begins
+    with the float16 weights of the one before, and lowers the rate to the same end.
 
     Attributes:
         shape: of the model.
         seed: of the first weights and of the problems.
         updates: of the first stage.
         cosine: the update at which the cosine would end; at `updates`, or later.
-        cooldown: updates of the second stage; 0: there is none.
+        later: the other stages.
         batch: problems per update.
         rate: the highest learning rate.
     """
@@ -84,16 +98,22 @@ class Recipe:
     seed: int
     updates: int
     cosine: int
-    cooldown: int = 0
+    later: tuple[CoolDown, ...] = ()
     batch: int = 32
     rate: float = 3e-3
 
+    def stages(self) -> list[range]:
+        """Return the updates of every stage, counted from 0 through all of them."""
+        ends = list(accumulate([self.updates, *(stage.updates for stage in self.later)]))
+        return [range(start, end) for start, end in pairwise([0, *ends])]
+
     def rates(self) -> list[float]:
-        """Return the learning rate of every update of both stages."""
-        along = [self._along_the_cosine(update) for update in range(1, self.updates + 1)]
-        fall = along[-1] - self.rate * _LAST_RATE
-        straight = [along[-1] - fall * update / self.cooldown for update in range(1, self.cooldown + 1)]
-        return along + straight
+        """Return the learning rate of every update of all stages."""
+        rates = [self._along_the_cosine(update) for update in range(1, self.updates + 1)]
+        for stage in self.later:
+            fall = (stage.rate - self.rate * _LAST_RATE) / stage.updates
+            rates += [stage.rate - fall * update for update in range(1, stage.updates + 1)]
+        return rates
 
     def _along_the_cosine(self, update: int) -> float:
         height = (1 + cos(pi * update / self.cosine)) / 2
@@ -104,6 +124,12 @@ FAMILY: dict[str, Recipe] = {
     "feval/tiny-30k": Recipe(Shape(32, 2, 4, 88), seed=1, updates=8_000, cosine=8_000),
     "feval/tiny-42k": Recipe(Shape(32, 3, 4, 88), seed=2, updates=8_000, cosine=8_000, batch=16),
     "feval/tiny-90k": Recipe(Shape(48, 3, 4, 128), seed=3, updates=6_000, cosine=6_000, batch=16),
-    "feval/tiny-160k": Recipe(Shape(64, 3, 4, 176), seed=4, updates=4_000, cosine=15_000, cooldown=2_500),
+    "feval/tiny-160k": Recipe(
+        Shape(64, 3, 4, 176),
+        seed=4,
+        updates=4_000,
+        cosine=15_000,
+        later=(CoolDown(2_500, 2.5285e-3), CoolDown(3_500, 1.5e-3)),
+    ),
 }
 """The models that come with feval, smallest first."""

@@ -114,27 +114,26 @@ def _feed_forward(x: torch.Tensor, own: Weights) -> torch.Tensor:
     return (gate * (x @ own["mlp.up_proj.weight"].T)) @ own["mlp.down_proj.weight"].T
 
 
-def train(recipe: Recipe, out: Path, every: int = 500, cooled_from: Path | None = None) -> Weights:
-    """Train a model, saving a checkpoint at regular updates and at the end.
+def train(recipe: Recipe, out: Path, every: int = 500, resume: Path | None = None) -> Weights:
+    """Train a model, saving a checkpoint at regular updates and at the end of every stage.
 
     Args:
-        recipe: shape, seeds, numbers of updates.
+        recipe: shape, seeds, stages.
         out: the folder for the checkpoints, `00500.npz` and so on; made if missing.
         every: updates between two checkpoints.
-        cooled_from: the last checkpoint of the first stage, where that stage is done; `None` runs both stages.
+        resume: the checkpoint at the end of a stage, to go on with the next one; `None` begins at the beginning.
 
     Returns:
         The weights after the last update.
     """
     out.mkdir(parents=True, exist_ok=True)
-    ends = out / f"{recipe.updates:05d}.npz"
-    if cooled_from is None:
-        _stage(recipe, initial_weights(recipe.shape, recipe.seed), range(recipe.updates), out, every)
-    if recipe.cooldown:
-        last = recipe.updates + recipe.cooldown
-        _stage(recipe, read(cooled_from or ends), range(recipe.updates, last), out, every)
-        ends = out / f"{last:05d}.npz"
-    return read(ends)
+    weights = read(resume) if resume else initial_weights(recipe.shape, recipe.seed)
+    done = int(resume.stem) if resume else 0
+    for updates in recipe.stages():
+        if updates.start >= done:
+            _stage(recipe, weights, updates, out, every)
+            weights = read(out / f"{updates.stop:05d}.npz")
+    return weights
 
 
 def _stage(recipe: Recipe, weights: Weights, updates: range, out: Path, every: int) -> None:
@@ -218,11 +217,11 @@ def main() -> None:
     parser.add_argument("name", choices=FAMILY)
     parser.add_argument("--out", type=Path, default=Path("checkpoints"))
     parser.add_argument("--every", type=int, default=500, help="updates between two checkpoints")
-    parser.add_argument("--cooled-from", type=Path, help="the first stage's last checkpoint, where that stage is done")
+    parser.add_argument("--resume", type=Path, help="the checkpoint at the end of a stage, to go on with the next one")
     options = parser.parse_args()
     logging.basicConfig(level=logging.INFO, format="%(message)s")
     torch.set_num_threads(1)
-    train(FAMILY[options.name], options.out / options.name.rpartition("/")[2], options.every, options.cooled_from)
+    train(FAMILY[options.name], options.out / options.name.rpartition("/")[2], options.every, options.resume)
 
 
 if __name__ == "__main__":
