@@ -67,7 +67,8 @@ def opening(workspace: Workspace, llms: int, goal: float) -> Goal:
         {
             "baseline": lambda: reference.load(archive, reference.LLM_NAMES[:llms]),
             "open": lambda: ready_to_vote(recording, llms),
-        }
+        },
+        batch_ms=50,
     )
     note = f"{ms['open']:.2f} ms against {ms['baseline']:,.0f} ms"
     return Goal(f"open with hash check, ready to vote, {llms} LLM", ms["baseline"] / ms["open"], goal, "x", True, note)

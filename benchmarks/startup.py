@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import textwrap
 
 from benchmarks.measure import Goal, Workspace, process_ms, python
 
@@ -24,12 +25,16 @@ dataset, llms = reference.load(Path(sys.argv[1]), reference.LLM_NAMES[: int(sys.
 for llm in llms:
     reference.self_consistency_run(dataset, llm)
 """
-HELP = """
-import json, sys
+COMMAND = """
+import sys
+from feval.cli import main
 sys.argv = ["feval", "--help"]
+main()
+"""
+HELP = f"""
+import json
 try:
-    from feval.cli import main
-    main()
+{textwrap.indent(COMMAND.strip(), "    ")}
 except SystemExit:
     pass
 heavy = [name for name in ("numpy", "scipy", "pyarrow", "matplotlib", "pydantic") if name in sys.modules]
@@ -48,7 +53,7 @@ def goals(workspace: Workspace) -> list[Goal]:
             "curve": ["-c", CURVES, "gsm8k", one],
             "curves": ["-c", CURVES, "gsm8k", all_13],
             "baseline": ["-c", BASELINE, str(workspace.archive(1)), "1"],
-            "help": ["-m", "feval.cli", "--help"],
+            "help": ["-c", COMMAND],
         }
     )
     numpy = ms["numpy"]

@@ -119,6 +119,8 @@ def self_consistency_curve(
     budgets = _budgets(n)
     if order not in ORDERS:
         raise UnknownNameError.of("order", order, ORDERS)
+    if replicates < 1:
+        raise OutOfRangeError(f"Seeded points average 1 replicate or more; {replicates} were asked for.")
     llm.require(None, max(budgets))
     values = _exact(dataset, llm, budgets) if order == "exact" else _drawn(dataset, llm, budgets, order, replicates)
     points = _points(values, llm, budgets, order)
@@ -220,6 +222,6 @@ def _with_intervals(
 ) -> list[CurvePoint]:
     from feval.estimators.bootstrap import bootstrap_interval
 
-    interval = bootstrap_interval(values.right, confidence=confidence, resamples=resamples, seed=seed)
+    interval = bootstrap_interval(values.right, confidence=confidence, resamples=resamples, seed=seed % (1 << 64))
     ends = zip(points, interval.low.tolist(), interval.high.tolist(), strict=True)
     return [replace(point, accuracy_low=low, accuracy_high=high) for point, low, high in ends]

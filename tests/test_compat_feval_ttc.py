@@ -227,17 +227,21 @@ def test_seeded_model_switch_is_reproduced(shared: Path, sources: dict[tuple[str
     assert usd == pytest.approx(expected["usd"], abs=1e-9)
 
 
-@pytest.mark.parametrize("n", [1, 5, 20])
-def test_seeded_self_consistency_of_esc_is_reproduced(shared: Path, tmp_path: Path, n: int) -> None:
-    recording = import_recording(
+@pytest.fixture(scope="module")
+def letters(shared: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return import_recording(
         "esc",
         shared / "real" / "esc" / "GPT3.5_result" / "last_letters" / "T0.7.jsonl.gz",
-        tmp_path / "letters",
+        tmp_path_factory.mktemp("esc") / "letters",
         dataset="last_letters",
         llm=LLMType.GPT3,
         answer_kind="verbatim",
     )
-    correct, _ = run_self_consistency("last_letters", LLMType.GPT3, recording, n=n, seed=0)
+
+
+@pytest.mark.parametrize("n", [1, 5, 20])
+def test_seeded_self_consistency_of_esc_is_reproduced(shared: Path, letters: Path, n: int) -> None:
+    correct, _ = run_self_consistency("last_letters", LLMType.GPT3, letters, n=n, seed=0)
     assert correct == golden(shared, f"esc.sc_seed0.last_letters_gpt35.n{n}")["correct"]
 
 

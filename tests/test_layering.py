@@ -21,7 +21,7 @@ ROOT = Path(__file__).resolve().parents[1]
 ROWS = (
     "errors", "schema", "names", "front_matter", "cards", "prices", "tokens", "answers", "recording", "importers", "hub",
     "datasets", "estimators", "draws", "replay", "methods", "evaluate", "curves", "compare", "forecast", "report",
-    "receipts", "publish", "compat", "serving", "demo", "cli",
+    "receipts", "publish", "compat", "serving", "demo", "cli", "__main__",
 )  # fmt: skip
 
 NETWORK = {
@@ -99,7 +99,7 @@ def upward(module: Module) -> list[str]:
             # Through the package itself, a public name would hide where the arrow points.
             allowed = module.name.startswith("recorders")
         elif row == "cli":
-            allowed = False
+            allowed = module.row == "__main__"
         elif module.name.startswith("recorders") or not module.row:
             allowed = True
         else:

@@ -1,4 +1,4 @@
-"""From a CoT's text to the key it votes with: extraction (text -> raw answer) and canonical form (raw answer -> key).
+r"""From a CoT's text to the key it votes with: extraction (text -> raw answer) and canonical form (raw answer -> key).
 
 Each answer kind is one module with the same two functions:
 
@@ -17,7 +17,7 @@ is its own key. Text from models is untrusted: every function is linear in its l
 | date | "May 1, 2021" is "05/01/2021" |
 | letters | "y-A-j-o" is "yajo" |
 | text | " The  Cat. " is "the cat" |
-| latex | "\\dfrac12" is "0.5", "(3, \\infty)" is "(3,\\infty)" |
+| latex | "\dfrac12" is "0.5", "(3, \infty)" is "(3,\infty)" |
 | verbatim | the string as it is |
 
 `EXTRACTOR_VERSION` changes whenever a key could; it is stored with every recording.
@@ -37,8 +37,8 @@ from feval.errors import UnknownNameError
 __all__ = [
     "EXTRACTOR_VERSION",
     "KINDS",
-    "AnswerKind",
     "AnswerKeys",
+    "AnswerKind",
     "answer_kind",
     "canonical",
     "canonical_gold",
@@ -92,7 +92,7 @@ KINDS: dict[str, AnswerKind] = {
         _without_choices("valid-invalid", "valid or invalid", valid_invalid.extract, valid_invalid.canonical),
         _without_choices("date", "a date, MM/DD/YYYY", date.extract, date.canonical),
         _without_choices("letters", "a string of letters", letters.extract, letters.canonical),
-        _without_choices("text", "free text, but for case, spacing and punctuation", free_text.extract, free_text.canonical),
+        _without_choices("text", "free text, case and punctuation apart", free_text.extract, free_text.canonical),
         _without_choices("latex", "mathematics in LaTeX", latex.extract, latex.canonical),
         _without_choices("verbatim", "exactly what the source stored", verbatim.extract, verbatim.canonical),
     )

@@ -1,4 +1,4 @@
-"""Choices: "(B)", "B.", "b)", "B) the cat", "the cat" are one answer, the label B.
+r"""Choices: "(B)", "B.", "b)", "B) the cat", "the cat" are one answer, the label B.
 
 A label is read in brackets, behind "option", or bare where punctuation, the option's own text or the end follows (the words "A"
 and "I" begin sentences). Labels may be words ("invalid" does not hold "valid"). Without labels a text is read as an option: the
@@ -7,7 +7,7 @@ B; several labels in a row ("A, B, D") choose none.
 
 Which of a CoT's labels is its answer (the first rule that finds one):
 
-1. in the last `\\boxed{...}`;
+1. in the last `\boxed{...}`;
 2. after the last phrase that names one: an answer phrase (`feval.answers.markers`; but "A:" is an option here), "the correct
    option is", "I choose"; or the last "(B) is correct";
 3. the head of the reply ("B. Paris"), unless further lines begin with other labels: a list of options is no answer;
@@ -38,7 +38,9 @@ _LONGEST = 400
 
 _OPENING = r"[^\w\n(\[{\\]{0,8} (?: \\(?:text|mathrm|mathbf|textbf)\{ )?"
 _NAMED = r"(?P<named> (?i:option|choice|letter|answer) \s{1,3} )?"
-_ENDS = r"""(?= \s*$ | [ \t]*\n | \s*[,;:!?)\]}*_"`|/] | \.(?![a-z0-9]) | '(?![a-z]) | \s{1,3}[-–—=]\s | \s{1,3}(?:because|since|as|is|which)\s )"""
+_ENDS = r"""(?= \s*$ | [ \t]*\n | \s*[,;:!?)\]}*_"`|/<] | \.(?![a-z0-9]) | '(?![a-z])
+    | \s{1,3}[-–—=]\s | \s{1,3}(?:because|since|as|is|which)\s )"""
+_INTRODUCTION = "is|it's|be|option|choice|letter|answer|therefore|so|thus|hence|choose|pick|select|with|think"
 _DENIED = r"(?! \s{1,3} (?:is|was) (?: n't | \s{1,3} (?:not|wrong|incorrect|false) ) \b )"
 _NEGATION = re.compile(r"\b(?:not|neither|nor|cannot|never|wrong|incorrect|except)\b|n't\b", re.IGNORECASE)
 _NOT_BUT = re.compile(r"[^\w\n]{0,8}not\s[^\n.]{1,60}?\sbut\s(?:rather\s)?", re.IGNORECASE)
@@ -139,6 +141,9 @@ def _read(text: str, options: _Options) -> _Reading | None:
     if denied:
         text = text[denied.end() :]
     head = _head(text, options)
+    whole = options.readings.get(f"text {free_text.canonical(text)}")
+    if whole and (head is None or any(map(str.isalnum, text[head.end("mark") :]))):
+        return _Reading(whole, text)  # "D/(M-3)" may be an option's text and begin with another's label
     if head is not None:
         return None if _begins_row(head, options) else _Reading(_written(head, options), head["mark"])
     sentence = markers.first_sentence(text).strip() or text
@@ -220,7 +225,8 @@ def _several(text: str, options: _Options) -> bool:
     if patterns.line.match(f"{last}\n") and len({labels[match[1]] for match in patterns.line.finditer(text)}) > 1:
         return True
     bare = text.strip()
-    if len(bare) > _LONGEST or patterns.line.match(bare) or set(_WORD.findall(patterns.alone.sub(" ", bare))) - {"and", "or"}:
+    other_words = set(_WORD.findall(patterns.alone.sub(" ", bare[:_LONGEST]))) - {"and", "or"}
+    if len(bare) > _LONGEST or patterns.line.match(bare) or other_words:
         return False
     return len({label.casefold() for label in patterns.alone.findall(bare)}) > 1
 
@@ -231,8 +237,8 @@ def _of_last_line(line: str, options: _Options) -> _Reading | None:
         return _Reading(options.labels[tail[1]], tail[1])
     bracketed = {options.labels[match[1]] for match in options.patterns.bracketed.finditer(line)}
     if bracketed:
-        label = bracketed.pop()
-        return _Reading(label, f"({label})") if not bracketed and not _NEGATION.search(line) else None
+        only = bracketed.pop()
+        return _Reading(only, f"({only})") if not bracketed and not _NEGATION.search(line) else None
     label = _equal(line, options) or _named(line, options, shortest=3)
     return _Reading(label, line) if label else None
 
@@ -251,7 +257,7 @@ def _options(choices: tuple[tuple[str, str], ...]) -> _Options:
             labels.setdefault(label.casefold(), label)
     readings = _owners((reading, label) for label, text in pairs for reading in _readings(text))
     words = _owners((_squeezed(text), label) for label, text in pairs if text)
-    longest_first = sorted(((key, label) for key, label in words.items() if key), key=lambda pair: (-len(pair[0]), pair))
+    longest_first = sorted((pair for pair in words.items() if pair[0]), key=lambda pair: (-len(pair[0]), pair))
     return _Options(labels, readings, tuple(longest_first), _label_patterns(tuple(labels)))
 
 
@@ -291,7 +297,9 @@ def _label_patterns(labels: tuple[str, ...]) -> _LabelPatterns:
     separator = r"(?: [ \t] | [,|/&] | \b(?:and|or)\b ){1,6}+"
     return _LabelPatterns(
         head=re.compile(head, re.VERBOSE),
-        row=re.compile(rf"[)\]]? {separator} [(\[]? ({exact}) (?= [)\]]? \s* (?: [,|/&.] | and\b | or\b | $ | \n ))", re.VERBOSE),
+        row=re.compile(
+            rf"[)\]]? {separator} [(\[]? ({exact}) (?= [)\]]? \s* (?: [,|/&.] | and\b | or\b | $ | \n ))", re.VERBOSE
+        ),
         line=re.compile(rf"^ [ \t*]{{0,8}} [(\[]? ({exact}) [)\].:] (?=\s)", re.VERBOSE | re.MULTILINE),
         verdict=re.compile(
             rf"(?<![\w']) ({proper}) [)\].*\"']{{0,4}} \s is \s (?:therefore\ )? (?:the\ )? (?:most\ |best\ )? "
@@ -300,7 +308,7 @@ def _label_patterns(labels: tuple[str, ...]) -> _LabelPatterns:
         ),
         bracketed=re.compile(rf"[(\[] ({exact}) [)\]]", re.VERBOSE),
         tail=re.compile(
-            rf"""(?: ^ | \b(?i:is|be|option|choice|letter|answer|therefore|so|thus|hence|choose|pick|select|with|think)[,:]?\s )
+            rf"""(?: ^ | \b(?i:{_INTRODUCTION})[,:]?\s )
             [(\[*"']{{0,3}} ({proper}) [)\].!*"'\s]{{0,6}} $""",
             re.VERBOSE,
         ),

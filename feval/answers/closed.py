@@ -1,8 +1,8 @@
-"""Closed label sets, such as yes and no: which words mean which label, and which of them is a CoT's answer.
+r"""Closed label sets, such as yes and no: which words mean which label, and which of them is a CoT's answer.
 
 The first rule that finds a label:
 
-1. in the last `\\boxed{...}`;
+1. in the last `\boxed{...}`;
 2. after the last answer phrase (`feval.answers.markers`) that names a label: its first one ("the answer is no, because ...").
    After a label ("Answer:") it must stand first, or be the last one of a CoT's last line;
 3. the first word of the CoT ("No, it is not."), unless an answer phrase that names no label closes the CoT;
@@ -22,7 +22,9 @@ from feval.answers.markers import Segment
 
 __all__ = ["ClosedSet", "closed_set"]
 
-_DIRECT = re.compile(r"(?:\\[a-z]+|[^a-z0-9])*+(?:(?:that|the|this|it|argument|sentence|is|was|deductively)(?![a-z])[^a-z0-9]*+){0,6}")
+_DIRECT = re.compile(
+    r"(?:\\[a-z]+|[^a-z0-9])*+(?:(?:that|the|this|it|argument|sentence|is|was|deductively)(?![a-z])[^a-z0-9]*+){0,6}"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +74,8 @@ class ClosedSet:
         return next((match for match in self.pattern.finditer(text) if match.lastgroup), None)
 
     def _last(self, text: str) -> re.Match[str] | None:
-        return ([match for match in self.pattern.finditer(text) if match.lastgroup] or [None])[-1]
+        named = [match for match in self.pattern.finditer(text) if match.lastgroup]
+        return named[-1] if named else None
 
 
 def closed_set(words: Mapping[str, str]) -> ClosedSet:

@@ -1,6 +1,6 @@
-"""Dates: "05/01/2021", "5/1/2021", "May 1, 2021", "1st of May 2021", "2021-05-01" are one answer.
+r"""Dates: "05/01/2021", "5/1/2021", "May 1, 2021", "1st of May 2021", "2021-05-01" are one answer.
 
-Which date of a CoT is its answer (the first rule that finds one): the last one in the last `\\boxed{...}`; after the last answer
+Which date of a CoT is its answer (the first rule that finds one): the last one in the last `\boxed{...}`; after the last answer
 phrase (`feval.answers.markers`) the first date of a sentence ("the answer is ..."), or the date right behind a label ("A:",
 "Answer:"), or the last one of the CoT's last line; the last date of the text, unless an answer phrase without a date closes it.
 
@@ -11,7 +11,7 @@ digits (4/21/21: 1921 or 2021?) is extracted, so that the raw answer can be seen
 
 from __future__ import annotations
 
-import datetime
+import datetime as dt
 import re
 import unicodedata
 
@@ -20,7 +20,7 @@ from feval.answers.markers import Segment
 
 __all__ = ["canonical", "extract"]
 
-_MONTHS = "jan feb mar apr may jun jul aug sep oct nov dec".split()
+_MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
 _MONTH = (
     r"(?:jan(?:uary)?|feb(?:r?uary|urary)?|mar(?:ch)?|apr(?:il)?|may|june?|july?|aug(?:ust)?|sep(?:t(?:ember)?)?"
     r"|oct(?:ober)?|nov(?:ember)?|dec(?:ember)?)"
@@ -37,7 +37,9 @@ _DATE = re.compile(
     """,
     re.IGNORECASE | re.VERBOSE | re.ASCII,
 )
-_DIRECT = re.compile(r"[^a-z0-9]*+(?:(?:on|the|is|mon|tue|wed|thu|fri|sat|sun)[a-z]{0,6}[^a-z0-9]*+){0,3}", re.IGNORECASE)
+_DIRECT = re.compile(
+    r"[^a-z0-9]*+(?:(?:on|the|is|mon|tue|wed|thu|fri|sat|sun)[a-z]{0,6}[^a-z0-9]*+){0,3}", re.IGNORECASE
+)
 
 
 def extract(text: str) -> str | None:
@@ -105,7 +107,7 @@ def _key(match: re.Match[str]) -> str | None:
     if len(year) != 4:
         return None
     try:
-        datetime.date(int(year), month, day)
+        dt.date(int(year), month, day)
     except ValueError:  # not in the calendar
         return None
     return f"{month:02}/{day:02}/{year}"

@@ -57,15 +57,11 @@ def equal(gold: str, answer: str) -> bool:
     return _worker().equal(gold, answer)
 
 
-@lru_cache(maxsize=1)
-def _worker_of(process_id: int) -> MathWorker:
+@cache
+def _worker() -> MathWorker:
     worker = MathWorker(SECONDS)
     atexit.register(worker.close)
     return worker
-
-
-def _worker() -> MathWorker:
-    return _worker_of(os.getpid())
 
 
 class MathWorker:
@@ -76,7 +72,9 @@ class MathWorker:
         command: what to run instead of the worker (for tests).
     """
 
-    def __init__(self, seconds: float, command: tuple[str, ...] = (sys.executable, "-P", "-m", "feval.answers._math_worker")):
+    def __init__(
+        self, seconds: float, command: tuple[str, ...] = (sys.executable, "-P", "-m", "feval.answers._math_worker")
+    ):
         self.seconds = seconds
         self.starts = 0
         self._command = command
@@ -91,8 +89,14 @@ class MathWorker:
         Raises:
             AnswerError: if the worker cannot be started.
         """
+        if self._owner != os.getpid():
+            self._forget()
         request = {"gold": gold, "answer": answer, "seconds": self.seconds + 5}
         with self._lock:
+            if (
+                self._process is not None and self._process.poll() is not None
+            ):  # somebody ended it since the last question
+                self._end()
             process = self._process or self._started()
             reply = self._asked(process, json.dumps(request).encode() + b"\n", self.seconds)
             if reply is None:
@@ -101,9 +105,17 @@ class MathWorker:
 
     def close(self) -> None:
         """End the worker; the next question starts another. In a forked child this leaves the parent's worker alone."""
-        with self._lock:
-            if self._owner == os.getpid():
+        if self._owner == os.getpid():
+            with self._lock:
                 self._end()
+
+    def _forget(self) -> None:
+        """In a forked child: leave the worker to the parent, whose replies would go astray."""
+        process, self._process = self._process, None
+        if process is not None:
+            process.returncode = 0  # not ours to wait for
+            _close_pipes(process)
+        self._lock, self._owner = threading.Lock(), os.getpid()
 
     def _started(self) -> Popen[bytes]:
         import subprocess
@@ -167,10 +179,14 @@ class MathWorker:
         if process is None:
             return
         process.kill()
-        for stream in (process.stdin, process.stdout):
-            if stream is not None:
-                try:
-                    stream.close()
-                except OSError:  # what was left to be written has no reader
-                    continue
+        _close_pipes(process)
         process.wait()
+
+
+def _close_pipes(process: Popen[bytes]) -> None:
+    for pipe in (process.stdin, process.stdout):
+        if pipe is not None:
+            try:
+                pipe.close()
+            except OSError:  # what was left to be written has no reader
+                continue

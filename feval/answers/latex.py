@@ -1,19 +1,21 @@
-"""LaTeX answers, such as "\\frac{1}{2}", "(3,\\infty)", "x^2+1", a matrix, or "\\text{Evelyn}".
+r"""LaTeX answers, such as "\frac{1}{2}", "(3,\infty)", "x^2+1", a matrix, or "\text{Evelyn}".
 
-Which mathematics of a CoT is its answer (the first rule that finds some): the last `\\boxed{...}`; what follows the last answer
-phrase (`feval.answers.markers`): its formula, or its sentence without one; the last formula of the text (in dollars, `\\(...\\)`
-or `\\[...\\]`); its last number (`feval.answers.number`). A phrase that closes the CoT without saying anything is no answer.
+Which mathematics of a CoT is its answer (the first rule that finds some): the last `\boxed{...}`; what follows the last answer
+phrase (`feval.answers.markers`): its first formula, or its sentence without one; the last formula of the text; its last number
+(`feval.answers.number`). A formula stands in dollars, `\(...\)` or `\[...\]`; several joined by a comma, "and" or "or" are one. A
+phrase that closes the CoT without saying anything is no answer.
 
 The key is written by a normaliser, not by algebra; what it does, in this order:
 
-1. typography to TeX (x² to x^2, √ to \\sqrt, − to -, π to \\pi, ½ to 1/2, ...), formula delimiters, `\\boxed`, a closing full stop off;
-2. sizes, spaces and styles off (\\left, \\right, \\big, \\, \\! \\quad, \\displaystyle, \\mathrm, ...); \\dfrac, \\tfrac, \\cfrac to
-   \\frac, bmatrix and its like to pmatrix, other synonyms to one (\\leq to \\le, \\lbrace to \\{, ...);
-3. degrees, percent and currency signs off; a unit at the end off, in \\text or \\mbox or bare ("15\\mbox{ cm}^2", "12 inches");
-4. braces to one form: \\frac12 to \\frac{1}{2}, \\sqrt2 to \\sqrt{2}, x^{2} to x^2; a/b of two whole numbers to \\frac{a}{b};
-   \\frac{-a}{b} to -\\frac{a}{b}; needless braces and blanks off; a row break that lost one of its two backslashes mended;
-5. "x =", "f(x) =" and "x \\in" in front off, where that is the only equation;
-6. the whole a number (also \\frac{a}{b}, a\\frac{b}{c}, 3\\times10^5, 10{,}080): its exact key as in `feval.answers.number`;
+1. typography to TeX (x² to x^2, √ to \sqrt, − to -, π to \pi, ½ to \frac12, ...); formula delimiters and a closing full stop off;
+2. sizes, spaces and styles off (\left, \right, \big, \, \! \quad, \displaystyle, \mathrm, ...); \dfrac, \tfrac, \cfrac to
+   \frac, bmatrix and its like to pmatrix, other synonyms to one (\leq to \le, \lbrace to \{, ...);
+3. degrees, percent and currency signs off; a unit at the end off, in \text or \mbox or bare ("15\mbox{ cm}^2", "12 inches");
+4. braces to one form: \frac12 to \frac{1}{2}, \sqrt2 to \sqrt{2}, x^{2} to x^2; a/b of two whole numbers to \frac{a}{b};
+   \frac{-a}{b} to -\frac{a}{b}; needless braces and blanks off; a row break that lost one of its two backslashes mended;
+5. "x =", "f(x) =" and "x \in" in front off, where that is the only equation, or all are of that x ("x=1, x=2" is "1,2");
+   "and" and "or" are commas;
+6. the whole a number (also \frac{a}{b}, a\frac{b}{c}, 3\times10^5, 10{,}080): its exact key as in `feval.answers.number`;
    the whole a word: folded; the whole one capital letter in brackets: the letter.
 
 Matrices, tuples, intervals and sets stay as they are, spacing apart. An answer of more than `LONGEST` characters has no key.
@@ -25,7 +27,6 @@ equal to it, see `feval.answers.equality`. `comparable` says which pairs are wor
 from __future__ import annotations
 
 import re
-from collections import deque
 
 from feval.answers import markers, number
 from feval.answers.text import LONGEST, fold
@@ -42,26 +43,33 @@ _ROUNDS = 8
 _SHORT = 60  # characters of a line behind "Answer:" that is an answer and not the beginning of a chain of thought
 
 _TYPOGRAPHY = str.maketrans(
-    {character: f"^{digit}" for digit, character in enumerate("⁰¹²³⁴⁵⁶⁷⁸⁹")}
+    {
+        "×": r"\times ", "·": r"\cdot ", "⋅": r"\cdot ", "÷": "/", "⁄": "/", "∕": "/", "√": r"\sqrt ", "±": r"\pm ",
+        "π": r"\pi ", "θ": r"\theta ", "α": r"\alpha ", "β": r"\beta ", "∞": r"\infty ", "°": r"^\circ ",
+        "∪": r"\cup ", "∩": r"\cap ", "∈": r"\in ", "∅": r"\emptyset ", "≤": r"\le ", "≥": r"\ge ", "≠": r"\ne ",
+        "½": r"\frac12", "¼": r"\frac14", "¾": r"\frac34", "⅓": r"\frac13", "⅔": r"\frac23", "⅕": r"\frac15", "⅛": r"\frac18",
+    }
+    | {character: f"^{digit}" for digit, character in enumerate("⁰¹²³⁴⁵⁶⁷⁸⁹")}
     | dict.fromkeys("−‐‑‒–﹣－", "-")
     | dict.fromkeys("\u00a0\u202f\u2009\u200b", " ")
-    | dict(zip("×·⋅√∞±πθαβ∪∩∈∅≤≥≠", (f"\\{name} " for name in (
-        "times cdot cdot sqrt infty pm pi theta alpha beta cup cap in emptyset le ge ne").split()), strict=True))
-    | {"÷": "/", "⁄": "/", "∕": "/", "°": r"^\circ "}
-    | dict(zip("½¼¾⅓⅔⅕⅛", (f"\\frac{over}{under}" for over, under in ("12", "14", "34", "13", "23", "15", "18")), strict=True))
 )  # fmt: skip
-_DROPPED = frozenset(
-    r"\left \right \big \Big \bigg \Bigg \bigl \bigr \Bigl \Bigr \biggl \biggr \, \; \: \! \> \quad \qquad \displaystyle \textstyle"
-    r" \limits \nolimits \mathrm \mathbf \mathit \mathsf \boldsymbol \bm \rm \bf \it \degree \% % \$ $ € £ ¥ \boxed \fbox"
-    r" \( \) \[ \] ~".split()
-)
+_DROPPED = frozenset({
+    r"\left", r"\right", r"\big", r"\Big", r"\bigg", r"\Bigg", r"\bigl", r"\bigr", r"\Bigl", r"\Bigr", r"\biggl", r"\biggr",
+    r"\,", r"\;", r"\:", r"\!", r"\>", r"\quad", r"\qquad", "~", r"\displaystyle", r"\textstyle", r"\limits", r"\nolimits",
+    r"\mathrm", r"\mathbf", r"\mathit", r"\mathsf", r"\boldsymbol", r"\bm", r"\rm", r"\bf", r"\it", r"\boxed", r"\fbox",
+    r"\degree", r"\%", "%", r"\$", "$", "€", "£", "¥",
+})  # fmt: skip
 _SYNONYMS = {
     r"\dfrac": r"\frac", r"\tfrac": r"\frac", r"\cfrac": r"\frac", r"\leq": r"\le", r"\geq": r"\ge", r"\neq": r"\ne",
     r"\lbrace": r"\{", r"\rbrace": r"\}", r"\lbrack": "[", r"\rbrack": "]", r"\lparen": "(", r"\rparen": ")", r"\lvert": "|",
     r"\rvert": "|", r"\vert": "|", r"\mid": "|", r"\varnothing": r"\emptyset", r"\to": r"\rightarrow", r"\cr": r"\\",
     "*": r"\cdot", r"\ast": r"\cdot", r"\infin": r"\infty", r"\imath": "i",
 }  # fmt: skip
-_FACTORS = ("(", r"\sqrt", r"\pi")
+_BLANK = "\\ "
+_ROW_BREAK = "\\\\"
+_CONTROL_WORD = re.compile(r"\\[A-Za-z]+")
+_FACTOR_END = re.compile(r"[0-9A-Za-z)}]")
+_FACTOR_START = re.compile(r"[A-Za-z(]|\\(?:sqrt|pi)")
 _ARGUMENTS = {
     r"\frac": 2, r"\binom": 2, r"\sqrt": 1, "^": 1, "_": 1, r"\overline": 1, r"\mathbb": 1, r"\mathcal": 1, r"\vec": 1,
     r"\begin": 1, r"\end": 1, r"\operatorname": 1,
@@ -69,11 +77,11 @@ _ARGUMENTS = {
 
 _TOKEN = re.compile(r"\\text\{[^{}]*\}|\\sqrt\s?\[[^\[\]{}]{1,20}\]|\\[A-Za-z]+|\\.|\s+|.", re.DOTALL)
 _MATRIX = re.compile(r"\\(begin|end)\s?\{\s?(?:[bBvV]|small)matrix\s?\}")
-_TEXT = re.compile(r"\\(?:text|mbox|hbox|textbf|textit|textrm|textsf|mathrm(?=\s?\{[\s\\,]{0,3}[A-Za-z/ .]{2}))\s?\{([^{}]*)\}")
-_UNIT = "|".join(
-    "degrees? inch(?:es)? in ft feet foot yards? yd miles? mi mph kmph km/h m/s meters? metres? cm mm km kg g grams? lbs? pounds? oz"
-    " ounces? liters? litres? ml gallons? seconds? secs? minutes? mins? hours? hrs? days? weeks? months? years? dollars? cents?"
-    " percent units? sq square cubic radians? people students apples points ways".split()
+_TEXT = re.compile(r"\\(?:text(?:bf|it|rm|sf)?|[mh]box|mathrm(?=\s?\{[\s\\,]{0,3}[A-Za-z/ .]{2}))\s?\{([^{}]*)\}")
+_UNIT = (
+    "degrees?|inch(?:es)?|in|ft|feet|foot|yards?|yd|miles?|mi|mph|kmph|km/h|m/s|meters?|metres?|cm|mm|km|kg|g|grams?|lbs?|pounds?|oz|"
+    "ounces?|liters?|litres?|ml|gallons?|seconds?|secs?|minutes?|mins?|hours?|hrs?|days?|weeks?|months?|years?|dollars?|cents?|"
+    "percent|units?|sq|square|cubic|radians?|people|students|apples|points|ways"
 )
 _BARE_UNIT = re.compile(rf"(?<=[\d}}])(?:\s(?:{_UNIT})\.?){{1,3}}(?:\s?\^\s?\{{?[23]\}}?)?$", re.IGNORECASE)
 _TEXT_UNIT = re.compile(r"(?<=[^\s\\])\s{0,3}\\text\{[^{}\d]*\}(?:\s?\^\s?\{?[23]\}?)?$")
@@ -83,6 +91,8 @@ _OPTION = re.compile(r"\(([A-Z])\)")
 _ASSIGNED = re.compile(
     r"(?:[A-Za-z]|\\[a-z]{2,10}|[A-Za-z]\([A-Za-z]\)|\([A-Za-z](?:,[A-Za-z]){1,5}\)|\\text\{[^{}]*\})(?:=|\\in(?![A-Za-z]))(?=.)"
 )
+_SAME_UNKNOWN = re.compile(r"([A-Za-z]=)[^=,]+(?:,\1[^=,]+)+")
+_CONJUNCTION = re.compile(r"\s{0,2}(?:,\s{0,2}(?:and|or)?|and|or)\s{0,2}")
 _NEGATIVE_FRACTION = re.compile(r"(?:(?<=[(\[,{&=;|\\])|^)\\frac\{-(\d+|[A-Za-z])\}")
 _RATIO = re.compile(r"(?<![\w.^/)\]])(\d{1,40})/(\d{1,40})(?![\w.{^/!])")
 _NUMERAL = re.compile(
@@ -97,6 +107,7 @@ _REWRITES = tuple(
     for pattern, replacement in (
         (r"(?<!\\)(?:\$|\\[()\[\]])", " "),
         (r"\\(?:left|right)\s?\.", ""),
+        (r"(?<=\S)\s?,?\s?\\text\{(?:and|or)\}\s?(?=\S)", ","),
         (r"\s?\^\s?(?:\{\s?\\circ\s?\}|\\circ(?![A-Za-z]))", ""),
         (r"(?<=\d)\s?(?:,\s?\\!|\{,\}|\\,|\s)\s?(?=\d{3}(?!\d))", ""),
         (r"(?<=\d)\s?(?:\s|and\s)(\d{1,9})/(\d{1,9})(?![\w.])", r"\\frac{\1}{\2}"),
@@ -113,27 +124,30 @@ _REWRITES = tuple(
 def extract(text: str) -> str | None:
     """Return the mathematics a CoT answers with, as it is written there; `None` where there is none."""
     content = markers.boxed(text)
-    if content is not None and canonical(content) is not None:
+    if content is not None and _normal(content):
         return content.strip()
     own = markers.own_part(text)
     for segment in markers.segments(own):
-        formula = _FORMULA.search(segment.text)
-        sentence = markers.first_sentence(segment.text).strip() or segment.text
-        found = _content(formula) if formula else sentence
-        if (segment.verb or segment.final or formula or len(segment.text) <= _SHORT) and canonical(found) is not None:
+        formulas = _formulas(segment.text)
+        found = formulas[0] if formulas else markers.first_sentence(segment.text).strip() or segment.text
+        if (segment.verb or segment.final or formulas or len(segment.text) <= _SHORT) and _normal(found):
             return found
         if segment.final:
             return None
-    last = deque(_FORMULA.finditer(own), maxlen=1)
-    return _last_side(_content(last[0])) if last else number.extract(own)
+    formulas = _formulas(own)
+    return formulas[-1] if formulas else number.extract(own)
 
 
 def canonical(raw: str) -> str | None:
-    """Return the normal form of a raw answer; `None` where nothing is left, or it is too long to be an answer."""
+    """Return the normal form of a raw answer; `None` where nothing is left, or it is too long to be an answer.
+
+    A raw answer that is a text with its answer marked is read as a text.
+    """
     if len(raw) > LONGEST:
         return None
     for _ in range(_ROUNDS):
-        normal = _normal(raw)
+        marked = extract(raw) if markers.ANSWER_PHRASE.search(raw) or "\\boxed" in raw else raw
+        normal = _normal(marked or "")
         if normal == raw:
             break
         raw = normal
@@ -153,6 +167,8 @@ def _normal(raw: str) -> str:
     tokens = _braced([_SYNONYMS.get(token, token) for token in _tokens(text)])
     normal = _joined(_simplified(tokens)).rstrip(".,;:")
     normal = _RATIO.sub(r"\\frac{\1}{\2}", _NEGATIVE_FRACTION.sub(r"-\\frac{\1}", normal))
+    if _SAME_UNKNOWN.fullmatch(normal):
+        normal = normal.replace(normal[:2], "")
     if normal.count("=") + len(re.findall(r"\\in(?![A-Za-z])", normal)) == 1:
         normal = _ASSIGNED.sub("", normal, count=1) if _ASSIGNED.match(normal) else normal
     normal = normal.removeprefix("+")
@@ -187,11 +203,11 @@ def _plain_text(raw: str) -> str:
 def _tokens(text: str) -> list[str]:
     """Step 2: TeX's tokens without those that only set the type; a row break with one backslash gets its second."""
     kept: list[str] = []
-    for token in _TOKEN.findall(text):
-        if len(token) == 2 and token[0] == "\\" and (token[1].isdigit() or token[1] == "-"):
-            kept += ["\\\\", token[1]]
-        elif token.strip() and token not in _DROPPED:
-            kept.append(token)
+    for piece in _TOKEN.findall(text):
+        if re.fullmatch(r"\\[-0-9]", piece):
+            kept += [_ROW_BREAK, piece[1]]
+        elif piece.strip() and piece not in _DROPPED:
+            kept.append(piece)
     return kept
 
 
@@ -199,72 +215,84 @@ def _braced(tokens: list[str]) -> list[str]:
     """Step 4: put every argument in braces and take all other braces away."""
     out: list[str] = []
     wanted = [0]  # per open level: how many arguments its last command still takes
-    levels: list[str] = []  # "argument" and "plain" were opened by a brace, "implied" by a command that is an argument itself
+    levels: list[
+        str
+    ] = []  # opened by a brace: "argument" or "plain"; by a command that is an argument itself: "implied"
 
     def close() -> None:
-        wanted.pop()
-        if levels.pop() != "plain":
-            out.append("}")
-        while levels and levels[-1] == "implied" and wanted[-1] == 0:
+        while True:
             wanted.pop()
-            levels.pop()
-            out.append("}")
+            if levels.pop() != "plain":
+                out.append("}")
+            if not levels or levels[-1] != "implied" or wanted[-1]:
+                return
 
-    for token in tokens:
-        arguments = 1 if token.startswith(r"\sqrt") else _ARGUMENTS.get(token, 0)
-        if token == "}":
+    for piece in tokens:
+        arguments = 1 if piece.startswith(r"\sqrt") else _ARGUMENTS.get(piece, 0)
+        if piece == "}":
             while levels and levels[-1] == "implied":
                 close()
             if levels:
                 close()
-        elif wanted[-1] and token != "\\ ":
+        elif wanted[-1] and piece != _BLANK:
             wanted[-1] -= 1
-            out.append("{")
-            levels.append("argument" if token == "{" else "implied")
             wanted.append(arguments)
-            if token != "{":
-                out.append(token)
+            levels.append("argument" if piece == "{" else "implied")
+            out.append("{")
+            if piece != "{":
+                out.append(piece)
                 if not arguments:
                     close()
-        elif token == "{":
-            levels.append("plain")
+        elif piece == "{":
             wanted.append(0)
+            levels.append("plain")
         else:
-            out.append(token)
             wanted[-1] = arguments
+            out.append(piece)
     while levels:
         close()
     return out
 
 
 def _simplified(tokens: list[str]) -> list[str]:
-    """Step 4: x^{2} to x^2, 2\\cdot x to 2x, no row break before the end of a matrix, blanks between digits only."""
+    r"""Step 4: x^{2} to x^2, 2\cdot x to 2x, no row break before the end of a matrix, blanks between digits only."""
     out: list[str] = []
-    for index, token in enumerate(tokens):
+    for piece, after in zip(tokens, [*tokens, ""][1:], strict=True):
         before = out[-1] if out else ""
-        after = tokens[index + 1] if index + 1 < len(tokens) else ""
-        if token == r"\cdot" and (before.isalnum() or before in "})") and before and (after.isalpha() or after in _FACTORS):
+        if (
+            (piece == r"\cdot" and _FACTOR_END.fullmatch(before) and _FACTOR_START.fullmatch(after))
+            or (piece == _ROW_BREAK and after == r"\end")
+            or (piece == _BLANK and not (before.isdigit() and after.isdigit()))
+        ):
             continue
-        if (token == "\\\\" and after == r"\end") or (token == "\\ " and not (before.isdigit() and after.isdigit())):
-            continue
-        out.append(token)
-        if token == "}" and len(out) > 3 and out[-3] == "{" and out[-4] in ("^", "_") and out[-2] not in "{}":
-            del out[-1], out[-2]
+        out.append(piece)
+        if piece == "}" and len(out) > 3 and out[-3] == "{" and out[-4] in ("^", "_") and out[-2] not in "{}":
+            out[-3:] = [out[-2]]
     return out
 
 
 def _joined(tokens: list[str]) -> str:
     """TeX without blanks, but for the one that ends a control word before a letter."""
-    parts: list[str] = []
-    for token in tokens:
-        if parts and token[0].isalpha() and re.fullmatch(r"\\[A-Za-z]+", parts[-1]):
-            parts.append(" ")
-        parts.append(token)
-    return "".join(parts)
+    written: list[str] = []
+    for piece in tokens:
+        if written and piece[0].isalpha() and _CONTROL_WORD.fullmatch(written[-1]):
+            written.append(" ")
+        written.append(piece)
+    return "".join(written)
 
 
-def _content(formula: re.Match[str]) -> str:
-    return (formula["display"] or formula["inline"] or formula["dollars"] or "").strip()
+def _formulas(text: str) -> list[str]:
+    """The formulas of a text; those that a comma, "and" or "or" joins are one."""
+    joined: list[list[str]] = []
+    end = 0
+    for formula in _FORMULA.finditer(text):
+        content = _last_side((formula["display"] or formula["inline"] or formula["dollars"] or "").strip())
+        if joined and _CONJUNCTION.fullmatch(text, end, formula.start()):
+            joined[-1].append(content)
+        else:
+            joined.append([content])
+        end = formula.end()
+    return [", ".join(contents) for contents in joined]
 
 
 def _last_side(formula: str) -> str:

@@ -1,9 +1,9 @@
-"""Last-letters style answers: a string of letters, such as "yajo" for "concatenate the last letters of each word".
+r"""Last-letters style answers: a string of letters, such as "yajo" for "concatenate the last letters of each word".
 
 A string of letters is written as one word ("yajo", 'yajo') or in pieces of at most four ("y-a-j-o", "yaj o", 'y', 'a', 'j', 'o').
 Which of a CoT's is its answer (the first rule that finds one):
 
-1. the one in the last `\\boxed{...}`;
+1. the one in the last `\boxed{...}`;
 2. the one that makes up the first sentence after the last answer phrase (`feval.answers.markers`), begins it before
    "because", a comma or a bracket, or is the last one in quotes there;
 3. the last one in quotes in the text, unless an answer phrase without one closes it;
@@ -57,6 +57,7 @@ def _string(text: str) -> str | None:
     """The text, if it is a string of letters; else `None`."""
     if len(text) > _LONGEST:
         return None
+    text = text.rpartition("=")[2]
     pieces = _PIECE.findall(text)
     return text.strip() if len(pieces) == 1 or (pieces and all(len(piece) <= 4 for piece in pieces)) else None
 

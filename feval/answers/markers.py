@@ -1,10 +1,11 @@
-"""Where in a CoT the answer stands: the marks LLMs put around a conclusion, the same for every answer kind.
+r"""Where in a CoT the answer stands: the marks LLMs put around a conclusion, the same for every answer kind.
 
 Three marks are known, and every kind reads them in this order:
 
-1. `\\boxed{...}`: the last closed one (nested braces are followed; an unfinished one is none);
-2. a phrase: "the answer is ...", "answer: ...", "ans = ...", "#### ...", a line that begins with "A:", a heading
-   "Final answer" over its own line. The last phrase that can be read wins: a CoT that corrects itself means its last word;
+1. `\boxed{...}`: the last closed one (nested braces are followed; an unfinished one is none);
+2. a phrase: "the answer is ...", "answer: ...", "ans = ...", "#### ...", "<answer>...", a line that begins with "A:", a
+   heading "Final answer" over its own line. The last phrase that can be read wins: a CoT that corrects itself means its
+   last word;
 3. whatever the kind falls back to (the last number, the last date, the head of the reply, ...).
 
 A phrase that closes the CoT but cannot be read is no answer: nothing else is guessed from the text above it.
@@ -21,7 +22,17 @@ from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-__all__ = ["ANSWER_PHRASE", "OPTION_PHRASE", "PHRASES", "Segment", "boxed", "first_sentence", "last_line", "own_part", "segments"]
+__all__ = [
+    "ANSWER_PHRASE",
+    "OPTION_PHRASE",
+    "PHRASES",
+    "Segment",
+    "boxed",
+    "first_sentence",
+    "last_line",
+    "own_part",
+    "segments",
+]
 
 PHRASES = 8
 """How many of a CoT's last answer phrases are looked at."""
@@ -36,11 +47,13 @@ _ANSWER = rf"""
     \#\#\#\#
   | (?<![a-z]) (?:answers?|ans) [*_`"')]{{0,4}} {_ASIDE} [ \t,*_]{{0,4}} (?: (?P<answer_is> {_VERBS}) | [:=：] )
   | ^[ \t\#*_]{{0,8}} (?:final[ ])? answer [*_ \t]{{0,4}} $
+  | <answer>
 """
 _LINE_A = r"| ^[ \t>*_]{0,4} A [*_]{0,2} :"
 _OPTION = rf"""
-  | (?<![a-z]) (?:correct|best|right) \ (?:option|choice|statement|one) {_ASIDE} [ \t,*_]{{0,4}} (?: (?P<option_is> {_VERBS}) | : )
-  | (?<![a-z]) (?P<choose> (?:choose|select|pick|go\ with)(?![a-z]) )
+  | (?<![a-z]) (?:correct|best|right) \ (?:option|choice|statement|one)
+        {_ASIDE} [ \t,*_]{{0,4}} (?: (?P<option_is> {_VERBS}) | : )
+  | (?<![a-z]) (?P<choose> (?:I|we) (?:\ (?:would|will|should))? \ (?:choose|select|pick(?!\ up)|go\ with) (?![a-z]) )
 """
 _FLAGS = re.IGNORECASE | re.MULTILINE | re.VERBOSE
 
@@ -50,7 +63,9 @@ ANSWER_PHRASE = re.compile(_ANSWER + _LINE_A, _FLAGS)
 OPTION_PHRASE = re.compile(_ANSWER + _OPTION, _FLAGS)
 """What stands in front of a chosen option; "A:" is an option itself."""
 
-_RUN_ON = re.compile(r"^[ \t#*●]{0,8}(?:Q|Question|Problem)[ \t]?(?:#?\d{1,4})?[ \t]?[:.]", re.IGNORECASE | re.MULTILINE)
+_RUN_ON = re.compile(
+    r"^[ \t#*●]{0,8}(?:Q|Question|Problem)[ \t]?(?:#?\d{1,4})?[ \t]?[:.]", re.IGNORECASE | re.MULTILINE
+)
 _SENTENCE_END = re.compile(r"[.!?](?=\s|$|[*\"'”’)])|[;\n]")
 
 
@@ -70,18 +85,18 @@ class Segment:
 
 
 def boxed(text: str) -> str | None:
-    """Return the content of the last closed `\\boxed{...}` that is not empty; `None` where there is none."""
+    r"""Return the content of the last closed `\boxed{...}` that is not empty; `None` where there is none."""
     starts: list[int] = []
     span: tuple[int, int] | None = None
     for found in _BRACES.finditer(text):
-        token = found[0]
-        if token == "}":
+        brace = found[0]
+        if brace == "}":
             start = starts.pop() if starts else -1
             if 0 <= start < found.start():
                 span = (start, found.start())
-        elif token == "{":
+        elif brace == "{":
             starts.append(-1)
-        elif len(token) > 2:
+        elif len(brace) > 2:
             starts.append(found.end())
     return text[span[0] : span[1]] if span else None
 
@@ -112,8 +127,13 @@ def _segment(text: str, match: re.Match[str]) -> Segment:
     for line in text[start : start + _REACH].splitlines(keepends=True):
         start += len(line)
         if any(map(str.isalnum, line)):
-            return Segment(line.strip(), verb, final=not text[start:].strip(" \t\r\n*_`$\\])}."))
+            return Segment(_answer_of(line), verb, final=not text[start:].strip(" \t\r\n*_`$\\])}."))
     return Segment("", verb, final=not text[start:].strip())
+
+
+def _answer_of(line: str) -> str:
+    """A line without what belongs to the phrase in front or to the tag behind."""
+    return line.partition("</")[0].strip().lstrip(":=： ")
 
 
 def first_sentence(segment: str) -> str:

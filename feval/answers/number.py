@@ -1,17 +1,18 @@
-"""Numbers: "#### 42", "The answer is $1,234.50.", "\\boxed{3/4}", "5%", "1 1/2", "-5", "7 km/h".
+r"""Numbers: "#### 42", "The answer is $1,234.50.", "\boxed{3/4}", "5%", "1 1/2", "-5", "7 km/h".
 
 Which number of a CoT is its answer (the first rule that finds one):
 
-1. in the last `\\boxed{...}`;
+1. in the last `\boxed{...}`;
 2. after the last answer phrase (`feval.answers.markers`) that holds a number: the first number of its sentence, or what an
    equation there comes to ("5 + 3 = 8" gives 8). After a label ("Answer:") the number must stand first, or be the last one
    of a CoT's last line, because "Answer: She eats 3 eggs and ..." begins a chain of thought, not an answer;
 3. the last number of the text, unless an answer phrase without a number closes it.
 
 What counts as one number: sign (also U+2212), currency, thousands separators (1,234 - 1,00,000 - 1.234,5 - 1{,}234), decimals
-(.5), fractions (1/2, \\frac{1}{2}, ½), mixed numbers (1 1/2), powers of ten (1e3, 3 x 10^5), a full hour (2:00 is 2). Units,
-currency and the percent sign are dropped: "5%" is 5, as datasets ask "how many percent". Other clock times, dates (1/2/2020),
-versions (1.2.3) and powers (2^10) are not numbers; neither are digits inside a word (H2O).
+(.5), fractions (1/2, \frac{1}{2}, ½), mixed numbers (1 1/2), powers of ten (1e3, 3 x 10^5, 2 million), a full hour (2:00 is
+2), and, where an answer has no digits, the words zero to twenty. Units, currency and the percent sign are dropped: "5%" is 5, as
+datasets ask "how many percent". Other clock times, dates (1/2/2020), versions (1.2.3) and powers (2^10) are not numbers;
+neither are digits inside a word (H2O).
 
 The key is exact: an integer as digits, a terminating decimal as such, any other rational as "p/q" in lowest terms. Nothing is
 rounded, 0.333 is not 1/3. Numbers that need more than `MAX_DIGITS` digits have no key.
@@ -32,10 +33,32 @@ __all__ = ["MAX_DIGITS", "canonical", "decimal_key", "extract", "fraction_key", 
 MAX_DIGITS = 1000
 """The longest number that has a key: digits before plus behind the point, written out."""
 
-_WORDS = "zero one two three four five six seven eight nine ten eleven twelve".split()
+_WORDS = (
+    *(
+        "zero",
+        "one",
+        "two",
+        "three",
+        "four",
+        "five",
+        "six",
+        "seven",
+        "eight",
+        "nine",
+        "ten",
+        "eleven",
+        "twelve",
+        "thirteen",
+    ),
+    *("fourteen", "fifteen", "sixteen", "seventeen", "eighteen", "nineteen", "twenty"),
+)
+_SCALES = {"thousand": "3", "million": "6", "billion": "9", "trillion": "12"}
 
 # One number of a text. Quantifiers are possessive or bounded: a megabyte of digits, commas or slashes is read in one pass.
-_PLAIN = r"(?: \d{1,3} (?:[,']\d{3}){1,9}+ (?:\.\d++)? (?![,']?\d) | \d\d? (?:,\d\d(?=,)){1,9}+ ,\d{3} (?!,?\d) | \d++ (?:\.\d++)? | \.\d++ )"
+_PLAIN = r"""(?: \d{1,3} (?:[,']\d{3}(?!\d))++ (?:\.\d++)?
+        | \d\d? (?:,\d\d(?=,)){1,9}+ ,\d{3} (?!,?\d)
+        | \d++ (?:\.\d++)?
+        | \.\d++ )"""
 _JUNK = r"""(?<![\d.,/:]) (?:
         \d++ (?:/\d++){2,}+                               # a date
       | \d++ (?:\.\d++){2,}+ (?!,\d)                      # a version
@@ -55,6 +78,7 @@ _NUMBER = re.compile(
         (?: :00
           | [eE] (?P<exponent> [-+]? \d++ ) (?!\w)
           | [ ]?[x*×·][ ]? 10 [ ]?\^[ ]? [{{(]? (?P<power> [-+]? \d++ ) [)}}]?
+          | [ ] (?P<scale> (?i:{"|".join(_SCALES)}) ) \b
         )?
     )
     (?! [eE][-+]?\d )
@@ -90,6 +114,7 @@ _DIRECT = re.compile(
 _TERM = re.compile(r"[^=\d]{0,40}?(?:[-+*/×÷·]|\bof\b|\bx\s?(?=[\d$]))")
 _LOOSE_MINUS = re.compile(r"([\s$*(]{0,8}-)[ ]+(?=[$€£¥₹.\d])")
 _GROUPED_BY_SPACES = re.compile(r"[\s$*]{0,8}-?\d{1,3}(?: \d{3}){1,9}(?! ?\d)")
+_WHOLE_KEY = re.compile(r"0|-?[1-9][0-9]{0,17}")
 _UNIT = re.compile(r"\s?[A-Za-z°$€£%][A-Za-z° /.$€£]{0,40}")
 
 
@@ -111,6 +136,8 @@ def extract(text: str) -> str | None:
 
 def canonical(raw: str) -> str | None:
     """Return the exact key of a raw answer; a raw answer that does not begin with its number is read as a text."""
+    if _WHOLE_KEY.fullmatch(raw):
+        return raw  # what most answers of an archive are: its import should not take longer than twice its loading
     plain = _joined(_readable(raw))
     direct = _direct(plain)
     found = _equation(plain, direct) if direct is not None else _word(plain) or extract(plain)
@@ -129,7 +156,7 @@ def whole(raw: str) -> str | None:
     return fraction_key(_value(match))
 
 
-def decimal_key(number: int | float | Decimal | Fraction) -> str | None:
+def decimal_key(number: float | Decimal | Fraction) -> str | None:
     """Return the key of a number a source stored: 540 and 540.0 give "540", 0.5 gives "0.5", 1e21 all its digits.
 
     Args:
@@ -256,6 +283,7 @@ def _word_key(text: str) -> str | None:
 
 def _value(match: re.Match[str]) -> Fraction | None:
     negative = bool(match["sign"]) != bool(match["inner"])
+    scale = _SCALES[match["scale"].lower()] if match["scale"] else "0"
     if match["mixed"]:
         value = _mixed(match["mixed"], match["over"], match["under"])
     elif match["top"]:
@@ -263,7 +291,7 @@ def _value(match: re.Match[str]) -> Fraction | None:
     elif match["european"]:
         value = _decimal(match["european"].replace(".", "").replace(",", "."))
     else:
-        value = _decimal(match["plain"].translate(_SEPARATORS), match["exponent"] or match["power"] or "0")
+        value = _decimal(match["plain"].translate(_SEPARATORS), match["exponent"] or match["power"] or scale)
     return -value if value is not None and negative else value
 
 

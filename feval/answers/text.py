@@ -1,6 +1,6 @@
-"""Free text: two answers are equal when they differ in case, width, spacing, quotes, markup or closing punctuation only.
+r"""Free text: two answers are equal when they differ in case, width, spacing, quotes, markup or closing punctuation only.
 
-Which text of a CoT is its answer (the first rule that finds one): the last `\\boxed{...}`; what follows the last answer phrase
+Which text of a CoT is its answer (the first rule that finds one): the last `\boxed{...}`; what follows the last answer phrase
 (`feval.answers.markers`), up to the end of its line; the CoT itself where it is one line. Anything else is no answer.
 
 The key is the text in NFKC and casefold, blanks squeezed, quotes, Markdown and punctuation trimmed off both ends. An answer

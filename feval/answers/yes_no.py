@@ -12,9 +12,11 @@ __all__ = ["canonical", "extract"]
 
 _NOT = r"(?:not|isn't|wasn't|cannot be|can't be)(?: \w{1,12}){0,2}? "
 
+_CLAUSE = r"(?:because|since|as|but|he|she|it|they|this|that|the|a)\b"
+
 _YES_NO = closed_set(
     {
-        "no": rf"no(?! ?[a-z])|false|implausible|(?:{_NOT})(?:plausible|true)",
+        "no": rf"no(?:(?! ?[a-z])|(?= {_CLAUSE}))|false|implausible|(?:{_NOT})(?:plausible|true|yes)",
         "yes": r"yes|true|plausible",
     }
 )

@@ -45,7 +45,7 @@ def name_key(*names: str) -> int:
 class Strings(Sequence[str]):
     """An immutable list of strings in one buffer; each is decoded when it is asked for."""
 
-    def __init__(self, data: npt.NDArray[np.uint8], offsets: npt.NDArray[np.uint64]) -> None:
+    def __init__(self, data: npt.NDArray[np.uint8], offsets: npt.NDArray[np.unsignedinteger[Any]]) -> None:
         self._data, self._offsets = data, offsets
 
     def __len__(self) -> int:
@@ -104,7 +104,7 @@ class Votes:
         self.text_keys: npt.NDArray[np.uint64] = arrays["text_keys"]
         self.gold: npt.NDArray[np.signedinteger[Any]] = arrays["gold"]
         self._candidates = Strings(arrays["candidates"], arrays["candidate_offsets"])
-        self._starts: npt.NDArray[np.uint64] = arrays["candidate_starts"]
+        self._starts: npt.NDArray[np.unsignedinteger[Any]] = arrays["candidate_starts"]
         self.llms = {
             name: LLMVotes(
                 arrays[f"codes.{i}"],
@@ -249,7 +249,6 @@ class VotesBuilder:
         ]
         ids, id_offsets = _pack_strings([q.id for q in self._questions])
         candidates, offsets = _pack_strings([answer for codes in self._codes for answer in codes])
-        starts = np.concatenate([[0], np.cumsum([len(codes) for codes in self._codes])])
         keys = [name_key("feval/question", self._dataset, q.id) for q in self._questions]
         return {
             "question_ids": ids,
@@ -258,7 +257,7 @@ class VotesBuilder:
             "text_keys": np.array([name_key(q.text) for q in self._questions], np.uint64),
             "candidates": candidates,
             "candidate_offsets": offsets,
-            "candidate_starts": starts.astype(np.uint64),
+            "candidate_starts": _offsets([len(codes) for codes in self._codes]),
             "gold": np.array(gold, self._code_type()),
         }
 
@@ -290,10 +289,17 @@ class VotesBuilder:
         }
 
 
-def _pack_strings(strings: Iterable[str]) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.uint64]]:
+def _pack_strings(
+    strings: Iterable[str],
+) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.unsignedinteger[Any]]]:
     encoded = [string.encode() for string in strings]
-    offsets = np.concatenate([[0], np.cumsum([len(piece) for piece in encoded])]).astype(np.uint64)
-    return np.frombuffer(b"".join(encoded), np.uint8), offsets
+    return np.frombuffer(b"".join(encoded), np.uint8), _offsets([len(piece) for piece in encoded])
+
+
+def _offsets(lengths: Sequence[int]) -> npt.NDArray[np.unsignedinteger[Any]]:
+    """Where each of some consecutive pieces starts, and where the last one ends."""
+    ends = np.concatenate([[0], np.cumsum(lengths)])
+    return ends.astype(np.uint32 if ends[-1] < 2**32 else np.uint64)
 
 
 def _pack(header: dict[str, Any], arrays: Mapping[str, npt.NDArray[Any]]) -> bytes:

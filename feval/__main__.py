@@ -1,0 +1,5 @@
+"""`python -m feval`: the command line."""
+
+from feval.cli import main
+
+main()

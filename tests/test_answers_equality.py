@@ -1,0 +1,179 @@
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from feval.answers import equality, keys
+from feval.answers.equality import MathWorker
+from feval.errors import AnswerError
+
+pytestmark = pytest.mark.skipif(equality.version() is None, reason="math-verify is not installed (the extra `record`)")
+
+HOPELESS = "9^{9^{9^9}}"
+
+
+@pytest.mark.parametrize(
+    ("gold", "answer"),
+    [
+        ("2k+2", "2(k+1)"),
+        ("(a+5)(b+2)", "ab+2a+5b+10"),
+        ("3,5,7", "7,3,5"),
+        ("1\\pm\\sqrt{19}", "1+\\sqrt{19},1-\\sqrt{19}"),
+        ("216", "6^3"),
+        ("6-5i", "-5i+6"),
+        ("\\frac{\\sqrt{3}}{3}", "\\frac{1}{\\sqrt{3}}"),
+        ("\\begin{pmatrix}-1&0\\\\0&-1\\end{pmatrix}", "-\\begin{pmatrix}1&0\\\\0&1\\end{pmatrix}"),
+        ("(-\\infty,2)\\cup(3,\\infty)", "(3,\\infty)\\cup(-\\infty,2)"),
+        ("5x-7y+11z+4=0", "-5x+7y-11z-4=0"),
+    ],
+)
+def test_answers_equal_as_mathematics_are_equal(gold: str, answer: str) -> None:
+    assert equality.equal(gold, answer)
+    assert keys("latex", [answer], gold).answers == [gold]
+
+
+@pytest.mark.parametrize(
+    ("gold", "answer"),
+    [("x", "y"), ("2k+2", "2k+1"), ("\\pi", "3.14"), ("(2,3)", "[2,3]"), ("p-q", "q-p"), ("\\frac{", "}"), ("", "")],
+)
+def test_other_answers_are_not(gold: str, answer: str) -> None:
+    assert not equality.equal(gold, answer)
+
+
+def test_a_pair_that_takes_too_long_is_not_equal_and_the_next_one_is_answered() -> None:
+    worker = MathWorker(seconds=1)
+    try:
+        assert not worker.equal(HOPELESS, "1")
+        assert worker.equal("2k+2", "2(k+1)")
+        assert worker.starts == 2
+    finally:
+        worker.close()
+
+
+def test_a_worker_that_was_killed_is_replaced() -> None:
+    worker = MathWorker(seconds=20)
+    try:
+        assert worker.equal("2k+2", "2(k+1)")
+        assert worker._process is not None
+        worker._process.kill()
+        worker._process.wait()
+        assert worker.equal("2k+2", "2(k+1)")
+        assert worker.starts == 2
+    finally:
+        worker.close()
+
+
+def test_threads_take_turns() -> None:
+    worker = MathWorker(seconds=60)
+    try:
+        with ThreadPoolExecutor(4) as pool:
+            assert list(pool.map(worker.equal, ["2k+2", "x"] * 4, ["2(k+1)", "y"] * 4)) == [True, False] * 4
+        assert worker.starts == 1
+    finally:
+        worker.close()
+
+
+def test_a_closed_worker_is_gone_and_starts_again_when_asked() -> None:
+    worker = MathWorker(seconds=60)
+    worker.close()
+    assert worker.equal("x+1", "1+x")
+    process = worker._process
+    assert process is not None
+    worker.close()
+    assert process.poll() is not None
+    worker.close()
+
+
+def test_a_worker_that_does_not_start_is_an_error_that_says_what_to_do() -> None:
+    with pytest.raises(AnswerError, match="did not start"):
+        MathWorker(1, (sys.executable, "-c", "raise SystemExit(3)")).equal("x", "y")
+    with pytest.raises(AnswerError, match="could not be started"):
+        MathWorker(1, ("/nonexistent/python",)).equal("x", "y")
+
+
+@pytest.mark.parametrize("reply", ["nonsense", "[]", "{}", '{"equal": 1}', ""])
+def test_a_worker_that_breaks_the_rules_says_not_equal(reply: str) -> None:
+    program = f"print('{{}}', flush=True); input(); print({reply!r}, flush=True)"
+    worker = MathWorker(5, (sys.executable, "-c", program))
+    try:
+        assert not worker.equal("x", "x")
+    finally:
+        worker.close()
+
+
+def run(program: str) -> str:
+    """What a program prints in a process of its own, which must end well and say nothing else."""
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", program],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        env=dict(os.environ, PYTHONPATH=os.pathsep.join(sys.path)),
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    return done.stdout
+
+
+def test_a_program_that_ends_ends_its_worker() -> None:
+    pid = run(
+        "from feval.answers import equality\nassert equality.equal('x+1', '1+x')\nprint(equality._worker()._process.pid)"
+    )
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(pid), 0)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
+def test_a_forked_child_asks_a_worker_of_its_own() -> None:
+    program = """
+import os
+from feval.answers import equality
+assert equality.equal("x+1", "1+x")
+child = os.fork()
+if child == 0:
+    os._exit(0 if equality.equal("y+1", "1+y") and equality._worker().starts == 2 else 1)
+assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+print(equality.equal("z+1", "1+z"), equality._worker().starts)
+"""
+    assert run(program).split() == ["True", "1"]
+
+
+@pytest.mark.skipif(
+    not hasattr(os, "pidfd_open"), reason="this system has no pidfd to wait for a process that is not a child"
+)
+def test_a_worker_outlives_no_parent_that_was_killed() -> None:
+    import select
+
+    program = """
+from feval.answers import equality
+equality.equal("x+1", "1+x")
+print(equality._worker()._process.pid, flush=True)
+input()
+"""
+    with subprocess.Popen(
+        [sys.executable, "-c", program],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        env=dict(os.environ, PYTHONPATH=os.pathsep.join(sys.path)),
+    ) as parent:
+        assert parent.stdout is not None
+        worker = os.pidfd_open(int(parent.stdout.readline()))
+        parent.kill()
+    ended, _, _ = select.select([worker], [], [], 60)
+    os.close(worker)
+    assert ended
+
+
+def test_no_answer_is_evaluated_as_a_program(tmp_path: Path) -> None:
+    target = tmp_path / "written"
+    for answer in (
+        f"__import__('pathlib').Path('{target}').touch()",
+        f"\\text{{open('{target}','w')}}",
+        f"1+open('{target}','w')",
+    ):
+        assert not equality.equal("2", answer)
+    assert not target.exists()

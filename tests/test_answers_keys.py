@@ -1,0 +1,171 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from feval import answers
+from feval.answers import (
+    EXTRACTOR_VERSION,
+    KINDS,
+    canonical,
+    canonical_gold,
+    equality,
+    extract,
+    extractor_version,
+    keys,
+)
+from feval.errors import UnknownNameError
+
+OPTIONS = [("A", "Paris"), ("B", "the cat"), ("C", "4,000"), ("D", "05/01/2021")]
+EXTRACTING = sorted(set(KINDS) - {"verbatim"})
+
+PIECES = [
+    *"0123456789abAB ,.-/+=^_{}()[]$%&*'\"\n",
+    *[
+        "\\frac",
+        "\\sqrt",
+        "\\text{",
+        "\\boxed{",
+        "\\left",
+        "\\\\",
+        "\\,",
+        "\\pi",
+        "\\begin{pmatrix}",
+        "\\end{pmatrix}",
+        "\\cdot",
+        "e5",
+    ],
+    *[
+        "the answer is ",
+        "Answer: ",
+        "#### ",
+        "A: ",
+        "Q: ",
+        "yes",
+        "no",
+        "not ",
+        "valid",
+        "invalid",
+        "May ",
+        "2021",
+        "1/2/2021",
+        " cm",
+        "cat",
+    ],
+    *["½", "²", "−", "°", "π", "é", "İ", "ẞ", "ﬀ", "\u00a0", "٣"],
+]
+TEXTS = st.one_of(st.text(max_size=40), st.lists(st.sampled_from(PIECES), max_size=14).map("".join))
+
+
+def test_the_kinds_are_the_nine_documented_ones() -> None:
+    assert list(KINDS) == [
+        "number",
+        "choice",
+        "yes-no",
+        "valid-invalid",
+        "date",
+        "letters",
+        "text",
+        "latex",
+        "verbatim",
+    ]
+    assert all(kind.name == name and kind.about for name, kind in KINDS.items())
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@settings(deadline=None)  # the machine may be busy; tests of hostile text count CPU time
+@given(text=TEXTS)
+def test_a_key_is_its_own_key(kind: str, text: str) -> None:
+    key = canonical(kind, text, OPTIONS)
+    assert canonical(kind, key, OPTIONS) == key
+
+
+@pytest.mark.parametrize("kind", EXTRACTING)
+@settings(deadline=None)  # the machine may be busy; tests of hostile text count CPU time
+@given(text=TEXTS)
+def test_any_text_has_an_answer_or_none_and_extraction_finds_the_same_again(kind: str, text: str) -> None:
+    raw = extract(kind, text, OPTIONS)
+    assert raw is None or raw.strip()
+    key = canonical(kind, raw, OPTIONS)
+    assert key is None or key
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_no_answer_stays_no_answer(kind: str) -> None:
+    assert canonical(kind, None) is None
+    assert canonical_gold(kind, None) is None
+    assert keys(kind, [None, None], None) == ([None, None], None)
+    assert keys(kind, [], None) == ([], None)
+
+
+def test_keys_come_in_the_order_of_the_raw_answers() -> None:
+    found = keys("number", ["3.0", None, "three", "1/2", "3", "x"], "3")
+    assert found.answers == ["3", None, "3", "0.5", "3", None]
+    assert found.gold == "3"
+
+
+def test_a_gold_that_cannot_be_read_has_no_key() -> None:
+    assert keys("date", ["5/1/2021"], "yesterday") == (["05/01/2021"], None)
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda kind: extract(kind, ""),
+        lambda kind: canonical(kind, None),
+        lambda kind: keys(kind, [], None),
+        extractor_version,
+    ],
+)
+def test_an_unknown_kind_is_named_with_the_known_ones(function: object) -> None:
+    assert callable(function)
+    with pytest.raises(UnknownNameError, match=r"no answer kind 'numbr'.*'number'.*valid-invalid"):
+        function("numbr")
+
+
+def test_the_extractor_version_says_whether_math_verify_has_a_say(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(equality, "version", lambda: "0.9.0")
+    assert extractor_version("latex") == f"{EXTRACTOR_VERSION}+math-verify-0.9.0"
+    assert extractor_version("number") == EXTRACTOR_VERSION
+    monkeypatch.setattr(equality, "version", lambda: None)
+    assert extractor_version("latex") == EXTRACTOR_VERSION
+
+
+def test_without_math_verify_latex_answers_are_compared_by_normal_form(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(equality, "version", lambda: None)
+    monkeypatch.setattr(equality, "equal", lambda gold, answer: pytest.fail("asked"))
+    assert keys("latex", ["\\frac12", "2(k+1)"], "2k+2") == (["0.5", "2(k+1)"], "2k+2")
+
+
+def test_with_math_verify_each_differing_answer_is_asked_about_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[tuple[str, str]] = []
+
+    def equal(gold: str, answer: str) -> bool:
+        asked.append((gold, answer))
+        return answer == "2(k+1)"
+
+    monkeypatch.setattr(equality, "version", lambda: "0.9.0")
+    monkeypatch.setattr(equality, "equal", equal)
+    raws = ["2(k+1)", "2k + 2", "2(k + 1)", "7", None, "2k"]
+    assert keys("latex", raws, "2k+2") == (["2k+2", "2k+2", "2k+2", "7", None, "2k"], "2k+2")
+    assert asked == [("2k+2", "2(k+1)"), ("2k+2", "2k"), ("2k+2", "7")]
+
+
+def test_importing_the_answers_imports_nothing_heavy() -> None:
+    heavy = ("sympy", "math_verify", "numpy", "pydantic", "pyarrow", "yaml", "subprocess", "importlib.metadata")
+    program = f"import sys, feval.answers; print([name for name in {heavy!r} if name in sys.modules])"
+    done = subprocess.run(
+        [sys.executable, "-I", "-c", f"import sys; sys.path[:0] = {sys.path!r}; {program}"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout.strip() == "[]"
+
+
+def test_everything_public_is_listed() -> None:
+    assert {name for name in answers.__all__ if not hasattr(answers, name)} == set()

@@ -1,0 +1,117 @@
+"""Every extraction and canonical form stays linear on hostile text."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from feval.answers import KINDS, canonical, extract
+
+SIZE = 20_000
+SECONDS = 4.0  # CPU time; linear work takes a tenth of a second, quadratic work at least as long as this
+OPTIONS = [("A", "Paris"), ("B", "the cat"), ("C", "x y"), ("D", "1")]
+
+UNITS = [
+    *[
+        "1",
+        "1,111,",
+        "11,11,",
+        "1/",
+        "1 ",
+        "1.234",
+        "1e",
+        "1^",
+        "1:00",
+        "2:30",
+        "½",
+        "-",
+        "3 3",
+        "٣",
+        "= 5 + ",
+        "10 - 3 = ",
+    ],
+    *[
+        "\\boxed{",
+        "{",
+        "}",
+        "\\frac{",
+        "\\frac",
+        "\\sqrt",
+        "\\sqrt[",
+        "\\text{",
+        "\\text{a}",
+        "^",
+        "_{",
+        "\\\\",
+        "\\",
+        "sqrt(",
+        "\\begin{matrix}",
+    ],
+    *["$", "$x$ ", "\\(", "\\[", "\\( x ", "x=", "\\in", "(", "[", "\n", " ", "\t", "\x00", "*", "_"],
+    *[
+        "answer",
+        "answer to 3",
+        "answer is ",
+        "answer: ",
+        "answer (",
+        "answer\n",
+        "the answer is A, ",
+        "####",
+        "#### 1\n",
+        "A:\n",
+        "Q: ",
+        "choose ",
+    ],
+    *[
+        "A",
+        "A\n",
+        "(A) ",
+        "A. x\nB. y\n",
+        "A or B ",
+        "B is ",
+        "not ",
+        "not A but ",
+        "the the ",
+        "yes or ",
+        "no ",
+        "valid or invalid ",
+        "in",
+    ],
+    *["'a' ", '"', "'", '"a', "a ", "a-", "é", "İ", "May 1, ", "12 may ", "1/1/", "01/01/2021 ", "US$", "Rs."],
+]
+
+
+@pytest.mark.parametrize("kind", sorted(set(KINDS) - {"verbatim"}))
+def test_hostile_text_takes_linear_time(kind: str) -> None:
+    for unit in UNITS:
+        text = (unit * (SIZE // len(unit) + 1))[:SIZE]
+        start = time.process_time()
+        extract(kind, text + "}1.", OPTIONS)
+        canonical(kind, text, OPTIONS)
+        assert time.process_time() - start < SECONDS, f"{unit!r} repeated"
+
+
+@pytest.mark.parametrize("kind", sorted(set(KINDS) - {"verbatim"}))
+def test_a_long_cot_is_read(kind: str) -> None:
+    answer = {
+        "number": "42",
+        "choice": "(B)",
+        "yes-no": "no",
+        "valid-invalid": "valid",
+        "date": "05/01/2021",
+        "letters": "yajo",
+        "text": "cat",
+        "latex": "$2k+2$",
+    }[kind]
+    text = "First 3 (A) apples, then $x = 2$ more; is it valid, no or yes?\n" * 4_000 + f"The answer is {answer}."
+    start = time.process_time()
+    assert canonical(kind, extract(kind, text, OPTIONS), OPTIONS) == canonical(kind, answer, OPTIONS)
+    assert time.process_time() - start < SECONDS
+
+
+def test_deep_nesting_does_not_exhaust_the_stack() -> None:
+    for opening in ("{", "\\boxed{", "\\frac{", "\\sqrt", "^{"):
+        raw = opening * 500 + "1" + "}" * 500
+        canonical("latex", raw)
+        extract("latex", raw)

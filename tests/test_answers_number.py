@@ -1,0 +1,189 @@
+from __future__ import annotations
+
+import math
+from decimal import Decimal
+from fractions import Fraction
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from feval.answers import canonical, decimal_key, extract
+from feval.answers.number import MAX_DIGITS, fraction_key, whole
+
+
+@pytest.mark.parametrize(
+    ("raw", "key"),
+    [
+        ("42", "42"),
+        ("007", "7"),
+        ("3.0", "3"),
+        ("0.50", "0.5"),
+        (".5", "0.5"),
+        ("-5", "-5"),
+        ("− 5", "-5"),  # U+2212
+        ("+5", "5"),
+        ("-0.0", "0"),
+        ("1/2", "0.5"),
+        ("\\frac{1}{2}", "0.5"),
+        ("-\\frac{1}{2}", "-0.5"),
+        ("½", "0.5"),
+        ("2/6", "1/3"),
+        ("1 1/2", "1.5"),
+        ("1\\frac{1}{2}", "1.5"),
+        ("2½ cups", "2.5"),
+        ("-1 1/2", "-1.5"),
+        ("2 7/3", None),
+        ("7/0", None),
+        ("1,234", "1234"),
+        ("1,234,567.50", "1234567.5"),
+        ("1" + ",000" * 20, "1" + "0" * 60),
+        ("1,2345", "1"),
+        ("1,00,000", "100000"),
+        ("1.234,56", "1234.56"),
+        ("1.234.567,5", "1234567.5"),
+        ("10 000", "10000"),
+        ("1'000", "1000"),
+        ("1{,}234", "1234"),
+        ("\\$32,\\!348", "32348"),
+        ("$1,234.50.", "1234.5"),
+        ("-$5", "-5"),
+        ("$-5", "-5"),
+        ("€5", "5"),
+        ("Rs.500", "500"),
+        ("US$ 3", "3"),
+        ("5%", "5"),
+        ("100\\%", "100"),
+        ("12 apples", "12"),
+        ("7 km/h", "7"),
+        ("5\\text{ km}", "5"),
+        ("90^\\circ", "90"),
+        ("1e3", "1000"),
+        ("2.5E-1", "0.25"),
+        ("3 x 10^5", "300000"),
+        ("1.5 million", "1500000"),
+        ("$2 Billion", "2000000000"),
+        ("3.2\\times10^{5}", "320000"),
+        ("2:00 pm", "2"),
+        ("x = 5", "5"),
+        ("5 + 3 = 8", "8"),
+        ("12 where x = 5", "12"),
+        ("8 (5+3=8)", "8"),
+        ("answer: 7 km/h", "7"),
+        ("The answer is 7.", "7"),
+        ("86 glasses and 42 plates", "86"),
+        ("5-10", "5"),
+        ("twelve", "12"),
+        ("Twenty.", "20"),
+        ("1e999999999", None),
+        ("1e99999999999999999999", None),
+        ("2^10", None),
+        ("12/25/2020", None),
+        ("2:30", None),
+        ("1.2.3", None),
+        ("H2O", None),
+        ("unknown", None),
+        ("", None),
+    ],
+)
+def test_a_raw_number_has_its_exact_value_as_key(raw: str, key: str | None) -> None:
+    assert canonical("number", raw) == key
+
+
+@pytest.mark.parametrize(
+    ("text", "raw"),
+    [
+        ("She has 3 + 4 = <<3+4=7>>7 eggs.\n#### 42", "42"),
+        ("The answer is $1,234.50.", "$1,234.50"),
+        ("So \\boxed{3/4} of it, that is 75 percent of 100.", "3/4"),
+        ("First \\boxed{1}, but then \\boxed{2}.", "2"),
+        ("\\boxed{5 + 3 = 8}", "8"),
+        ("\\boxed{\\$18.90} \\text{ in 7 days}", "$18.90"),
+        ("\\boxed{\\text{none}}\nThe answer is 4.", "4"),
+        ("The answer to this question is \\(\\boxed{18}\\).", "18"),
+        ("**Final Answer:** 42", "42"),
+        ("### Final Answer\n\n**42**", "42"),
+        ("Answer:\n\n$42$", "$42"),
+        ("ans = 20/3", "20/3"),
+        ("ANSWER: approximately 5.5 m", "5.5"),
+        ("Answer: She eats 3 eggs and bakes with 4.\nThat leaves 9 eggs, which makes 18", "18"),
+        ("Answer: She eats 3 eggs and bakes with 4.\nans = 9", "9"),
+        ("Answer: it is 3 and 4, so 12", "12"),
+        ("The answer is 5. Wait, no. The answer is 6.", "6"),
+        ("The answer is -3 degrees.", "-3"),
+        ("The answer is 12 apples (3 per box).", "12"),
+        ("The answer is zero.", "zero"),
+        ("There are 3.\n\nThe answer is: three", "three"),
+        ("<answer>7</answer>", "7"),
+        ("Answer: 42 (confidence 0.9)", "42"),
+        ("The answer is 7^2 = 49", "49"),
+        ("10 - 3 leaves 7 km", "7"),
+        ("There are 5 in 2 rows and in 1 column", "1"),
+        ("Q: What is 2+2?\nA: 4\n\nQ: What is 3+3?\nA: 6", "4"),
+        ("We started with 9. The answer is unclear.", None),
+        ("no digits here", None),
+        ("", None),
+    ],
+)
+def test_the_answer_of_a_cot_is_found_by_the_rules_in_their_order(text: str, raw: str | None) -> None:
+    assert extract("number", text) == raw
+
+
+def test_equal_numbers_vote_together_and_unequal_ones_do_not() -> None:
+    assert len({canonical("number", raw) for raw in ("0.5", "1/2", "½", "50e-2", "0.500", "2/4")}) == 1
+    assert canonical("number", "0.333") != canonical("number", "1/3")
+    assert canonical("number", "0.1") != canonical("number", "0.1000000000000000055511151231257827")
+
+
+@settings(deadline=None)
+@given(st.fractions())
+def test_the_key_of_a_fraction_reads_back_as_that_fraction(value: Fraction) -> None:
+    key = fraction_key(value)
+    assert key is not None
+    assert Fraction(key) == value
+    assert canonical("number", key) == key
+
+
+@settings(deadline=None)
+@given(st.integers(-(10**30), 10**30), st.integers(0, 12))
+def test_decimals_have_one_key_however_they_are_written(digits: int, places: int) -> None:
+    value = Decimal(f"{digits}e-{places}")
+    assert canonical("number", f"{value:f}") == canonical("number", f"{value:,f}") == decimal_key(value)
+
+
+@pytest.mark.parametrize(
+    ("number", "key"),
+    [
+        (540, "540"),
+        (540.0, "540"),
+        (0.5, "0.5"),
+        (0.1, "0.1"),
+        (1e21, "1000000000000000000000"),
+        (-0.0, "0"),
+        (1e-7, "0.0000001"),
+        (Fraction(1, 3), "1/3"),
+        (Decimal("2.50"), "2.5"),
+        (10**25, "1" + "0" * 25),
+        (math.nan, None),
+        (math.inf, None),
+        (-math.inf, None),
+        (Decimal("Infinity"), None),
+        (10 ** (MAX_DIGITS + 1), None),
+    ],
+)
+def test_stored_numbers_have_decimal_keys(number: float | Decimal | Fraction, key: str | None) -> None:
+    assert decimal_key(number) == key
+
+
+def test_a_number_of_more_digits_than_the_limit_has_no_key() -> None:
+    longest = "7" * MAX_DIGITS
+    assert canonical("number", longest) == longest
+    assert canonical("number", longest + "7") is None
+    assert canonical("number", "1e400") == "1" + "0" * 400
+    assert canonical("number", f"1e{MAX_DIGITS}") is None
+    assert canonical("number", f"1e-{MAX_DIGITS + 1}") is None
+
+
+@pytest.mark.parametrize(("raw", "key"), [("4,200", "4200"), ("15 kmph", "15"), ("8pm to 10pm", None), ("x", None)])
+def test_a_string_is_one_number_with_at_most_a_unit_or_it_is_none(raw: str, key: str | None) -> None:
+    assert whole(raw) == key

@@ -1,0 +1,56 @@
+from __future__ import annotations
+
+import pytest
+
+from feval.answers import canonical, extract
+from feval.answers.text import LONGEST
+from feval.errors import AnswerError
+
+
+@pytest.mark.parametrize(
+    "raw",
+    ["the cat", " The  Cat. ", '"the cat"', "**The cat**", "(the cat)", "“THE CAT”", "the\u00a0cat!", "ｔｈｅ ｃａｔ"],
+)
+def test_texts_differ_in_words_not_in_dress(raw: str) -> None:
+    assert canonical("text", raw) == "the cat"
+
+
+@pytest.mark.parametrize(
+    ("raw", "key"),
+    [
+        ("Monsters, Inc", "monsters, inc"),
+        ("(a) or (b)", "(a) or (b)"),
+        ("-5", "-5"),
+        ("C++", "c++"),
+        ("...", None),
+        ("", None),
+        ("x" * (LONGEST + 1), None),
+    ],
+)
+def test_what_is_inside_a_text_counts(raw: str, key: str | None) -> None:
+    assert canonical("text", raw) == key
+
+
+@pytest.mark.parametrize(
+    ("text", "raw"),
+    [
+        ("Let me think.\nThe answer is the cat.", "the cat."),
+        ("**Answer:** the cat", "the cat"),
+        ("\\boxed{the cat}, not the dog", "the cat"),
+        ("the cat", "the cat"),
+        ("Let me think.\nIt may be the cat.", None),
+        ("", None),
+    ],
+)
+def test_the_text_a_cot_answers_with(text: str, raw: str | None) -> None:
+    assert (extract("text", text) or "").strip("* ") == (raw or "")
+
+
+@pytest.mark.parametrize("raw", ["", " 05/01/2021\n", "540.0", "Sorry, ...", "é"])
+def test_verbatim_answers_stay_as_they_are(raw: str) -> None:
+    assert canonical("verbatim", raw) == raw
+
+
+def test_verbatim_answers_cannot_be_extracted() -> None:
+    with pytest.raises(AnswerError, match="stored answers"):
+        extract("verbatim", "The answer is 5.")
