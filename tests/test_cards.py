@@ -29,6 +29,7 @@ from feval.cards import (
 )
 from feval.errors import CardError, UnknownNameError
 from feval.front_matter import CARD_KINDS, card_files
+from recorders.tiny.shapes import FAMILY
 
 PAPER_DATASETS = {
     "commonsense_qa": ("commonsense", 1221),
@@ -102,8 +103,8 @@ def put(folder: Path, name: str, facts: str) -> Path:
 # --- the cards that come with feval
 
 
-def test_the_sixteen_datasets_of_the_paper_and_three_more_have_cards() -> None:
-    assert set(dataset_ids()) == {*PAPER_DATASETS, *OTHER_DATASETS}
+def test_the_sixteen_datasets_of_the_paper_three_more_and_our_own_have_cards() -> None:
+    assert set(dataset_ids()) == {*PAPER_DATASETS, *OTHER_DATASETS, "tiny_sums"}
     for dataset_id, (group, questions) in PAPER_DATASETS.items():
         card = dataset_card(dataset_id)
         assert (card.group, card.questions) == (group, questions)
@@ -115,7 +116,7 @@ def test_the_sixteen_datasets_of_the_paper_and_three_more_have_cards() -> None:
 
 
 def test_the_fourteen_llms_have_cards() -> None:
-    all_cards = [llm_card(name) for name in llm_names()]
+    all_cards = [llm_card(name) for name in llm_names() if name not in FAMILY]
     assert len(all_cards) == 14
     assert {card.cots_to_record for card in all_cards if card.reasoning} == {3}
     assert [card.name for card in all_cards if card.reasoning] == ["o3-mini"]
@@ -215,7 +216,7 @@ def test_revisions_are_commits_or_unknown() -> None:
         dataset_id for dataset_id in dataset_ids() if (hub := dataset_card(dataset_id).hub) and hub.revision is None
     }
     assert unknown == {"bigbench_date"}
-    assert [dataset_id for dataset_id in dataset_ids() if dataset_card(dataset_id).hub is None] == ["last_letters"]
+    assert [dataset_id for dataset_id in dataset_ids() if dataset_card(dataset_id).hub is None] == ["last_letters", "tiny_sums"]
 
 
 # --- looking cards up
@@ -254,7 +255,7 @@ def test_the_file_name_form_of_an_llm_is_not_its_name() -> None:
 def test_adding_a_card_adds_a_dataset_an_llm_and_a_price_list(folder: Path) -> None:
     assert "my_set" in dataset_ids()
     assert "my-org/my-llm" in llm_names()
-    assert price_ids() == ["2025-06-02", "2026-01-31"]
+    assert price_ids() == ["2025-06-02", "2026-01-31", "tiny-2026-11"]
     assert dataset_card("my_set").group == "chemistry"
     assert dataset_card("my_set").example.choices == ()
     assert llm_card("my-org/my-llm@t=0").temperature == 1.0
@@ -388,4 +389,4 @@ def test_the_card_folder_can_be_copied_and_used_as_ones_own(tmp_path: Path, monk
     shutil.copytree(card_folder(), tmp_path / "cards")
     monkeypatch.setenv("FEVAL_CARDS", str(tmp_path / "cards"))
     assert [cards.dataset_card(name).id for name in dataset_ids()] == dataset_ids()
-    assert len(llm_names()) == 14
+    assert len(llm_names()) == 14 + len(FAMILY)

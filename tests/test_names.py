@@ -17,7 +17,7 @@ def test_dataset_constants_are_those_of_the_cards() -> None:
 
 def test_llm_constants_are_those_of_the_cards() -> None:
     cards = [llm_card(name) for name in llm_names()]
-    assert {card.constant: card.name for card in cards} == {one.name: one.value for one in LLMType}
+    assert {card.constant: card.name for card in cards if card.constant} == {one.name: one.value for one in LLMType}
     assert len(LLMType) == 14
 
 

@@ -20,7 +20,10 @@ from feval.names import LLMType
 from feval.prices import BILLINGS, Price, PriceList, billed_prompts, price_list, usd
 
 # A published price list is never edited. Newer prices are a new list with a new digest.
-PUBLISHED = {"2025-06-02": "b289b140306beeb4081d867c8632cad04ebcb769b9758447071c480b8b0a10a6"}
+PUBLISHED = {
+    "2025-06-02": "b289b140306beeb4081d867c8632cad04ebcb769b9758447071c480b8b0a10a6",
+    "tiny-2026-11": "b1fec361fd8e5d5df792f71e7db619e831b02083a38933cb194dbde2a7cb9c2f",
+}
 
 JSON: dict[str, Any] = {
     "id": "mine",

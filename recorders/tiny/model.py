@@ -1,0 +1,335 @@
+"""The tiny models' forward pass in NumPy: RMSNorm, rotary positions, attention with a key-value cache, SwiGLU.
+
+Computed in float64 from the float16 weights. The last bits of a matrix product depend on the machine and on how many rows are
+computed together, and now and then they decide which token is drawn. In float64 they are half a billion times smaller than in
+float32: for every practical purpose a sample depends on its prompt and its random numbers only (`docs/tiny-models.md`).
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from functools import cache
+from importlib import resources
+from pathlib import Path
+from zipfile import BadZipFile
+
+import numpy as np
+import numpy.typing as npt
+
+from feval.errors import OutOfRangeError, SourceError, UnknownNameError
+from recorders.tiny.shapes import FAMILY, Shape
+
+__all__ = ["Cache", "Prompt", "TinyModel", "load_model", "read_arrays", "read_model", "weights_file"]
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Prompt:
+    """A prompt that was read once, for any number of answers.
+
+    Attributes:
+        keys: [layers, heads, prompt tokens, head width].
+        values: the same.
+        logits: [vocabulary], of the first token of an answer.
+    """
+
+    keys: Floats
+    values: Floats
+    logits: Floats
+
+    @property
+    def length(self) -> int:
+        """Tokens of the prompt."""
+        return int(self.keys.shape[2])
+
+
+@dataclass
+class Cache:
+    """Keys and values of the answers under way to one prompt, one answer per row, all of the same length.
+
+    Attributes:
+        prompt: shared by all rows.
+        keys: [layers, heads, rows, room, head width], of the answers.
+        values: the same.
+        length: tokens of each answer so far.
+    """
+
+    prompt: Prompt
+    keys: Floats
+    values: Floats
+    length: int = 0
+
+    def keep(self, rows: npt.NDArray[np.bool_]) -> Ints:
+        """Drop the other rows; kept rows from the end move into the gaps, so that little is copied.
+
+        Args:
+            rows: which to keep.
+
+        Returns:
+            For each row now its number before.
+        """
+        count = int(rows.sum())
+        order = np.arange(count)
+        gaps, movers = np.flatnonzero(~rows[:count]), np.flatnonzero(rows[count:]) + count
+        order[gaps] = movers
+        for array in (self.keys, self.values):
+            array[:, :, gaps, : self.length] = array[:, :, movers, : self.length]
+        self.keys, self.values = self.keys[:, :, :count], self.values[:, :, :count]
+        return order
+
+
+@dataclass(frozen=True)
+class _Layer:
+    queries_keys_values: Floats  # [width, 3 * width]
+    attention_out: Floats  # [width, width]
+    gate_up: Floats  # [width, 2 * hidden]
+    down: Floats  # [hidden, width]
+
+
+class TinyModel:
+    """A decoder-only transformer.
+
+    Args:
+        name: such as "feval/tiny-42k".
+        shape: of the model.
+        weights: arrays of any float type under the names Hugging Face's Llama gives them.
+    """
+
+    def __init__(self, name: str, shape: Shape, weights: dict[str, npt.NDArray[np.floating]]) -> None:
+        self.name = name
+        self.shape = shape
+        wide = {key: value.astype(np.float64) for key, value in weights.items()}
+        self._embedding = wide["model.embed_tokens.weight"]
+        self._unembedding = np.ascontiguousarray(wide["model.norm.weight"][:, None] * self._embedding.T)
+        self._layers = [_layer(wide, f"model.layers.{number}.", shape) for number in range(shape.layers)]
+        self._frequencies = shape.rotary_base ** -(np.arange(0, shape.head_width, 2) / shape.head_width)
+
+    def __repr__(self) -> str:
+        return f"TinyModel({self.name!r})"
+
+    def logits(self, tokens: npt.ArrayLike) -> Floats:
+        """Return the logits of every next token, without a cache.
+
+        Args:
+            tokens: integers [rows, length], all rows of full length.
+
+        Returns:
+            [rows, length, vocabulary].
+
+        Raises:
+            OutOfRangeError: more tokens than the context holds.
+        """
+        array = np.asarray(tokens, np.int64)
+        self._check_length(array.shape[1])
+        return self._run(array, 0, lambda _number, queries, keys, values: _causal(queries, keys, values))
+
+    def read(self, tokens: Sequence[int]) -> Prompt:
+        """Read a prompt.
+
+        Args:
+            tokens: at least one.
+
+        Raises:
+            OutOfRangeError: the prompt leaves no room for an answer in the context.
+        """
+        self._check_length(len(tokens) + 1)
+        shape = (self.shape.layers, self.shape.heads, len(tokens), self.shape.head_width)
+        all_keys, all_values = np.empty(shape), np.empty(shape)
+
+        def attend(number: int, queries: Floats, keys: Floats, values: Floats) -> Floats:
+            all_keys[number], all_values[number] = keys[:, 0], values[:, 0]
+            return _causal(queries, keys, values)
+
+        logits = self._run(np.asarray([tokens], np.int64), 0, attend)
+        return Prompt(all_keys, all_values, logits[0, -1])
+
+    def begin(self, prompt: Prompt, rows: int, room: int) -> Cache:
+        """Return an empty cache for answers to a prompt.
+
+        Args:
+            prompt: of `read`.
+            rows: how many answers.
+            room: most tokens of an answer that will be appended.
+
+        Raises:
+            OutOfRangeError: prompt and answers exceed the context.
+        """
+        self._check_length(prompt.length + room)
+        shape = (self.shape.layers, self.shape.heads, rows, room, self.shape.head_width)
+        return Cache(prompt, np.empty(shape), np.empty(shape))
+
+    def step(self, cache: Cache, tokens: Ints) -> Floats:
+        """Append one token to every answer and return the next one's logits.
+
+        Args:
+            cache: of `begin`; it is changed.
+            tokens: [rows].
+
+        Returns:
+            [rows, vocabulary].
+        """
+        prompt, before, after = cache.prompt, cache.length, cache.length + 1
+
+        def attend(number: int, queries: Floats, keys: Floats, values: Floats) -> Floats:
+            cache.keys[number, :, :, before], cache.values[number, :, :, before] = keys[:, :, 0], values[:, :, 0]
+            own_keys, own_values = cache.keys[number, :, :, :after], cache.values[number, :, :, :after]
+            shared = queries[:, :, 0] @ prompt.keys[number].swapaxes(1, 2)  # [heads, rows, prompt tokens]
+            own = np.einsum("hrd,hrcd->hrc", queries[:, :, 0], own_keys)
+            shares = _softmax(np.concatenate([shared, own], axis=-1))
+            mixed: Floats = shares[..., : prompt.length] @ prompt.values[number]
+            mixed += np.einsum("hrc,hrcd->hrd", shares[..., prompt.length :], own_values)
+            return mixed[:, :, None]
+
+        logits = self._run(tokens[:, None], prompt.length + before, attend)
+        cache.length = after
+        return logits[:, 0]
+
+    def _check_length(self, length: int) -> None:
+        if length > self.shape.context:
+            raise OutOfRangeError(
+                f"{self.name} was asked to handle {length} tokens, prompt and answer together; its context holds "
+                f"{self.shape.context}. Ask a shorter question or allow fewer tokens."
+            )
+
+    def _run(self, tokens: Ints, start: int, attend: Callable[[int, Floats, Floats, Floats], Floats]) -> Floats:
+        """Return the logits [rows, count, vocabulary] after tokens [rows, count] that begin at position `start`.
+
+        `attend` takes a layer's number, its queries (scaled), keys and values, each [heads, rows, count, head width], and
+        returns the same shape.
+        """
+        rows, count = tokens.shape
+        angles = np.arange(start, start + count)[:, None, None] * self._frequencies
+        rotation = (np.cos(angles), np.sin(angles))  # [count, 1, head width / 2]
+        x = self._embedding[tokens]
+        for number, layer in enumerate(self._layers):
+            projected = self._normed(x) @ layer.queries_keys_values
+            projected = projected.reshape(rows, count, 3 * self.shape.heads, self.shape.head_width)
+            queries, keys, values = np.split(projected, 3, axis=2)
+            mixed = attend(
+                number, *(_heads_first(y) for y in (_rotated(queries, rotation), _rotated(keys, rotation), values))
+            )
+            x = x + mixed.transpose(1, 2, 0, 3).reshape(x.shape) @ layer.attention_out
+            gate, up = np.split(self._normed(x) @ layer.gate_up, 2, axis=-1)
+            x = x + (gate / (1 + np.exp(-gate)) * up) @ layer.down
+        logits: Floats = self._normed(x) @ self._unembedding
+        return logits
+
+    def _normed(self, x: Floats) -> Floats:
+        """RMSNorm without its scale, which is part of the matrix that follows."""
+        normed: Floats = x / np.sqrt(np.mean(x * x, axis=-1, keepdims=True) + self.shape.epsilon)
+        return normed
+
+
+def _causal(queries: Floats, keys: Floats, values: Floats) -> Floats:
+    """Attend to a token and those before it."""
+    scores = queries @ keys.swapaxes(2, 3)
+    count = scores.shape[-1]
+    scores[..., ~np.tri(count, dtype=np.bool_)] = -np.inf
+    mixed: Floats = _softmax(scores) @ values
+    return mixed
+
+
+def _softmax(scores: Floats) -> Floats:
+    shares: Floats = np.exp(scores - scores.max(axis=-1, keepdims=True))
+    shares /= shares.sum(axis=-1, keepdims=True)
+    return shares
+
+
+def _heads_first(x: Floats) -> Floats:
+    return x.transpose(2, 0, 1, 3)
+
+
+def _rotated(x: Floats, rotation: tuple[Floats, Floats]) -> Floats:
+    """Turn the two halves of every head against each other, as Llama does."""
+    cosines, sines = rotation
+    low, high = np.split(x, 2, axis=-1)
+    return np.concatenate([low * cosines - high * sines, high * cosines + low * sines], axis=-1)
+
+
+def _layer(weights: dict[str, Floats], prefix: str, shape: Shape) -> _Layer:
+    """Join what is applied to the same input, turned so that states multiply from the left.
+
+    RMSNorm's scale goes into the matrix after it; attention's division by the root of the head width, into the queries' matrix.
+    """
+
+    def turned(*names: str) -> Floats:
+        return np.ascontiguousarray(np.concatenate([weights[f"{prefix}{name}.weight"] for name in names]).T)
+
+    queries_keys_values = turned("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj")
+    queries_keys_values *= weights[prefix + "input_layernorm.weight"][:, None]
+    queries_keys_values[:, : shape.width] *= shape.head_width**-0.5
+    gate_up = turned("mlp.gate_proj", "mlp.up_proj")
+    gate_up *= weights[prefix + "post_attention_layernorm.weight"][:, None]
+    return _Layer(queries_keys_values, turned("self_attn.o_proj"), gate_up, turned("mlp.down_proj"))
+
+
+@cache
+def load_model(name: str) -> TinyModel:
+    """Return a model of the family; it is read once per process.
+
+    Args:
+        name: such as "feval/tiny-42k".
+
+    Raises:
+        UnknownNameError: no such model.
+    """
+    if name not in FAMILY:
+        raise UnknownNameError.of("tiny model", name, FAMILY)
+    with weights_file(name) as path:
+        return read_model(path, name, FAMILY[name].shape)
+
+
+def read_model(path: Path, name: str, shape: Shape) -> TinyModel:
+    """Return a model from a weights file that `recorders.tiny.train` wrote.
+
+    Args:
+        path: the `.npz` file.
+        name: what to call the model.
+        shape: of the model.
+
+    Raises:
+        SourceError: the file cannot be read, or holds other arrays than the shape needs.
+    """
+    return TinyModel(name, shape, read_arrays(path, shape))
+
+
+def weights_file(name: str) -> AbstractContextManager[Path]:
+    """Return the path of a family member's weights, good inside a `with` block.
+
+    Args:
+        name: a key of `FAMILY`.
+    """
+    return resources.as_file(resources.files("recorders.tiny").joinpath("weights", f"{name.rpartition('/')[2]}.npz"))
+
+
+def read_arrays(path: Path, shape: Shape) -> dict[str, npt.NDArray[np.floating]]:
+    """Return the arrays of a weights file, checked against a shape.
+
+    Args:
+        path: the `.npz` file.
+        shape: of the model.
+
+    Raises:
+        SourceError: the file cannot be read, or holds other arrays than the shape needs.
+    """
+    try:
+        with path.open("rb") as raw:  # NumPy leaves a broken file open that it opened itself
+            file = np.load(raw, allow_pickle=False)
+            arrays = {key: file[key] for key in file.files}
+    except (OSError, EOFError, ValueError, AttributeError, BadZipFile, zlib.error) as error:
+        raise SourceError(
+            f"The weights file {path} could not be read as .npz ({error}). Copy it again, or train the model again."
+        ) from error
+    found, wanted = {key: value.shape for key, value in arrays.items()}, shape.arrays
+    if found != wanted:
+        wrong = min(key for key in found.keys() | wanted.keys() if found.get(key) != wanted.get(key))
+        raise SourceError(
+            f"The weights file {path} does not fit {shape}: array {wrong!r} should have the shape {wanted.get(wrong)} and has "
+            f"{found.get(wrong)}. Name the shape it was trained with."
+        )
+    return arrays

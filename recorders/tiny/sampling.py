@@ -1,0 +1,253 @@
+"""Drawing chains of thought from a tiny model: temperature, top-p, log-probabilities, and randomness by name.
+
+**Every random number is a pure function** of (stream, seed, question, sample index, position, token): SHA-256 of the JSON list
+[scheme, stream, seed, question] gives 64 bits, and a counter mixer (SplitMix64's finalizer) does the rest; no generator is
+advanced. So sample 17 of a question is the same whether it is drawn alone or with others, today or tomorrow.
+
+**A token is drawn by an exponential race**: token v arrives at time E_v / p_v, where E_v is exponential with mean 1, and the
+first one wins; it does so with probability p_v exactly. (With Gumbel noise G = -ln E this is the arg max of ln p + G: Maddison,
+Tarlow and Minka 2014, "A* Sampling", section 2, arXiv:1411.0030.) Models that share a stream share the E, and their draws are
+coupled; by default a stream is a model's name, and they are independent.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from feval.errors import OutOfRangeError
+from recorders.tiny.model import Prompt, TinyModel
+from recorders.tiny.tokenizer import END, tokenizer
+
+__all__ = ["Completion", "Decoding", "exponentials", "most_likely", "sample"]
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+
+_SCHEME = "feval-tiny-noise-1"
+_ROWS = 128  # drawn together; more would only need more memory
+_GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+
+
+@dataclass(frozen=True)
+class Decoding:
+    """How tokens are drawn.
+
+    Attributes:
+        temperature: divides the logits; 0 takes the likeliest token always.
+        top_p: only the likeliest tokens that together reach this probability can be drawn.
+        max_tokens: most tokens of an answer, `<end>` included.
+        seed: of the random numbers.
+        stream: part of the random numbers' name; `None`: the model's name.
+        top_logprobs: how many of the likeliest tokens to report at each position.
+    """
+
+    temperature: float = 1.0
+    top_p: float = 1.0
+    max_tokens: int = 128
+    seed: int = 0
+    stream: str | None = None
+    top_logprobs: int = 0
+
+    def __post_init__(self) -> None:
+        """Refuse values that mean nothing."""
+        if not 0 <= self.temperature < np.inf:
+            raise OutOfRangeError(f"The temperature is {self.temperature}; it must be a finite number, 0 or more.")
+        if not 0 < self.top_p <= 1:
+            raise OutOfRangeError(f"Top-p is {self.top_p}; it must be above 0 and at most 1.")
+        if self.max_tokens < 1:
+            raise OutOfRangeError(f"At most {self.max_tokens} tokens were allowed; allow at least 1.")
+        if not 0 <= self.top_logprobs <= len(tokenizer()):
+            raise OutOfRangeError(
+                f"{self.top_logprobs} likeliest tokens were asked for; 0 to {len(tokenizer())} are possible."
+            )
+
+
+@dataclass(frozen=True, eq=False)
+class Completion:
+    """One answer.
+
+    Attributes:
+        text: without special tokens.
+        tokens: int64 [T], as drawn, `<end>` included where it was reached.
+        logprobs: [T] natural logarithm of each token's probability under the model itself (temperature 1, no top-p).
+        top_tokens: int64 [T, k] the likeliest tokens at each position, likeliest first.
+        top_logprobs: [T, k] theirs.
+        finish_reason: "stop": `<end>` was drawn; "length": no room was left.
+        prompt_tokens: of the prompt, special ones included.
+    """
+
+    text: str
+    tokens: Ints
+    logprobs: Floats
+    top_tokens: Ints
+    top_logprobs: Floats
+    finish_reason: Literal["stop", "length"]
+    prompt_tokens: int
+
+    @property
+    def output_tokens(self) -> int:
+        """How many tokens were drawn, `<end>` included: what is billed."""
+        return len(self.tokens)
+
+
+def sample(
+    model: TinyModel, question: str, indices: Sequence[int], decoding: Decoding | None = None
+) -> list[Completion]:
+    """Draw answers to a question.
+
+    Args:
+        model: of `load_model`.
+        question: plain text.
+        indices: sample indices, 0 or more; the same index is the same sample.
+        decoding: `None`: temperature 1, nothing cut.
+
+    Returns:
+        The answers, in the order of the indices.
+
+    Raises:
+        OutOfRangeError: the question is too long for the model's context, or an index is negative.
+    """
+    decoding = decoding or Decoding()
+    prompt = model.read(tokenizer().prompt(question))
+    keys = _keys(model, question, indices, decoding)
+    parts = (keys[start : start + _ROWS] for start in range(0, len(keys), _ROWS))
+    return [completion for part in parts for completion in _drawn(model, prompt, part, decoding)]
+
+
+def most_likely(log_probabilities: Floats, count: int) -> Ints:
+    """Return the likeliest tokens at each place, likeliest first, the lower number first among equals.
+
+    Args:
+        log_probabilities: [..., vocabulary].
+        count: how many.
+
+    Returns:
+        [..., count].
+    """
+    return np.argsort(-log_probabilities, axis=-1, kind="stable")[..., :count]
+
+
+def exponentials(keys: npt.NDArray[np.uint64], position: int, tokens: int) -> Floats:
+    """Return the exponential random numbers of one position.
+
+    Args:
+        keys: [rows], of the samples.
+        position: of the token in the answer, from 0.
+        tokens: size of the vocabulary, at most 65,536.
+
+    Returns:
+        [rows, tokens], never 0 nor infinite: of the 64 bits, the upper 52 and a half make a number inside (0, 1).
+    """
+    counters = (np.arange(1, tokens + 1, dtype=np.uint64) + np.uint64(position << 16)) * _GOLDEN
+    bits = _mixed(keys[:, None] + counters)
+    uniform = ((bits >> np.uint64(12)).astype(np.float64) + 0.5) * 2.0**-52
+    return -np.log(uniform)
+
+
+class _Draft:
+    """What has been drawn so far, one row per answer."""
+
+    def __init__(self, rows: int, room: int, top: int) -> None:
+        self.lengths = np.zeros(rows, np.int64)
+        self.tokens = np.zeros((rows, room), np.int64)
+        self.logprobs = np.zeros((rows, room))
+        self.top_tokens = np.zeros((rows, room, top), np.int64)
+        self.top_logprobs = np.zeros((rows, room, top))
+
+    def write(self, rows: Ints, tokens: Ints, log_probabilities: Floats) -> None:
+        """Append one token to some rows, all of the same length."""
+        position = self.lengths[rows[0]]
+        self.tokens[rows, position] = tokens
+        self.logprobs[rows, position] = np.take_along_axis(log_probabilities, tokens[:, None], -1)[:, 0]
+        if top := self.top_tokens.shape[2]:
+            best = most_likely(log_probabilities, top)
+            self.top_tokens[rows, position] = best
+            self.top_logprobs[rows, position] = np.take_along_axis(log_probabilities, best, -1)
+        self.lengths[rows] = position + 1
+
+    def completion(self, row: int, prompt_tokens: int) -> Completion:
+        length = self.lengths[row]
+        tokens = self.tokens[row, :length].copy()
+        return Completion(
+            text=tokenizer().decode(tokens.tolist()).removeprefix(" "),
+            tokens=tokens,
+            logprobs=self.logprobs[row, :length].copy(),
+            top_tokens=self.top_tokens[row, :length].copy(),
+            top_logprobs=self.top_logprobs[row, :length].copy(),
+            finish_reason="stop" if tokens[-1] == END else "length",
+            prompt_tokens=prompt_tokens,
+        )
+
+
+def _drawn(model: TinyModel, prompt: Prompt, keys: npt.NDArray[np.uint64], decoding: Decoding) -> list[Completion]:
+    """Draw one answer per key, all together."""
+    room = min(decoding.max_tokens, model.shape.context - prompt.length)
+    draft = _Draft(len(keys), room, decoding.top_logprobs)
+    cache = model.begin(prompt, len(keys), room)
+    rows, logits = np.arange(len(keys)), np.tile(prompt.logits, (len(keys), 1))
+    for position in range(room):
+        log_probabilities = logits - _log_sum_exp(logits)
+        tokens = _chosen(log_probabilities, keys[rows], position, decoding)
+        draft.write(rows, tokens, log_probabilities)
+        going_on = tokens != END
+        if position + 1 == room or not going_on.any():
+            break
+        kept = cache.keep(going_on)
+        rows, tokens = rows[kept], tokens[kept]
+        logits = model.step(cache, tokens)
+    return [draft.completion(row, prompt.length) for row in range(len(keys))]
+
+
+def _chosen(log_probabilities: Floats, keys: npt.NDArray[np.uint64], position: int, decoding: Decoding) -> Ints:
+    if decoding.temperature == 0:
+        likeliest: Ints = np.argmax(log_probabilities, axis=-1)
+        return likeliest
+    highest = log_probabilities.max(axis=-1, keepdims=True)
+    with np.errstate(
+        over="ignore"
+    ):  # next to temperature 0 all but the likeliest are infinitely far away, as they should be
+        rates = np.exp((log_probabilities - highest) / decoding.temperature)
+    if decoding.top_p < 1:
+        rates[_outside(rates, decoding.top_p)] = 0
+    first: Ints = np.argmax(rates / exponentials(keys, position, rates.shape[1]), axis=-1)
+    return first
+
+
+def _outside(rates: Floats, top_p: float) -> npt.NDArray[np.bool_]:
+    """Which tokens lie outside the smallest set of likeliest ones that reaches `top_p`."""
+    order = most_likely(rates, rates.shape[-1])
+    descending = np.take_along_axis(rates, order, -1)
+    before = np.cumsum(descending, axis=-1) - descending
+    outside = np.empty(rates.shape, np.bool_)
+    np.put_along_axis(outside, order, before >= top_p * rates.sum(axis=-1, keepdims=True), -1)
+    return outside
+
+
+def _log_sum_exp(logits: Floats) -> Floats:
+    highest = logits.max(axis=-1, keepdims=True)
+    total: Floats = highest + np.log(np.exp(logits - highest).sum(axis=-1, keepdims=True))
+    return total
+
+
+def _keys(model: TinyModel, question: str, indices: Sequence[int], decoding: Decoding) -> npt.NDArray[np.uint64]:
+    """Return the keys of samples: where their random numbers start."""
+    if any(index < 0 for index in indices):
+        raise OutOfRangeError(f"Samples are numbered from 0; number {min(indices)} was asked for.")
+    stream = model.name if decoding.stream is None else decoding.stream
+    name = json.dumps([_SCHEME, stream, decoding.seed, question])
+    start = np.frombuffer(sha256(name.encode()).digest()[:8], "<u8").astype(np.uint64)
+    return _mixed(start + (np.asarray(indices, np.uint64) + np.uint64(1)) * _GOLDEN)
+
+
+def _mixed(x: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
+    """SplitMix64's finalizer."""
+    x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return x ^ (x >> np.uint64(31))

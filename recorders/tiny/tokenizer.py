@@ -1,0 +1,75 @@
+"""The tiny models' tokenizer: words of the problems, single digits, and every printable ASCII character.
+
+A plain list of strings (`vocabulary.json`); a text is cut greedily, the longest token first. A word's token begins with the
+blank before it; digits stand alone, so that sums can be done digit by digit. Printable ASCII and line feeds come back exactly;
+any other character becomes `<unknown>`. Special tokens are never read out of a text: one that says "<end>" is five characters.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Sequence
+from functools import cache
+from importlib import resources
+
+from recorders.tiny import problems
+
+__all__ = ["ANSWER", "END", "PAD", "QUESTION", "SPECIAL", "UNKNOWN", "Tokenizer", "build_vocabulary", "tokenizer"]
+
+SPECIAL = ("<pad>", "<unknown>", "<question>", "<answer>", "<end>")
+PAD, UNKNOWN, QUESTION, ANSWER, END = range(5)
+
+_CHARACTERS = ["\n", *map(chr, range(32, 127))]
+
+
+def build_vocabulary() -> list[str]:
+    """Return all tokens in the order of their numbers: the special ones, the characters, the words."""
+    return [*SPECIAL, *_CHARACTERS, *(f" {word}" for word in problems.words())]
+
+
+class Tokenizer:
+    """Text to token numbers and back.
+
+    Args:
+        vocabulary: the tokens, the special ones first.
+    """
+
+    def __init__(self, vocabulary: Sequence[str]) -> None:
+        self.vocabulary = tuple(vocabulary)
+        text_tokens = self.vocabulary[len(SPECIAL) :]
+        self._numbers = {token: number for number, token in enumerate(text_tokens, len(SPECIAL))}
+        longest_first = sorted(text_tokens, key=len, reverse=True)
+        self._cut = re.compile("|".join(map(re.escape, longest_first)) + "|.", re.DOTALL)
+
+    def __len__(self) -> int:
+        return len(self.vocabulary)
+
+    def encode(self, text: str) -> list[int]:
+        """Return the tokens of a text; `UNKNOWN` for each character that is neither printable ASCII nor a line feed."""
+        return [self._numbers.get(piece, UNKNOWN) for piece in self._cut.findall(text)]
+
+    def decode(self, tokens: Iterable[int]) -> str:
+        """Return the text of tokens; unknown characters are U+FFFD, the other special tokens are nothing."""
+        return "".join(self.piece(token) for token in tokens)
+
+    def piece(self, token: int) -> str:
+        """Return the text of one token."""
+        if token == UNKNOWN:
+            return "\ufffd"
+        return "" if token < len(SPECIAL) else self.vocabulary[token]
+
+    def prompt(self, question: str) -> list[int]:
+        """Return the tokens a model continues with its answer: `<question>`, the text, `<answer>`."""
+        return [QUESTION, *self.encode(f" {question}"), ANSWER]
+
+    def completion(self, chain: str) -> list[int]:
+        """Return the tokens of a whole answer, `<end>` included."""
+        return [*self.encode(f" {chain}"), END]
+
+
+@cache
+def tokenizer() -> Tokenizer:
+    """Return the tokenizer of all tiny models."""
+    text = resources.files("recorders.tiny").joinpath("vocabulary.json").read_text("utf-8")
+    return Tokenizer(json.loads(text))

@@ -1,0 +1,138 @@
+"""The word problems of the tiny models: always the same, right, and reserved for testing where they should be; their tokens."""
+
+from __future__ import annotations
+
+import json
+import re
+from hashlib import sha256
+from itertools import islice
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from recorders.tiny import problems
+from recorders.tiny.problems import Problem, Step
+from recorders.tiny.tokenizer import ANSWER, END, QUESTION, SPECIAL, UNKNOWN, build_vocabulary, tokenizer
+
+QUESTIONS = problems.test_questions()
+PRINTABLE = st.text(st.sampled_from(["\n", *map(chr, range(32, 127))]))
+
+
+def arithmetic(problem: Problem) -> tuple[int, tuple[Step, ...]]:
+    return problem.first, problem.steps
+
+
+def digest(found: list[Problem]) -> str:
+    lines = [json.dumps([problem.question, problem.chain, problem.answer]) for problem in found]
+    return sha256("\n".join(lines).encode()).hexdigest()
+
+
+def test_the_test_questions_never_change() -> None:
+    assert digest(QUESTIONS) == "47b9478f4813059a98e803cfc6d3a5714cd2dd07cadcdb6dba5dfa5c523b043f"
+    assert QUESTIONS[0].question == (
+        "Ana has 56 shells. Ana sells 26. Ana makes 5 equal piles and keeps one. Ana loses 4. How many shells does Ana have now?"
+    )
+    assert QUESTIONS[0].chain == "Start with 56. 56-26=30. 30/5=6. 6-4=2. The answer is 2."
+    assert QUESTIONS[0].answer == 2
+
+
+def test_the_training_problems_never_change() -> None:
+    first = list(islice(problems.training_problems(1), 1000))
+    assert digest(first) == "1e7bb5f01b8542691feb62a11cbc10718efa3c9ac596e694bfe5d3a795bf0aeb"
+
+
+def test_a_problem_depends_on_its_number_alone() -> None:
+    later = list(islice(problems.training_problems(7, start=20), 3))
+    assert later == list(islice(problems.training_problems(7), 23))[20:]
+    assert problems.problem(7, "training", 20) == later[0]
+    assert problems.problem(8, "training", 20) != later[0]
+
+
+def test_there_are_200_test_questions_and_no_two_have_the_same_arithmetic() -> None:
+    assert len(QUESTIONS) == problems.TEST_QUESTIONS == 200
+    assert len({arithmetic(problem) for problem in QUESTIONS}) == 200
+    assert len({problem.question for problem in QUESTIONS}) == 200
+    assert {len(problem.steps) for problem in QUESTIONS} == {1, 2, 3, 4, 5}
+
+
+def test_test_questions_are_reserved_and_training_problems_are_not() -> None:
+    assert all(problems.is_reserved(*arithmetic(problem)) for problem in QUESTIONS)
+    seen = [problem for seed in range(3) for problem in islice(problems.training_problems(seed), 2000)]
+    assert not any(problems.is_reserved(*arithmetic(problem)) for problem in seen)
+    assert not {arithmetic(problem) for problem in seen} & {arithmetic(problem) for problem in QUESTIONS}
+    assert not {problem.question for problem in seen} & {problem.question for problem in QUESTIONS}
+
+
+def test_an_eighth_of_all_arithmetic_is_reserved() -> None:
+    share = sum(problems.is_reserved(n, (Step("+", m),)) for n in range(100) for m in range(100)) / 10_000
+    assert share == pytest.approx(1 / 8, abs=0.01)
+
+
+@pytest.mark.parametrize("split", ["training", "test"])
+def test_chains_are_right_and_numbers_stay_small(split: problems.Split) -> None:
+    for index in range(500):
+        problem = problems.problem(3, split, index)
+        total = problem.first
+        equations = re.findall(r"(\d+)([-+*/])(\d+)=(\d+)\.", problem.chain)
+        assert [(operation, int(number)) for _, operation, number, _ in equations] == [
+            (step.operation, step.number) for step in problem.steps
+        ]
+        for before, operation, number, after in equations:
+            assert int(before) == total
+            left, right = int(before), int(number)
+            exact = {"+": left + right, "-": left - right, "*": left * right, "/": left / right}[operation]
+            assert int(after) == exact
+            total = int(after)
+            assert 1 <= total <= 399
+        assert problem.answer == total
+        assert problem.chain.startswith(f"Start with {problem.first}. ")
+        assert problem.chain.endswith(f" The answer is {total}.")
+        assert [int(number) for number in re.findall(r"\d+", problem.question)] == [
+            problem.first,
+            *(step.number for step in problem.steps),
+        ]
+
+
+def test_the_answer_is_extracted_from_the_chain() -> None:
+    answers = pytest.importorskip("feval.answers")
+    for problem in QUESTIONS:
+        raw = answers.extract("number", problem.chain)
+        assert answers.canonical("number", raw) == str(problem.answer)
+
+
+def test_the_vocabulary_is_the_one_the_problems_need() -> None:
+    assert tokenizer().vocabulary == tuple(build_vocabulary())
+    assert len(tokenizer()) == 143
+    assert tokenizer().vocabulary[: len(SPECIAL)] == SPECIAL
+
+
+@given(PRINTABLE)
+def test_printable_ascii_comes_back_exactly(text: str) -> None:
+    tokens = tokenizer().encode(text)
+    assert tokenizer().decode(tokens) == text
+    assert all(token >= len(SPECIAL) for token in tokens)
+
+
+@given(st.text())
+def test_other_characters_are_unknown_one_by_one(text: str) -> None:
+    tokens = tokenizer().encode(text)
+    expected = "".join(char if char == "\n" or " " <= char <= "~" else "\ufffd" for char in text)
+    assert tokenizer().decode(tokens) == expected
+
+
+def test_the_longest_token_is_taken_and_digits_stand_alone() -> None:
+    pieces = [tokenizer().piece(token) for token in tokenizer().encode(" Then Tom has 42 apples")]
+    assert pieces == [" Then", " Tom", " has", " ", "4", "2", " apples"]
+
+
+def test_special_tokens_are_not_read_out_of_a_text() -> None:
+    assert len(tokenizer().encode("<end>")) == 5
+    assert tokenizer().decode([QUESTION, ANSWER, END, UNKNOWN]) == "\ufffd"
+
+
+def test_a_prompt_and_a_completion_have_their_marks() -> None:
+    prompt, completion = tokenizer().prompt("How many?"), tokenizer().completion("The answer is 4.")
+    assert (prompt[0], prompt[-1], completion[-1]) == (QUESTION, ANSWER, END)
+    assert tokenizer().decode(prompt) == " How many?"
+    assert tokenizer().decode(completion) == " The answer is 4."
