@@ -35,6 +35,8 @@ __all__ = [
     "AnswerKindName",
     "CardExample",
     "DatasetCard",
+    "HubChoices",
+    "HubColumns",
     "HubSource",
     "LLMCard",
     "SourceFile",
@@ -68,6 +70,7 @@ def _no_double_hyphen(name: str) -> str:
 
 
 _Text = Annotated[str, StringConstraints(min_length=1, pattern=r"\S")]
+_Repository = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*(?:/[A-Za-z0-9][A-Za-z0-9._-]*)?$")]
 _Commit = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{40}$")]
 _Sha256 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
 _DatasetId = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9](?:-?[A-Za-z0-9._])*$")]
@@ -80,6 +83,38 @@ class _Card(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
 
+class HubChoices(_Card):
+    """Which column holds the options of a question, and how.
+
+    Attributes:
+        column: its name.
+        form: "labelled" (label and text of each), "marked" (texts such as "A)21"), "plain" (texts alone, labelled A, B, C, ...;
+            a gold may be a position from 0), "in-question" (the column is the question's; the options are the lines after its
+            line "Options:").
+    """
+
+    column: _Text
+    form: Literal["labelled", "marked", "plain", "in-question"]
+
+
+class HubColumns(_Card):
+    """How the rows of a repository become questions.
+
+    Attributes:
+        question: the columns with its text, one after the other.
+        answer: the column with the gold.
+        answer_after: the gold is what follows this mark, the last time it stands in the column; `None`: the whole text.
+        choices: `None` where there are no options.
+        order: rows are put in the order of the numbers at the end of this column; `None`: they are as the files have them.
+    """
+
+    question: Annotated[tuple[_Text, ...], Field(strict=False, min_length=1)]
+    answer: _Text
+    answer_after: _Text | None = None
+    choices: HubChoices | None = None
+    order: _Text | None = None
+
+
 class HubSource(_Card):
     """Where the questions are on the Hugging Face Hub.
 
@@ -88,12 +123,16 @@ class HubSource(_Card):
         config: `None` where the repository has no configurations.
         split: such as "test"; "train+test" is both, one after the other.
         revision: the pinned commit; `None` where none was verified.
+        columns: `None` where the questions cannot be taken from there.
+        files: patterns such as "main/test-*.parquet", in order; `None`: found by the names of config and split.
     """
 
-    repository: _Text
+    repository: _Repository
     config: _Text | None
     split: _Text
     revision: _Commit | None
+    columns: HubColumns | None = None
+    files: Annotated[tuple[_Text, ...], Field(strict=False, min_length=1)] | None = None
 
 
 class SourceFile(_Card):

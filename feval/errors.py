@@ -9,6 +9,7 @@
     ├── TokenCounterError          a token counter that cannot be had
     ├── AnswerError                an answer kind that cannot work here (a missing extra, missing choices)
     ├── SourceError                a foreign file (to be imported) that is broken or not what it was said to be
+    ├── HubError                   the Hugging Face Hub did not give what was asked for: offline, absent, gated, too slow
     ├── StorageError               the disk said no: full, read-only, already there
     └── RecordingError             something about a recording
         ├── NotARecordingError     the folder is not a recording
@@ -32,6 +33,7 @@ __all__ = [
     "ConflictError",
     "DamagedRecordingError",
     "FevalError",
+    "HubError",
     "NewerFormatError",
     "NotARecordingError",
     "NotRecordedError",
@@ -104,6 +106,10 @@ class AnswerError(FevalError):
 
 class SourceError(FevalError):
     """A foreign file that is broken or not what it was said to be."""
+
+
+class HubError(FevalError):
+    """The Hugging Face Hub did not give what was asked for: offline, absent, gated, too slow."""
 
 
 class StorageError(FevalError):

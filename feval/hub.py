@@ -1,0 +1,451 @@
+"""The one door of feval to the network: files of a dataset card, from the Hugging Face Hub, each fetched once.
+
+Files are taken at the commit the card pins, so a copy in the cache never grows old, and no connection is opened where there is
+one. What the Hub sends is compared with the hash it states; what the cache holds, with the hash written beside it:
+
+    <cache folder>/questions/<repository>@<commit>/<config>@<split>/
+      0, 1, ...      the files, in order
+      entry.json     where each is from, its size and SHA-256; the folder appears in one rename, with everything in it
+
+Tokens are huggingface_hub's business (`hf auth login`, HF_TOKEN): feval neither reads nor shows them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import logging
+import os
+import re
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote, urlsplit
+
+import orjson
+
+from feval import __version__
+from feval.cards import HubSource
+from feval.errors import HubError, StorageError
+
+if TYPE_CHECKING:
+    from huggingface_hub import HfApi
+    from huggingface_hub.hf_api import RepoSibling
+
+__all__ = ["MAX_BYTES", "QuestionFile", "cache_folder", "question_files", "split_files"]
+
+MAX_BYTES = 256 << 20
+"""Most bytes that the question files of one card may have: text for people to read is smaller."""
+
+_FORMATS = (".parquet", ".jsonl", ".json")
+_WAITS_SECONDS = (1.0, 4.0)  # before the second and the third attempt
+_LONGEST_WAIT_SECONDS = 30.0
+_ENTRY = "entry.json"
+_LOG = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class QuestionFile:
+    """A file of a repository: its path there, and its bytes, whose hash was checked."""
+
+    path: str
+    data: bytes = field(repr=False)
+
+
+def cache_folder() -> Path:
+    """Return the folder for what can be fetched again: FEVAL_CACHE, or `feval` in the platform's cache folder.
+
+    That is XDG_CACHE_HOME where it is set, else ~/Library/Caches on macOS and ~/.cache elsewhere.
+    """
+    if own := os.environ.get("FEVAL_CACHE"):
+        return Path(own).expanduser()
+    platform = os.environ.get("XDG_CACHE_HOME", "")
+    if not Path(platform).is_absolute():  # as the XDG specification has it, a relative path does not count
+        platform = "~/Library/Caches" if sys.platform == "darwin" else "~/.cache"
+    return Path(platform).expanduser() / "feval"
+
+
+def question_files(source: HubSource) -> list[QuestionFile]:
+    """Return the files of a split, from the cache or else from the Hub.
+
+    Args:
+        source: the `hub` section of a dataset card.
+
+    Returns:
+        The files in the order of the splits and shards.
+
+    Raises:
+        HubError: no pinned revision, no such repository, commit or split, not reachable, not allowed, or other bytes than
+            the Hub itself says.
+        StorageError: the cache folder cannot be read or written.
+    """
+    if source.revision is None:
+        raise HubError(
+            f"The card pins no commit of {source.repository} on the Hub, because none was verified, and questions are fetched "
+            "at a pinned commit only. Pass a file with the questions, --questions FILE."
+        )
+    folder = _entry_folder(source, source.revision)
+    try:
+        held = _read_entry(folder)
+    except ValueError as damage:
+        _LOG.warning("The cached questions in %s are damaged (%s); they are fetched again.", folder, damage)
+        instead = f"the copy in {folder} is damaged"
+    else:
+        if held is not None:
+            return held
+        instead = f"no copy is in {cache_folder()}"
+    files = _Fetch(source, source.revision, instead).files()
+    _write_entry(folder, source, files)
+    return files
+
+
+# --- the cache ----------------------------------------------------------------------------------------------------------
+
+
+def _entry_folder(source: HubSource, revision: str) -> Path:
+    # Names come from a card, which may be a stranger's: quoted, and with an "@" in each, no name leaves the folder.
+    repository = f"{quote(source.repository, safe='')}@{revision}"
+    parts = [source.config or "", source.split, *(source.files or ())]
+    return cache_folder() / "questions" / repository / "@".join(quote(part, safe="+") for part in parts)
+
+
+def _read_entry(folder: Path) -> list[QuestionFile] | None:
+    """The files of an entry; `None` where there is no entry.
+
+    Raises:
+        ValueError: the entry is damaged.
+        StorageError: the disk did not let us read it.
+    """
+    try:
+        if not folder.is_dir():
+            return None
+        listed = orjson.loads((folder / _ENTRY).read_bytes())["files"]
+        return [_checked_file(folder / str(number), each) for number, each in enumerate(listed)]
+    except (FileNotFoundError, orjson.JSONDecodeError, KeyError, TypeError) as error:
+        raise ValueError(f"{type(error).__name__}: {error}") from error
+    except OSError as error:
+        raise StorageError(
+            f"The cached questions in {folder} could not be read: {error.strerror or error}. "
+            "Make them readable, or name another folder in FEVAL_CACHE."
+        ) from error
+
+
+def _checked_file(path: Path, listed: dict[str, Any]) -> QuestionFile:
+    data = path.read_bytes()
+    if hashlib.sha256(data).hexdigest() != listed["sha256"]:
+        raise ValueError(f"{path.name} does not have the SHA-256 it was stored with")
+    return QuestionFile(str(listed["path"]), data)
+
+
+def _write_entry(folder: Path, source: HubSource, files: Sequence[QuestionFile]) -> None:
+    account = {
+        "repository": source.repository,
+        "revision": source.revision,
+        "config": source.config,
+        "split": source.split,
+        "files": [
+            {"path": file.path, "bytes": len(file.data), "sha256": hashlib.sha256(file.data).hexdigest()}
+            for file in files
+        ],
+    }
+    contents = {str(number): file.data for number, file in enumerate(files)}
+    contents[_ENTRY] = orjson.dumps(account, option=orjson.OPT_INDENT_2)
+    with _cache_errors(folder):
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with _scratch_folder(folder.parent) as scratch:
+            for name, data in contents.items():
+                _write_synced(scratch / name, data)
+            shutil.rmtree(folder, ignore_errors=True)  # a damaged entry; a sound one is never written again
+            with contextlib.suppress(FileExistsError, OSError) if folder.exists() else contextlib.nullcontext():
+                scratch.rename(folder)
+
+
+def _write_synced(path: Path, data: bytes) -> None:
+    with path.open("xb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+@contextlib.contextmanager
+def _scratch_folder(parent: Path) -> Iterator[Path]:
+    """A folder for half-done work, on the disk of the finished; what is left of it in the end goes away."""
+    scratch = Path(tempfile.mkdtemp(prefix=".part-", dir=parent))
+    try:
+        yield scratch
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def _cache_errors(folder: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise StorageError(
+            f"The questions could not be kept in {folder}: {error.strerror or error}. "
+            "Name a folder that can be written to and has space in FEVAL_CACHE."
+        ) from error
+
+
+# --- which files hold a split ---------------------------------------------------------------------------------------------
+
+
+def split_files(
+    paths: Sequence[str], config: str | None, split: str, patterns: Sequence[str] | None = None
+) -> list[str]:
+    """Choose the files of a split from all files of a repository, as they are commonly laid out there.
+
+    A file belongs to a config if it lies in a folder of that name (the one config "default": at the top or in `data/`), and to a
+    split if its name starts with the split's, as in `main/test-00000-of-00001.parquet`, or if it lies in a folder of that name.
+
+    Args:
+        paths: of all files.
+        config: `None` where there are no configurations.
+        split: "a+b" is both, one after the other.
+        patterns: of the files, in order, where the card has them; they overrule the names.
+
+    Returns:
+        The paths in order; shards by name. Parquet is preferred to JSON Lines, and that to JSON. Empty where a part is missing.
+    """
+    if patterns is not None:
+        chosen = [sorted(path for path in paths if fnmatchcase(path, pattern)) for pattern in patterns]
+    else:
+        data = [path for path in paths if _in_config(path, config)]
+        chosen = [_of_one_format([path for path in data if _in_split(path, part)]) for part in split.split("+")]
+    return [path for part in chosen for path in part] if all(chosen) else []
+
+
+def _in_config(path: str, config: str | None) -> bool:
+    folders = path.split("/")[:-1]
+    return config in folders or (config in {None, "default"} and folders in ([], ["data"]))
+
+
+def _in_split(path: str, split: str) -> bool:
+    *folders, name = path.split("/")
+    stem, dot, ending = name.rpartition(".")
+    named = stem == split or stem.startswith((f"{split}-", f"{split}_", f"{split}."))
+    return dot + ending in _FORMATS and (named or split in folders)
+
+
+def _of_one_format(paths: Sequence[str]) -> list[str]:
+    for ending in _FORMATS:
+        if found := sorted(path for path in paths if path.endswith(ending)):
+            return found
+    return []
+
+
+# --- the Hub --------------------------------------------------------------------------------------------------------------
+
+
+class _TransientError(Exception):
+    """A failure that another attempt may not meet again.
+
+    Args:
+        sentence: what happened, for the case that it was the last attempt.
+        wait_seconds: how long the Hub asks us to wait; `None` where it does not say.
+    """
+
+    def __init__(self, sentence: str, wait_seconds: float | None = None) -> None:
+        super().__init__(sentence)
+        self.wait_seconds = wait_seconds
+
+
+class _Fetch:
+    """One split, on its way from the Hub."""
+
+    def __init__(self, source: HubSource, revision: str, instead: str) -> None:
+        self._source = source
+        self._revision = revision
+        self._instead = instead
+        self._what = f"{source.repository} at commit {revision[:12]}"
+        endpoint = os.environ.get("HF_ENDPOINT") or None
+        self._host = urlsplit(endpoint or "https://huggingface.co").hostname or "its address"
+        self._endpoint = endpoint
+
+    def files(self) -> list[QuestionFile]:
+        """The files of the split; a failure that may pass is met by another attempt."""
+        if _offline():
+            raise self._failed("the network is off (HF_HUB_OFFLINE)", "Unset HF_HUB_OFFLINE once")
+        for wait in (*_WAITS_SECONDS, None):
+            try:
+                with _quiet_client():
+                    return self._attempt()
+            except _TransientError as error:
+                if wait is None:
+                    raise self._failed(str(error), "Try later") from error
+                asked = error.wait_seconds
+                _LOG.info("%s: %s; trying again.", self._what, error)
+                time.sleep(wait if asked is None else min(max(wait, asked), _LONGEST_WAIT_SECONDS))
+        raise AssertionError("the last attempt returns or raises")
+
+    def _attempt(self) -> list[QuestionFile]:
+        from huggingface_hub import HfApi
+
+        api = HfApi(endpoint=self._endpoint, library_name="feval", library_version=__version__)
+        with self._hub_errors():
+            listed = self._listed(api)
+        with _cache_errors(cache_folder()):
+            cache_folder().mkdir(parents=True, exist_ok=True)
+            with _scratch_folder(cache_folder()) as scratch:
+                return [QuestionFile(each.rfilename, self._download(api, each, scratch)) for each in listed]
+
+    def _listed(self, api: HfApi) -> list[RepoSibling]:
+        """What the Hub says of the files of the split: names, sizes, hashes."""
+        from huggingface_hub.constants import HF_HUB_ETAG_TIMEOUT
+
+        source = self._source
+        info = api.dataset_info(
+            source.repository, revision=self._revision, files_metadata=True, timeout=HF_HUB_ETAG_TIMEOUT
+        )
+        if info.sha != self._revision:
+            raise HubError(f"The Hub ({self._host}) answers for commit {info.sha} where {self._what} was asked for.")
+        every = {sibling.rfilename: sibling for sibling in info.siblings or ()}
+        chosen = [every[path] for path in split_files(list(every), source.config, source.split, source.files)]
+        if not chosen:
+            raise HubError(self._no_split(list(every)))
+        size = sum(sibling.size or 0 for sibling in chosen)
+        if size > MAX_BYTES:
+            raise HubError(
+                f"The split {source.split!r} of {self._what} has {size:,} bytes, and {MAX_BYTES:,} is the most that is fetched. "
+                "Take the questions you need into a file and pass it, --questions FILE."
+            )
+        return chosen
+
+    def _no_split(self, paths: list[str]) -> str:
+        source = self._source
+        data = [path for path in paths if path.endswith(_FORMATS)]
+        held = (
+            f"its data files are {', '.join(data[:8])}{', ...' if len(data) > 8 else ''}"
+            if data
+            else "it has no data files"
+        )
+        return (
+            f"No files of config {source.config!r} and split {source.split!r} were found in {self._what}; {held}. "
+            "Name them under `files` in the `hub` section of the card, or pass a file with the questions, --questions FILE."
+        )
+
+    def _download(self, api: HfApi, listed: RepoSibling, scratch: Path) -> bytes:
+        with self._hub_errors():
+            path = api.hf_hub_download(
+                self._source.repository,
+                listed.rfilename,
+                repo_type="dataset",
+                revision=self._revision,
+                cache_dir=scratch,
+            )
+        data = Path(path).read_bytes()
+        if not _is_as_listed(data, listed):
+            raise _TransientError(f"{listed.rfilename} came with other bytes than the Hub says it has")
+        return data
+
+    @contextlib.contextmanager
+    def _hub_errors(self) -> Iterator[None]:
+        """Turn what the client raises into a sentence of ours. Its own texts hold addresses, and addresses may hold passwords."""
+        from huggingface_hub import errors as hub
+
+        # A failure of our own passes; the client's are OSErrors for the most part, and those of its HTTP library HTTPErrors.
+        try:
+            yield
+        except hub.GatedRepoError as error:
+            raise self._failed(
+                "its owners let in only people who asked",
+                f"Ask for access at https://huggingface.co/datasets/{self._source.repository}, log in with `hf auth login`, "
+                "and try again",
+            ) from error
+        except hub.RevisionNotFoundError as error:
+            raise self._failed("the Hub has the repository but no such commit", "Correct the card") from error
+        except hub.RepositoryNotFoundError as error:
+            raise self._failed(
+                "the Hub shows no such repository",
+                "Correct the card if the name is wrong; if the repository is private, log in with `hf auth login`",
+            ) from error
+        except hub.EntryNotFoundError as error:
+            raise self._entry_error(error) from error
+        except hub.OfflineModeIsEnabled as error:
+            raise self._failed("the network is off (HF_HUB_OFFLINE)", "Unset HF_HUB_OFFLINE once") from error
+        except (OSError, hub.HTTPError) as error:  # type: ignore[attr-defined]  # imported there, from httpx or httpx2
+            raise self._client_error(error) from error
+        except ValueError as error:
+            raise self._failed("what came back is no answer of a Hub", "Check HF_ENDPOINT") from error
+
+    def _entry_error(self, error: Exception) -> Exception:
+        """A file that is not there; or, by the same class, a file that could not be asked for, with the reason as its cause."""
+        cause = error.__cause__
+        if isinstance(cause, Exception):
+            return self._client_error(cause)
+        return self._failed("the Hub lists a file and does not have it", "Try later")
+
+    def _client_error(self, error: Exception) -> Exception:
+        response = getattr(error, "response", None)
+        status = getattr(response, "status_code", None)
+        classes = {each.__name__ for each in type(error).__mro__}
+        if isinstance(status, int):
+            return self._status_error(status, getattr(response, "headers", {}))
+        if "TimeoutException" in classes or isinstance(error, TimeoutError):
+            return _TransientError(
+                "the Hub did not answer in time (HF_HUB_ETAG_TIMEOUT and HF_HUB_DOWNLOAD_TIMEOUT say how long)"
+            )
+        if "ConnectError" in classes or "ProxyError" in classes:
+            return self._failed("the Hub cannot be reached", "Check the network (and HF_ENDPOINT, if you set it)")
+        if "Consistency check failed" in str(error) or "HTTPError" in classes:
+            return _TransientError(f"the connection to the Hub broke ({type(error).__name__})")
+        return self._failed(f"the client failed ({type(error).__name__})", "Check HF_ENDPOINT, if you set it")
+
+    def _status_error(self, status: int, headers: Any) -> Exception:
+        if status == 429 or status >= 500:
+            reason = "asks for fewer requests" if status == 429 else "has a problem of its own"
+            asked = str(headers.get("Retry-After", ""))
+            seconds = float(asked) if re.fullmatch("[0-9]{1,6}", asked) else None
+            return _TransientError(f"the Hub {reason} (HTTP {status})", seconds)
+        advice = (
+            "Log in with `hf auth login`, and check that the token is valid" if status in {401, 403} else "Try later"
+        )
+        return self._failed(f"the Hub refuses (HTTP {status})", advice)
+
+    def _failed(self, reason: str, advice: str) -> HubError:
+        return HubError(
+            f"The questions of {self._what} could not be fetched from the Hub ({self._host}): {reason}, and {self._instead}. "
+            f"{advice}, or pass a file with the questions, --questions FILE."
+        )
+
+
+def _offline() -> bool:
+    from huggingface_hub import constants
+
+    # The client reads the variable when it is imported; we also honour one that was set later.
+    return constants.HF_HUB_OFFLINE or os.environ.get("HF_HUB_OFFLINE", "").upper() in {"1", "ON", "YES", "TRUE"}
+
+
+@contextlib.contextmanager
+def _quiet_client() -> Iterator[None]:
+    """Keep the client's progress bars and remarks off standard error: they are not ours, and remarks hold addresses."""
+    from huggingface_hub.constants import HF_HUB_DISABLE_PROGRESS_BARS
+    from huggingface_hub.utils.logging import get_verbosity, set_verbosity
+    from huggingface_hub.utils.tqdm import are_progress_bars_disabled, disable_progress_bars, enable_progress_bars
+
+    before = get_verbosity()
+    bars = HF_HUB_DISABLE_PROGRESS_BARS is None and not are_progress_bars_disabled()
+    set_verbosity(logging.CRITICAL)
+    if bars:
+        disable_progress_bars()
+    try:
+        yield
+    finally:
+        set_verbosity(before)
+        if bars:
+            enable_progress_bars()
+
+
+def _is_as_listed(data: bytes, listed: RepoSibling) -> bool:
+    """Whether the bytes have the hash the Hub states: SHA-256 of a large file, git's blob hash of a small one."""
+    if listed.lfs is not None:
+        return hashlib.sha256(data).hexdigest() == listed.lfs.sha256
+    blob = hashlib.sha1(b"blob %d\0" % len(data) + data, usedforsecurity=False)
+    return blob.hexdigest() == listed.blob_id
