@@ -99,7 +99,7 @@ def upward(module: Module) -> list[str]:
             # Through the package itself, a public name would hide where the arrow points.
             allowed = module.name.startswith("recorders")
         elif row == "cli":
-            allowed = module.row == "__main__"
+            allowed = module.row in {"cli", "__main__"}
         elif module.name.startswith("recorders") or not module.row:
             allowed = True
         else:

@@ -199,6 +199,12 @@ class _Progress:
         if bar is not None:
             bar.update(bar.task_ids[0], completed=done, total=total)
 
+    def describe(self, label: str) -> None:
+        """Say something else beside the bar."""
+        self._label = label
+        if self._bar is not None:
+            self._bar.update(self._bar.task_ids[0], description=visible(label))
+
     def _show(self) -> None:
         from rich.console import Console
         from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
@@ -697,3 +703,7 @@ def _next_commands(made: Demo) -> list[str]:
         f"feval select {recording} --llm synthetic-large --samples 10 --out smaller",
         "feval import --help",
     ]
+
+
+# Each of these registers its command with `app`.
+from feval.cli import record as _record_command  # noqa: E402, F401

@@ -1,0 +1,203 @@
+"""`feval record`: ask an LLM for chains of thought and seal them as a recording."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from feval.cli import JsonFlag, NewFolder, QuietFlag, _guarded, _Out, _show_made, app
+from feval.errors import UsageError
+
+if TYPE_CHECKING:
+    from recorders.assemble import Asked
+    from recorders.engine import Progress
+    from recorders.pace import Limits
+
+__all__: list[str] = []
+
+
+@app.command("record")
+@_guarded
+def _record(
+    out: NewFolder,
+    dataset: Annotated[str, typer.Option("--dataset", metavar="ID", help="See `feval ls datasets`.")],
+    llm: Annotated[
+        str, typer.Option("--llm", metavar="NAME", help="Its name in the recording, such as gpt-4o-mini@t=0.8.")
+    ],
+    backend: Annotated[
+        str | None,
+        typer.Option("--backend", metavar="NAME", help="openai, tiny or transformers. Default: by the LLM's name."),
+    ] = None,
+    base_url: Annotated[
+        str | None, typer.Option("--base-url", metavar="URL", help="Of the endpoint. Default: OPENAI_BASE_URL.")
+    ] = None,
+    api_key_env: Annotated[
+        str | None,
+        typer.Option("--api-key-env", metavar="VARIABLE", help="It holds the key. Default: OPENAI_API_KEY."),
+    ] = None,
+    model: Annotated[
+        str | None, typer.Option("--model", metavar="NAME", help="As the provider calls it. Default: --llm before '@'.")
+    ] = None,
+    questions: Annotated[
+        Path | None,
+        typer.Option("--questions", metavar="FILE", help="JSON Lines. Default: the dataset's own, from the Hub."),
+    ] = None,
+    first: Annotated[int | None, typer.Option("--first", metavar="N", help="Only the first N questions.")] = None,
+    samples: Annotated[
+        int | None, typer.Option("--samples", metavar="N", help="CoTs per question. Default: 40; 3 if it reasons.")
+    ] = None,
+    prompt: Annotated[
+        str | None,
+        typer.Option("--prompt", metavar="CARD", help="Such as gsm8k@1, or none. Default: the dataset's latest."),
+    ] = None,
+    reasoning: Annotated[
+        bool | None, typer.Option("--reasoning/--no-reasoning", help="Zero-shot. Default: by the LLM's card.")
+    ] = None,
+    system_role: Annotated[
+        bool, typer.Option("--system-role/--no-system-role", help="Whether the model takes system messages.")
+    ] = True,
+    answer_kind: Annotated[
+        str | None, typer.Option("--answer-kind", metavar="KIND", help="Default: the dataset card's.")
+    ] = None,
+    temperature: Annotated[float, typer.Option("--temperature", min=0)] = 0.7,
+    top_p: Annotated[float | None, typer.Option("--top-p", min=0, max=1)] = None,
+    max_tokens: Annotated[int, typer.Option("--max-tokens", min=1, help="Per CoT.")] = 2048,
+    stop: Annotated[list[str] | None, typer.Option("--stop", metavar="TEXT", help="Repeat for several.")] = None,
+    seed: Annotated[int | None, typer.Option("--seed", help="Sample i is asked for with seed + i.")] = None,
+    logprobs: Annotated[
+        int | None, typer.Option("--logprobs", metavar="K", min=0, help="Keep log-probabilities, of the top K.")
+    ] = None,
+    extra_body: Annotated[
+        str | None, typer.Option("--extra-body", metavar="JSON", help="More fields of the request, sent as they are.")
+    ] = None,
+    mode: Annotated[
+        str, typer.Option("--mode", metavar="MODE", help="new_episodes (top up), once, all or none.")
+    ] = "new_episodes",
+    concurrency: Annotated[int, typer.Option("--concurrency", help="Most requests in flight.")] = 64,
+    requests_per_minute: Annotated[float | None, typer.Option("--requests-per-minute")] = None,
+    tokens_per_minute: Annotated[float | None, typer.Option("--tokens-per-minute")] = None,
+    samples_per_request: Annotated[
+        int | None, typer.Option("--samples-per-request", metavar="N", help="Default: as many as the server gives.")
+    ] = None,
+    retries: Annotated[int, typer.Option("--retries", help="Of a request that may work next time.")] = 8,
+    timeout: Annotated[float, typer.Option("--timeout", metavar="SECONDS", help="Of one request.")] = 600.0,
+    cost_limit: Annotated[
+        float | None, typer.Option("--cost-limit", metavar="USD", help="Stop before it is passed.")
+    ] = None,
+    prices: Annotated[
+        str | None, typer.Option("--prices", metavar="ID", help="Price list, or none. Default: 2025-06-02.")
+    ] = None,
+    counter: Annotated[
+        str, typer.Option("--counter", metavar="NAME", help="usage (the provider's), words or tiktoken:ENCODING.")
+    ] = "usage",
+    partial: Annotated[
+        bool, typer.Option("--partial", help="Seal what there is, if not everything can be had.")
+    ] = False,
+    keep_journal: Annotated[bool, typer.Option("--keep-journal", help="To top it up later.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Say how many calls, tokens and dollars are to come; ask nothing.")
+    ] = False,
+    as_json: JsonFlag = False,
+    quiet: QuietFlag = False,
+) -> None:
+    """Record an LLM on a dataset.
+
+    Every reply is on the disk before it counts. Ctrl-C waits for what is in flight (twice: for nothing); the same command goes on
+    where the last one stopped, and nothing is paid twice. Keys are read from the environment and never written.
+
+    Example: feval record --dataset gsm8k --llm gpt-4o-mini --out my-recording --dry-run
+    """
+    from recorders.assemble import Ask, assemble, questions_of, usual_backend, usual_prices
+    from recorders.assemble import backend as make_backend
+    from recorders.pace import Limits
+    from recorders.recording import record_dataset
+    from recorders.request import Decoding
+
+    show = _Out(as_json=as_json, quiet=quiet)
+    decoding = Decoding(temperature, top_p, max_tokens, tuple(stop or ()), seed, logprobs, _extra_body(extra_body))
+    limits = Limits(
+        concurrency=concurrency,
+        requests_per_minute=requests_per_minute,
+        tokens_per_minute=tokens_per_minute,
+        samples_per_request=samples_per_request,
+        timeout_s=timeout,
+        retries=retries,
+    )
+    ask = Ask(dataset, llm, model, samples, prompt, reasoning, system_role, answer_kind, decoding)
+    asked = assemble(ask, questions_of(dataset, questions, first))
+    prices = prices or usual_prices(llm)
+    if dry_run:
+        _estimate(show, asked, out, limits, prices)
+        return
+    notes: list[str] = []
+    asks = make_backend(
+        backend or usual_backend(llm), base_url=base_url, key_variable=api_key_env, timeout_s=timeout, notes=notes
+    )
+    with show.progress(f"recording {llm} on {dataset}") as bar:
+
+        def report(state: Progress) -> None:
+            bar.describe(_state(llm, dataset, state))
+            bar(state.done, state.total)
+
+        record_dataset(
+            asked.work,
+            asks,
+            out,
+            mode=mode,
+            limits=limits,
+            prices=prices,
+            cost_limit_usd=cost_limit,
+            counter=counter,
+            partial=partial,
+            keep_journal=keep_journal,
+            progress=report,
+            backend_notes=notes,
+        )
+    _show_made(show, out)
+
+
+def _extra_body(text: str | None) -> dict[str, Any]:
+    if text is None:
+        return {}
+    try:
+        value = json.loads(text)
+    except ValueError as error:
+        raise UsageError(f"--extra-body takes a JSON object; {text!r:.80} is not JSON ({error}).") from error
+    if not isinstance(value, dict):
+        raise UsageError(f"--extra-body takes a JSON object, such as {{\"top_k\": 20}}; {text!r:.80} was given.")
+    return value
+
+
+def _estimate(show: _Out, asked: Asked, out: Path, limits: Limits, prices: str) -> None:
+    from recorders.recording import estimate_dataset
+
+    to_come = estimate_dataset(asked.work, out, limits=limits, prices=prices)
+    account = {
+        "cots": to_come.cots,
+        "calls": to_come.calls,
+        "prompt_tokens": to_come.prompt_tokens,
+        "output_tokens": to_come.output_tokens,
+        "usd": to_come.usd,
+        "basis": to_come.basis,
+        "at_most": to_come.at_most,
+        "prompt": asked.prompt_version,
+    }
+    most = "at most " if to_come.at_most else "about "
+    output = "an unknown number of" if to_come.output_tokens is None else f"{most}{to_come.output_tokens:,}"
+    usd = "no price known" if to_come.usd is None else f"{most}${to_come.usd:,.4f} by price list {prices}"
+    show.result(
+        account,
+        f"To come: {to_come.cots:,} CoTs in {to_come.calls:,} calls (if the server gives several at once), "
+        f"{to_come.prompt_tokens:,} prompt tokens and {output} output tokens; {usd}.",
+        f"Lengths are from {to_come.basis}. Prompt: {asked.prompt_version}. Nothing was asked.",
+    )
+
+
+def _state(llm: str, dataset: str, state: Progress) -> str:
+    """One line for the progress bar: rate and dollars beside the counts it shows itself."""
+    usd = "" if state.usd is None else f", ${state.usd:,.4f}"
+    waiting = f", the server asks to wait {state.waiting_s:.0f} s" if state.waiting_s else ""
+    return f"{llm} on {dataset}: {state.done:,} of {state.total:,}, {state.per_second:,.0f}/s{usd}{waiting}"

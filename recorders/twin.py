@@ -1,0 +1,282 @@
+"""The live twin of the replay LLM: the same `sample(k)` and the same ledger, but somebody is really asked.
+
+    with live(backend, "gpt-4o-mini", answer_kind="number") as llm:
+        metered = llm.ask("What is 12 * 12?")
+        answer = method("What is 12 * 12?", metered)      # a method written for the replay, unchanged
+        print(answer, metered.cots, metered.dollar_cost)
+
+Nothing is recorded here; `feval record` does that, and the same method then runs on the recording for ever.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+from feval.answers import canonical, extract
+from feval.errors import OutOfRangeError, PriceNotFoundError
+from feval.prices import Price, PriceList, billed_prompts, price_list, usd
+from feval.tokens import count_words
+from recorders.errors import RateLimited, StoppedError, Transient
+from recorders.pace import Limits, backoff
+from recorders.request import Backend, Completion, Decoding, Message, Request
+
+__all__ = ["LiveCoT", "LiveLLM", "LiveResponse", "MeteredLiveLLM", "live"]
+
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True, slots=True)
+class LiveCoT:
+    """One chain of thought as it came back; the attributes are those of a replayed one.
+
+    Attributes:
+        raw_text: as the LLM wrote it.
+        answer: canonical answer, `None` for no answer.
+        tokens: output tokens, by the provider's count, or 1.365 per word where it gives none.
+        dollar_cost: USD of the output tokens, `None` where the LLM has no price.
+        finish_reason: a word of `feval.schema.FINISH_REASONS`.
+    """
+
+    raw_text: str
+    answer: str | None
+    tokens: int
+    dollar_cost: float | None
+    finish_reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class LiveResponse:
+    """The CoTs of one `sample`.
+
+    Attributes:
+        cots: in the order in which they came back.
+    """
+
+    cots: list[LiveCoT]
+
+    def __len__(self) -> int:
+        return len(self.cots)
+
+    @property
+    def num_cots(self) -> int:
+        """Number of CoTs."""
+        return len(self.cots)
+
+    @property
+    def answers(self) -> list[str | None]:
+        """Canonical answers, `None` for no answer."""
+        return [cot.answer for cot in self.cots]
+
+    @property
+    def tokens(self) -> int:
+        """Output tokens of all CoTs."""
+        return sum(cot.tokens for cot in self.cots)
+
+
+@dataclass(frozen=True, slots=True)
+class _Terms:
+    """What all questions to one live LLM share."""
+
+    backend: Backend
+    model: str
+    answer_kind: str
+    decoding: Decoding
+    messages: Callable[[str], Sequence[Message]]
+    price: Price | None
+    billing: str
+    retries: int
+    wait: Callable[[float], Coroutine[Any, Any, None]]
+
+
+class _Loop:
+    """An event loop in a thread of its own, so that methods can stay plain functions."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="live-llm", daemon=True)
+        self._thread.start()
+
+    def run(self, work: Coroutine[Any, Any, _T]) -> _T:
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
+
+    def close(self) -> None:
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+
+class LiveLLM:
+    """A live LLM; `ask` puts it in front of a question. Use it as a context manager, or call `close`.
+
+    Attributes:
+        name: of the LLM.
+    """
+
+    def __init__(self, name: str, terms: _Terms) -> None:
+        self.name = name
+        self._terms = terms
+        self._loop = _Loop()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def ask(self, question: str, choices: Sequence[tuple[str, str]] = ()) -> MeteredLiveLLM:
+        """The LLM in front of one question, with a meter: what a method is given.
+
+        Args:
+            question: the text that the prompt is made from.
+            choices: (label, text) of its options, for reading answers.
+        """
+        return MeteredLiveLLM(self.name, self._terms, self._loop, question, choices)
+
+    def close(self) -> None:
+        """Let go of connections and the thread."""
+        self._loop.run(self._terms.backend.aclose())
+        self._loop.close()
+
+
+@dataclass
+class MeteredLiveLLM:
+    """A live LLM in front of one question: every `sample` asks for new CoTs and counts them.
+
+    Attributes:
+        name: of the LLM.
+        rounds: number of `sample` requests so far.
+        cots: CoTs so far.
+        output_tokens: of those.
+        prompt_tokens: of the request, by the provider's count, or 1.365 per word; 0 before the first `sample`.
+    """
+
+    name: str
+    _terms: _Terms = field(repr=False)
+    _loop: _Loop = field(repr=False)
+    _question: str = field(repr=False)
+    _choices: Sequence[tuple[str, str]] = field(repr=False)
+    rounds: int = 0
+    cots: int = 0
+    output_tokens: int = 0
+    prompt_tokens: int = 0
+
+    def sample(self, k: int = 1) -> LiveResponse:
+        """Ask for k new CoTs.
+
+        Raises:
+            OutOfRangeError: k below 1.
+            StoppedError: requests failed too often.
+            BackendError: no request works, and why.
+        """
+        if k < 1:
+            raise OutOfRangeError(f"A method asks {self.name} for 1 CoT or more at a time; {k} were asked for.")
+        completions = self._loop.run(self._asked(range(self.cots, self.cots + k)))
+        response = LiveResponse([self._cot(completion) for completion in completions])
+        self.rounds, self.cots = self.rounds + 1, self.cots + k
+        self.output_tokens += response.tokens
+        return response
+
+    @property
+    def dollar_cost(self) -> float:
+        """USD so far, by eq. (1) of FEval-TTC and the billing.
+
+        Raises:
+            PriceNotFoundError: the price list has no such LLM.
+        """
+        if self._terms.price is None:
+            raise PriceNotFoundError(f"There is no price for {self.name}; name a price list that has it.")
+        prompts = int(billed_prompts(self._terms.billing, self.rounds, self.cots))
+        return float(usd(self._terms.price, prompts * self.prompt_tokens, self.output_tokens))
+
+    async def _asked(self, samples: Sequence[int]) -> list[Completion]:
+        """Ask until every sample is there; servers that answer fewer at a time are asked again."""
+        terms = self._terms
+        messages = tuple(terms.messages(self._question))
+        request = Request("live", "live", messages, terms.model, terms.decoding)
+        found: list[Completion] = []
+        failures = 0
+        while len(found) < len(samples):
+            try:
+                found += await terms.backend.complete(request, list(samples[len(found) :]))
+                failures = 0
+            except (RateLimited, Transient) as error:
+                failures += 1
+                if failures > terms.retries:
+                    raise StoppedError(f"{self.name} failed {failures} times in a row ({error.reason}).") from error
+                pause = backoff(Limits(), failures, request.key())
+                await terms.wait(pause if error.retry_after is None else error.retry_after)
+        self._count_prompt(messages, found)
+        return found[: len(samples)]
+
+    def _count_prompt(self, messages: Sequence[Message], found: Sequence[Completion]) -> None:
+        counted = next((c.prompt_tokens for c in found if c.prompt_tokens is not None), None)
+        self.prompt_tokens = counted if counted is not None else sum(count_words(m.content) for m in messages)
+
+    def _cot(self, completion: Completion) -> LiveCoT:
+        raw = extract(self._terms.answer_kind, completion.text, self._choices)
+        answer = canonical(self._terms.answer_kind, raw, self._choices)
+        tokens = count_words(completion.text) if completion.output_tokens is None else completion.output_tokens
+        price = self._terms.price
+        dollars = None if price is None else float(usd(price, 0, tokens))
+        return LiveCoT(completion.text, answer, tokens, dollars, completion.finish_reason)
+
+
+def live(
+    backend: Backend,
+    llm: str,
+    *,
+    answer_kind: str,
+    model: str | None = None,
+    decoding: Decoding | None = None,
+    messages: Callable[[str], Sequence[Message]] | None = None,
+    prices: str | PriceList = "2025-06-02",
+    billing: str = "once",
+    retries: int = 5,
+    wait: Callable[[float], Coroutine[Any, Any, None]] = asyncio.sleep,
+) -> LiveLLM:
+    """A live LLM with the replay's `sample(k)` and ledger.
+
+    Args:
+        backend: whom to ask.
+        llm: name, such as "gpt-4o-mini@t=0.8"; what stands before "@" finds the price.
+        answer_kind: a key of `feval.answers.KINDS` but "verbatim".
+        model: as the provider calls it; `None`: what stands before "@".
+        decoding: how samples are drawn.
+        messages: what is sent for a question; `None`: the question as one user message.
+        prices: a price list or its id; "none" for no dollars.
+        billing: "once", "per_round" or "per_sample".
+        retries: of a request that may work next time, before giving up.
+        wait: for tests.
+
+    Raises:
+        UnknownNameError: no such answer kind, price list or billing.
+        OutOfRangeError: negative retries.
+    """
+    canonical(answer_kind, None)
+    billed_prompts(billing, 1, 1)
+    if retries < 0:
+        raise OutOfRangeError(f"Requests are tried again 0 times or more; {retries} was given.")
+    listed = None if prices == "none" else price_list(prices) if isinstance(prices, str) else prices
+    terms = _Terms(
+        backend,
+        model or llm.split("@", 1)[0],
+        answer_kind,
+        decoding or Decoding(),
+        messages or _as_asked,
+        None if listed is None else listed.find(llm),
+        billing,
+        retries,
+        wait,
+    )
+    return LiveLLM(llm, terms)
+
+
+def _as_asked(question: str) -> Sequence[Message]:
+    return [Message("user", question)]

@@ -1,0 +1,120 @@
+"""A method written for the replay runs on a live LLM unchanged, with the same ledger."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from small import write_toy
+
+from feval import SelfConsistency, load
+from feval.errors import OutOfRangeError, PriceNotFoundError, UnknownNameError
+from recorders.errors import BackendError, Fatal, RateLimited, StoppedError, Transient
+from recorders.request import Completion, Request
+from recorders.twin import live
+
+TEXTS = ["It is 4. The answer is 4.", "The answer is 5.", "The answer is 4.0.", "I do not know."]
+
+
+class Scripted:
+    """Gives the texts in turn, `at_once` at a time; raises what stands in `faults` first."""
+
+    name, takes_seed = "scripted", True
+
+    def __init__(self, at_once: int = 10, faults: Sequence[BackendError] = (), usage: bool = True) -> None:
+        self.at_once, self.faults, self.usage = at_once, list(faults), usage
+        self.asked: list[list[int]] = []
+        self.closed = False
+
+    async def complete(self, request: Request, samples: Sequence[int]) -> list[Completion]:
+        self.asked.append(list(samples))
+        if self.faults:
+            raise self.faults.pop(0)
+        counts = {"output_tokens": 10, "prompt_tokens": 7} if self.usage else {}
+        return [Completion(TEXTS[i % len(TEXTS)], "stop", **counts) for i in samples[: self.at_once]]
+
+    async def aclose(self) -> None:
+        self.closed = True
+
+
+waits: list[float] = []
+
+
+async def no_wait(seconds: float) -> None:
+    waits.append(seconds)
+
+
+def test_the_same_method_runs_live_and_replayed(tmp_path: Path) -> None:
+    write_toy(tmp_path / "r", {"gpt-3.5-turbo": [["4", "5", "4", None]]}, ["4"])
+    _, [recorded] = load("toy", "gpt-3.5-turbo", tmp_path / "r")
+    replayed = recorded.ask("toy/0")
+    with live(Scripted(), "gpt-3.5-turbo", answer_kind="number") as llm:
+        metered = llm.ask("2 + 2?")
+        assert SelfConsistency(4)("2 + 2?", metered) == SelfConsistency(4)("2 + 2?", replayed) == "4"
+        assert (metered.rounds, metered.cots) == (replayed.rounds, replayed.cots) == (1, 4)
+        assert metered.dollar_cost == pytest.approx(1e-6 * (7 * 0.5 + 40 * 1.5), rel=1e-14)
+
+
+def test_answers_are_extracted_and_made_canonical() -> None:
+    with live(Scripted(), "gpt-3.5-turbo", answer_kind="number") as llm:
+        response = llm.ask("2 + 2?").sample(4)
+    assert response.answers == ["4", "5", "4", None]
+    assert [cot.raw_text for cot in response.cots] == TEXTS
+    assert (len(response), response.num_cots, response.tokens) == (4, 4, 40)
+    assert response.cots[0].dollar_cost == pytest.approx(1.5e-5)
+
+
+def test_a_server_that_ignores_n_is_asked_again() -> None:
+    backend = Scripted(at_once=1)
+    with live(backend, "gpt-3.5-turbo", answer_kind="number") as llm:
+        metered = llm.ask("2 + 2?")
+        assert len(metered.sample(3)) == 3
+        metered.sample(1)
+    assert backend.asked == [[0, 1, 2], [1, 2], [2], [3]]
+    assert metered.rounds == 2
+    assert backend.closed
+
+
+def test_what_may_work_next_time_is_tried_again_and_retry_after_is_honoured() -> None:
+    waits.clear()
+    backend = Scripted(faults=[RateLimited(12.5), Transient("reset")])
+    with live(backend, "gpt-3.5-turbo", answer_kind="number", wait=no_wait) as llm:
+        assert len(llm.ask("2 + 2?").sample(2)) == 2
+    assert waits[0] == 12.5
+    assert 0 <= waits[1] <= 2
+
+
+def test_what_fails_too_often_or_for_ever_is_said() -> None:
+    backend = Scripted(faults=[Transient("reset")] * 3)
+    with live(backend, "gpt-3.5-turbo", answer_kind="number", retries=2, wait=no_wait) as llm:
+        metered = llm.ask("2 + 2?")
+        with pytest.raises(StoppedError, match=r"failed 3 times in a row \(reset\)"):
+            metered.sample()
+    backend = Scripted(faults=[Fatal("The key is wrong.")])
+    with live(backend, "gpt-3.5-turbo", answer_kind="number", wait=no_wait) as llm:
+        metered = llm.ask("2 + 2?")
+        with pytest.raises(Fatal, match="key is wrong"):
+            metered.sample()
+        assert (metered.rounds, metered.cots) == (0, 0)
+
+
+def test_without_usage_words_are_counted() -> None:
+    with live(Scripted(usage=False), "gpt-3.5-turbo", answer_kind="number") as llm:
+        metered = llm.ask("one two three four")
+        assert metered.sample(1).tokens == 10  # seven words
+        assert metered.prompt_tokens == 5
+
+
+def test_wrong_use_is_refused() -> None:
+    with pytest.raises(UnknownNameError):
+        live(Scripted(), "x", answer_kind="riddle")
+    with pytest.raises(UnknownNameError):
+        live(Scripted(), "x", answer_kind="number", billing="hourly")
+    with live(Scripted(), "no-price", answer_kind="number") as llm:
+        metered = llm.ask("2 + 2?")
+        with pytest.raises(OutOfRangeError):
+            metered.sample(0)
+        assert metered.sample(1).cots[0].dollar_cost is None
+        with pytest.raises(PriceNotFoundError, match="no-price"):
+            _ = metered.dollar_cost
