@@ -27,10 +27,10 @@ if TYPE_CHECKING:
     from rich.progress import Progress as RichProgress
 
     from feval.curves import Curve
-    from feval.demo import Demo
     from feval.recording import Recording
     from feval.replay import LLM
     from feval.report.tables import Table
+    from recorders.demo import Demo
 
 __all__ = ["app", "main", "parse_counts"]
 
@@ -653,32 +653,35 @@ def _demo(
     as_json: JsonFlag = False,
     quiet: QuietFlag = False,
 ) -> None:
-    """Show the main job on synthetic data.
+    """Show the main job on real samples, offline.
 
-    Makes a small recording of sums by made-up LLMs, verifies it, votes, prices and draws the curves. Takes seconds.
+    Verifies the bundled recording of three small language models that come with feval, records some more of one of them live,
+    votes, prices and draws the curves. Takes seconds.
     """
-    from feval.demo import run_demo
     from feval.report.tables import curves_table
+    from recorders.demo import only_at, run_demo
 
     _hush_matplotlib()
     show = _Out(as_json=as_json, quiet=quiet)
     with show.progress("running the demo") as progress:
         made = run_demo(out, progress)
+    live = made.live
     account = {
-        "synthetic": True,
         "recording": str(made.recording),
         "recording_hash": made.recording_hash,
-        "prices": str(made.prices),
+        "live": {"recording": str(live.recording), "llm": live.llm, "cots": live.cots, "seconds": live.seconds},
         "files": [str(path) for path in made.files],
         "curves": {curve.llm: curve.to_dict() for curve in made.curves},
     }
-    few = [_only_at(curve, _DEMO_COUNTS) for curve in made.curves]
+    took = "before" if live.seconds is None else f"just now, in {live.seconds:.1f} s"
     show.result(
         account,
-        "This is SYNTHETIC data: sums worked out by three made-up LLMs at made-up prices, no real LLM's answers.",
+        "Three small language models that come with feval, asked 200 word problems 40 times each. They are real; their prices "
+        "are made up.",
         f"{made.recording} is sound, hash {made.recording_hash}",
+        f"{live.recording} holds {live.cots} more CoTs of {live.llm}, recorded {took}",
         "",
-        curves_table(few),
+        curves_table([only_at(curve, _DEMO_COUNTS) for curve in made.curves]),
         "",
         *(f"wrote {path}" for path in made.files),
         "",
@@ -687,20 +690,15 @@ def _demo(
     )
 
 
-def _only_at(curve: Curve, counts: Sequence[int]) -> Curve:
-    import dataclasses
-
-    return dataclasses.replace(curve, points=tuple(point for point in curve.points if point.n in counts))
-
-
 def _next_commands(made: Demo) -> list[str]:
-    recording, prices = shlex.quote(str(made.recording)), shlex.quote(str(made.prices))
-    curve = f"feval curve self-consistency --recording {recording} --llm synthetic-small"
+    recording = shlex.quote(str(made.recording))
+    curve = f"feval curve self-consistency --recording {recording} --llm feval/tiny-42k"
     return [
         f"feval info {recording}",
-        f"{curve} --prices {prices} --n 1..40 --out my-curve",
-        f"{curve} --prices {prices} --n 1,5,20 --order seeded --seed 1 --json",
-        f"feval select {recording} --llm synthetic-large --samples 10 --out smaller",
+        f"{curve} --n 1..40 --out my-curve",
+        f"{curve} --n 1,5,20 --order seeded --seed 1 --json",
+        "feval record --dataset tiny_sums --llm feval/tiny-30k --first 10 --samples 5 --out my-recording",
+        f"feval select {recording} --llm feval/tiny-160k --samples 10 --out smaller",
         "feval import --help",
     ]
 

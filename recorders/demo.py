@@ -1,0 +1,200 @@
+"""`feval demo`: real samples, offline, in under a minute.
+
+Three of the small language models that come with feval were recorded with `feval record`: 200 word problems, 40 chains of
+thought each. The demo copies that recording, verifies it, records a further small batch live, and draws what voting buys.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import shutil
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib.resources import as_file, files
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from feval.errors import DamagedRecordingError, StorageError
+
+if TYPE_CHECKING:
+    from feval.curves import Curve
+
+__all__ = ["COUNTS", "DATASET", "LLMS", "Demo", "Live", "bundled_recording", "run_demo"]
+
+DATASET = "tiny_sums"
+LLMS = ("feval/tiny-30k", "feval/tiny-42k", "feval/tiny-160k")
+"""What was recorded, from cheap to dear."""
+
+COUNTS = tuple(range(1, 41))
+LIVE_LLM, LIVE_QUESTIONS, LIVE_SAMPLES, LIVE_SEED = LLMS[1], 20, 10, 10_000
+
+_MARK = "# Made by `feval demo`"
+_README = f"""{_MARK}
+
+- `recording/`: 200 word problems, 40 chains of thought each, by {len(LLMS)} small language models that come with feval
+- `live/`: {LIVE_QUESTIONS} of the problems, {LIVE_SAMPLES} chains each, recorded when the demo ran
+- `curve.csv`, `curve.png`: self-consistency on the recording
+
+The models are real and very small; their prices are made up. The numbers say nothing about any other LLM.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Live:
+    """What was recorded while the demo ran.
+
+    Attributes:
+        recording: its folder.
+        llm: who was asked.
+        cots: how many chains of thought came back.
+        seconds: how long that took; `None` where an earlier run had recorded them.
+    """
+
+    recording: Path
+    llm: str
+    cots: int
+    seconds: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Demo:
+    """What the demo made.
+
+    Attributes:
+        folder: everything lies in it.
+        recording: the copy of the bundled recording.
+        recording_hash: the same on every machine.
+        live: the batch recorded just now.
+        curves: the exact self-consistency curve of each LLM.
+        files: the reports.
+    """
+
+    folder: Path
+    recording: Path
+    recording_hash: str
+    live: Live
+    curves: tuple[Curve, ...]
+    files: tuple[Path, ...]
+
+
+@contextmanager
+def bundled_recording() -> Iterator[Path]:
+    """The recording that comes with feval, as a folder."""
+    with as_file(files("recorders.tiny") / "recording") as folder:
+        yield folder
+
+
+def run_demo(folder: Path, progress: Callable[[int, int], None] | None = None) -> Demo:
+    """Copy and verify the bundled recording, record a batch live, compute every LLM's curve, write the reports.
+
+    A folder that an earlier run made is used again; its recordings are verified, never trusted.
+
+    Args:
+        folder: where to; must be new, empty, or made by an earlier run.
+        progress: called with (steps done, steps in all).
+
+    Raises:
+        StorageError: the folder holds something else, or cannot be written.
+        DamagedRecordingError: an earlier run's recording is no longer sound.
+    """
+    from feval.curves import self_consistency_curve
+    from feval.replay import load
+    from feval.report.csv import curves_csv
+    from feval.report.files import save_files
+    from feval.report.picture import curves_png
+
+    step = _steps(4 + len(LLMS), progress)
+    _claim(folder)
+    recording = folder / "recording"
+    _copy_bundled(recording)
+    step()
+    recording_hash = _verified(recording)
+    step()
+    live = _record_live(folder / "live")
+    step()
+    dataset, llms = load(DATASET, LLMS, recording)
+    curves = []
+    for llm in llms:
+        curves.append(self_consistency_curve(dataset, llm, COUNTS))
+        step()
+    reports = {"curve.csv": curves_csv(curves).encode(), "curve.png": curves_png(curves)}
+    written = save_files(folder, reports, replace=True)
+    step()
+    return Demo(folder, recording, recording_hash, live, tuple(curves), tuple(written))
+
+
+def _steps(total: int, progress: Callable[[int, int], None] | None) -> Callable[[], None]:
+    done = iter(range(1, total + 1))
+    return lambda: None if progress is None else progress(next(done), total)
+
+
+def _claim(folder: Path) -> None:
+    """Make the folder ours, or refuse it."""
+    from feval.report.files import save_files
+
+    readme = folder / "README.md"
+    try:
+        taken = folder.exists() and (not folder.is_dir() or any(folder.iterdir()))
+        if taken and not (readme.is_file() and readme.read_text("utf-8", errors="replace").startswith(_MARK)):
+            raise StorageError(
+                f"{folder} is there already and was not made by `feval demo`; it was left as it is. "
+                "Name another folder with --out."
+            )
+    except OSError as error:
+        raise StorageError(
+            f"{folder} cannot be looked at: {error.strerror or error}. Name another with --out."
+        ) from error
+    save_files(folder, {"README.md": _README.encode()}, replace=True)
+
+
+def _copy_bundled(recording: Path) -> None:
+    """Copy the bundled recording in one step, so that an interrupted copy is never taken for one."""
+    if recording.exists():
+        return
+    partial = recording.with_name(f".{recording.name}.partial-{secrets.token_hex(4)}")
+    try:
+        with bundled_recording() as source:
+            shutil.copytree(source, partial, copy_function=shutil.copyfile)
+        os.replace(partial, recording)
+    except OSError as error:
+        raise StorageError(f"{recording} could not be written: {error.strerror or error}.") from error
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
+
+
+def _verified(recording: Path) -> str:
+    from feval.recording import verify_recording
+
+    found = verify_recording(recording)
+    if not found.ok:
+        raise DamagedRecordingError(
+            f"{recording} is no longer what the demo wrote ({found.problems[0]}) Delete the folder and run the demo again."
+        )
+    return found.recording_hash
+
+
+def _record_live(out: Path) -> Live:
+    """Ask one of the models anew, as `feval record` does."""
+    from recorders.assemble import Ask, assemble, backend, questions_of, usual_prices
+    from recorders.recording import record_dataset
+    from recorders.request import Decoding
+
+    decoding = Decoding(temperature=1.0, max_tokens=120, seed=LIVE_SEED)
+    ask = Ask(DATASET, LIVE_LLM, samples=LIVE_SAMPLES, decoding=decoding)
+    asked = assemble(ask, questions_of(DATASET, first=LIVE_QUESTIONS))
+    there = out.exists()
+    start = time.perf_counter()
+    record_dataset(asked.work, backend("tiny"), out, prices=usual_prices(LIVE_LLM))
+    seconds = None if there else time.perf_counter() - start
+    _verified(out)
+    return Live(out, LIVE_LLM, LIVE_QUESTIONS * LIVE_SAMPLES, seconds)
+
+
+def only_at(curve: Curve, counts: Sequence[int]) -> Curve:
+    """The points of a curve at some counts."""
+    import dataclasses
+
+    return dataclasses.replace(curve, points=tuple(point for point in curve.points if point.n in counts))
