@@ -5,11 +5,15 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
+import os
 import re
+import stat
 from collections.abc import Iterable, Sequence
-from typing import Any
+from pathlib import Path
+from typing import Any, BinaryIO
 
 from feval.errors import UsageError
 
@@ -22,6 +26,7 @@ __all__ = [
     "check_name",
     "file_path",
     "is_safe_path",
+    "open_regular",
     "recording_hash",
     "slug",
 ]
@@ -76,6 +81,22 @@ def is_safe_path(path: object) -> bool:
     if not isinstance(path, str) or "\\" in path or "\0" in path or ":" in path:
         return False
     return all(piece not in {"", ".", ".."} for piece in path.split("/"))
+
+
+def open_regular(path: Path) -> BinaryIO:
+    """Open a file of a recording. A pipe would be waited for and a device read for ever, so neither is opened.
+
+    Raises:
+        OSError: it cannot be opened, or is no regular file.
+    """
+    descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
+    try:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise OSError(errno.EINVAL, "it is no regular file", str(path))
+        return os.fdopen(descriptor, "rb")
+    except BaseException:
+        os.close(descriptor)
+        raise
 
 
 class LeafHash:

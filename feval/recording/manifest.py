@@ -6,12 +6,13 @@ The model with every field is `feval.schema.Manifest`; the writer and `verify` h
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from feval.errors import DamagedRecordingError, NewerFormatError, NotARecordingError, StorageError
-from feval.recording.format import FORMAT, FORMAT_VERSION, MANIFEST, is_safe_path, recording_hash
+from feval.recording.format import FORMAT, FORMAT_VERSION, MANIFEST, is_safe_path, open_regular, recording_hash
 
 __all__ = ["Manifest", "read_manifest"]
 
@@ -66,7 +67,7 @@ def read_manifest(folder: Path) -> Manifest:
 
 def _read(path: Path, folder: Path) -> bytes:
     try:
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             data = file.read(_MAX_BYTES + 1)
     except (FileNotFoundError, NotADirectoryError) as error:
         found = (
@@ -82,11 +83,18 @@ def _read(path: Path, folder: Path) -> bytes:
 
 def _parse(path: Path, data: bytes) -> Any:
     try:
-        return json.loads(data)
+        return json.loads(data, parse_constant=_finite, parse_float=_finite)
     except (ValueError, RecursionError) as error:
         raise DamagedRecordingError(
             f"{path} is not valid JSON ({error}); fetch or make the recording again."
         ) from error
+
+
+def _finite(literal: str) -> float:
+    number = float(literal)
+    if not math.isfinite(number):
+        raise ValueError(f"it holds the number {literal:.40}, which is not finite")
+    return number
 
 
 def _checked(path: Path, raw: dict[str, Any]) -> Manifest:
