@@ -437,3 +437,58 @@ def test_fuzzed_manifests_raise_nothing_but_our_errors(tmp_path: Path, data: st.
         verify_recording(toy)
     except FevalError:
         pass
+
+
+@pytest.mark.parametrize(
+    "name", ["manifest.json", "votes/toy.votes", "questions/toy.parquet", "texts/toy/alpha.parquet"]
+)
+def test_a_pipe_or_a_device_in_place_of_a_file_is_not_read(toy: Path, name: str) -> None:
+    for put in (os.mkfifo, lambda path: path.symlink_to("/dev/zero")):
+        (toy / name).unlink()
+        put(toy / name)
+        with pytest.raises(FevalError, match="no regular file"):
+            select(toy, toy.parent / "out")
+        if name != "manifest.json":
+            assert any("no regular file" in problem for problem in verify_recording(toy).problems)
+
+
+def test_a_recording_below_a_folder_whose_name_is_no_text_is_read(tmp_path: Path) -> None:
+    folder = tmp_path / os.fsdecode(b"f\xfftol")
+    try:
+        folder.mkdir()
+    except OSError:
+        pytest.skip("this file system takes names in UTF-8 only")
+    toy = write_toy(folder / "toy", POOLS, GOLDS)
+    assert verify_recording(toy).ok
+    assert open_recording(toy).texts("toy", "alpha", 0)[0] == "Thinking about 0, sample 0. The answer is 4."
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda m: m["licences"].update(questions={}),
+        lambda m: m["datasets"][0].update(licence=7),
+        lambda m: m["llms"][0].update(decoding=True),
+        lambda m: m.update(notes=[None]),
+        lambda m: m["operation"].update(size=float("nan")),
+    ],
+)
+def test_nothing_is_derived_from_a_manifest_of_another_shape(toy: Path, tmp_path: Path, change: object) -> None:
+    manifest = json.loads((toy / "manifest.json").read_bytes())
+    change(manifest)  # type: ignore[operator]
+    (toy / "manifest.json").write_text(json.dumps(manifest))
+    with pytest.raises(DamagedRecordingError, match=r"manifest\.json"):
+        select(toy, tmp_path / "out")
+    with pytest.raises(DamagedRecordingError, match=r"manifest\.json"):
+        merge([toy, toy], tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_nothing_is_derived_from_changed_bytes(toy: Path, tmp_path: Path) -> None:
+    name = "samples/toy/alpha.parquet"
+    other = write_toy(tmp_path / "other", POOLS | {"alpha": [["4", "4", None], ["7", "6", "7"]]}, GOLDS)
+    assert (other / name).stat().st_size == (toy / name).stat().st_size
+    shutil.copy(other / name, toy / name)
+    with pytest.raises(DamagedRecordingError, match=r"samples/toy/alpha\.parquet: SHA-256 .* expected"):
+        select(toy, tmp_path / "out")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["other", "toy"]

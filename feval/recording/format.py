@@ -12,8 +12,9 @@ import os
 import re
 import stat
 from collections.abc import Iterable, Sequence
+from io import BufferedReader
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 from feval.errors import UsageError
 
@@ -83,7 +84,7 @@ def is_safe_path(path: object) -> bool:
     return all(piece not in {"", ".", ".."} for piece in path.split("/"))
 
 
-def open_regular(path: Path) -> BinaryIO:
+def open_regular(path: Path) -> BufferedReader:
     """Open a file of a recording. A pipe would be waited for and a device read for ever, so neither is opened.
 
     Raises:
