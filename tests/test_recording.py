@@ -492,3 +492,30 @@ def test_nothing_is_derived_from_changed_bytes(toy: Path, tmp_path: Path) -> Non
     with pytest.raises(DamagedRecordingError, match=r"samples/toy/alpha\.parquet: SHA-256 .* expected"):
         select(toy, tmp_path / "out")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["other", "toy"]
+
+
+@pytest.mark.parametrize(
+    ("llm", "words"),
+    [
+        (LLMInfo("@t=0.8"), "put the name before the '@'"),
+        (LLMInfo("x" * 201), r"LLM names have 1 to 200 characters .* found 'x+'\.\.\. of 201"),
+        (LLMInfo("m", max_tokens=2**64), "a number have 64 bits"),
+        (LLMInfo("m", decoding={"stop": "\ud800"}), "valid Unicode"),
+    ],
+)
+def test_an_llm_that_cannot_be_stored_is_refused(tmp_path: Path, llm: LLMInfo, words: str) -> None:
+    with (
+        pytest.raises(UsageError, match=words),
+        RecordingWriter(tmp_path / "r", operation={"name": "test"}) as writer,
+    ):
+        writer.add_dataset(DatasetInfo("toy", "Toy", "verbatim", "test-1"), [question(0, "4")])
+        writer.add_pools("toy", llm, "words", [pool(0, ["4"])])
+    assert not any(tmp_path.iterdir())
+
+
+def test_a_question_that_cannot_be_stored_is_refused(tmp_path: Path) -> None:
+    with (
+        pytest.raises(UsageError, match="valid Unicode"),
+        RecordingWriter(tmp_path / "r", operation={"name": "test"}) as writer,
+    ):
+        writer.add_dataset(DatasetInfo("toy", "Toy", "verbatim", "test-1"), [question(0, "4", "half \ud800")])

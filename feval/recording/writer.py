@@ -188,6 +188,9 @@ class RecordingWriter:
             StorageError: the disk said no.
         """
         check_name("LLM", llm.name)
+        if not llm.base.strip():
+            raise UsageError(f"The LLM {llm.name!r} has a variant but no name; put the name before the '@'.")
+        llm_leaf(llm, counter)  # before anything is written
         if self._llms.setdefault(llm.name, llm) != llm:
             raise ConflictError(f"LLM {llm.name} was added with two decodings; give each variant its own name.")
         if any(pair["dataset"] == dataset and pair["llm"] == llm.name for pair in self._pairs):
