@@ -519,3 +519,50 @@ def test_a_question_that_cannot_be_stored_is_refused(tmp_path: Path) -> None:
         RecordingWriter(tmp_path / "r", operation={"name": "test"}) as writer,
     ):
         writer.add_dataset(DatasetInfo("toy", "Toy", "verbatim", "test-1"), [question(0, "4", "half \ud800")])
+
+
+def test_nothing_is_written_into_a_recording(toy: Path) -> None:
+    for out in (toy / "sub", toy / "votes" / "deep" / "er"):
+        with pytest.raises(StorageError, match="inside the recording"):
+            write_toy(out, POOLS, GOLDS)
+    (toy.parent / "link").symlink_to(toy)
+    with pytest.raises(StorageError, match="inside the recording"):
+        write_toy(toy.parent / "link" / "sub", POOLS, GOLDS)
+    assert verify_recording(toy).ok
+
+
+def test_a_manifest_of_something_else_above_is_no_obstacle(tmp_path: Path) -> None:
+    (tmp_path / "manifest.json").write_text('{"format": "web-extension"}')
+    assert verify_recording(write_toy(tmp_path / "toy", POOLS, GOLDS)).ok
+
+
+def test_a_failure_leaves_no_folders_above_it_either(tmp_path: Path) -> None:
+    with pytest.raises(ConflictError), RecordingWriter(tmp_path / "new" / "deep" / "r", operation={}) as writer:
+        writer.add_dataset(DatasetInfo("toy", "Toy", "verbatim", "test-1"), [question(0, "4"), question(0, "5")])
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_is_in_the_way_is_said_without_the_names_of_hidden_folders(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("mine")
+    (tmp_path / "dangling").symlink_to("nowhere")
+    for out, words in [
+        (tmp_path / "file" / "r", "a part of its path is a file"),
+        (tmp_path / "dangling", "is there already"),
+        (tmp_path / ("x" * 250), "too long for the disk"),
+        (tmp_path / ("x" * 300), "too long for the disk"),
+    ]:
+        with pytest.raises(StorageError, match=words) as caught:
+            write_toy(out, POOLS, GOLDS)
+        assert "partial" not in str(caught.value)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["dangling", "file"]
+
+
+def test_of_two_that_write_one_folder_the_second_says_so(tmp_path: Path) -> None:
+    with (
+        pytest.raises(StorageError, match="somebody else made it"),
+        RecordingWriter(tmp_path / "r", operation={"name": "test"}) as writer,
+    ):
+        writer.add_dataset(DatasetInfo("toy", "Toy", "verbatim", "test-1"), [question(0, "4")])
+        first = write_toy(tmp_path / "r", POOLS, GOLDS)
+    assert verify_recording(first).ok
+    assert [path.name for path in tmp_path.iterdir()] == ["r"]

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from feval.errors import DamagedRecordingError, NewerFormatError, NotARecordingError, StorageError
+from feval.errors import DamagedRecordingError, FevalError, NewerFormatError, NotARecordingError, StorageError
 from feval.recording.format import FORMAT, FORMAT_VERSION, MANIFEST, is_safe_path, open_regular, recording_hash
 
-__all__ = ["Manifest", "read_manifest"]
+__all__ = ["Manifest", "read_manifest", "recording_around"]
 
 _MAX_BYTES = 256 * 2**20
 
@@ -63,6 +63,20 @@ def read_manifest(folder: Path) -> Manifest:
     if version != FORMAT_VERSION:
         raise DamagedRecordingError(f"{path}: format_version should be {FORMAT_VERSION}, found {version!r}.")
     return _checked(path, raw)
+
+
+def recording_around(folder: str | Path) -> Path | None:
+    """The recording that a folder, existing or not, lies in or is; `None` where it lies in none."""
+    place = Path(folder).resolve()
+    return next((path for path in (place, *place.parents) if _is_recording(path)), None)
+
+
+def _is_recording(folder: Path) -> bool:
+    try:
+        raw = _parse(folder / MANIFEST, _read(folder / MANIFEST, folder))
+    except FevalError:
+        return False
+    return isinstance(raw, dict) and raw.get("format") == FORMAT
 
 
 def _read(path: Path, folder: Path) -> bytes:

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from feval.errors import StorageError
+from feval.recording import recording_around
 
 __all__ = ["save_files"]
 
@@ -27,11 +28,16 @@ def save_files(folder: Path, files: Mapping[str, bytes], *, replace: bool = Fals
         The path of each file, in the order given.
 
     Raises:
-        StorageError: a file is there with other content, or the disk said no.
+        StorageError: a file is there with other content, the folder lies inside a recording, or the disk said no.
     """
     paths = [folder / name for name in files]
     if folder.exists() and not folder.is_dir():
         raise StorageError(f"{folder} is a file; reports are written to a folder. Name another one with --out.")
+    holder = recording_around(folder)
+    if holder is not None:
+        raise StorageError(
+            f"{folder} lies inside the recording {holder}, which never changes. Name another folder with --out."
+        )
     try:
         changed = {path: data for path, data in zip(paths, files.values(), strict=True) if not _holds(path, data)}
         taken = [path.name for path in changed if path.exists()]
