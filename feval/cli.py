@@ -1,7 +1,7 @@
 """The command line: parses, delegates, prints. Nothing heavy is imported before a command runs.
 
-Exit codes: 0 done, 1 the work failed, 2 wrong usage, 130 interrupted. No traceback reaches a user; FEVAL_DEBUG=1 shows the
-one of an unexpected error.
+Exit codes: 0 done, 1 the work failed, 2 wrong usage, 128 + n ended by signal n (130: Ctrl-C). No traceback reaches a user;
+FEVAL_DEBUG=1 shows the one of an unexpected error.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import json
 import os
 import re
 import shlex
+import signal
 import sys
 import threading
 from collections.abc import Callable, Iterable, Sequence
@@ -63,10 +64,28 @@ def main() -> None:
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")  # a terminal that lacks a letter is no reason to fail
+    for number in _POLITE_SIGNALS:
+        if signal.getsignal(number) is signal.SIG_DFL:  # under nohup, SIGHUP is to be ignored
+            signal.signal(number, _interrupt)
     try:
         app(prog_name="feval")
-    except KeyboardInterrupt:
-        sys.exit(130)
+    except KeyboardInterrupt as error:
+        sys.exit(_interrupted_code(error))
+    except OSError as error:  # what the guarded commands let through: help or the version onto a full disk
+        _say(f"error: The output could not be written: {error.strerror or error}.")
+        sys.exit(1)
+
+
+_POLITE_SIGNALS = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
+
+
+def _interrupt(number: int, _: object) -> NoReturn:
+    """End on SIGTERM (a scheduler) or SIGHUP (a closed terminal) as on Ctrl-C, so that half a recording is removed."""
+    raise KeyboardInterrupt(number)
+
+
+def _interrupted_code(error: KeyboardInterrupt) -> int:
+    return 128 + int(error.args[0] if error.args else signal.SIGINT)
 
 
 # --- what every command shares: errors, output, progress ---------------------------------------------------------------
@@ -86,8 +105,8 @@ def _guarded(command: Callable[_P, None]) -> Callable[_P, None]:
             # The reader (`| head`) has seen enough. What Python still holds for it goes nowhere, or it would complain at exit.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             raise typer.Exit(1) from None
-        except KeyboardInterrupt:
-            _fail("Interrupted. Nothing half-done was left behind.", 130)
+        except KeyboardInterrupt as error:
+            _fail("Interrupted. Nothing half-done was left behind.", _interrupted_code(error))
         except OSError as error:
             _fail(f"{error.filename or 'The system'}: {error.strerror or error}.", 1)
         except MemoryError:

@@ -6,6 +6,7 @@ import errno
 import json
 import os
 import pty
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -735,13 +736,14 @@ def test_an_ascii_terminal_is_no_error(tmp_path: Path) -> None:
     assert "\\u4e2d" in done.stdout
 
 
-def test_interrupting_leaves_nothing_half_done(tmp_path: Path) -> None:
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_interrupting_leaves_nothing_half_done(tmp_path: Path, number: signal.Signals) -> None:
     (tmp_path / "source.jsonl").write_text(whole(0))
     code = (
-        "import os, signal\n"
+        "import os\n"
         "from feval.cli import main\n"
         "from feval.recording.writer import RecordingWriter\n"
-        "RecordingWriter._seal = lambda self: os.kill(os.getpid(), signal.SIGINT)\n"
+        f"RecordingWriter._seal = lambda self: os.kill(os.getpid(), {int(number)})\n"
         "main()\n"
     )
     options = ["--dataset", "mine", "--answer-kind", "verbatim", "--out", tmp_path / "out"]
@@ -753,7 +755,7 @@ def test_interrupting_leaves_nothing_half_done(tmp_path: Path) -> None:
         check=False,
         env={**os.environ, "PYTHONPATH": str(ROOT)},
     )
-    assert (done.returncode, done.stdout) == (130, "")
+    assert (done.returncode, done.stdout) == (128 + number, "")
     assert done.stderr == "error: Interrupted. Nothing half-done was left behind.\n"
     assert [path.name for path in tmp_path.iterdir()] == ["source.jsonl"]
 
@@ -816,3 +818,22 @@ def test_a_pipe_gets_plain_text(toy: Path) -> None:
     assert (done.returncode, done.stderr) == (0, "")
     assert "\x1b" not in done.stdout
     assert done.stdout.isascii()
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="only Linux has a disk that is always full")
+@pytest.mark.parametrize("asked", ["--help", "--version", "ls"])
+def test_output_onto_a_full_disk_is_one_sentence(asked: str) -> None:
+    arguments = [asked, "methods"] if asked == "ls" else [asked]
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            [sys.executable, "-c", "from feval.cli import main; main()", *arguments],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            timeout=60,
+            check=False,
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
+        )
+    assert done.returncode == 1
+    assert done.stderr.startswith("error: ")
+    assert done.stderr.count("\n") == 1
