@@ -359,9 +359,10 @@ def test_a_full_disk_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.M
         raise OSError(28, os.strerror(28))
 
     (tmp_path / "x").write_bytes(b"old")
-    monkeypatch.setattr("feval.report.files.os.fsync", full)
+    calls = iter([lambda _: None, full])  # the first file fits, the second does not
+    monkeypatch.setattr("feval.report.files.os.fsync", lambda descriptor: next(calls)(descriptor))
     with pytest.raises(StorageError, match="No space left on device"):
-        save_files(tmp_path, {"x": b"1"}, replace=True)
+        save_files(tmp_path, {"x": b"1", "y": b"2"}, replace=True)
     assert [path.name for path in tmp_path.iterdir()] == ["x"]
     assert (tmp_path / "x").read_bytes() == b"old"
 
