@@ -38,6 +38,7 @@ __all__ = ["app", "main", "parse_counts"]
 _P = ParamSpec("_P")
 _MAX_COUNTS = 10_000
 _DEFAULT_COUNTS = 40
+_MAX_IDS_BYTES = 64 << 20
 
 app = typer.Typer(
     name="feval",
@@ -444,12 +445,24 @@ def _show_made(show: _Out, out: Path) -> None:
 
 def _question_ids(path: Path) -> list[str]:
     try:
-        ids = path.read_text(encoding="utf-8").splitlines()
+        with path.open("rb") as file:
+            data = file.read(_MAX_IDS_BYTES + 1)
+        if len(data) > _MAX_IDS_BYTES:
+            raise SourceError(
+                f"{path} is larger than {_MAX_IDS_BYTES:,} bytes; it should hold one question id per line."
+            )
+        # Not splitlines(): an id may hold other line separators.
+        lines = data.decode("utf-8-sig").split("\n")
+    except OSError as error:
+        raise SourceError(
+            f"{path} should be a file with one question id per line; it cannot be read: {error.strerror or error}. "
+            "Check --questions-file."
+        ) from error
     except UnicodeDecodeError as error:
         raise SourceError(
             f"{path} should hold one question id per line as UTF-8 text; it does not ({error})."
         ) from error
-    ids = [line for line in ids if line.strip()]
+    ids = [line.strip() for line in lines if line.strip()]
     if not ids:
         raise SourceError(f"{path} is empty; it should hold one question id per line.")
     return ids
@@ -612,9 +625,10 @@ def parse_counts(text: str) -> list[int]:
 
 def _count_range(piece: str, text: str) -> range:
     numbers = piece.split("..")
-    # At most nine digits: no pool is larger, and Python refuses to read thousands of them.
-    if len(numbers) > 3 or not all(re.fullmatch("[0-9]{1,9}", number) for number in numbers):
-        raise UsageError(f"--n takes numbers of CoTs such as 20, 1,5,10, 1..40 or 1..40..3; found {text!r}.")
+    if len(numbers) > 3 or not all(re.fullmatch("[0-9]+", number) for number in numbers):
+        raise UsageError(f"--n takes numbers of CoTs such as 20, 1,5,10, 1..40 or 1..40..3; found {text!r:.100}.")
+    if max(map(len, numbers)) > 9:  # no pool is larger, and Python refuses to read thousands of digits
+        raise OutOfRangeError(f"--n takes numbers of CoTs up to 999,999,999; found {text!r:.100}.")
     first, *rest = map(int, numbers)
     last, step = (*rest, 1)[:2] if rest else (first, 1)
     if first < 1 or step < 1 or last < first:

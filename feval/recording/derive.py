@@ -119,7 +119,7 @@ def select(
                     pools = _first(source.pools(dataset, llm), {row.id for row in rows}, samples, llm)
                     writer.add_pools(dataset, _llm(source, llm), _counter(source, dataset, llm), pools)
         if missing:
-            raise NotRecordedError(f"{source.path} holds no question {min(missing)!r} ({len(missing)} not found).")
+            raise NotRecordedError(f"{source.path} holds no question {min(missing)!r:.80} ({len(missing)} not found).")
     return Path(out)
 
 
