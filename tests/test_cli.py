@@ -520,7 +520,7 @@ def test_ragged_pools_are_asked_up_to_the_smallest(tmp_path: Path) -> None:
 
 def test_a_question_without_cots_is_named(tmp_path: Path) -> None:
     ragged = write(tmp_path / "ragged", llms={"gpt-4": [["1", "1"], []]})
-    failed(curve("--recording", ragged), 1, "0 recorded CoTs on question 'q1'")
+    failed(curve("--recording", ragged), 1, "0 recorded CoTs on question 'q1'", "Select the other questions")
 
 
 def test_a_recording_without_llms_says_so(tmp_path: Path) -> None:

@@ -378,7 +378,7 @@ def test_file_names_are_safe_and_different() -> None:
 
 
 def test_names_that_differ_only_in_case_do_not_share_a_recording(tmp_path: Path) -> None:
-    with pytest.raises(ConflictError, match="cannot lie in one recording"):
+    with pytest.raises(ConflictError, match="cannot lie in one recording: some disks"):
         write_toy(tmp_path / "r", {"Alpha": [["4"]], "alpha": [["4"]]}, ["4"])
 
 

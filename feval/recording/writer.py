@@ -253,7 +253,8 @@ class RecordingWriter:
         """Refuse two files whose names differ only in case: some disks could not tell them apart."""
         if self._taken.setdefault(path.casefold(), path) != path or path in self._files:
             raise ConflictError(
-                f"{path} and {self._taken[path.casefold()]} cannot lie in one recording; rename one of them."
+                f"{path} and {self._taken[path.casefold()]} cannot lie in one recording: some disks do not tell such names "
+                "apart. Give the dataset or LLM another name, or record them apart."
             )
         return path
 
