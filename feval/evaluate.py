@@ -12,16 +12,19 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from feval.errors import UnknownNameError, UsageError
+from feval.errors import OutOfRangeError, UnknownNameError, UsageError
 
 if TYPE_CHECKING:
     from feval.methods.decisions import Decisions, Ledger
     from feval.replay import LLM, Dataset, Pool
 
-__all__ = ["ORDERS", "BatchMethod", "Evaluation", "drawn_codes", "drawn_orders", "evaluate"]
+__all__ = ["MAX_REPLICATES", "ORDERS", "BatchMethod", "Evaluation", "drawn_codes", "drawn_orders", "evaluate"]
 
 ORDERS = ("exact", "recorded", "seeded")
 """How CoTs are drawn: the expectation over all draws, the order of the recording, or seeded replicates."""
+
+MAX_REPLICATES = 1_000_000
+"""Most draws of every question: beyond it nothing is gained, and a slip of the finger would run for days."""
 
 _CHUNK_CODES = 1 << 22
 
@@ -102,11 +105,19 @@ def drawn_orders(llm: LLM, order: str, replicates: int, draws: int) -> Iterator[
 
     Yields:
         [R, Q, draws] recorded places.
+
+    Raises:
+        OutOfRangeError: more than `MAX_REPLICATES`.
     """
     questions = len(llm.pool.sizes)
     if order == "recorded":
         yield np.broadcast_to(np.arange(draws, dtype=np.uint16), (1, questions, draws))
         return
+    if replicates > MAX_REPLICATES:
+        raise OutOfRangeError(
+            f"{replicates:,} replicates were asked for; {MAX_REPLICATES:,} is the most. Where a method has an exact expectation, "
+            "take that instead (--order exact)."
+        )
     size = max(1, _CHUNK_CODES // max(questions * draws, 1))
     for start in range(0, replicates, size):
         yield llm.orders(range(start, min(start + size, replicates)), draws)

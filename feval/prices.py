@@ -37,6 +37,7 @@ windows do), or `per_sample` (each CoT is a request of its own, as in Adaptive-C
 
 _FIELDS = ("id", "date", "source", "prices")
 _OPTIONAL_FIELDS = ("title", "notes")
+_MOST_USD_PER_MTOK = 1_000_000_000  # far above any price, and far below where sums of dollars leave floats
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,11 +45,11 @@ class Price:
     """What an LLM costs.
 
     Attributes:
-        input_usd_per_mtok: C_in, USD per million prompt tokens; finite, at least 0.
-        output_usd_per_mtok: C_out, USD per million output tokens; finite, at least 0.
+        input_usd_per_mtok: C_in, USD per million prompt tokens, 0 to 1e9.
+        output_usd_per_mtok: C_out, USD per million output tokens, 0 to 1e9.
 
     Raises:
-        OutOfRangeError: a price is negative, infinite or no number.
+        OutOfRangeError: a price is negative, beyond 1e9, or no number.
     """
 
     input_usd_per_mtok: float
@@ -61,8 +62,10 @@ class Price:
                 price = float(given)  # an integer, times an array of small integers, would overflow
             except (OverflowError, TypeError, ValueError):
                 price = math.nan
-            if not (math.isfinite(price) and price >= 0):
-                raise OutOfRangeError(f"No LLM costs {shorten(given)} USD per million tokens. Give a number from 0 up.")
+            if not 0 <= price <= _MOST_USD_PER_MTOK:  # NaN, too, is refused
+                raise OutOfRangeError(
+                    f"No LLM costs {shorten(given)} USD per million tokens. Give a number from 0 to {_MOST_USD_PER_MTOK:,}."
+                )
             object.__setattr__(self, name, price)
 
 

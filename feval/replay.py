@@ -326,9 +326,9 @@ class LLM:
         size = int(self.pool.sizes[row])
         if n > size:
             name = self._view.votes.question_ids[row]
+            advice = f"Ask for {size} or fewer, or record more" if size else "Select the other questions, or record it"
             raise ShortPoolError(
-                f"{self.name} has {size} recorded CoTs on question {name!r} of {self.dataset}; {n} were asked for. "
-                f"Ask for {size} or fewer, or record more."
+                f"{self.name} has {size} recorded CoTs on question {name!r} of {self.dataset}; {n} were asked for. {advice}."
             )
 
     def answers(self, row: int, samples: Sequence[int]) -> list[str | None]:

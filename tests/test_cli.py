@@ -6,6 +6,7 @@ import errno
 import json
 import os
 import pty
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -192,9 +193,7 @@ def test_counts(text: str, counts: list[int]) -> None:
     assert parse_counts(text) == counts
 
 
-@pytest.mark.parametrize(
-    "text", ["", "x", "1-5", "1..", "..5", "1..2..3..4", "1,,2", "1.5", "-1", "٣", "1e3", "9" * 5000]
-)
+@pytest.mark.parametrize("text", ["", "x", "1-5", "1..", "..5", "1..2..3..4", "1,,2", "1.5", "-1", "٣", "1e3"])
 def test_what_is_no_count_is_refused(text: str) -> None:
     with pytest.raises(UsageError, match="--n takes numbers of CoTs such as"):
         parse_counts(text)
@@ -203,6 +202,12 @@ def test_what_is_no_count_is_refused(text: str) -> None:
 @pytest.mark.parametrize("text", ["0", "0..5", "5..1", "1..5..0"])
 def test_counts_that_cannot_be_are_refused(text: str) -> None:
     with pytest.raises(OutOfRangeError, match="counts up from 1 CoT"):
+        parse_counts(text)
+
+
+@pytest.mark.parametrize("text", ["1..1000000000", "9" * 5000])
+def test_counts_beyond_any_pool_are_refused(text: str) -> None:
+    with pytest.raises(OutOfRangeError, match=r"CoTs up to 999,999,999; found .{1,100}\.$"):
         parse_counts(text)
 
 
@@ -331,7 +336,13 @@ def test_select_refuses(two: Path, tmp_path: Path) -> None:
         (2, ["--first", "4"], "toy has 3 questions; --first 4 asks for more"),
         (2, ["--first", "1", "--questions-file", str(ids)], "give one of them"),
         (1, ["--questions-file", str(ids)], "'q9'"),
-        (1, ["--questions-file", str(tmp_path / "absent")], "No such file or directory"),
+        (
+            1,
+            ["--questions-file", str(tmp_path / "absent")],
+            "one question id per line; it cannot be read: No such file",
+        ),
+        (1, ["--questions-file", str(tmp_path)], "it cannot be read: Is a directory"),
+        (1, ["--questions-file", "/dev/zero"], "/dev/zero is larger than 67,108,864 bytes"),
     ]
     for code, options, piece in refused:
         failed(feval("select", two, "--out", out, *options), code, piece)
@@ -490,6 +501,8 @@ def test_curve_refuses(toy: Path, tmp_path: Path) -> None:
         (1, ["--llm", "gpt-5"], "'gpt-5'", "It holds toy: gpt-3.5-turbo"),
         (2, ["--prices", "2020-01-01"], "no price list '2020-01-01'", "2025-06-02"),
         (1, ["--prices", str(tmp_path / "absent.json")], "absent.json"),
+        (2, ["--order", "seeded", "--replicates", "1000000000"], "1,000,000,000 replicates", "1,000,000 is the most"),
+        (2, ["--order", "seeded", "--replicates", "9" * 30], "1,000,000 is the most"),
         (2, ["--billing", "twice"], "'twice'", "once, per_round, per_sample"),
         (2, ["--order", "random"], "'random'", "exact, recorded, seeded"),
     ]
@@ -507,7 +520,7 @@ def test_ragged_pools_are_asked_up_to_the_smallest(tmp_path: Path) -> None:
 
 def test_a_question_without_cots_is_named(tmp_path: Path) -> None:
     ragged = write(tmp_path / "ragged", llms={"gpt-4": [["1", "1"], []]})
-    failed(curve("--recording", ragged), 1, "0 recorded CoTs on question 'q1'")
+    failed(curve("--recording", ragged), 1, "0 recorded CoTs on question 'q1'", "Select the other questions")
 
 
 def test_a_recording_without_llms_says_so(tmp_path: Path) -> None:
@@ -735,13 +748,14 @@ def test_an_ascii_terminal_is_no_error(tmp_path: Path) -> None:
     assert "\\u4e2d" in done.stdout
 
 
-def test_interrupting_leaves_nothing_half_done(tmp_path: Path) -> None:
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_interrupting_leaves_nothing_half_done(tmp_path: Path, number: signal.Signals) -> None:
     (tmp_path / "source.jsonl").write_text(whole(0))
     code = (
-        "import os, signal\n"
+        "import os\n"
         "from feval.cli import main\n"
         "from feval.recording.writer import RecordingWriter\n"
-        "RecordingWriter._seal = lambda self: os.kill(os.getpid(), signal.SIGINT)\n"
+        f"RecordingWriter._seal = lambda self: os.kill(os.getpid(), {int(number)})\n"
         "main()\n"
     )
     options = ["--dataset", "mine", "--answer-kind", "verbatim", "--out", tmp_path / "out"]
@@ -753,7 +767,7 @@ def test_interrupting_leaves_nothing_half_done(tmp_path: Path) -> None:
         check=False,
         env={**os.environ, "PYTHONPATH": str(ROOT)},
     )
-    assert (done.returncode, done.stdout) == (130, "")
+    assert (done.returncode, done.stdout) == (128 + number, "")
     assert done.stderr == "error: Interrupted. Nothing half-done was left behind.\n"
     assert [path.name for path in tmp_path.iterdir()] == ["source.jsonl"]
 
@@ -816,3 +830,22 @@ def test_a_pipe_gets_plain_text(toy: Path) -> None:
     assert (done.returncode, done.stderr) == (0, "")
     assert "\x1b" not in done.stdout
     assert done.stdout.isascii()
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="only Linux has a disk that is always full")
+@pytest.mark.parametrize("asked", ["--help", "--version", "ls"])
+def test_output_onto_a_full_disk_is_one_sentence(asked: str) -> None:
+    arguments = [asked, "methods"] if asked == "ls" else [asked]
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            [sys.executable, "-c", "from feval.cli import main; main()", *arguments],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            timeout=60,
+            check=False,
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
+        )
+    assert done.returncode == 1
+    assert done.stderr.startswith("error: ")
+    assert done.stderr.count("\n") == 1

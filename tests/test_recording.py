@@ -378,7 +378,7 @@ def test_file_names_are_safe_and_different() -> None:
 
 
 def test_names_that_differ_only_in_case_do_not_share_a_recording(tmp_path: Path) -> None:
-    with pytest.raises(ConflictError, match="cannot lie in one recording"):
+    with pytest.raises(ConflictError, match="cannot lie in one recording: some disks"):
         write_toy(tmp_path / "r", {"Alpha": [["4"]], "alpha": [["4"]]}, ["4"])
 
 
@@ -437,3 +437,132 @@ def test_fuzzed_manifests_raise_nothing_but_our_errors(tmp_path: Path, data: st.
         verify_recording(toy)
     except FevalError:
         pass
+
+
+@pytest.mark.parametrize(
+    "name", ["manifest.json", "votes/toy.votes", "questions/toy.parquet", "texts/toy/alpha.parquet"]
+)
+def test_a_pipe_or_a_device_in_place_of_a_file_is_not_read(toy: Path, name: str) -> None:
+    for put in (os.mkfifo, lambda path: path.symlink_to("/dev/zero")):
+        (toy / name).unlink()
+        put(toy / name)
+        with pytest.raises(FevalError, match="no regular file"):
+            select(toy, toy.parent / "out")
+        if name != "manifest.json":
+            assert any("no regular file" in problem for problem in verify_recording(toy).problems)
+
+
+def test_a_recording_below_a_folder_whose_name_is_no_text_is_read(tmp_path: Path) -> None:
+    folder = tmp_path / os.fsdecode(b"f\xfftol")
+    try:
+        folder.mkdir()
+    except OSError:
+        pytest.skip("this file system takes names in UTF-8 only")
+    toy = write_toy(folder / "toy", POOLS, GOLDS)
+    assert verify_recording(toy).ok
+    assert open_recording(toy).texts("toy", "alpha", 0)[0] == "Thinking about 0, sample 0. The answer is 4."
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda m: m["licences"].update(questions={}),
+        lambda m: m["datasets"][0].update(licence=7),
+        lambda m: m["llms"][0].update(decoding=True),
+        lambda m: m.update(notes=[None]),
+        lambda m: m["operation"].update(size=float("nan")),
+    ],
+)
+def test_nothing_is_derived_from_a_manifest_of_another_shape(toy: Path, tmp_path: Path, change: object) -> None:
+    manifest = json.loads((toy / "manifest.json").read_bytes())
+    change(manifest)  # type: ignore[operator]
+    (toy / "manifest.json").write_text(json.dumps(manifest))
+    with pytest.raises(DamagedRecordingError, match=r"manifest\.json"):
+        select(toy, tmp_path / "out")
+    with pytest.raises(DamagedRecordingError, match=r"manifest\.json"):
+        merge([toy, toy], tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_nothing_is_derived_from_changed_bytes(toy: Path, tmp_path: Path) -> None:
+    name = "samples/toy/alpha.parquet"
+    other = write_toy(tmp_path / "other", POOLS | {"alpha": [["4", "4", None], ["7", "6", "7"]]}, GOLDS)
+    assert (other / name).stat().st_size == (toy / name).stat().st_size
+    shutil.copy(other / name, toy / name)
+    with pytest.raises(DamagedRecordingError, match=r"samples/toy/alpha\.parquet: SHA-256 .* expected"):
+        select(toy, tmp_path / "out")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["other", "toy"]
+
+
+@pytest.mark.parametrize(
+    ("llm", "words"),
+    [
+        (LLMInfo("@t=0.8"), "put the name before the '@'"),
+        (LLMInfo("x" * 201), r"LLM names have 1 to 200 characters .* found 'x+'\.\.\. of 201"),
+        (LLMInfo("m", max_tokens=2**64), "a number have 64 bits"),
+        (LLMInfo("m", decoding={"stop": "\ud800"}), "valid Unicode"),
+    ],
+)
+def test_an_llm_that_cannot_be_stored_is_refused(tmp_path: Path, llm: LLMInfo, words: str) -> None:
+    with (
+        pytest.raises(UsageError, match=words),
+        RecordingWriter(tmp_path / "r", operation={"name": "test"}) as writer,
+    ):
+        writer.add_dataset(DatasetInfo("toy", "Toy", "verbatim", "test-1"), [question(0, "4")])
+        writer.add_pools("toy", llm, "words", [pool(0, ["4"])])
+    assert not any(tmp_path.iterdir())
+
+
+def test_a_question_that_cannot_be_stored_is_refused(tmp_path: Path) -> None:
+    with (
+        pytest.raises(UsageError, match="valid Unicode"),
+        RecordingWriter(tmp_path / "r", operation={"name": "test"}) as writer,
+    ):
+        writer.add_dataset(DatasetInfo("toy", "Toy", "verbatim", "test-1"), [question(0, "4", "half \ud800")])
+
+
+def test_nothing_is_written_into_a_recording(toy: Path) -> None:
+    for out in (toy / "sub", toy / "votes" / "deep" / "er"):
+        with pytest.raises(StorageError, match="inside the recording"):
+            write_toy(out, POOLS, GOLDS)
+    (toy.parent / "link").symlink_to(toy)
+    with pytest.raises(StorageError, match="inside the recording"):
+        write_toy(toy.parent / "link" / "sub", POOLS, GOLDS)
+    assert verify_recording(toy).ok
+
+
+def test_a_manifest_of_something_else_above_is_no_obstacle(tmp_path: Path) -> None:
+    (tmp_path / "manifest.json").write_text('{"format": "web-extension"}')
+    assert verify_recording(write_toy(tmp_path / "toy", POOLS, GOLDS)).ok
+
+
+def test_a_failure_leaves_no_folders_above_it_either(tmp_path: Path) -> None:
+    with pytest.raises(ConflictError), RecordingWriter(tmp_path / "new" / "deep" / "r", operation={}) as writer:
+        writer.add_dataset(DatasetInfo("toy", "Toy", "verbatim", "test-1"), [question(0, "4"), question(0, "5")])
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_is_in_the_way_is_said_without_the_names_of_hidden_folders(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("mine")
+    (tmp_path / "dangling").symlink_to("nowhere")
+    for out, words in [
+        (tmp_path / "file" / "r", "a part of its path is a file"),
+        (tmp_path / "dangling", "is there already"),
+        (tmp_path / ("x" * 250), "too long for the disk"),
+        (tmp_path / ("x" * 300), "too long for the disk"),
+    ]:
+        with pytest.raises(StorageError, match=words) as caught:
+            write_toy(out, POOLS, GOLDS)
+        assert "partial" not in str(caught.value)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["dangling", "file"]
+
+
+def test_of_two_that_write_one_folder_the_second_says_so(tmp_path: Path) -> None:
+    with (
+        pytest.raises(StorageError, match="somebody else made it"),
+        RecordingWriter(tmp_path / "r", operation={"name": "test"}) as writer,
+    ):
+        writer.add_dataset(DatasetInfo("toy", "Toy", "verbatim", "test-1"), [question(0, "4")])
+        first = write_toy(tmp_path / "r", POOLS, GOLDS)
+    assert verify_recording(first).ok
+    assert [path.name for path in tmp_path.iterdir()] == ["r"]

@@ -11,9 +11,11 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from small import write_toy
 
 from feval.curves import Curve, CurvePoint
 from feval.errors import StorageError
+from feval.recording import verify_recording
 from feval.report.csv import POINT_COLUMNS, curve_csv, curves_csv
 from feval.report.files import save_files
 from feval.report.picture import curves_png
@@ -357,8 +359,17 @@ def test_a_full_disk_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.M
         raise OSError(28, os.strerror(28))
 
     (tmp_path / "x").write_bytes(b"old")
-    monkeypatch.setattr("feval.report.files.os.fsync", full)
+    calls = iter([lambda _: None, full])  # the first file fits, the second does not
+    monkeypatch.setattr("feval.report.files.os.fsync", lambda descriptor: next(calls)(descriptor))
     with pytest.raises(StorageError, match="No space left on device"):
-        save_files(tmp_path, {"x": b"1"}, replace=True)
+        save_files(tmp_path, {"x": b"1", "y": b"2"}, replace=True)
     assert [path.name for path in tmp_path.iterdir()] == ["x"]
     assert (tmp_path / "x").read_bytes() == b"old"
+
+
+def test_no_report_is_written_into_a_recording(tmp_path: Path) -> None:
+    toy = write_toy(tmp_path / "toy", {"alpha": [["4"]]}, ["4"])
+    for folder in (toy, toy / "votes", toy / "curves"):
+        with pytest.raises(StorageError, match="inside the recording"):
+            save_files(folder, {"curve.csv": b"n\n"}, replace=True)
+    assert verify_recording(toy).ok

@@ -1,7 +1,7 @@
 """The command line: parses, delegates, prints. Nothing heavy is imported before a command runs.
 
-Exit codes: 0 done, 1 the work failed, 2 wrong usage, 130 interrupted. No traceback reaches a user; FEVAL_DEBUG=1 shows the
-one of an unexpected error.
+Exit codes: 0 done, 1 the work failed, 2 wrong usage, 128 + n ended by signal n (130: Ctrl-C). No traceback reaches a user;
+FEVAL_DEBUG=1 shows the one of an unexpected error.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import json
 import os
 import re
 import shlex
+import signal
 import sys
 import threading
 from collections.abc import Callable, Iterable, Sequence
@@ -37,6 +38,7 @@ __all__ = ["app", "main", "parse_counts"]
 _P = ParamSpec("_P")
 _MAX_COUNTS = 10_000
 _DEFAULT_COUNTS = 40
+_MAX_IDS_BYTES = 64 << 20
 
 app = typer.Typer(
     name="feval",
@@ -63,10 +65,28 @@ def main() -> None:
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")  # a terminal that lacks a letter is no reason to fail
+    for number in _POLITE_SIGNALS:
+        if signal.getsignal(number) is signal.SIG_DFL:  # under nohup, SIGHUP is to be ignored
+            signal.signal(number, _interrupt)
     try:
         app(prog_name="feval")
-    except KeyboardInterrupt:
-        sys.exit(130)
+    except KeyboardInterrupt as error:
+        sys.exit(_interrupted_code(error))
+    except OSError as error:  # what the guarded commands let through: help or the version onto a full disk
+        _say(f"error: The output could not be written: {error.strerror or error}.")
+        sys.exit(1)
+
+
+_POLITE_SIGNALS = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
+
+
+def _interrupt(number: int, _: object) -> NoReturn:
+    """End on SIGTERM (a scheduler) or SIGHUP (a closed terminal) as on Ctrl-C, so that half a recording is removed."""
+    raise KeyboardInterrupt(number)
+
+
+def _interrupted_code(error: KeyboardInterrupt) -> int:
+    return 128 + int(error.args[0] if error.args else signal.SIGINT)
 
 
 # --- what every command shares: errors, output, progress ---------------------------------------------------------------
@@ -86,8 +106,8 @@ def _guarded(command: Callable[_P, None]) -> Callable[_P, None]:
             # The reader (`| head`) has seen enough. What Python still holds for it goes nowhere, or it would complain at exit.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             raise typer.Exit(1) from None
-        except KeyboardInterrupt:
-            _fail("Interrupted. Nothing half-done was left behind.", 130)
+        except KeyboardInterrupt as error:
+            _fail("Interrupted. Nothing half-done was left behind.", _interrupted_code(error))
         except OSError as error:
             _fail(f"{error.filename or 'The system'}: {error.strerror or error}.", 1)
         except MemoryError:
@@ -431,12 +451,24 @@ def _show_made(show: _Out, out: Path) -> None:
 
 def _question_ids(path: Path) -> list[str]:
     try:
-        ids = path.read_text(encoding="utf-8").splitlines()
+        with path.open("rb") as file:
+            data = file.read(_MAX_IDS_BYTES + 1)
+        if len(data) > _MAX_IDS_BYTES:
+            raise SourceError(
+                f"{path} is larger than {_MAX_IDS_BYTES:,} bytes; it should hold one question id per line."
+            )
+        # Not splitlines(): an id may hold other line separators.
+        lines = data.decode("utf-8-sig").split("\n")
+    except OSError as error:
+        raise SourceError(
+            f"{path} should be a file with one question id per line; it cannot be read: {error.strerror or error}. "
+            "Check --questions-file."
+        ) from error
     except UnicodeDecodeError as error:
         raise SourceError(
             f"{path} should hold one question id per line as UTF-8 text; it does not ({error})."
         ) from error
-    ids = [line for line in ids if line.strip()]
+    ids = [line.strip() for line in lines if line.strip()]
     if not ids:
         raise SourceError(f"{path} is empty; it should hold one question id per line.")
     return ids
@@ -599,9 +631,10 @@ def parse_counts(text: str) -> list[int]:
 
 def _count_range(piece: str, text: str) -> range:
     numbers = piece.split("..")
-    # At most nine digits: no pool is larger, and Python refuses to read thousands of them.
-    if len(numbers) > 3 or not all(re.fullmatch("[0-9]{1,9}", number) for number in numbers):
-        raise UsageError(f"--n takes numbers of CoTs such as 20, 1,5,10, 1..40 or 1..40..3; found {text!r}.")
+    if len(numbers) > 3 or not all(re.fullmatch("[0-9]+", number) for number in numbers):
+        raise UsageError(f"--n takes numbers of CoTs such as 20, 1,5,10, 1..40 or 1..40..3; found {text!r:.100}.")
+    if max(map(len, numbers)) > 9:  # no pool is larger, and Python refuses to read thousands of digits
+        raise OutOfRangeError(f"--n takes numbers of CoTs up to 999,999,999; found {text!r:.100}.")
     first, *rest = map(int, numbers)
     last, step = (*rest, 1)[:2] if rest else (first, 1)
     if first < 1 or step < 1 or last < first:

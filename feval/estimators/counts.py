@@ -93,7 +93,9 @@ def _check(codes: Integers, gold: Integers) -> None:
     if codes.dtype.kind not in "iu" or gold.dtype.kind not in "iu":
         raise OutOfRangeError(f"Answer codes are integers; codes are {codes.dtype} and gold is {gold.dtype}.")
     if codes.shape[1] > np.iinfo(np.uint16).max:
-        raise OutOfRangeError(f"Pools of up to 65,535 samples can be counted; these have {codes.shape[1]:,}.")
+        raise OutOfRangeError(
+            f"Pools of up to 65,535 samples can be counted; these have {codes.shape[1]:,}. Select fewer."
+        )
     if (lowest := int(codes.min(initial=0))) < ABSENT:
         raise OutOfRangeError(
             f"Answer codes start at -2 (no such sample); {lowest} was found. Encode the answers of each question from 0."

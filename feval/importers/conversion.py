@@ -13,6 +13,7 @@ from feval.cards import find_dataset_card
 from feval.errors import OutOfRangeError, SourceError, TokenCounterError, UnknownNameError, UsageError
 from feval.importers.questions import completed, read_questions
 from feval.importers.reading import Reader, fingerprint
+from feval.importers.shapes import LARGEST
 from feval.importers.source import Importer, ImportRequest, Prompt, SourceLLM, SourcePool, SourceQuestion
 from feval.prices import price_list
 from feval.recording import DatasetInfo, PoolRows, Question, RecordingWriter
@@ -86,8 +87,8 @@ def _check_options(request: ImportRequest, answers: str) -> None:
         raise UnknownNameError.of("place to take answers from", answers, ANSWERS)
     if request.temperature is not None and not (math.isfinite(request.temperature) and request.temperature >= 0):
         raise OutOfRangeError(f"A temperature is a number from 0; {request.temperature} was given.")
-    if request.max_tokens is not None and request.max_tokens < 1:
-        raise OutOfRangeError(f"The limit on output tokens is at least 1; {request.max_tokens} was given.")
+    if request.max_tokens is not None and not 1 <= request.max_tokens <= LARGEST:
+        raise OutOfRangeError(f"The limit on output tokens is 1 to {LARGEST}; {request.max_tokens} was given.")
 
 
 def _offset(progress: Callable[[int, int], None], start: int, total: int) -> Callable[[int], None]:

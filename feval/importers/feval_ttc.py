@@ -21,7 +21,7 @@ from typing import Any
 from feval.cards import dataset_card, dataset_ids, find_dataset_card
 from feval.errors import SourceError, UnknownNameError
 from feval.importers.reading import Reader, disk_errors, expand, regular_file
-from feval.importers.shapes import finish_reason, member, refuse, strings, whole, whole_numbers
+from feval.importers.shapes import LARGEST, finish_reason, member, refuse, strings, whole, whole_numbers
 from feval.importers.source import (
     FINISH_REASON_WORDS,
     Imported,
@@ -131,8 +131,10 @@ def _info(config: dict[str, Any], name: str, request: ImportRequest, where: str)
     stored = {"temperature": config.get("temperature"), "max_tokens": config.get("max_tokens")}
     for key, value in stored.items():
         asked = getattr(request, key)
-        if value is not None and (isinstance(value, bool) or not isinstance(value, int | float) or value < 0):
-            refuse(f"{key!r} of the config of {where}", "a number from 0", value)
+        if value is not None and (
+            isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= LARGEST
+        ):
+            refuse(f"{key!r} of the config of {where}", f"a number from 0 to {LARGEST}", value)
         if None not in (asked, value) and asked != value:
             raise SourceError(f"{where} says {key} {value}, and {asked} was given; leave the option out.")
     temperature, max_tokens = (getattr(request, key) if value is None else value for key, value in stored.items())

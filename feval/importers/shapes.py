@@ -9,6 +9,7 @@ from feval.errors import SourceError
 from feval.importers.source import FINISH_REASON_WORDS
 
 __all__ = [
+    "LARGEST",
     "answer_texts",
     "finish_reason",
     "gold_text",
@@ -29,7 +30,8 @@ _WORDS: dict[type, str] = {
     bool: "true or false",
     type(None): "null",
 }
-_LARGEST = 2**31 - 1
+LARGEST = 2**31 - 1
+"""Most tokens that are stored."""
 
 
 def refuse(where: str, expected: str, found: object) -> NoReturn:
@@ -101,12 +103,7 @@ def _scalar_text(value: object, where: str) -> str | None:
 
 def whole(value: object) -> int | None:
     """A token count that can be stored, or a number of a sample; sources write some as 12.0. `None` for anything else."""
-    if (
-        isinstance(value, int | float)
-        and not isinstance(value, bool)
-        and 0 <= value <= _LARGEST
-        and value == int(value)
-    ):
+    if isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= LARGEST and value == int(value):
         return int(value)
     return None
 
@@ -119,10 +116,10 @@ def whole_numbers(values: list[Any], where: str) -> list[int]:
     """
     # `Reader` gives finite numbers only, so that int() takes them all.
     numbers = [int(value) for value in values if type(value) is float or type(value) is int]
-    if numbers == values and min(numbers, default=0) >= 0 and max(numbers, default=0) <= _LARGEST:
+    if numbers == values and min(numbers, default=0) >= 0 and max(numbers, default=0) <= LARGEST:
         return numbers
     position, value = next((place, value) for place, value in enumerate(values) if whole(value) is None)
-    refuse(f"The token count of sample {position} of {where}", f"a whole number from 0 to {_LARGEST}", value)
+    refuse(f"The token count of sample {position} of {where}", f"a whole number from 0 to {LARGEST}", value)
 
 
 def finish_reason(value: object, where: str) -> str:

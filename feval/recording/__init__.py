@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from feval.recording.content import DatasetInfo, LLMInfo, PoolRows, Question
     from feval.recording.derive import merge, select
+    from feval.recording.manifest import recording_around
     from feval.recording.reader import Recording, open_recording
     from feval.recording.verify import Verification, verify_recording
     from feval.recording.votes import ABSENT, NO_ANSWER
@@ -28,6 +29,7 @@ __all__ = [
     "Verification",
     "merge",
     "open_recording",
+    "recording_around",
     "select",
     "verify_recording",
 ]
@@ -44,6 +46,7 @@ _HOMES = {
     "Verification": "verify",
     "merge": "derive",
     "open_recording": "reader",
+    "recording_around": "manifest",
     "select": "derive",
     "verify_recording": "verify",
 }

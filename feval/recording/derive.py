@@ -7,10 +7,18 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from feval.errors import ConflictError, NotRecordedError, OutOfRangeError, ShortPoolError, UsageError
+from feval.errors import (
+    ConflictError,
+    DamagedRecordingError,
+    NotRecordedError,
+    OutOfRangeError,
+    ShortPoolError,
+    UsageError,
+)
 from feval.recording.content import DatasetInfo, LLMInfo, PoolRows, Question
 from feval.recording.files import CHANNELS
 from feval.recording.reader import Recording, open_recording
+from feval.recording.verify import file_problems
 from feval.recording.writer import RecordingWriter
 
 __all__ = ["merge", "select"]
@@ -36,7 +44,7 @@ def merge(recordings: Sequence[str | Path], out: str | Path) -> Path:
     """
     if len(recordings) < 2:
         raise UsageError(f"A merge needs two or more recordings; {len(recordings)} given.")
-    sources = [open_recording(path) for path in recordings]
+    sources = [_sound(path) for path in recordings]
     prices = {source.manifest.prices for source in sources}
     if len(prices) > 1:
         raise ConflictError(
@@ -90,7 +98,7 @@ def select(
     """
     if samples is not None and samples < 1:
         raise OutOfRangeError(f"A selection keeps at least 1 CoT per pool; {samples} asked for.")
-    source = open_recording(recording)
+    source = _sound(recording)
     kept = [dataset for dataset in source.dataset_ids() if datasets is None or dataset in datasets]
     _all_found(source, datasets, llms, kept)
     wanted = None if questions is None else set(questions)
@@ -114,8 +122,17 @@ def select(
                     pools = _first(source.pools(dataset, llm), {row.id for row in rows}, samples, llm)
                     writer.add_pools(dataset, _llm(source, llm), _counter(source, dataset, llm), pools)
         if missing:
-            raise NotRecordedError(f"{source.path} holds no question {min(missing)!r} ({len(missing)} not found).")
+            raise NotRecordedError(f"{source.path} holds no question {min(missing)!r:.80} ({len(missing)} not found).")
     return Path(out)
+
+
+def _sound(path: str | Path) -> Recording:
+    """Open a recording whose bytes are those it was sealed with: a derived one would give damage a hash of its own."""
+    source = open_recording(path)
+    problem = next(iter(file_problems(source)), None)
+    if problem is not None:
+        raise DamagedRecordingError(f"{source.path}: {problem} `feval verify` lists all there is; fetch it again.")
+    return source
 
 
 def _parent(source: Recording) -> dict[str, Any]:

@@ -277,10 +277,8 @@ class PairFiles:
     def _add_line(self, part: str, line: list[Any], question: str) -> None:
         try:
             self._leaves[part].add(line)
-        except TypeError as error:
-            raise UsageError(
-                f"{self._who}, question {question!r}: a value in {part} cannot be stored ({error}); text must be valid Unicode."
-            ) from error
+        except UsageError as error:
+            raise UsageError(f"{self._who}, question {question!r}, {part}: {error}") from error
 
     def _check(self, pool: PoolRows) -> list[int]:
         where = f"{self._who}, question {pool.question_id!r}"

@@ -5,10 +5,15 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
+import os
 import re
+import stat
 from collections.abc import Iterable, Sequence
+from io import BufferedReader
+from pathlib import Path
 from typing import Any
 
 from feval.errors import UsageError
@@ -22,6 +27,7 @@ __all__ = [
     "check_name",
     "file_path",
     "is_safe_path",
+    "open_regular",
     "recording_hash",
     "slug",
 ]
@@ -42,11 +48,14 @@ def check_name(noun: str, name: str) -> str:
         UsageError: the name is empty, too long, or has control characters or lone surrogates in it.
     """
     if not name or len(name) > _MAX_NAME or name != name.strip():
+        found = f"{name[:80]!r}... of {len(name)}" if len(name) > 80 else repr(name)
         raise UsageError(
-            f"A {noun} needs a name of 1 to {_MAX_NAME} characters without blanks around it; {name[:80]!r} is not one."
+            f"{noun[0].upper()}{noun[1:]} names have 1 to {_MAX_NAME} characters and no blanks around them; found {found}."
         )
     if any(ord(c) < 32 or 0x7F <= ord(c) < 0xA0 or 0xD800 <= ord(c) < 0xE000 for c in name):
-        raise UsageError(f"The {noun} {name!r} has control characters in its name; rename it.")
+        raise UsageError(
+            f"The {noun} {name!r} has control characters in its name, or bytes that are no text; rename it."
+        )
     return name
 
 
@@ -78,6 +87,22 @@ def is_safe_path(path: object) -> bool:
     return all(piece not in {"", ".", ".."} for piece in path.split("/"))
 
 
+def open_regular(path: Path) -> BufferedReader:
+    """Open a file of a recording. A pipe would be waited for and a device read for ever, so neither is opened.
+
+    Raises:
+        OSError: it cannot be opened, or is no regular file.
+    """
+    descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
+    try:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise OSError(errno.EINVAL, "it is no regular file", str(path))
+        return os.fdopen(descriptor, "rb")
+    except BaseException:
+        os.close(descriptor)
+        raise
+
+
 class LeafHash:
     """SHA-256 over the logical content of one part, line by line.
 
@@ -93,8 +118,17 @@ class LeafHash:
         self._sha = hashlib.sha256()
 
     def add(self, value: Sequence[Any] | dict[str, Any]) -> None:
-        """Add one line."""
-        self._sha.update(self._dumps(value, option=self._option))
+        """Add one line.
+
+        Raises:
+            UsageError: a value that JSON in UTF-8 cannot hold, such as half a surrogate pair or a number beyond 64 bits.
+        """
+        try:
+            self._sha.update(self._dumps(value, option=self._option))
+        except TypeError as error:
+            raise UsageError(
+                f"A value cannot be stored ({error}); text must be valid Unicode, a number have 64 bits."
+            ) from error
 
     def hexdigest(self) -> str:
         """The leaf."""

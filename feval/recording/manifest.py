@@ -6,14 +6,15 @@ The model with every field is `feval.schema.Manifest`; the writer and `verify` h
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from feval.errors import DamagedRecordingError, NewerFormatError, NotARecordingError, StorageError
-from feval.recording.format import FORMAT, FORMAT_VERSION, MANIFEST, is_safe_path, recording_hash
+from feval.errors import DamagedRecordingError, FevalError, NewerFormatError, NotARecordingError, StorageError
+from feval.recording.format import FORMAT, FORMAT_VERSION, MANIFEST, is_safe_path, open_regular, recording_hash
 
-__all__ = ["Manifest", "read_manifest"]
+__all__ = ["Manifest", "read_manifest", "recording_around"]
 
 _MAX_BYTES = 256 * 2**20
 
@@ -64,9 +65,23 @@ def read_manifest(folder: Path) -> Manifest:
     return _checked(path, raw)
 
 
+def recording_around(folder: str | Path) -> Path | None:
+    """The recording that a folder, existing or not, lies in or is; `None` where it lies in none."""
+    place = Path(folder).resolve()
+    return next((path for path in (place, *place.parents) if _is_recording(path)), None)
+
+
+def _is_recording(folder: Path) -> bool:
+    try:
+        raw = _parse(folder / MANIFEST, _read(folder / MANIFEST, folder))
+    except FevalError:
+        return False
+    return isinstance(raw, dict) and raw.get("format") == FORMAT
+
+
 def _read(path: Path, folder: Path) -> bytes:
     try:
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             data = file.read(_MAX_BYTES + 1)
     except (FileNotFoundError, NotADirectoryError) as error:
         found = (
@@ -82,11 +97,18 @@ def _read(path: Path, folder: Path) -> bytes:
 
 def _parse(path: Path, data: bytes) -> Any:
     try:
-        return json.loads(data)
+        return json.loads(data, parse_constant=_finite, parse_float=_finite)
     except (ValueError, RecursionError) as error:
         raise DamagedRecordingError(
             f"{path} is not valid JSON ({error}); fetch or make the recording again."
         ) from error
+
+
+def _finite(literal: str) -> float:
+    number = float(literal)
+    if not math.isfinite(number):
+        raise ValueError(f"it holds the number {literal:.40}, which is not finite")
+    return number
 
 
 def _checked(path: Path, raw: dict[str, Any]) -> Manifest:

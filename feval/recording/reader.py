@@ -6,16 +6,17 @@ for; a text is one row group, its pages guarded by checksums.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import lru_cache
 from itertools import accumulate
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from feval.errors import DamagedRecordingError, NotRecordedError
 from feval.recording.content import OPTIONAL_COLUMNS, DatasetInfo, LLMInfo, PoolRows, Question
-from feval.recording.format import file_path
+from feval.recording.format import file_path, open_regular
 from feval.recording.manifest import Manifest, read_manifest
 from feval.recording.votes import Votes, open_votes
 
@@ -329,10 +330,14 @@ class _Table:
     def __init__(self, path: Path, size: int) -> None:
         import pyarrow.parquet as pq
 
-        found = path.stat().st_size
-        if found != size:
-            raise DamagedRecordingError(f"{path} should have {size} bytes, found {found}; fetch the recording again.")
-        self._file = pq.ParquetFile(path, memory_map=True, page_checksum_verification=True)
+        with open_regular(path) as file:
+            found = os.fstat(file.fileno()).st_size
+            if found != size:
+                raise DamagedRecordingError(
+                    f"{path} should have {size} bytes, found {found}; fetch the recording again."
+                )
+            source = path if _is_utf8(path) else _mapped(file)
+        self._file = pq.ParquetFile(source, memory_map=True, page_checksum_verification=True)
         self.groups: int = self._file.metadata.num_row_groups
         self.starts: list[int] | None = None
         self._ends: list[int] | None = None
@@ -352,6 +357,23 @@ class _Table:
             self._ends = list(accumulate(counts))
         group = bisect_right(self._ends, row)
         return group, row - (self._ends[group - 1] if group else 0)
+
+
+def _is_utf8(path: Path) -> bool:
+    try:
+        str(path).encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _mapped(file: BinaryIO) -> Any:
+    """A file for Arrow, which takes the names of files as UTF-8 only."""
+    import mmap
+
+    import pyarrow as pa
+
+    return pa.BufferReader(pa.py_buffer(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)))
 
 
 def _first_line(error: BaseException) -> str:

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from feval.errors import DamagedRecordingError, FevalError
 from feval.recording.files import FINISH_CODES, pool_lines
-from feval.recording.format import MANIFEST, LeafHash, file_path
+from feval.recording.format import MANIFEST, LeafHash, file_path, open_regular
 from feval.recording.reader import Recording, open_recording
 from feval.recording.votes import VotesBuilder
 from feval.recording.writer import dataset_leaf, llm_leaf, question_line
 from feval.schema import Manifest
 
-__all__ = ["Verification", "verify_recording"]
+__all__ = ["Verification", "file_problems", "verify_recording"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,12 +57,28 @@ def verify_recording(path: str | Path, progress: Callable[[int, int], None] | No
     """
     recording = open_recording(path)
     steps = _Steps(len(recording.manifest.files) + len(recording.manifest.pairs), progress)
-    problems = [*_check_model(recording), *_check_files(recording, steps)]
+    problems = list(file_problems(recording, steps.step))
     problems += _check_strays(recording)
     if not problems:
         problems += _check_content(recording, steps)
     counts = len(recording.manifest.files), len(recording.manifest.raw["leaves"])
     return Verification(recording.path, recording.hash, *counts, tuple(problems))
+
+
+def file_problems(recording: Recording, step: Callable[[], None] = lambda: None) -> Iterator[str]:
+    """Check the manifest's shape and the bytes of every file it lists, one file at a time.
+
+    Args:
+        recording: an opened recording.
+        step: called after each file.
+
+    Yields:
+        A sentence for each problem.
+    """
+    yield from _check_model(recording)
+    for name, record in recording.manifest.files.items():
+        yield from _check_file(recording, name, record)
+        step()
 
 
 class _Steps:
@@ -85,22 +103,18 @@ def _check_model(recording: Recording) -> list[str]:
     return []
 
 
-def _check_files(recording: Recording, steps: _Steps) -> list[str]:
-    problems = []
-    for name, record in recording.manifest.files.items():
-        try:
-            with (recording.path / name).open("rb") as file:
-                digest = hashlib.file_digest(file, "sha256").hexdigest()
-                size = file.tell()
-        except OSError as error:
-            problems.append(f"{name}: listed in {MANIFEST}, but it cannot be opened ({error.strerror}).")
-        else:
-            if size != record["bytes"]:
-                problems.append(f"{name}: {record['bytes']} bytes expected, {size} found.")
-            elif digest != record["sha256"]:
-                problems.append(f"{name}: SHA-256 {record['sha256']} expected, {digest} found.")
-        steps.step()
-    return problems
+def _check_file(recording: Recording, name: str, record: Mapping[str, Any]) -> list[str]:
+    try:
+        with open_regular(recording.path / name) as file:
+            size = os.fstat(file.fileno()).st_size
+            digest = hashlib.file_digest(file, "sha256").hexdigest() if size == record["bytes"] else ""
+    except OSError as error:
+        return [f"{name}: listed in {MANIFEST}, but it cannot be opened ({error.strerror})."]
+    if size != record["bytes"]:
+        return [f"{name}: {record['bytes']} bytes expected, {size} found."]
+    if digest != record["sha256"]:
+        return [f"{name}: SHA-256 {record['sha256']} expected, {digest} found."]
+    return []
 
 
 def _check_strays(recording: Recording) -> list[str]:

@@ -24,6 +24,7 @@ import numpy.typing as npt
 
 from feval.errors import DamagedRecordingError
 from feval.recording.content import PoolRows, Question
+from feval.recording.format import open_regular
 
 __all__ = ["ABSENT", "NO_ANSWER", "LLMVotes", "Strings", "Votes", "VotesBuilder", "name_key", "open_votes"]
 
@@ -157,18 +158,16 @@ def open_votes(path: Path, *, sha256: str, size: int) -> Votes:
         DamagedRecordingError: the file is missing, truncated, changed or malformed.
     """
     try:
-        descriptor = os.open(path, os.O_RDONLY)
+        file = open_regular(path)
     except OSError as error:
         raise DamagedRecordingError(
             f"{path} cannot be opened ({error.strerror}); `feval verify` lists what is left."
         ) from error
-    try:
-        found = os.fstat(descriptor).st_size
+    with file:
+        found = os.fstat(file.fileno()).st_size
         if found != size or size < 16:
             raise DamagedRecordingError(f"{path} should have {size} bytes, found {found}; fetch the recording again.")
-        data = mmap.mmap(descriptor, size, access=mmap.ACCESS_READ)
-    finally:
-        os.close(descriptor)
+        data = mmap.mmap(file.fileno(), size, access=mmap.ACCESS_READ)
     digest = hashlib.sha256(data).hexdigest()
     if digest != sha256:
         raise DamagedRecordingError(f"{path} should have SHA-256 {sha256}, found {digest}; fetch the recording again.")

@@ -11,7 +11,7 @@ import os
 import secrets
 import shutil
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
@@ -30,6 +30,7 @@ from feval.recording.format import (
     file_path,
     recording_hash,
 )
+from feval.recording.manifest import recording_around
 from feval.recording.readme import readme_text
 from feval.recording.votes import VotesBuilder
 
@@ -55,21 +56,33 @@ def question_line(question: Question) -> list[Any]:
     return [question.id, question.text, question.answer, question.answer_key, [list(c) for c in question.choices]]
 
 
+_FULL, _READ_ONLY = "the disk is full", "the folder is read-only"
+_NO_FOLDER = "a part of its path is a file, not a folder"
+_WHAT_HAPPENED = {
+    errno.ENOSPC: _FULL,
+    errno.EDQUOT: _FULL,
+    errno.EFBIG: _FULL,
+    errno.EROFS: _READ_ONLY,
+    errno.EACCES: _READ_ONLY,
+    errno.EPERM: _READ_ONLY,
+    errno.EEXIST: _NO_FOLDER,
+    errno.ENOTDIR: _NO_FOLDER,
+    errno.ENOTEMPTY: "somebody else made it in the meantime",
+    errno.ENAMETOOLONG: "its name, with what is put behind it while it is written, is too long for the disk",
+}
+
+
 @contextmanager
 def _storage_errors(out: Path) -> Any:
     """Turn what the disk says while writing into one sentence."""
     try:
         yield
     except OSError as error:
-        full = error.errno in {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
-        what = (
-            "the disk is full"
-            if full
-            else "the folder is read-only"
-            if error.errno in {errno.EROFS, errno.EACCES, errno.EPERM}
-            else str(error)
-        )
-        raise StorageError(f"The recording {out} could not be written: {what}. Nothing was left behind.") from error
+        what = _WHAT_HAPPENED.get(error.errno or 0, error.strerror or str(error))
+        raise StorageError(
+            f"The recording {out!s:.300} could not be written: {what}. Nothing was left behind. Correct "
+            "this, or name another folder."
+        ) from error
 
 
 class RecordingWriter:
@@ -113,15 +126,24 @@ class RecordingWriter:
         self._files: dict[str, dict[str, Any]] = {}
         self._taken: dict[str, str] = {}
         self._folder: Path | None = None
+        self._made: list[Path] = []
 
     def __enter__(self) -> Self:
-        if self.out.exists() and not (self.out.is_dir() and not any(self.out.iterdir())):
-            raise StorageError(f"{self.out} is there already; a recording is never overwritten. Name another folder.")
-        parent = self.out.absolute().parent
         with _storage_errors(self.out):
-            parent.mkdir(parents=True, exist_ok=True)
-            self._folder = parent / f".{self.out.name}.partial-{secrets.token_hex(4)}"
-            self._folder.mkdir()
+            if os.path.lexists(self.out) and not (_is_plain_folder(self.out) and not any(self.out.iterdir())):
+                raise StorageError(
+                    f"{self.out} is there already; a recording is never overwritten. Name another folder."
+                )
+            parent = self.out.absolute().parent
+            _refuse_inside(parent, self.out)
+            self._made = _make_folders(parent)
+            folder = parent / f".{self.out.name}.partial-{secrets.token_hex(4)}"
+            try:
+                folder.mkdir()
+            except OSError:
+                self._remove_folders()
+                raise
+            self._folder = folder
         return self
 
     def __exit__(
@@ -134,6 +156,13 @@ class RecordingWriter:
         finally:
             if self._folder is not None:
                 shutil.rmtree(self._folder, ignore_errors=True)
+                self._remove_folders()
+
+    def _remove_folders(self) -> None:
+        """Remove the folders that were made above the recording, unless somebody uses them by now."""
+        with suppress(OSError):
+            for folder in self._made:
+                folder.rmdir()
 
     def note(self, sentence: str) -> None:
         """Add a sentence about what was unusual."""
@@ -188,6 +217,9 @@ class RecordingWriter:
             StorageError: the disk said no.
         """
         check_name("LLM", llm.name)
+        if not llm.base.strip():
+            raise UsageError(f"The LLM {llm.name!r} has a variant but no name; put the name before the '@'.")
+        llm_leaf(llm, counter)  # before anything is written
         if self._llms.setdefault(llm.name, llm) != llm:
             raise ConflictError(f"LLM {llm.name} was added with two decodings; give each variant its own name.")
         if any(pair["dataset"] == dataset and pair["llm"] == llm.name for pair in self._pairs):
@@ -221,7 +253,8 @@ class RecordingWriter:
         """Refuse two files whose names differ only in case: some disks could not tell them apart."""
         if self._taken.setdefault(path.casefold(), path) != path or path in self._files:
             raise ConflictError(
-                f"{path} and {self._taken[path.casefold()]} cannot lie in one recording; rename one of them."
+                f"{path} and {self._taken[path.casefold()]} cannot lie in one recording: some disks do not tell such names "
+                "apart. Give the dataset or LLM another name, or record them apart."
             )
         return path
 
@@ -348,6 +381,25 @@ class RecordingWriter:
             "system_prompt": info.system_prompt,
             "licence": info.licence,
         }
+
+
+def _is_plain_folder(path: Path) -> bool:
+    """Whether it is a folder and no link to one: a rename would replace the link."""
+    return path.is_dir() and not path.is_symlink()
+
+
+def _refuse_inside(folder: Path, out: Path) -> None:
+    """Refuse to write into a recording: its own check would then find files that are no part of it."""
+    holder = recording_around(folder)
+    if holder is not None:
+        raise StorageError(f"{out} would lie inside the recording {holder}, which never changes. Name another folder.")
+
+
+def _make_folders(folder: Path) -> list[Path]:
+    """Make a folder and those above it; the ones that were not there, innermost first."""
+    missing = [path for path in (folder, *folder.parents) if not path.exists()]
+    folder.mkdir(parents=True, exist_ok=True)
+    return missing
 
 
 def _fsync_folder(folder: Path) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from feval.errors import StorageError
+from feval.recording import recording_around
 
 __all__ = ["save_files"]
 
@@ -27,11 +28,16 @@ def save_files(folder: Path, files: Mapping[str, bytes], *, replace: bool = Fals
         The path of each file, in the order given.
 
     Raises:
-        StorageError: a file is there with other content, or the disk said no.
+        StorageError: a file is there with other content, the folder lies inside a recording, or the disk said no.
     """
     paths = [folder / name for name in files]
     if folder.exists() and not folder.is_dir():
         raise StorageError(f"{folder} is a file; reports are written to a folder. Name another one with --out.")
+    holder = recording_around(folder)
+    if holder is not None:
+        raise StorageError(
+            f"{folder} lies inside the recording {holder}, which never changes. Name another folder with --out."
+        )
     try:
         changed = {path: data for path, data in zip(paths, files.values(), strict=True) if not _holds(path, data)}
         taken = [path.name for path in changed if path.exists()]
@@ -41,8 +47,7 @@ def save_files(folder: Path, files: Mapping[str, bytes], *, replace: bool = Fals
                 "Choose another folder with --out, or pass --force to replace."
             )
         folder.mkdir(parents=True, exist_ok=True)
-        for path, data in changed.items():
-            _write_whole(path, data)
+        _write_together(changed)
     except OSError as error:
         raise StorageError(
             f"The report could not be written to {folder}: {error.strerror or error}. "
@@ -55,16 +60,19 @@ def _holds(path: Path, data: bytes) -> bool:
     return path.is_file() and path.stat().st_size == len(data) and path.read_bytes() == data
 
 
-def _write_whole(path: Path, data: bytes) -> None:
-    """Write under a temporary name beside `path`, then rename: a reader sees the old file or the new, never half."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.part")
+def _write_together(files: Mapping[Path, bytes]) -> None:
+    """Write all under temporary names beside the paths, then rename: a full disk leaves the old files, and no mixture."""
+    temporary = {path.with_name(f".{path.name}.{os.getpid()}.part"): path for path in files}
     try:
-        with temporary.open("wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
+        for part, path in temporary.items():
+            with part.open("wb") as file:
+                file.write(files[path])
+                file.flush()
+                os.fsync(file.fileno())
+        for part, path in temporary.items():
+            part.replace(path)
     except BaseException:
-        with contextlib.suppress(OSError):
-            temporary.unlink()
+        for part in temporary:
+            with contextlib.suppress(OSError):
+                part.unlink()
         raise
