@@ -115,12 +115,14 @@ def self_consistency_curve(
         ShortPoolError: some n is above the smallest pool; the message names the question.
         OutOfRangeError: no n, one below 1, or one that comes twice.
         UnknownNameError: no such order.
+        UsageError: the LLM is from another `load` than the dataset, which numbers answers differently.
     """
     budgets = _budgets(n)
     if order not in ORDERS:
         raise UnknownNameError.of("order", order, ORDERS)
     if replicates < 1:
         raise OutOfRangeError(f"Seeded points average 1 replicate or more; {replicates} were asked for.")
+    dataset.require([llm])
     llm.require(None, max(budgets))
     values = _exact(dataset, llm, budgets) if order == "exact" else _drawn(dataset, llm, budgets, order, replicates)
     points = _points(values, llm, budgets, order)

@@ -8,7 +8,7 @@ import pytest
 from small import write_toy
 
 import feval
-from feval import schema
+from feval import schema, self_consistency_curve
 from feval.errors import (
     ConflictError,
     NotRecordedError,
@@ -18,6 +18,8 @@ from feval.errors import (
     UnknownNameError,
     UsageError,
 )
+from feval.evaluate import evaluate
+from feval.methods import SelfConsistency
 from feval.prices import Price, PriceList
 from feval.replay import load
 
@@ -186,6 +188,21 @@ def test_several_recordings_open_together_and_share_codes(tmp_path: Path, toy: P
     assert dataset.candidates(0)[int(dataset.gold[0])] == "4"
     assert gpt.pool.codes[0, 3] == beta.pool.codes[0, 0]  # both said "3"
     assert len(dataset.recording_hashes) == 2
+
+
+def test_a_dataset_and_an_llm_of_different_loads_do_not_mix(tmp_path: Path, toy: Path) -> None:
+    other = write_toy(tmp_path / "other", {"beta": [["3", "4"], ["5", "6"]]}, GOLDS)
+    dataset, [gpt] = load("toy", ["gpt-3.5-turbo"], toy)
+    again, [same] = load("toy", ["gpt-3.5-turbo"], toy, seed=1)
+    numbers, [beta] = load("toy", ["beta"], other)  # here "3" has the code that "4" has there
+    assert self_consistency_curve(dataset, same, [1]).points == self_consistency_curve(again, gpt, [1]).points
+    assert self_consistency_curve(numbers, beta, [1]).points[0].accuracy == 0.5
+    with pytest.raises(UsageError, match="different calls of `load`"):
+        self_consistency_curve(dataset, beta, [1])
+    with pytest.raises(UsageError, match="open them together"):
+        evaluate(SelfConsistency(1), numbers, [gpt])
+    joined, [gpt, beta] = load("toy", ["gpt-3.5-turbo", "beta"], [toy, other])
+    assert [self_consistency_curve(joined, llm, [1]).points[0].accuracy for llm in (gpt, beta)] == [0.5, 0.5]
 
 
 def test_recordings_that_contradict_do_not_open_together(tmp_path: Path, toy: Path) -> None:
