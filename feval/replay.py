@@ -428,12 +428,14 @@ class Dataset:
     Attributes:
         id: of the dataset.
         gold: [Q] code of the gold answer, -1 where there is none. Only evaluation may look at it.
+        question_keys: [Q] what draws are made from: tell questions apart wherever they stand, see `feval.draws`.
     """
 
     def __init__(self, view: View) -> None:
         self._view = view
         self.id = view.votes.dataset
         self.gold: Integers = view.votes.gold
+        self.question_keys = view.votes.question_keys
         self.recording_hashes = tuple(dict.fromkeys(s.recording.hash for s in view.all_views()))
 
     def __repr__(self) -> str:
