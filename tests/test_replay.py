@@ -214,8 +214,9 @@ def test_intervals_do_not_depend_on_the_order_of_questions(tmp_path: Path) -> No
         with RecordingWriter(tmp_path / folder, operation={"name": "test"}) as writer:
             info = DatasetInfo("toy", "Toy questions", "verbatim", "test-1")
             writer.add_dataset(info, [Question(name, f"What is {name}?", "1", "1") for name in order])
-            pools = ([answers[name]] * 3 for name in order)
-            rows = [PoolRows(name, *own, [5] * 4, ["stop"] * 4) for name, own in zip(order, pools, strict=True)]
+            rows = [
+                PoolRows(name, answers[name], answers[name], answers[name], [5] * 4, ["stop"] * 4) for name in order
+            ]
             writer.add_pools("toy", LLMInfo(llm), "words", rows)
         return tmp_path / folder
 
