@@ -109,23 +109,27 @@ def self_consistency_curve(
         order: "exact" (default), "recorded" or "seeded".
         replicates: draws of every question, for "seeded".
         confidence: level of the percentile bootstrap over questions; `None` leaves intervals out.
-        resamples: of the bootstrap; its seed is the LLM's.
+        resamples: of the bootstrap; its seed is the LLM's, modulo 2^64, and questions are resampled in the order of their
+            keys (`Dataset.question_keys`), so that their order in the recording makes no difference.
 
     Raises:
         ShortPoolError: some n is above the smallest pool; the message names the question.
         OutOfRangeError: no n, one below 1, or one that comes twice.
         UnknownNameError: no such order.
+        UsageError: the LLM is from another `load` than the dataset, which numbers answers differently.
     """
     budgets = _budgets(n)
     if order not in ORDERS:
         raise UnknownNameError.of("order", order, ORDERS)
     if replicates < 1:
         raise OutOfRangeError(f"Seeded points average 1 replicate or more; {replicates} were asked for.")
+    dataset.require([llm])
     llm.require(None, max(budgets))
     values = _exact(dataset, llm, budgets) if order == "exact" else _drawn(dataset, llm, budgets, order, replicates)
     points = _points(values, llm, budgets, order)
     if confidence is not None:
-        points = _with_intervals(points, values, confidence, resamples, llm.seed)
+        right = _by_key(values.right, dataset)
+        points = _with_intervals(points, right, confidence, resamples, llm.seed)
     return Curve(
         method="self-consistency",
         dataset=dataset.id,
@@ -217,11 +221,16 @@ def _mean_cost(llm: LLM, n: int, output_tokens: float) -> tuple[float | None, fl
     return dollars, prompt_tokens + output_tokens
 
 
+def _by_key(values: PerQuestion, dataset: Dataset) -> PerQuestion:
+    """The questions in an order that does not depend on the recording, nor on what was opened beside it."""
+    return replace(values, rows=values.rows[np.argsort(dataset.question_keys, kind="stable")])
+
+
 def _with_intervals(
-    points: Sequence[CurvePoint], values: _Values, confidence: float, resamples: int, seed: int
+    points: Sequence[CurvePoint], right: PerQuestion, confidence: float, resamples: int, seed: int
 ) -> list[CurvePoint]:
     from feval.estimators.bootstrap import bootstrap_interval
 
-    interval = bootstrap_interval(values.right, confidence=confidence, resamples=resamples, seed=seed % (1 << 64))
+    interval = bootstrap_interval(right, confidence=confidence, resamples=resamples, seed=seed % (1 << 64))
     ends = zip(points, interval.low.tolist(), interval.high.tolist(), strict=True)
     return [replace(point, accuracy_low=low, accuracy_high=high) for point, low, high in ends]

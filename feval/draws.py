@@ -74,7 +74,7 @@ def orders(
     if any(replicate < 0 for replicate in replicates):
         raise OutOfRangeError(f"Replicates are numbered from 0; {min(replicates)} was asked for.")
     steps = np.array([(i + 1) * _GOLDEN & _MASK for i in range(width)], np.uint64)
-    starts = np.array([(r + 1) * _GOLDEN & _MASK for r in replicates], np.uint64)
+    starts = np.array([(int(r) + 1) * _GOLDEN & _MASK for r in replicates], np.uint64)  # NumPy's would overflow
     base = _mix(question_keys ^ np.uint64(key), np.empty_like(question_keys))
     indices = np.arange(width, dtype=np.uint64)
     absent = None

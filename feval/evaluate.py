@@ -77,7 +77,7 @@ def evaluate(
     Raises:
         ShortPoolError: a pool is smaller than what the method may ask for; the message names the question.
         UnknownNameError: no such order.
-        UsageError: no LLM, or fewer than one replicate.
+        UsageError: no LLM, one from another `load`, or fewer than one replicate.
     """
     if order not in ORDERS:
         raise UnknownNameError.of("order", order, ORDERS)
@@ -85,6 +85,7 @@ def evaluate(
         raise UsageError("Seeded and recorded evaluations draw CoTs; an exact expectation comes from `feval.curves`.")
     if not llms or replicates < 1:
         raise UsageError(f"An evaluation needs an LLM and a replicate; {len(llms)} and {replicates} were given.")
+    dataset.require(llms)
     for llm in llms:
         llm.require(None, method.draws)
     parts = [

@@ -331,6 +331,10 @@ class LLM:
                 f"{self.name} has {size} recorded CoTs on question {name!r} of {self.dataset}; {n} were asked for. {advice}."
             )
 
+    def numbered_as(self, view: View) -> bool:
+        """Whether this LLM's answer codes mean the same as those of a view, see `Dataset.require`."""
+        return self._view.numbers_as(view)
+
     def answers(self, row: int, samples: Sequence[int]) -> list[str | None]:
         """Canonical answers of some recorded CoTs of a question (by its row)."""
         candidates = self._view.candidates(row)
@@ -424,12 +428,14 @@ class Dataset:
     Attributes:
         id: of the dataset.
         gold: [Q] code of the gold answer, -1 where there is none. Only evaluation may look at it.
+        question_keys: [Q] what draws are made from: tell questions apart wherever they stand, see `feval.draws`.
     """
 
     def __init__(self, view: View) -> None:
         self._view = view
         self.id = view.votes.dataset
         self.gold: Integers = view.votes.gold
+        self.question_keys = view.votes.question_keys
         self.recording_hashes = tuple(dict.fromkeys(s.recording.hash for s in view.all_views()))
 
     def __repr__(self) -> str:
@@ -450,6 +456,19 @@ class Dataset:
         """The entry of a question, by id or row."""
         found = self._view.questions[self._view.row(question)]
         return Entry(found.text, found.answer, found.choices, found.id)
+
+    def require(self, llms: Sequence[LLM]) -> None:
+        """Make sure that the answer codes of some LLMs are numbered as the golds are.
+
+        Raises:
+            UsageError: an LLM is from another `load`, whose codes mean other answers.
+        """
+        for llm in llms:
+            if not llm.numbered_as(self._view):
+                raise UsageError(
+                    f"{llm!r} and {self!r} come from different calls of `load`, which number questions or answers "
+                    "differently; open them together: load(dataset, [LLM, ...], [recording, ...])."
+                )
 
     @property
     def question_ids(self) -> Sequence[str]:

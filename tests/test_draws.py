@@ -121,6 +121,11 @@ def test_blocks_change_nothing(questions: int, replicates: int) -> None:
     )
 
 
+def test_replicates_may_be_numpys_integers() -> None:
+    keys, sizes = np.array([5, 6], np.uint64), np.array([9, 9])
+    assert np.array_equal(orders(1, keys, sizes, np.arange(3), 9), orders(1, keys, sizes, [0, 1, 2], 9))
+
+
 def test_out_of_range_is_refused() -> None:
     keys = np.zeros(1, np.uint64)
     with pytest.raises(OutOfRangeError, match="numbered from 0"):

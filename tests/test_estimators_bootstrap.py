@@ -188,3 +188,18 @@ def test_wilson_refuses_what_cannot_be() -> None:
     for successes, trials in ((3.0, 2), (-1.0, 2), (0.0, 0), (float("nan"), 3)):
         with pytest.raises(OutOfRangeError, match="1 trial or more"):
             wilson_interval(successes, trials)
+
+
+@pytest.mark.parametrize("trials", [1, 7, 30, 200, 1626])
+def test_wilson_stays_in_range_and_around_the_share_whatever_rounds(trials: int) -> None:
+    shares = np.array([0.0, 5e-324, 1e-17, 3e-13, 1e-9, 0.07, 0.5, 1 - 1e-9, 1 - 3e-16, 1 - 1.2e-16, 1.0])
+    for confidence in (1e-17, 0.5, 0.95, 0.999999, 1 - 2.0**-53):
+        interval = wilson_interval(shares * trials, trials, confidence)
+        given = shares * trials / trials
+        assert ((interval.low >= 0) & (interval.low <= given) & (given <= interval.high) & (interval.high <= 1)).all()
+
+
+def test_spread_below_the_resampling_grid_is_no_spread() -> None:
+    values = np.ones((40, 1))
+    values[3] -= 2e-12  # the grid rounds it to 1: the percentiles would be the point 1
+    assert bootstrap_interval(values).low[0] == pytest.approx(wilson_interval(40.0, 40).low[0], abs=1e-9)

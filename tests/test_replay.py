@@ -8,7 +8,7 @@ import pytest
 from small import write_toy
 
 import feval
-from feval import schema
+from feval import schema, self_consistency_curve
 from feval.errors import (
     ConflictError,
     NotRecordedError,
@@ -18,7 +18,10 @@ from feval.errors import (
     UnknownNameError,
     UsageError,
 )
+from feval.evaluate import evaluate
+from feval.methods import SelfConsistency
 from feval.prices import Price, PriceList
+from feval.recording import DatasetInfo, LLMInfo, PoolRows, Question, RecordingWriter
 from feval.replay import load
 
 POOLS = {
@@ -186,6 +189,44 @@ def test_several_recordings_open_together_and_share_codes(tmp_path: Path, toy: P
     assert dataset.candidates(0)[int(dataset.gold[0])] == "4"
     assert gpt.pool.codes[0, 3] == beta.pool.codes[0, 0]  # both said "3"
     assert len(dataset.recording_hashes) == 2
+
+
+def test_a_dataset_and_an_llm_of_different_loads_do_not_mix(tmp_path: Path, toy: Path) -> None:
+    other = write_toy(tmp_path / "other", {"beta": [["3", "4"], ["5", "6"]]}, GOLDS)
+    dataset, [gpt] = load("toy", ["gpt-3.5-turbo"], toy)
+    again, [same] = load("toy", ["gpt-3.5-turbo"], toy, seed=1)
+    numbers, [beta] = load("toy", ["beta"], other)  # here "3" has the code that "4" has there
+    assert self_consistency_curve(dataset, same, [1]).points == self_consistency_curve(again, gpt, [1]).points
+    assert self_consistency_curve(numbers, beta, [1]).points[0].accuracy == 0.5
+    with pytest.raises(UsageError, match="different calls of `load`"):
+        self_consistency_curve(dataset, beta, [1])
+    with pytest.raises(UsageError, match="open them together"):
+        evaluate(SelfConsistency(1), numbers, [gpt])
+    joined, [gpt, beta] = load("toy", ["gpt-3.5-turbo", "beta"], [toy, other])
+    assert [self_consistency_curve(joined, llm, [1]).points[0].accuracy for llm in (gpt, beta)] == [0.5, 0.5]
+
+
+def test_intervals_do_not_depend_on_the_order_of_questions(tmp_path: Path) -> None:
+    ids = [f"q{i}" for i in range(30)]
+    answers = {name: ["1"] * (i % 5) + ["0"] * (4 - i % 5) for i, name in enumerate(ids)}
+
+    def recording(folder: str, llm: str, order: list[str]) -> Path:
+        with RecordingWriter(tmp_path / folder, operation={"name": "test"}) as writer:
+            info = DatasetInfo("toy", "Toy questions", "verbatim", "test-1")
+            writer.add_dataset(info, [Question(name, f"What is {name}?", "1", "1") for name in order])
+            rows = [
+                PoolRows(name, answers[name], answers[name], answers[name], [5] * 4, ["stop"] * 4) for name in order
+            ]
+            writer.add_pools("toy", LLMInfo(llm), "words", rows)
+        return tmp_path / folder
+
+    one, two = recording("one", "a", ids), recording("two", "b", ids[::-1])
+    alone, [b] = load("toy", ["b"], two)
+    joined, [_, beside] = load("toy", ["a", "b"], [one, two])
+    curves = [self_consistency_curve(*pair, [1, 3]).points for pair in ((alone, b), (joined, beside))]
+    assert [(p.accuracy_low, p.accuracy_high) for p in curves[0]] == [
+        (p.accuracy_low, p.accuracy_high) for p in curves[1]
+    ]
 
 
 def test_recordings_that_contradict_do_not_open_together(tmp_path: Path, toy: Path) -> None:

@@ -38,6 +38,7 @@ CLUSTERS = 1 << 12
 _GRID_BITS = 38  # a sum of 2^14 weights times 38-bit values stays below 2^53, where integers are exact
 _CHUNK_DRAWS = 1 << 16  # question draws worked on at once
 _EQUAL = 1e-12  # rounding that exact estimates may carry
+_FLAT = 2.0 ** (2 - _GRID_BITS)  # spread of proportions that the grid cannot show
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,7 +95,7 @@ def bootstrap_interval(
     tail = (1.0 - confidence) / 2.0
     low, high = _quantile(means, tail), _quantile(means, 1.0 - tail)
     if proportions:
-        flat = np.flatnonzero(np.ptp(distinct.values[np.unique(distinct.rows)], axis=0) <= _EQUAL)
+        flat = np.flatnonzero(np.ptp(distinct.values[np.unique(distinct.rows)], axis=0) <= _FLAT)
         wilson = wilson_interval(distinct.mean()[flat] * len(distinct), len(distinct), confidence)
         low[flat], high[flat] = wilson.low, wilson.high
     return Interval(low, high)
@@ -130,7 +131,7 @@ def wilson_interval(successes: float | Floats, trials: int, confidence: float = 
         confidence: coverage, between 0 and 1.
 
     Returns:
-        C lower and C upper ends.
+        C lower and C upper ends; the share of successes lies between them, also after rounding.
 
     Raises:
         OutOfRangeError: successes outside 0..trials, no trials, or a confidence outside (0, 1).
@@ -144,13 +145,13 @@ def wilson_interval(successes: float | Floats, trials: int, confidence: float = 
     from statistics import NormalDist  # here, because it costs some milliseconds that a curve rarely needs
 
     share = np.clip(share, 0.0, 1.0)
-    z = NormalDist().inv_cdf((1.0 + confidence) / 2.0)
+    z = -NormalDist().inv_cdf((1.0 - confidence) / 2.0)  # from the small tail, which does not round to a certainty
     centre = share + z * z / (2 * trials)
     spread = z * np.sqrt(share * (1.0 - share) / trials + (z / (2 * trials)) ** 2)
     scale = 1.0 + z * z / trials
-    low = np.where(share == 0.0, 0.0, (centre - spread) / scale)
-    high = np.where(share == 1.0, 1.0, (centre + spread) / scale)
-    return Interval(low, high)
+    low = np.where(share <= _EQUAL, 0.0, np.minimum((centre - spread) / scale, share))
+    high = np.where(share >= 1.0 - _EQUAL, 1.0, np.maximum((centre + spread) / scale, share))
+    return Interval(np.maximum(low, 0.0), np.minimum(high, 1.0))
 
 
 # -- resampling -----------------------------------------------------------------------------------------------------

@@ -68,6 +68,20 @@ class View:
         """The views of every recording behind this one."""
         return [self]
 
+    def numbering(self) -> View:
+        """The view that numbered the candidates: this one, unless it is part of a view of several recordings."""
+        return self
+
+    def numbers_as(self, other: View) -> bool:
+        """Whether equal codes mean equal answers here and there: both are of one `load`, or of equal ones."""
+        mine, theirs = self.numbering(), other.numbering()
+        if mine is theirs:
+            return True
+        ids = mine.votes.question_ids
+        if mine.votes.dataset != theirs.votes.dataset or list(ids) != list(theirs.votes.question_ids):
+            return False
+        return all(mine.candidates(row) == theirs.candidates(row) for row in range(len(ids)))
+
     def pool(self, llm: str) -> LLMVotes:
         """The arrays of one LLM."""
         return self.votes.llms[llm]
@@ -226,6 +240,9 @@ class _PartView(View):
     def __init__(self, joined: _JoinedView, part: _Part) -> None:
         super().__init__(part.recording, joined.votes)
         self._joined, self._part = joined, part
+
+    def numbering(self) -> View:
+        return self._joined
 
     def candidates(self, row: int) -> list[str]:
         return self._joined.candidates(row)
