@@ -97,6 +97,11 @@ class PoolRows:
         prompt: the request, as a JSON array of messages; `None` where it is not known.
         prompt_tokens: of the request; `None` where it is not known.
         extra: optional columns, names and types in `OPTIONAL_COLUMNS`.
+        reasoning: hidden reasoning that the API gave apart from the text; `None` where none was kept, of a CoT or of all.
+        sequence_logprobs: natural logarithm of the probability of each CoT; `None` as for `reasoning`.
+        token_logprobs: the same of each sampled token, in order, kept as 32-bit floats; `None` as for `reasoning`.
+        token_confidences: minus the mean log-probability of the top k at each token (DeepConf), kept as 32-bit floats; `None`
+            as for `reasoning`.
     """
 
     question_id: str
@@ -108,3 +113,7 @@ class PoolRows:
     prompt: str | None = None
     prompt_tokens: int | None = None
     extra: Mapping[str, Sequence[Any]] = field(default_factory=dict)
+    reasoning: Sequence[str | None] | None = None
+    sequence_logprobs: Sequence[float | None] | None = None
+    token_logprobs: Sequence[Sequence[float] | None] | None = None
+    token_confidences: Sequence[Sequence[float] | None] | None = None

@@ -9,10 +9,13 @@ from typing import Any
 
 from feval.errors import ConflictError, NotRecordedError, OutOfRangeError, ShortPoolError, UsageError
 from feval.recording.content import DatasetInfo, LLMInfo, PoolRows, Question
+from feval.recording.files import CHANNELS
 from feval.recording.reader import Recording, open_recording
 from feval.recording.writer import RecordingWriter
 
 __all__ = ["merge", "select"]
+
+_CHANNEL_FIELDS = tuple(field for part in CHANNELS.values() for field, _ in part.values())
 
 
 def merge(recordings: Sequence[str | Path], out: str | Path) -> Path:
@@ -218,14 +221,14 @@ def _first(pools: Iterable[PoolRows], ids: Collection[str], samples: int | None,
             raise ShortPoolError(
                 f"{llm} has {len(pool.answers)} CoTs on {pool.question_id!r}; {samples} were asked for. Select fewer."
             )
-        yield PoolRows(
-            pool.question_id,
-            pool.texts[:samples],
-            pool.raw_answers[:samples],
-            pool.answers[:samples],
-            pool.output_tokens[:samples],
-            pool.finish_reasons[:samples],
-            pool.prompt,
-            pool.prompt_tokens,
-            {name: column[:samples] for name, column in pool.extra.items()},
+        kept = {name: value for name in _CHANNEL_FIELDS if (value := getattr(pool, name)) is not None}
+        yield replace(
+            pool,
+            texts=pool.texts[:samples],
+            raw_answers=pool.raw_answers[:samples],
+            answers=pool.answers[:samples],
+            output_tokens=pool.output_tokens[:samples],
+            finish_reasons=pool.finish_reasons[:samples],
+            extra={name: column[:samples] for name, column in pool.extra.items()},
+            **{name: value[:samples] for name, value in kept.items()},
         )

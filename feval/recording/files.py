@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+from array import array
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import IO, Any
@@ -13,7 +14,17 @@ from feval.recording.content import OPTIONAL_COLUMNS, PoolRows
 from feval.recording.format import LeafHash, file_path
 from feval.schema import FINISH_REASONS
 
-__all__ = ["FINISH_CODES", "HashedFile", "PairFiles", "ParquetFile", "pool_lines"]
+__all__ = ["CHANNELS", "FINISH_CODES", "HashedFile", "PairFiles", "ParquetFile", "pool_lines"]
+
+CHANNELS: dict[str, dict[str, tuple[str, str]]] = {
+    "reasoning": {"reasoning": ("reasoning", "string")},
+    "logprobs": {
+        "sequence_logprob": ("sequence_logprobs", "float64"),
+        "token_confidences": ("token_confidences", "list<float32>"),
+        "token_logprobs": ("token_logprobs", "list<float32>"),
+    },
+}
+"""Parts that a pair may have: part -> column -> (field of `PoolRows`, type). Only questions with a value have rows there."""
 
 FINISH_CODES: dict[str, int] = {reason: code for code, reason in enumerate(FINISH_REASONS)}
 _MAX_TOKENS = 2**31 - 1
@@ -22,14 +33,34 @@ _NARROW_GROUP_ROWS = 1 << 16
 
 
 def pool_lines(pool: PoolRows) -> dict[str, list[Any]]:
-    """A pool's line in each of the leaves `requests`, `samples` and `texts`. Columns without any value do not count."""
+    """A pool's line in each of its leaves. Columns without any value do not count, nor do channels."""
     extra = {name: list(column) for name, column in pool.extra.items() if any(v is not None for v in column)}
     samples = [pool.question_id, list(pool.raw_answers), list(pool.answers), list(pool.output_tokens)]
+    channels = {part: [pool.question_id, *columns.values()] for part, columns in _channels(pool).items()}
     return {
         "requests": [pool.question_id, pool.prompt, pool.prompt_tokens],
         "samples": [*samples, list(pool.finish_reasons), extra],
         "texts": [pool.question_id, list(pool.texts)],
+        **channels,
     }
+
+
+def _channels(pool: PoolRows) -> dict[str, dict[str, list[Any]]]:
+    """Part -> column -> values, of the channels that have any value on this question."""
+    found = {}
+    for part, columns in CHANNELS.items():
+        values = {column: getattr(pool, field) for column, (field, _) in columns.items()}
+        if any(value is not None for column in values.values() for value in column or ()):
+            size = len(pool.answers)
+            found[part] = {c: [None] * size if v is None else _stored(v, columns[c][1]) for c, v in values.items()}
+    return found
+
+
+def _stored(values: Sequence[Any], kind: str) -> list[Any]:
+    """The values as reading will give them: what is hashed must not depend on digits that are not kept."""
+    if kind != "list<float32>":
+        return list(values)
+    return [None if value is None else array("f", value).tolist() for value in values]
 
 
 class HashedFile:
@@ -149,22 +180,26 @@ class ParquetFile:
 
 
 class PairFiles:
-    """The three Parquet files of one LLM on one dataset, with their leaves."""
+    """The Parquet files of one LLM on one dataset, with their leaves: three, and one for each channel that is used."""
 
     def __init__(self, claim: Callable[[str], str], root: Path, dataset: str, llm: str) -> None:
+        self._claim, self._root, self._who = claim, root, f"{llm} on {dataset}"
+        self._pair = dataset, llm
         self._paths = {part: claim(file_path(part, dataset, llm)) for part in ("requests", "samples", "texts")}
-        self._root, self._who = root, f"{llm} on {dataset}"
         self._tables: dict[str, ParquetFile] = {}
         self._leaves = {part: LeafHash() for part in self._paths}
         self._sizes: list[int] = []
         self._no_answer = 0
-        self._text_bytes = 0
+        self._waiting_bytes: dict[str, int] = {}
 
     def add(self, pool: PoolRows) -> list[int]:
         """Add a pool; gives its finish reasons as codes."""
         finish = self._check(pool)
         if not self._tables:
             self._open()
+        channels = _channels(pool)
+        for part in channels.keys() - self._tables.keys():
+            self._open_channel(part)
         for part, line in pool_lines(pool).items():
             self._add_line(part, line, pool.question_id)
         size = len(pool.answers)
@@ -182,9 +217,11 @@ class PairFiles:
             finish_reason=pool.finish_reasons,
             **{name: pool.extra.get(name) or [None] * size for name in OPTIONAL_COLUMNS},
         )
+        for part, values in channels.items():
+            self._tables[part].extend(question_id=ids, sample_index=indices, **values)
         self._sizes.append(size)
         self._no_answer += sum(answer is None for answer in pool.answers)
-        self._flush(pool)
+        self._flush(pool, channels)
         return finish
 
     def close(self) -> tuple[dict[str, dict[str, Any]], dict[str, str], dict[str, int]]:
@@ -227,6 +264,16 @@ class PairFiles:
             dictionary = [name for name, kind in fields if kind == pa.string() and name not in {"text", "prompt"}]
             self._tables[part] = ParquetFile(self._root / self._paths[part], pa.schema(fields), dictionary=dictionary)
 
+    def _open_channel(self, part: str) -> None:
+        import pyarrow as pa
+
+        types = {"string": pa.string(), "float64": pa.float64(), "list<float32>": pa.list_(pa.float32())}
+        key = [("question_id", pa.string()), ("sample_index", pa.int32())]
+        schema = pa.schema([*key, *((column, types[kind]) for column, (_, kind) in CHANNELS[part].items())])
+        self._paths[part] = self._claim(file_path(part, *self._pair))
+        self._leaves[part] = LeafHash()
+        self._tables[part] = ParquetFile(self._root / self._paths[part], schema, dictionary=["question_id"])
+
     def _add_line(self, part: str, line: list[Any], question: str) -> None:
         try:
             self._leaves[part].add(line)
@@ -239,6 +286,8 @@ class PairFiles:
         where = f"{self._who}, question {pool.question_id!r}"
         size = len(pool.answers)
         columns = [pool.texts, pool.raw_answers, pool.output_tokens, pool.finish_reasons, *pool.extra.values()]
+        channels = (getattr(pool, field) for part in CHANNELS.values() for field, _ in part.values())
+        columns += [column for column in channels if column is not None]
         if any(len(column) != size for column in columns):
             raise UsageError(f"{where}: the columns have different lengths, {[size, *map(len, columns)]}.")
         if unknown := set(pool.extra) - set(OPTIONAL_COLUMNS):
@@ -254,12 +303,22 @@ class PairFiles:
         except KeyError as error:
             raise UsageError(f"{where}: finish reason {error} is not one of {', '.join(FINISH_REASONS)}.") from error
 
-    def _flush(self, pool: PoolRows) -> None:
-        """Row groups hold whole questions: texts few (one read per question), narrow columns many."""
-        self._text_bytes += sum(len(text) for text in pool.texts if text is not None)
-        if self._text_bytes >= _TEXT_GROUP_BYTES:
-            self._tables["texts"].flush()
-            self._text_bytes = 0
+    def _flush(self, pool: PoolRows, channels: dict[str, dict[str, list[Any]]]) -> None:
+        """Row groups hold whole questions: texts and channels few (one read per question), narrow columns many."""
+        sizes = {part: sum(map(_bytes, columns.values())) for part, columns in channels.items()}
+        sizes["texts"] = _bytes(pool.texts)
+        for part, size in sizes.items():
+            self._waiting_bytes[part] = self._waiting_bytes.get(part, 0) + size
+            if self._waiting_bytes[part] >= _TEXT_GROUP_BYTES:
+                self._tables[part].flush()
+                self._waiting_bytes[part] = 0
         for part in ("requests", "samples"):
             if self._tables[part].waiting >= _NARROW_GROUP_ROWS:
                 self._tables[part].flush()
+
+
+def _bytes(column: Sequence[Any]) -> int:
+    """About what a column takes: a byte per character, four per number of a list."""
+    return sum(
+        len(v) if isinstance(v, str) else 4 * len(v) if isinstance(v, list) else 8 for v in column if v is not None
+    )

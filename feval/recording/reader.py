@@ -159,6 +159,36 @@ class Recording:
             for group in range(table.groups):
                 yield table.group(group, ["text"]).column("text").to_pylist()
 
+    def channels(self, dataset: str, llm: str) -> list[str]:
+        """Which of the optional parts an LLM has on a dataset: some of "reasoning", "logprobs"."""
+        from feval.recording.files import CHANNELS
+
+        self.require(dataset, llm)
+        return [part for part in CHANNELS if file_path(part, dataset, llm) in self.manifest.files]
+
+    def scan_channel(self, dataset: str, llm: str, part: str) -> Iterator[tuple[str, dict[str, list[Any]]]]:
+        """An optional part of an LLM on a dataset: (question id, column -> values), of the questions that have any value.
+
+        Args:
+            dataset: its id.
+            llm: its name.
+            part: "reasoning" has the column `reasoning`; "logprobs" has `sequence_logprob`, `token_confidences` and
+                `token_logprobs`. A missing value is `None`.
+
+        Raises:
+            NotRecordedError: it was not kept.
+            DamagedRecordingError: the file is missing, changed or malformed.
+        """
+        if part not in self.channels(dataset, llm):
+            raise NotRecordedError(
+                f"{self.path} holds no {part} of {llm} on {dataset}: it was not kept when it was recorded."
+            )
+        path = file_path(part, dataset, llm)
+        with self._shape(path):
+            table = self._tables(path)
+            for group in range(table.groups):
+                yield from _by_question(table.group(group, None).to_pydict())
+
     def prompts(self, dataset: str, llm: str) -> dict[str, str | None]:
         """Question id -> the request that was sent (a JSON array of messages), `None` where it is not known."""
         self.require(dataset, llm)
@@ -179,6 +209,7 @@ class Recording:
             requests, samples = (self._tables(path).read().to_pydict() for path in paths[:2])
             texts = (text for group in self.scan_texts(dataset, llm) for text in group)
             ids = samples["question_id"]
+            channels = {part: _Channel(self.scan_channel(dataset, llm, part)) for part in self.channels(dataset, llm)}
             start = 0
             for row, question in enumerate(requests["question_id"]):
                 stop = start
@@ -189,9 +220,10 @@ class Recording:
                     raise DamagedRecordingError(
                         f"{self.path / paths[1]}: sample indices of {question!r} are not 0, 1, 2 ..."
                     )
-                yield _pool(question, requests, row, own, [next(texts) for _ in range(start, stop)])
+                kept = [channel.take(question, stop - start) for channel in channels.values()]
+                yield _pool(question, requests, row, own, [next(texts) for _ in range(start, stop)], kept)
                 start = stop
-            if start != len(ids) or next(texts, self) is not self:
+            if start != len(ids) or next(texts, self) is not self or any(c.rest for c in channels.values()):
                 raise DamagedRecordingError(
                     f"{self.path / paths[1]} does not hold the same questions as {paths[0]} and {paths[2]}."
                 )
@@ -235,9 +267,45 @@ class Recording:
             ) from error
 
 
+def _by_question(columns: dict[str, list[Any]]) -> Iterator[tuple[str, dict[str, list[Any]]]]:
+    ids = columns["question_id"]
+    start = 0
+    while start < len(ids):
+        stop = start
+        while stop < len(ids) and ids[stop] == ids[start]:
+            stop += 1
+        yield ids[start], {name: column[start:stop] for name, column in columns.items() if name != "question_id"}
+        start = stop
+
+
+class _Channel:
+    """An optional part, read along with the questions, of which it may lack some."""
+
+    def __init__(self, questions: Iterator[tuple[str, dict[str, list[Any]]]]) -> None:
+        self._questions = questions
+        self.rest = next(questions, None)
+
+    def take(self, question: str, size: int) -> dict[str, list[Any]]:
+        """Its columns on a question, by the names of the fields of `PoolRows`."""
+        if self.rest is None or self.rest[0] != question:
+            return {}
+        columns, self.rest = self.rest[1], next(self._questions, None)
+        if columns.pop("sample_index") != list(range(size)):
+            raise ValueError(f"sample indices of {question!r} are not those of samples/")
+        return columns
+
+
 def _pool(
-    question: str, requests: dict[str, list[Any]], row: int, own: dict[str, list[Any]], texts: list[Any]
+    question: str,
+    requests: dict[str, list[Any]],
+    row: int,
+    own: dict[str, list[Any]],
+    texts: list[Any],
+    kept: list[dict[str, list[Any]]],
 ) -> PoolRows:
+    channels = {
+        name: column for columns in kept for name, column in columns.items() if any(v is not None for v in column)
+    }
     return PoolRows(
         question,
         texts,
@@ -248,6 +316,10 @@ def _pool(
         requests["prompt"][row],
         requests["prompt_tokens"][row],
         {name: own[name] for name in OPTIONAL_COLUMNS if any(value is not None for value in own[name])},
+        reasoning=channels.get("reasoning"),
+        sequence_logprobs=channels.get("sequence_logprob"),
+        token_logprobs=channels.get("token_logprobs"),
+        token_confidences=channels.get("token_confidences"),
     )
 
 
@@ -268,7 +340,7 @@ class _Table:
     def read(self, columns: list[str] | None = None) -> Any:
         return self._file.read(columns, use_threads=False)
 
-    def group(self, index: int, columns: list[str]) -> Any:
+    def group(self, index: int, columns: list[str] | None) -> Any:
         return self._file.read_row_group(index, columns, use_threads=False)
 
     def locate(self, row: int) -> tuple[int, int]:

@@ -152,7 +152,7 @@ def _check_pair(
     found: dict[tuple[str, str | None, str], str],
     builder: VotesBuilder,
 ) -> None:
-    leaves = {part: LeafHash() for part in ("requests", "samples", "texts")}
+    leaves = {part: LeafHash() for part in ("requests", "samples", "texts", *recording.channels(dataset, llm))}
     builder.add_llm(llm)
     for pool in recording.pools(dataset, llm):
         for part, line in pool_lines(pool).items():

@@ -1,0 +1,91 @@
+"""What came back, looked at as a whole: does the server do what it was asked?
+
+A server that ignores a parameter says nothing; it shows in the replies. These checks see every CoT once, keep a few numbers per
+question, and end in sentences.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+
+from recorders.request import Completion, Decoding
+
+__all__ = ["Checks"]
+
+_ENOUGH_REPEATS = 3
+
+
+class Checks:
+    """Counts what is odd about the CoTs of one LLM on one dataset.
+
+    Args:
+        decoding: what was asked for.
+    """
+
+    def __init__(self, decoding: Decoding) -> None:
+        self._decoding = decoding
+        self._questions: dict[str, _Texts] = {}
+        self._seen: Counter[str] = Counter()
+
+    def see(self, key: str, completion: Completion, *, refused: bool = False) -> None:
+        """Look at one CoT.
+
+        Args:
+            key: tells questions apart.
+            completion: the CoT.
+            refused: whether it stands for a request that the server refused.
+        """
+        seen = self._seen
+        if refused:
+            seen["refused"] += 1
+            return
+        seen["cots"] += 1
+        seen[completion.finish_reason] += 1
+        seen["empty"] += not completion.text
+        seen["without usage"] += completion.output_tokens is None
+        seen["without logprobs"] += completion.token_logprobs is None
+        text = hash(completion.text)
+        known = self._questions.get(key)
+        if known is None:
+            self._questions[key] = _Texts(text)
+        else:
+            known.count += 1
+            known.differ |= text != known.first
+
+    def notes(self) -> list[str]:
+        """What is odd, in sentences."""
+        seen, cots = self._seen, self._seen["cots"]
+        facts = [
+            (seen["refused"], "CoTs have no text because the server refused the request; they count as no answer."),
+            (seen["length"], f"of {cots} CoTs were cut off at the limit on output tokens."),
+            (seen["content_filter"], f"of {cots} CoTs were stopped by a content filter; they count as no answer."),
+            (seen["error"], f"of {cots} CoTs ended in an error of the server; they count as no answer."),
+            (seen["unknown"], f"of {cots} CoTs came without a finish reason."),
+            (seen["empty"], f"of {cots} CoTs are empty."),
+            (seen["without usage"], f"of {cots} CoTs came without a count of their tokens."),
+        ]
+        if self._decoding.logprobs is not None:
+            missing = seen["without logprobs"]
+            facts.append((missing, f"of {cots} CoTs came without the log-probabilities that were asked for."))
+        return [f"{number} {sentence}" for number, sentence in facts if number] + self._about_temperature()
+
+    def _about_temperature(self) -> list[str]:
+        temperature = self._decoding.temperature
+        several = [texts for texts in self._questions.values() if texts.count > 1]
+        equal = sum(not texts.differ for texts in several)
+        repeats = sum(texts.count - 1 for texts in several)
+        if temperature == 0 or repeats < _ENOUGH_REPEATS or 2 * equal < len(several):
+            return []
+        asked = "the provider's default temperature" if temperature is None else f"the temperature {temperature:g}"
+        found = f"On {equal} of {len(several)} questions all CoTs are equal word for word, though {asked} was asked for"
+        return [f"{found}; the server may ignore the temperature, or a cache may answer."]
+
+
+@dataclass(slots=True)
+class _Texts:
+    """The texts of one question: a hash of the first, how many, and whether another one differs."""
+
+    first: int
+    count: int = 1
+    differ: bool = False

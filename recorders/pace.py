@@ -1,0 +1,250 @@
+"""How fast to ask: concurrency that adapts to the server, limits per minute, and when to try again.
+
+Concurrency grows while the server is content and halves when it says 429 (additive increase, multiplicative decrease; before
+the first 429 it grows by one per reply, which doubles it per round trip). Replies to requests that were sent before the last
+halving do not halve again: they tell of the same moment. A Retry-After holds back everything, not only the request it answers.
+
+Source: Jacobson, "Congestion Avoidance and Control" (SIGCOMM 1988), for the window; full jitter as in Brooker, "Exponential
+Backoff And Jitter" (2015), with jitter from a hash, so that a run can be repeated.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import math
+import time
+from dataclasses import dataclass
+from typing import Protocol
+
+from feval.errors import OutOfRangeError
+
+__all__ = ["Bucket", "Clock", "Limits", "LoopClock", "Pace", "backoff"]
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How much may be asked of a server.
+
+    Attributes:
+        concurrency: most requests in flight.
+        requests_per_minute: `None` for no limit.
+        tokens_per_minute: prompt and output tokens together, counted as replies come in; `None` for no limit.
+        samples_per_request: most CoTs to ask for in one request; `None`: all that are missing, where the backend takes `n`.
+        timeout_s: longest wait for one reply.
+        retries: how often a request is sent again after a failure that may pass; a 429 counts like any other, but where the
+            server says when to come back.
+        backoff_s: longest wait before the first repetition; it doubles with each one.
+        longest_backoff_s: where doubling ends.
+
+    Raises:
+        OutOfRangeError: a limit below its least sensible value.
+    """
+
+    concurrency: int = 64
+    requests_per_minute: float | None = None
+    tokens_per_minute: float | None = None
+    samples_per_request: int | None = None
+    timeout_s: float = 600.0
+    retries: int = 8
+    backoff_s: float = 1.0
+    longest_backoff_s: float = 60.0
+
+    def __post_init__(self) -> None:
+        least = {"concurrency": 1, "samples_per_request": 1, "retries": 0, "backoff_s": 0, "longest_backoff_s": 0}
+        for name, bound in least.items():
+            value = getattr(self, name)
+            if value is not None and not value >= bound:
+                raise OutOfRangeError(f"The limit {name} is at least {bound}; {value} was given.")
+        for name in ("requests_per_minute", "tokens_per_minute", "timeout_s"):
+            value = getattr(self, name)
+            if value is not None and not (value > 0 and math.isfinite(value)):
+                raise OutOfRangeError(f"The limit {name} is a number above 0; {value} was given.")
+
+
+class Clock(Protocol):
+    """Time, so that tests need not wait for it."""
+
+    def now(self) -> float:
+        """Seconds since some moment; never goes back."""
+
+    async def sleep(self, seconds: float) -> None:
+        """Wait."""
+
+
+class LoopClock:
+    """The real one."""
+
+    def now(self) -> float:
+        """Seconds since some moment."""
+        return time.monotonic()
+
+    async def sleep(self, seconds: float) -> None:
+        """Wait."""
+        await asyncio.sleep(seconds)
+
+
+class Bucket:
+    """A limit per minute: it fills steadily, holds one second's worth (at least one), and may be overdrawn once.
+
+    In any 60 seconds, no more than the limit and one second's worth (or one piece) pass.
+
+    Args:
+        per_minute: what flows in.
+        now: the time of the clock that all calls use.
+    """
+
+    def __init__(self, per_minute: float, now: float) -> None:
+        self._rate = per_minute / 60
+        self._room = max(1.0, self._rate)
+        self._level = self._room
+        self._at = now
+
+    def wait(self, amount: float, now: float) -> float:
+        """Seconds until `amount` may be taken; 0 for at once. An amount that never fits waits for a full bucket."""
+        self._fill(now)
+        lacking = min(amount, self._room) - self._level
+        # Rounding must not leave a rest that no sleep can be short enough for.
+        return 0.0 if lacking <= 1e-9 * self._room else lacking / self._rate
+
+    def take(self, amount: float, now: float) -> None:
+        """Take; a negative amount gives back what was taken too much."""
+        self._fill(now)
+        self._level = min(self._room, self._level - amount)
+
+    def _fill(self, now: float) -> None:
+        self._level = min(self._room, self._level + (now - self._at) * self._rate)
+        self._at = now
+
+
+def backoff(limits: Limits, attempt: int, key: str) -> float:
+    """Seconds to wait before a request is sent again, jittered so that many requests do not come back together.
+
+    Args:
+        limits: base and longest wait.
+        attempt: how often it has failed, from 1.
+        key: anything that tells requests apart.
+
+    Returns:
+        Between half of and the whole exponential wait, by a hash of `key` and `attempt`.
+    """
+    whole: float = min(limits.longest_backoff_s, limits.backoff_s * 2.0 ** min(attempt - 1, 60))
+    digest = hashlib.blake2b(f"{attempt}:{key}".encode(), digest_size=8).digest()
+    return whole * (0.5 + int.from_bytes(digest) / 2**65)
+
+
+class Pace:
+    """The gate every request passes: `await acquire`, send, then `release` and one of `content` and `limited`.
+
+    Args:
+        limits: of this run.
+        clock: injected in tests.
+
+    Attributes:
+        in_flight: requests sent and not answered.
+        window: most requests in flight at present.
+    """
+
+    def __init__(self, limits: Limits, clock: Clock | None = None) -> None:
+        self._limits = limits
+        self._clock = clock or LoopClock()
+        now = self._clock.now()
+        self._requests = None if limits.requests_per_minute is None else Bucket(limits.requests_per_minute, now)
+        self._tokens = None if limits.tokens_per_minute is None else Bucket(limits.tokens_per_minute, now)
+        self.window = float(min(limits.concurrency, 16))
+        self.in_flight = 0
+        self._threshold = math.inf
+        self._sent = 0
+        self._halved_at = 0
+        self._held_until = -math.inf
+        self._waiters: list[asyncio.Future[None]] = []
+
+    @property
+    def held_for(self) -> float:
+        """Seconds until the server's Retry-After is over, 0 where there is none."""
+        return max(0.0, self._held_until - self._clock.now())
+
+    async def acquire(self, tokens: float = 0.0) -> int:
+        """Wait until a request may be sent, and count it as sent.
+
+        Args:
+            tokens: expected in prompt and reply.
+
+        Returns:
+            The number of the request, for `limited`.
+        """
+        while True:
+            if self.in_flight >= int(self.window):
+                await self._woken()
+                continue
+            wait = self._wait(tokens)
+            if wait <= 0:
+                return self._send(tokens)
+            await self._clock.sleep(wait)
+
+    def release(self, expected_tokens: float = 0.0, tokens: float = 0.0) -> None:
+        """Count a request as answered.
+
+        Args:
+            expected_tokens: as given to `acquire`.
+            tokens: that it really took.
+        """
+        self.in_flight -= 1
+        if self._tokens is not None:
+            self._tokens.take(tokens - expected_tokens, self._clock.now())
+        self._wake()
+
+    def content(self) -> None:
+        """The server answered: allow a little more, if what is allowed is used at all."""
+        if self.in_flight + 1 >= int(self.window):
+            step = 1.0 if self.window < self._threshold else 1.0 / self.window
+            self.window = min(float(self._limits.concurrency), self.window + step)
+            self._wake()
+
+    def limited(self, number: int, retry_after: float | None) -> None:
+        """The server said 429.
+
+        Args:
+            number: what `acquire` gave.
+            retry_after: seconds, where the server says so.
+        """
+        if number > self._halved_at:
+            self.window = max(1.0, self.window / 2)
+            self._threshold = self.window
+            self._halved_at = self._sent
+        self.hold(retry_after)
+
+    def hold(self, seconds: float | None) -> None:
+        """Send nothing for some seconds, as a Retry-After demands."""
+        if seconds is not None and seconds > 0:
+            self._held_until = max(self._held_until, self._clock.now() + seconds)
+
+    def _wait(self, tokens: float) -> float:
+        now = self._clock.now()
+        wait = self._held_until - now
+        if self._requests is not None:
+            wait = max(wait, self._requests.wait(1, now))
+        if self._tokens is not None:
+            wait = max(wait, self._tokens.wait(tokens, now))
+        return wait
+
+    def _send(self, tokens: float) -> int:
+        now = self._clock.now()
+        if self._requests is not None:
+            self._requests.take(1, now)
+        if self._tokens is not None:
+            self._tokens.take(tokens, now)
+        self.in_flight += 1
+        self._sent += 1
+        return self._sent
+
+    async def _woken(self) -> None:
+        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiters.append(waiter)
+        await waiter
+
+    def _wake(self) -> None:
+        waiters, self._waiters = self._waiters, []
+        for waiter in waiters:
+            if not waiter.done():
+                waiter.set_result(None)

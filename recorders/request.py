@@ -1,0 +1,149 @@
+"""What is sent to an LLM and what comes back, as plain values, and the protocol of a backend.
+
+A request is one question's exact messages under one model and decoding. Its key is a hash of that content, so that the same
+request is the same request after a restart, on another machine, and whatever the question is called. Which sample a reply is
+(0, 1, 2, ...) is never part of it and never sent.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+__all__ = ["Backend", "Completion", "Decoding", "Message", "Request"]
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """One turn of a chat.
+
+    Attributes:
+        role: "system", "user" or "assistant".
+        content: the text.
+    """
+
+    role: str
+    content: str
+
+
+@dataclass(frozen=True, slots=True)
+class Decoding:
+    """Every parameter that shapes the CoTs besides the messages. `None`: not sent, the provider's default.
+
+    Attributes:
+        temperature: of sampling.
+        top_p: nucleus sampling.
+        max_tokens: limit on output tokens per CoT.
+        stop: texts that end a CoT.
+        seed: the base seed; sample i is asked for with `seed + i` where the backend takes seeds.
+        logprobs: the k of the top-k log-probabilities to keep per token.
+        extra_body: further fields of the request's body (JSON values), sent as they are.
+    """
+
+    temperature: float | None = 0.7
+    top_p: float | None = None
+    max_tokens: int | None = 2048
+    stop: tuple[str, ...] = ()
+    seed: int | None = None
+    logprobs: int | None = None
+    extra_body: Mapping[str, Any] = field(default_factory=dict)
+
+    def content(self) -> dict[str, Any]:
+        """Return what all samples of a request share, as JSON values: every parameter but the seed."""
+        return {
+            "temperature": None
+            if self.temperature is None
+            else float(self.temperature),  # 1 and 1.0 are one temperature
+            "top_p": None if self.top_p is None else float(self.top_p),
+            "max_tokens": self.max_tokens,
+            "stop": list(self.stop),
+            "logprobs": self.logprobs,
+            "extra_body": dict(self.extra_body),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One question as an LLM is asked it.
+
+    Attributes:
+        dataset: the dataset's id.
+        question_id: unique within the dataset.
+        messages: exactly what is sent.
+        model: as the provider calls it.
+        decoding: how the samples are drawn.
+    """
+
+    dataset: str
+    question_id: str
+    messages: tuple[Message, ...]
+    model: str
+    decoding: Decoding
+
+    def key(self) -> str:
+        """Return the content key: the sha256, in hex, of model, messages and decoding without its seed, as canonical JSON."""
+        content = {
+            "model": self.model,
+            "messages": [[message.role, message.content] for message in self.messages],
+            "decoding": self.decoding.content(),
+        }
+        return hashlib.sha256(json.dumps(content, sort_keys=True, separators=(",", ":")).encode("ascii")).hexdigest()
+
+
+@dataclass(frozen=True, slots=True)
+class Completion:
+    """One reply, as a backend gives it. `None`: the backend does not say.
+
+    Attributes:
+        text: the CoT.
+        finish_reason: a word of `feval.schema.FINISH_REASONS`.
+        reasoning: text of the hidden reasoning, where the API gives it apart.
+        output_tokens: as billed, reasoning included.
+        reasoning_tokens: how many of the output tokens were reasoning.
+        prompt_tokens: of the whole request.
+        cached_tokens: how many of the prompt tokens came from the provider's cache.
+        response_id: the provider's.
+        served_model: the model's name as the provider states it.
+        system_fingerprint: the provider's.
+        token_logprobs: natural logarithms, of the sampled tokens in order.
+        token_confidences: minus the mean log-probability of the top k at each token (DeepConf).
+    """
+
+    text: str
+    finish_reason: str
+    reasoning: str | None = None
+    output_tokens: int | None = None
+    reasoning_tokens: int | None = None
+    prompt_tokens: int | None = None
+    cached_tokens: int | None = None
+    response_id: str | None = None
+    served_model: str | None = None
+    system_fingerprint: str | None = None
+    token_logprobs: tuple[float, ...] | None = None
+    token_confidences: tuple[float, ...] | None = None
+
+
+class Backend(Protocol):
+    """Something that samples replies: an HTTP endpoint, a local model, a built-in one.
+
+    Attributes:
+        name: for messages and the recording.
+        takes_seed: whether `Decoding.seed` has an effect.
+    """
+
+    name: str
+    takes_seed: bool
+
+    async def complete(self, request: Request, samples: Sequence[int]) -> list[Completion]:
+        """Return one completion per sample asked for, or fewer (a server that ignores n): the engine asks again for the rest.
+
+        Args:
+            request: what to send.
+            samples: indices of the samples wanted; they choose the seeds and are not sent.
+        """
+
+    async def aclose(self) -> None:
+        """Let go of connections and memory."""

@@ -1,0 +1,111 @@
+"""Doubles for recording without a server: a backend in memory that fails by script, and a clock that nobody waits for."""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+from collections import Counter, deque
+from collections.abc import Callable, Coroutine, Iterable, Sequence
+from typing import Any, TypeVar
+
+from recorders.request import Completion, Decoding, Message, Request
+
+T = TypeVar("T")
+Fault = Exception | Callable[[list[Completion]], Any]
+
+
+def request(index: int, decoding: Decoding | None = None, *, text: str | None = None) -> Request:
+    messages = (Message("system", "Think."), Message("user", text or f"What is question {index}?"))
+    return Request("toy", f"toy/{index}", messages, "alpha", decoding or Decoding())
+
+
+def reply(index: int, sample: int, **fields: Any) -> Completion:
+    """A CoT that can be told from every other one."""
+    text = f"Question {index}, thought {sample}. The answer is {sample % 3}."
+    return Completion(text, "stop", **({"output_tokens": 10, "prompt_tokens": 20} | fields))
+
+
+class FakeBackend:
+    """Answers from memory; each entry of `faults` spoils one call, in order.
+
+    A fault is an exception to raise, or a function of the completions that gives others, or a coroutine of them.
+    """
+
+    name = "fake"
+
+    def __init__(
+        self,
+        faults: Iterable[Fault | None] = (),
+        *,
+        takes_seed: bool = False,
+        answer: Callable[[Request, int], Completion] | None = None,
+        pause: int = 0,
+    ) -> None:
+        self.takes_seed = takes_seed
+        self.faults = deque(faults)
+        self.calls: list[tuple[str, tuple[int, ...]]] = []
+        self.asked: Counter[tuple[str, int]] = Counter()
+        self.in_flight = self.most_in_flight = 0
+        self._answer = answer or (lambda request, sample: reply(int(request.question_id.split("/")[1]), sample))
+        self._pause = pause
+
+    async def complete(self, request: Request, samples: Sequence[int]) -> list[Completion]:
+        self.calls.append((request.question_id, tuple(samples)))
+        self.in_flight += 1
+        self.most_in_flight = max(self.most_in_flight, self.in_flight)
+        try:
+            for _ in range(self._pause):
+                await asyncio.sleep(0)
+            fault = self.faults.popleft() if self.faults else None
+            if isinstance(fault, Exception):
+                raise fault
+            found = [self._answer(request, sample) for sample in samples]
+            if fault is not None:
+                spoilt = fault(found)
+                found = await spoilt if asyncio.iscoroutine(spoilt) else spoilt
+        finally:
+            self.in_flight -= 1
+        self.asked.update((request.question_id, sample) for sample in samples[: len(found)])
+        return found
+
+    async def aclose(self) -> None:
+        pass
+
+
+class FakeClock:
+    """Time that jumps to the next sleeper as soon as nothing else can happen."""
+
+    def __init__(self) -> None:
+        self.time = 0.0
+        self._sleepers: list[tuple[float, int, asyncio.Future[None]]] = []
+        self._count = 0
+
+    def now(self) -> float:
+        return self.time
+
+    async def sleep(self, seconds: float) -> None:
+        future = asyncio.get_running_loop().create_future()
+        self._count += 1
+        heapq.heappush(self._sleepers, (self.time + seconds, self._count, future))
+        await future
+
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run a coroutine to its end, with time passing only when everything waits for it."""
+        return asyncio.run(self._drive(work))
+
+    async def _drive(self, work: Coroutine[Any, Any, T]) -> T:
+        task = asyncio.ensure_future(work)
+        while not task.done():
+            for _ in range(20):
+                await asyncio.sleep(0)
+            if task.done():
+                break
+            while self._sleepers and self._sleepers[0][2].done():
+                heapq.heappop(self._sleepers)
+            if self._sleepers:
+                until, _, future = heapq.heappop(self._sleepers)
+                self.time = max(self.time, until)
+                future.set_result(None)
+            else:
+                await asyncio.sleep(0.0005)  # a thread is writing the journal
+        return task.result()
