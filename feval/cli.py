@@ -237,7 +237,7 @@ def _feval(
     pass
 
 
-# --- recordings: import, info, verify, merge, select --------------------------------------------------------------------
+# --- recordings: import, info, verify, merge, select, extract -----------------------------------------------------------
 
 
 @app.command("import")
@@ -410,6 +410,43 @@ def _select(
     with show.progress("selecting"):
         select(recording, out, datasets=dataset or None, llms=llm or None, questions=ids, samples=samples)
     _show_made(show, out)
+
+
+@app.command("extract")
+@_guarded
+def _extract(
+    recording: RecordingFolder,
+    out: NewFolder,
+    answer_kind: Annotated[
+        str | None,
+        typer.Option("--answer-kind", metavar="KIND", help="See `feval ls answer-kinds`; by default the recording's."),
+    ] = None,
+    answers: Annotated[
+        str, typer.Option("--answers", metavar="FROM", help="text (extracted again) or stored (only their keys anew).")
+    ] = "text",
+    as_json: JsonFlag = False,
+    quiet: QuietFlag = False,
+) -> None:
+    """Extract the answers of a recording again.
+
+    Reads the stored texts with this feval's extraction, or as another kind of answer, into a new recording, and shows which
+    answers and golds changed. Nothing is recorded again; the old recording stays as it is.
+
+    Example: feval extract my-recording --answer-kind latex --out again
+    """
+    import dataclasses
+
+    from feval.recording import extract, open_recording
+    from feval.report.changes import changes_tables
+    from feval.report.info import info_headline
+
+    show = _Out(as_json=as_json, quiet=quiet)
+    with show.progress("extracting") as progress:
+        found = extract(recording, out, answer_kind=answer_kind, source=answers, progress=progress)
+    for sentence in found.notes:
+        show.note(sentence)
+    account = dataclasses.asdict(found) | {"path": str(out)}
+    show.result(account, info_headline(open_recording(out)), "", *changes_tables(found))
 
 
 def _show_made(show: _Out, out: Path) -> None:

@@ -1,7 +1,7 @@
 """Recordings on disk: the only code that knows the bytes.
 
-`open_recording` reads, `RecordingWriter` writes, `verify_recording` checks everything, `merge` and `select` derive new
-recordings. Names are loaded on first use: opening a recording to vote needs neither pydantic nor pyarrow.
+`open_recording` reads, `RecordingWriter` writes, `verify_recording` checks everything, `merge`, `select` and `extract`
+derive new recordings. Names are loaded on first use: opening a recording to vote needs neither pydantic nor pyarrow.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from feval.recording.content import DatasetInfo, LLMInfo, PoolRows, Question
     from feval.recording.derive import merge, select
+    from feval.recording.extraction import Extraction, extract
     from feval.recording.reader import Recording, open_recording
     from feval.recording.verify import Verification, verify_recording
     from feval.recording.votes import ABSENT, NO_ANSWER
@@ -20,12 +21,14 @@ __all__ = [
     "ABSENT",
     "NO_ANSWER",
     "DatasetInfo",
+    "Extraction",
     "LLMInfo",
     "PoolRows",
     "Question",
     "Recording",
     "RecordingWriter",
     "Verification",
+    "extract",
     "merge",
     "open_recording",
     "select",
@@ -36,12 +39,14 @@ _HOMES = {
     "ABSENT": "votes",
     "NO_ANSWER": "votes",
     "DatasetInfo": "content",
+    "Extraction": "extraction",
     "LLMInfo": "content",
     "PoolRows": "content",
     "Question": "content",
     "Recording": "reader",
     "RecordingWriter": "writer",
     "Verification": "verify",
+    "extract": "extraction",
     "merge": "derive",
     "open_recording": "reader",
     "select": "derive",

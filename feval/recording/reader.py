@@ -85,7 +85,7 @@ class Recording:
         if dataset not in self._votes:
             self.require(dataset)
             path = file_path("votes", dataset)
-            record = self._file(path)
+            record = self.file_record(path)
             votes = open_votes(self.path / path, sha256=record["sha256"], size=record["bytes"])
             self._agree(path, dataset, votes)
             self._votes[dataset] = votes
@@ -235,7 +235,12 @@ class Recording:
                 f"{self.path / path} is of other LLMs or another dataset than manifest.json says."
             )
 
-    def _file(self, path: str) -> dict[str, Any]:
+    def file_record(self, path: str) -> dict[str, Any]:
+        """What the manifest says of a file: "sha256", "bytes", "rows".
+
+        Raises:
+            DamagedRecordingError: it does not list the file.
+        """
         record = self.manifest.files.get(path)
         if record is None:
             raise DamagedRecordingError(f"{self.path}: manifest.json does not list {path}; fetch the recording again.")
@@ -246,7 +251,7 @@ class Recording:
         return "; ".join(held) or "nothing"
 
     def _open_table(self, path: str) -> _Table:
-        return _Table(self.path / path, self._file(path)["bytes"])
+        return _Table(self.path / path, self.file_record(path)["bytes"])
 
     def _text_table(self, path: str, dataset: str, llm: str) -> tuple[_Table, list[int]]:
         table = self._tables(path)

@@ -6,6 +6,7 @@ An interruption at any moment leaves either no recording or a whole one. The man
 from __future__ import annotations
 
 import errno
+import hashlib
 import json
 import os
 import secrets
@@ -30,6 +31,8 @@ from feval.recording.format import (
     file_path,
     recording_hash,
 )
+from feval.recording.links import link_file
+from feval.recording.reader import Recording
 from feval.recording.readme import readme_text
 from feval.recording.votes import VotesBuilder
 
@@ -112,6 +115,7 @@ class RecordingWriter:
         self._leaves: list[tuple[str, str | None, str, str]] = []
         self._files: dict[str, dict[str, Any]] = {}
         self._taken: dict[str, str] = {}
+        self._sources: dict[str, Recording] = {}
         self._folder: Path | None = None
 
     def __enter__(self) -> Self:
@@ -140,8 +144,13 @@ class RecordingWriter:
         if sentence not in self._notes:
             self._notes.append(sentence)
 
-    def add_dataset(self, info: DatasetInfo, questions: Sequence[Question]) -> None:
+    def add_dataset(self, info: DatasetInfo, questions: Sequence[Question], *, parent: Recording | None = None) -> None:
         """Add a dataset with its questions, in their order.
+
+        Args:
+            info: what identifies it.
+            questions: with their golds.
+            parent: a recording with the same questions: its files are linked where they hold what would be written.
 
         Raises:
             ConflictError: the dataset was added already, or a question id comes twice.
@@ -164,6 +173,9 @@ class RecordingWriter:
         self._leaves += [(info.id, None, "dataset", dataset_leaf(info)), (info.id, None, "questions", leaf.hexdigest())]
         with _storage_errors(self.out):
             self._write_questions(info.id, questions)
+            if parent is not None:
+                self._sources[info.id] = parent
+                self._keep(parent, info.id, None, {"questions": leaf.hexdigest()})
 
     def add_pools(
         self,
@@ -172,6 +184,8 @@ class RecordingWriter:
         counter: str,
         pools: Iterable[PoolRows],
         progress: Callable[[int], None] | None = None,
+        *,
+        parent: Recording | None = None,
     ) -> None:
         """Add the CoTs of one LLM on one dataset.
 
@@ -181,6 +195,8 @@ class RecordingWriter:
             counter: name of the token counter behind every token number.
             pools: one per question, in the order of the questions; a question left out has an empty pool.
             progress: called with the number of questions done.
+            parent: a recording with the same CoTs, of which at most the answers differ: its files are linked where they hold
+                what would be written.
 
         Raises:
             ConflictError: this pair was added before, or the same LLM under another decoding, or the pools are out of order.
@@ -192,7 +208,7 @@ class RecordingWriter:
             raise ConflictError(f"LLM {llm.name} was added with two decodings; give each variant its own name.")
         if any(pair["dataset"] == dataset and pair["llm"] == llm.name for pair in self._pairs):
             raise ConflictError(f"{llm.name} on {dataset} was added twice.")
-        pair = PairFiles(self._claim, self._root, dataset, llm.name)
+        pair = PairFiles(self._claim, self._root, dataset, llm.name, answers_only=parent is not None)
         self._votes[dataset].add_llm(llm.name)
         try:
             with _storage_errors(self.out):
@@ -209,6 +225,9 @@ class RecordingWriter:
         self._files |= files
         self._leaves.append((dataset, llm.name, "llm", llm_leaf(llm, counter)))
         self._leaves += [(dataset, llm.name, part, digest) for part, digest in leaves.items()]
+        if parent is not None:
+            with _storage_errors(self.out):
+                self._keep(parent, dataset, llm.name, leaves)
         self._pairs.append({"dataset": dataset, "llm": llm.name, "counter": counter, **summary})
 
     @property
@@ -224,6 +243,25 @@ class RecordingWriter:
                 f"{path} and {self._taken[path.casefold()]} cannot lie in one recording; rename one of them."
             )
         return path
+
+    def _keep(self, parent: Recording, dataset: str, llm: str | None, written: Mapping[str, str]) -> None:
+        """Take from the parent what was not written (part -> leaf), and in its place what was written and is the same."""
+        for leaf in parent.manifest.raw["leaves"]:
+            part, digest = leaf["part"], leaf["sha256"]
+            if (leaf["dataset"], leaf["llm"]) != (dataset, llm) or part in {"dataset", "llm"}:
+                continue
+            path = file_path(part, dataset, llm)
+            if part not in written:
+                self._leaves.append((dataset, llm, part, digest))
+                self._link(parent, self._claim(path))
+            elif written[part] == digest:
+                (self._root / path).unlink()
+                self._link(parent, path)
+
+    def _link(self, parent: Recording, path: str) -> None:
+        record = parent.file_record(path)
+        link_file(parent.path / path, self._root / path, record)
+        self._files[path] = record
 
     def _in_order(self, dataset: str, llm: str, pools: Iterable[PoolRows]) -> Iterable[PoolRows]:
         if dataset not in self._datasets:
@@ -278,12 +316,19 @@ class RecordingWriter:
             file.abandon()
         self._files[path] = {"sha256": file.hexdigest(), "bytes": file.size, "rows": rows}
 
+    def _write_votes(self, path: str, data: bytes, dataset: str) -> None:
+        parent = self._sources.get(dataset)
+        if parent is not None and parent.file_record(path)["sha256"] == hashlib.sha256(data).hexdigest():
+            self._link(parent, path)
+        else:
+            self._write_bytes(path, data, len(self._datasets[dataset][1]))
+
     def _seal(self) -> None:
         if not self._datasets:
             raise UsageError(f"{self.out}: a recording without a dataset is not written.")
         for dataset, votes in self._votes.items():
             path = self._claim(file_path("votes", dataset))
-            self._write_bytes(path, votes.to_bytes(), len(self._datasets[dataset][1]))
+            self._write_votes(path, votes.to_bytes(), dataset)
         manifest = self._manifest()
         self._write_bytes(README, readme_text(manifest).encode(), 0)
         manifest["files"] = dict(sorted(self._files.items()))
