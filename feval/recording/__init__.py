@@ -1,7 +1,8 @@
 """Recordings on disk: the only code that knows the bytes.
 
-`open_recording` reads, `RecordingWriter` writes, `verify_recording` checks everything, `merge`, `select` and `extract`
-derive new recordings. Names are loaded on first use: opening a recording to vote needs neither pydantic nor pyarrow.
+`open_recording` reads, `RecordingWriter` writes, `verify_recording` checks everything, `merge`, `select`, `extract`
+and `add_scores` derive new recordings. Names are loaded on first use: opening a recording to vote needs neither pydantic nor
+pyarrow.
 """
 
 from __future__ import annotations
@@ -9,10 +10,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from feval.recording.content import DatasetInfo, LLMInfo, PoolRows, Question
-    from feval.recording.derive import merge, select
+    from feval.recording.content import DatasetInfo, LLMInfo, PoolRows, Question, ScorerInfo, ScoreRows
+    from feval.recording.derive import add_scores, merge, select
     from feval.recording.extraction import Extraction, extract
     from feval.recording.reader import Recording, open_recording
+    from feval.recording.scores import Scores
     from feval.recording.verify import Verification, verify_recording
     from feval.recording.votes import ABSENT, NO_ANSWER
     from feval.recording.writer import RecordingWriter
@@ -27,7 +29,11 @@ __all__ = [
     "Question",
     "Recording",
     "RecordingWriter",
+    "ScoreRows",
+    "ScorerInfo",
+    "Scores",
     "Verification",
+    "add_scores",
     "extract",
     "merge",
     "open_recording",
@@ -45,6 +51,10 @@ _HOMES = {
     "Question": "content",
     "Recording": "reader",
     "RecordingWriter": "writer",
+    "ScoreRows": "content",
+    "ScorerInfo": "content",
+    "Scores": "scores",
+    "add_scores": "derive",
     "Verification": "verify",
     "extract": "extraction",
     "merge": "derive",

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
 from feval.errors import ConflictError, NotRecordedError, OutOfRangeError, ShortPoolError, UsageError
-from feval.recording.content import DatasetInfo, LLMInfo, PoolRows, Question
+from feval.recording.content import DatasetInfo, LLMInfo, PoolRows, Question, ScorerInfo, ScoreRows
 from feval.recording.files import CHANNELS
+from feval.recording.format import SCORES
 from feval.recording.reader import Recording, open_recording
 from feval.recording.writer import RecordingWriter
 
-__all__ = ["merge", "select"]
+__all__ = ["add_scores", "merge", "select"]
 
 _CHANNEL_FIELDS = tuple(field for part in CHANNELS.values() for field, _ in part.values())
 
@@ -60,6 +61,10 @@ def merge(recordings: Sequence[str | Path], out: str | Path) -> Path:
                 pools = {pool.question_id: pool for pool in holder.pools(dataset, llm)}
                 ordered = (pools[question.id] for question in questions if question.id in pools)
                 writer.add_pools(dataset, _llm(holder, llm), _counter(holder, dataset, llm), ordered)
+                for scorer, scored in _score_owners(dataset, llm, holders).items():
+                    rows = {own.question_id: own for own in scored.score_rows(dataset, llm, scorer)}
+                    own = (rows[question.id] for question in questions if question.id in rows)
+                    writer.add_scores(dataset, llm, scored.scorer_info(scorer), own)
     return Path(out)
 
 
@@ -113,8 +118,62 @@ def select(
                 if llms is None or llm in llms:
                     pools = _first(source.pools(dataset, llm), {row.id for row in rows}, samples, llm)
                     writer.add_pools(dataset, _llm(source, llm), _counter(source, dataset, llm), pools)
+                    for scorer in source.scorers(dataset, llm):
+                        scored = _first_scores(
+                            source.score_rows(dataset, llm, scorer), {row.id for row in rows}, samples
+                        )
+                        writer.add_scores(dataset, llm, source.scorer_info(scorer), scored)
         if missing:
             raise NotRecordedError(f"{source.path} holds no question {min(missing)!r} ({len(missing)} not found).")
+    return Path(out)
+
+
+def add_scores(
+    recording: str | Path,
+    out: str | Path,
+    scorer: ScorerInfo,
+    rows: Mapping[tuple[str, str], Iterable[ScoreRows]],
+    *,
+    operation: Mapping[str, Any] | None = None,
+    notes: Sequence[str] = (),
+) -> Path:
+    """Make a recording with one scorer's scores beside everything that was there, which is linked, not written again.
+
+    Args:
+        recording: the folder that was scored; it stays as it is.
+        out: the folder to make.
+        scorer: who gave the scores.
+        rows: (dataset id, LLM name) -> one entry per question that has any scores, in the order of the questions.
+        operation: what made the scores (JSON values); the scorer's name is added.
+        notes: sentences about what was unusual.
+
+    Raises:
+        ConflictError: the recording holds scores of the same name, or scores for CoTs that are not there.
+        NotRecordedError: the recording lacks a dataset or LLM.
+        UsageError: no scores, or a value that cannot be stored.
+        RecordingError, StorageError: as for `merge`.
+    """
+    source = open_recording(recording)
+    if not rows:
+        raise UsageError(f"Scores by {scorer.name} were to be added to {source.path}, but there are none.")
+    for dataset, llm in rows:
+        source.require(dataset, llm)
+        if scorer.name in source.scorers(dataset, llm):
+            raise ConflictError(
+                f"{source.path} holds scores of {llm} on {dataset} by {scorer.name!r}; give the scorer another name."
+            )
+    with RecordingWriter(
+        out,
+        operation={"name": "score", **(operation or {}), "scorer": scorer.name},
+        prices=source.manifest.prices,
+        parents=[_parent(source)],
+        notes=[*source.manifest.raw.get("notes", ()), *notes],
+        licences=source.manifest.raw.get("licences"),
+    ) as writer:
+        for dataset in source.dataset_ids():
+            writer.keep_dataset(source, dataset)
+        for (dataset, llm), own in rows.items():
+            writer.add_scores(dataset, llm, scorer, own)
     return Path(out)
 
 
@@ -193,8 +252,27 @@ def _owners(dataset: str, holders: Sequence[Recording]) -> dict[str, Recording]:
 
 
 def _pair_leaves(source: Recording, dataset: str, llm: str) -> set[tuple[str, str]]:
-    leaves = source.manifest.raw["leaves"]
-    return {(leaf["part"], leaf["sha256"]) for leaf in leaves if (leaf["dataset"], leaf["llm"]) == (dataset, llm)}
+    """What is recorded of a pair, scores apart: those of several recordings may join."""
+    return {
+        (leaf["part"], leaf["sha256"])
+        for leaf in source.manifest.raw["leaves"]
+        if (leaf["dataset"], leaf["llm"]) == (dataset, llm) and not leaf["part"].startswith(SCORES)
+    }
+
+
+def _score_owners(dataset: str, llm: str, holders: Sequence[Recording]) -> dict[str, Recording]:
+    owners: dict[str, tuple[str, Recording]] = {}
+    for holder in holders:
+        for leaf in holder.manifest.raw["leaves"]:
+            if (leaf["dataset"], leaf["llm"]) != (dataset, llm) or not leaf["part"].startswith(SCORES):
+                continue
+            scorer = leaf["part"].removeprefix(SCORES)
+            digest, owner = owners.setdefault(scorer, (leaf["sha256"], holder))
+            if digest != leaf["sha256"]:
+                raise ConflictError(
+                    f"{owner.path} and {holder.path} hold different scores of {llm} on {dataset} by {scorer!r}."
+                )
+    return {scorer: owner for scorer, (_, owner) in owners.items()}
 
 
 def _all_found(
@@ -208,6 +286,18 @@ def _all_found(
             raise NotRecordedError(
                 f"{source.path} holds no LLM {llm!r} there; it holds {', '.join(sorted(held)) or 'none'}."
             )
+
+
+def _first_scores(rows: Iterable[ScoreRows], ids: Collection[str], samples: int | None) -> Iterator[ScoreRows]:
+    for own in rows:
+        if own.question_id not in ids:
+            continue
+        kept = [place for place, index in enumerate(own.sample_indices) if samples is None or index < samples]
+        columns = {field.name: getattr(own, field.name) for field in fields(own) if field.name != "question_id"}
+        shorter: dict[str, Any] = {
+            name: None if column is None else [column[place] for place in kept] for name, column in columns.items()
+        }
+        yield replace(own, **shorter)
 
 
 def _first(pools: Iterable[PoolRows], ids: Collection[str], samples: int | None, llm: str) -> Iterator[PoolRows]:

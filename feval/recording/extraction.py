@@ -169,7 +169,7 @@ def extract(
         licences=parent.manifest.raw.get("licences"),
     ) as writer:
         found = tuple(_dataset(writer, parent, info, source, steps) for info in infos)
-        notes = tuple(_notes(found)) if source == "text" else ()
+        notes = tuple(_notes(parent, found, source))
         for sentence in notes:
             writer.note(sentence)
     return Extraction(Path(out), open_recording(out).hash, parent.hash, found, notes)
@@ -213,11 +213,15 @@ def _carried(note: str) -> str:
     return note if note.startswith(_CARRIED) else _CARRIED + note
 
 
-def _notes(found: Sequence[DatasetChanges]) -> Iterator[str]:
+def _notes(parent: Recording, found: Sequence[DatasetChanges], source: str) -> Iterator[str]:
     for changes in found:
         without = sum(llm.without_text for llm in changes.llms)
-        if without:
+        if without and source == "text":
             yield f"{changes.dataset}: {without} CoTs have no text; their raw answers are those of the parent."
+        for llm in changes.llms:
+            if llm.gained + llm.lost + llm.changed and (scorers := parent.scorers(changes.dataset, llm.llm)):
+                names = ", ".join(scorers)
+                yield f"{changes.dataset}: {names} scored the CoTs of {llm.llm} with the answers of the parent."
 
 
 def _dataset(
