@@ -26,7 +26,7 @@ from recorders.errors import (
     CostLimitReached,
     Fatal,
     InterruptedByUser,
-    JournalError,
+    MissingError,
     RateLimited,
     RecorderError,
     Refused,
@@ -106,10 +106,11 @@ class Outcome:
 
 
 class Control:
-    """The two ways to stop a run from outside; both may be called from its event loop only, at any time."""
+    """The two ways to stop a run from outside, at any time; from other threads, only by `interrupt_from_elsewhere`."""
 
     def __init__(self) -> None:
         self._run: _Run | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
         self._wish = 0
 
     def finish(self) -> None:
@@ -124,6 +125,11 @@ class Control:
         """The first call is `finish`, the second `now`: what Ctrl-C should do."""
         self._set(self._wish + 1)
 
+    def interrupt_from_elsewhere(self) -> None:
+        """`interrupt`, from another thread than the run's."""
+        if self._loop is not None:
+            self._loop.call_soon_threadsafe(self.interrupt)
+
     def _set(self, wish: int) -> None:
         self._wish = max(self._wish, min(wish, 2))
         if self._run is not None:
@@ -131,7 +137,7 @@ class Control:
 
     def attach(self, run: _Run) -> None:
         """Be told whom to stop."""
-        self._run = run
+        self._run, self._loop = run, asyncio.get_running_loop()
         run.obey(self._wish)
 
 
@@ -171,7 +177,7 @@ async def record(
         The outcome; every way to end early is its `error`, but for those below.
 
     Raises:
-        JournalError: something is missing and the journal's mode forbids to ask.
+        MissingError: something is missing and the journal's mode forbids to ask.
         PriceNotFoundError: a cost limit without a price.
         OutOfRangeError: a cost limit that is no positive number.
         StorageError: the journal could not be written.
@@ -194,7 +200,7 @@ async def record(
     )
     run.progress, run.acknowledged, run.backend_notes = progress, acknowledged, backend_notes
     if run.missing and not journal.may_ask:
-        raise JournalError(
+        raise MissingError(
             f"{journal.folder} lacks {run.missing} of {run.total} CoTs, and the mode {journal.mode!r} asks for nothing anew. "
             "Record with the mode 'new_episodes' to have them."
         )
@@ -257,6 +263,7 @@ class _Run:
         self._answered = journal.totals.replies > 0
         self._per_request = limits.samples_per_request or plan.samples
         self._honours_n = False
+        self._short = 0
         self._held: list[tuple[Job, Refused]] = []
         self._lost: list[str] = []
         self._error: BaseException | None = None
@@ -433,15 +440,18 @@ class _Run:
         await self._committed()
 
     def _learn(self, asked: int, got: int, request: Request) -> None:
-        """Notice what a server makes of n."""
+        """Notice what a server makes of n. With seeds a request has one sample, and no server ignored anything."""
+        one_each = self._backend.takes_seed and request.decoding.seed is not None
         if got >= asked:
             self._honours_n |= asked > 1
+            self._short = 0
             if got > asked:
                 self._journal.note(_MORE)
             return
-        if not (self._backend.takes_seed and request.decoding.seed is not None):
+        if not one_each:
             self._journal.note(IGNORES_N if got == 1 else _FEWER)
-        if not self._honours_n:
+        self._short += 1
+        if (one_each or self._short > 1) and not self._honours_n:  # one short reply may be a hiccup
             self._per_request = min(self._per_request, got)
 
     def _write(self, job: Job, samples: list[int], completions: list[Completion], refused: str | None = None) -> None:

@@ -7,7 +7,8 @@
     │   ├── Refused              this request can never work; others may
     │   └── Fatal                no request will ever work: a wrong key, an unknown model
     ├── JournalError             a journal that is damaged, of something else, or missing
-    │   └── LockedJournalError   another recorder is writing it
+    │   ├── LockedJournalError   another recorder is writing it
+    │   └── MissingError         it lacks something, and the record mode forbids to ask
     └── StoppedError             recording ended early; the journal keeps everything, the same command goes on
         ├── InterruptedByUser    Ctrl-C
         └── CostLimitReached     `cost_limit` would have been passed
@@ -26,6 +27,7 @@ __all__ = [
     "InterruptedByUser",
     "JournalError",
     "LockedJournalError",
+    "MissingError",
     "RateLimited",
     "RecorderError",
     "Refused",
@@ -99,6 +101,10 @@ class JournalError(RecorderError):
 
 class LockedJournalError(JournalError):
     """Another recorder is writing the journal."""
+
+
+class MissingError(JournalError):
+    """The journal lacks CoTs, and the record mode forbids to ask for them."""
 
 
 class StoppedError(RecorderError):

@@ -46,6 +46,7 @@ JOURNAL = "journal.jsonl"
 _LOCK = "lock"
 _VERSION = 1
 _MAX_SAMPLE = 1 << 20
+_VERY_UNLIKELY = 9999.0
 _CRC_BYTES = len(b',"crc":"00000000"}\n')
 
 MODES: Mapping[str, str] = {
@@ -548,7 +549,9 @@ def _cot_record(
             record[name] = _clean(value) if type(value) is str else value
     for name in ("token_logprobs", "token_confidences"):
         if name in record:
-            record[name] = [float(x) if math.isfinite(x) else None for x in record[name]]
+            record[name] = _finite(record[name])
+            if record[name] is None:
+                del record[name]
     if completion.finish_reason not in FINISH_REASONS:
         record["finish_reason"] = "unknown"
     if seed is not None:
@@ -559,6 +562,15 @@ def _cot_record(
         record["first_of_reply"] = True
     record["recorded_at"] = recorded_at
     return record
+
+
+def _finite(values: Sequence[float]) -> list[float] | None:
+    """Log-probabilities as JSON can hold them: -9999, as OpenAI has it, for minus infinity; `None` if one is no number."""
+    if all(map(math.isfinite, values)):
+        return list(values)
+    if any(math.isnan(value) for value in values):
+        return None
+    return [min(max(value, -_VERY_UNLIKELY), _VERY_UNLIKELY) for value in values]
 
 
 def _request_record(request: Request, key: str) -> dict[str, Any]:

@@ -157,7 +157,8 @@ class Pace:
         self._sent = 0
         self._halved_at = 0
         self._held_until = -math.inf
-        self._waiters: list[asyncio.Future[None]] = []
+        self._gate = asyncio.Lock()
+        self._freed = asyncio.Event()
 
     @property
     def held_for(self) -> float:
@@ -173,14 +174,16 @@ class Pace:
         Returns:
             The number of the request, for `limited`.
         """
-        while True:
-            if self.in_flight >= int(self.window):
-                await self._woken()
-                continue
-            wait = self._wait(tokens)
-            if wait <= 0:
-                return self._send(tokens)
-            await self._clock.sleep(wait)
+        async with self._gate:  # one waits for the server, the others for their turn
+            while True:
+                wait = self._wait(tokens)
+                if self.in_flight >= int(self.window):
+                    self._freed.clear()
+                    await self._freed.wait()
+                elif wait > 0:
+                    await self._clock.sleep(wait)
+                else:
+                    return self._send(tokens)
 
     def release(self, expected_tokens: float = 0.0, tokens: float = 0.0) -> None:
         """Count a request as answered.
@@ -192,14 +195,14 @@ class Pace:
         self.in_flight -= 1
         if self._tokens is not None:
             self._tokens.take(tokens - expected_tokens, self._clock.now())
-        self._wake()
+        self._freed.set()
 
     def content(self) -> None:
         """The server answered: allow a little more, if what is allowed is used at all."""
         if self.in_flight + 1 >= int(self.window):
             step = 1.0 if self.window < self._threshold else 1.0 / self.window
             self.window = min(float(self._limits.concurrency), self.window + step)
-            self._wake()
+            self._freed.set()
 
     def limited(self, number: int, retry_after: float | None) -> None:
         """The server said 429.
@@ -237,14 +240,3 @@ class Pace:
         self.in_flight += 1
         self._sent += 1
         return self._sent
-
-    async def _woken(self) -> None:
-        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiters.append(waiter)
-        await waiter
-
-    def _wake(self) -> None:
-        waiters, self._waiters = self._waiters, []
-        for waiter in waiters:
-            if not waiter.done():
-                waiter.set_result(None)
