@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from feval.errors import NotRecordedError, StorageError
+from feval.errors import DamagedRecordingError, NotRecordedError, StorageError
 from feval.recording import Recording, ScoreRows, add_scores, open_recording, verify_recording
 from recorders.errors import Fatal, InterruptedByUser, RateLimited, RecorderError, Refused, StoppedError, Transient
 from recorders.journal import journal_folder
@@ -82,6 +82,7 @@ def score(
 
     Raises:
         NotRecordedError: something named is not there, or there is no CoT to score.
+        DamagedRecordingError: the recording does not verify; nothing was asked.
         StorageError: `out` is there already, or the disk said no.
         JournalError: the journal is damaged, in use, or of something else.
         StoppedError: it ended early; the journal keeps what was scored, and the same call goes on.
@@ -91,6 +92,9 @@ def score(
     if out.exists() and not (out.is_dir() and not any(out.iterdir())):
         raise StorageError(f"{out} is there already; a recording is never overwritten. Name another folder.")
     source = open_recording(recording)
+    # Scores may cost money, and a damaged recording cannot be sealed again with them.
+    if problems := verify_recording(recording).problems:
+        raise DamagedRecordingError(f"{recording} does not verify: {problems[0]} Nothing was scored.")
     pairs = _pairs(source, datasets, llms, scorer.info.name)
     identity = {
         "recording": source.hash,
@@ -285,8 +289,8 @@ def _seal(
     problems = verify_recording(out).problems
     if problems:
         raise StorageError(
-            f"{out} was written but does not verify: {problems[0]} The scores are kept in {journal.folder}; see to "
-            f"{source.path} and the disk, remove {out} and run the same command again."
+            f"{out} was written but does not verify: {problems[0]} The scores are kept in {journal.folder}; see to the disk, "
+            f"remove {out} and run the same command again."
         )
     journal.remove()
     return Scoring(

@@ -21,7 +21,7 @@ from small import write_toy
 from typer.testing import CliRunner, Result
 
 from feval.cli import app
-from feval.errors import FevalError, NotRecordedError, StorageError, UnknownNameError, UsageError
+from feval.errors import DamagedRecordingError, FevalError, NotRecordedError, StorageError, UnknownNameError, UsageError
 from feval.recording import Question, open_recording, verify_recording
 from recorders import scorers
 from recorders.errors import Fatal, JournalError, LockedJournalError, RecorderError, StoppedError
@@ -224,6 +224,15 @@ def test_only_some_pairs(toy: Path, tmp_path: Path, functions: str) -> None:
 def test_a_spec_that_cannot_work_is_refused(spec: str, error: type[FevalError], message: str) -> None:
     with pytest.raises(error, match=message):
         make_scorer(spec)
+
+
+def test_a_damaged_recording_is_refused_before_anything_is_asked(toy: Path, tmp_path: Path) -> None:
+    path = next((toy / "texts").rglob("*.parquet"))
+    path.write_bytes(path.read_bytes()[:-1])
+    with Server(rewards) as server:
+        with pytest.raises(DamagedRecordingError, match=r"does not verify: texts/toy/.* Nothing was scored"):
+            run(toy, tmp_path / "out", f"http:{server.url}")
+        assert server.seen == []
 
 
 # --- the journal ------------------------------------------------------------------------------------------------------------
