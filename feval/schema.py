@@ -32,6 +32,8 @@ __all__ = [
     "Leaf",
     "Manifest",
     "PairRecord",
+    "ScorerRecord",
+    "ScoresRecord",
 ]
 
 MANIFEST_VERSION = 1
@@ -179,6 +181,31 @@ class PairRecord(_Frozen):
     no_answer: int = Field(ge=0)
 
 
+class ScorerRecord(_Frozen):
+    """What the manifest says of a scorer."""
+
+    name: str = Field(min_length=1)
+    kind: str
+    parameters: dict[str, Any] = Field(default_factory=dict)
+
+
+class ScoresRecord(_Frozen):
+    """What the manifest says of one scorer's scores of one LLM on one dataset.
+
+    `cots` were given to the scorer, `with_score` and `with_steps` of them got a score and step scores; `prompt_tokens` and
+    `output_tokens` are what the scorer consumed, as far as it says.
+    """
+
+    dataset: str
+    llm: str
+    scorer: str
+    cots: int = Field(ge=0)
+    with_score: int = Field(ge=0)
+    with_steps: int = Field(ge=0)
+    prompt_tokens: int = Field(ge=0)
+    output_tokens: int = Field(ge=0)
+
+
 class Leaf(_Frozen):
     """One leaf of the recording hash: sha256 over the logical content of one part (`docs/recording-format.md`)."""
 
@@ -204,5 +231,7 @@ class Manifest(_Frozen):
     datasets: tuple[DatasetRecord, ...]
     llms: tuple[LLMRecord, ...]
     pairs: tuple[PairRecord, ...]
+    scorers: tuple[ScorerRecord, ...] = ()
+    scores: tuple[ScoresRecord, ...] = ()
     leaves: tuple[Leaf, ...]
     files: dict[str, FileRecord]

@@ -137,7 +137,9 @@ def backend(
 
         return OpenAICompatible(Endpoint.from_environment(base_url, key_variable), timeout_s=timeout_s, note=note)
     if base_url or key_variable:
-        raise UsageError(f"The backend {name!r} asks no server; leave --base-url and --api-key-env out, or use 'openai'.")
+        raise UsageError(
+            f"The backend {name!r} asks no server; leave --base-url and --api-key-env out, or use 'openai'."
+        )
     if name == "tiny":
         from recorders.backends.tiny import Tiny
 

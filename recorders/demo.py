@@ -6,7 +6,6 @@ thought each. The demo copies that recording, verifies it, records a further sma
 
 from __future__ import annotations
 
-import os
 import secrets
 import shutil
 import time
@@ -158,7 +157,7 @@ def _copy_bundled(recording: Path) -> None:
     try:
         with bundled_recording() as source:
             shutil.copytree(source, partial, copy_function=shutil.copyfile)
-        os.replace(partial, recording)
+        partial.replace(recording)
     except OSError as error:
         raise StorageError(f"{recording} could not be written: {error.strerror or error}.") from error
     finally:

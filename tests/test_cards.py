@@ -216,7 +216,10 @@ def test_revisions_are_commits_or_unknown() -> None:
         dataset_id for dataset_id in dataset_ids() if (hub := dataset_card(dataset_id).hub) and hub.revision is None
     }
     assert unknown == {"bigbench_date"}
-    assert [dataset_id for dataset_id in dataset_ids() if dataset_card(dataset_id).hub is None] == ["last_letters", "tiny_sums"]
+    assert [dataset_id for dataset_id in dataset_ids() if dataset_card(dataset_id).hub is None] == [
+        "last_letters",
+        "tiny_sums",
+    ]
 
 
 # --- looking cards up

@@ -167,7 +167,7 @@ def _extra_body(text: str | None) -> dict[str, Any]:
     except ValueError as error:
         raise UsageError(f"--extra-body takes a JSON object; {text!r:.80} is not JSON ({error}).") from error
     if not isinstance(value, dict):
-        raise UsageError(f"--extra-body takes a JSON object, such as {{\"top_k\": 20}}; {text!r:.80} was given.")
+        raise UsageError(f'--extra-body takes a JSON object, such as {{"top_k": 20}}; {text!r:.80} was given.')
     return value
 
 

@@ -1,7 +1,8 @@
 """Recordings on disk: the only code that knows the bytes.
 
-`open_recording` reads, `RecordingWriter` writes, `verify_recording` checks everything, `merge` and `select` derive new
-recordings. Names are loaded on first use: opening a recording to vote needs neither pydantic nor pyarrow.
+`open_recording` reads, `RecordingWriter` writes, `verify_recording` checks everything, `merge`, `select`, `extract`
+and `add_scores` derive new recordings. Names are loaded on first use: opening a recording to vote needs neither pydantic nor
+pyarrow.
 """
 
 from __future__ import annotations
@@ -9,10 +10,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from feval.recording.content import DatasetInfo, LLMInfo, PoolRows, Question
-    from feval.recording.derive import merge, select
+    from feval.recording.content import DatasetInfo, LLMInfo, PoolRows, Question, ScorerInfo, ScoreRows
+    from feval.recording.derive import add_scores, merge, select
+    from feval.recording.extraction import Extraction, extract
     from feval.recording.manifest import recording_around
     from feval.recording.reader import Recording, open_recording
+    from feval.recording.scores import Scores
     from feval.recording.verify import Verification, verify_recording
     from feval.recording.votes import ABSENT, NO_ANSWER
     from feval.recording.writer import RecordingWriter
@@ -21,12 +24,18 @@ __all__ = [
     "ABSENT",
     "NO_ANSWER",
     "DatasetInfo",
+    "Extraction",
     "LLMInfo",
     "PoolRows",
     "Question",
     "Recording",
     "RecordingWriter",
+    "ScoreRows",
+    "ScorerInfo",
+    "Scores",
     "Verification",
+    "add_scores",
+    "extract",
     "merge",
     "open_recording",
     "recording_around",
@@ -38,12 +47,18 @@ _HOMES = {
     "ABSENT": "votes",
     "NO_ANSWER": "votes",
     "DatasetInfo": "content",
+    "Extraction": "extraction",
     "LLMInfo": "content",
     "PoolRows": "content",
     "Question": "content",
     "Recording": "reader",
     "RecordingWriter": "writer",
+    "ScoreRows": "content",
+    "ScorerInfo": "content",
+    "Scores": "scores",
+    "add_scores": "derive",
     "Verification": "verify",
+    "extract": "extraction",
     "merge": "derive",
     "open_recording": "reader",
     "recording_around": "manifest",

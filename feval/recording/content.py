@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-__all__ = ["OPTIONAL_COLUMNS", "DatasetInfo", "LLMInfo", "PoolRows", "Question"]
+__all__ = ["OPTIONAL_COLUMNS", "DatasetInfo", "LLMInfo", "PoolRows", "Question", "ScoreRows", "ScorerInfo"]
 
 OPTIONAL_COLUMNS: Mapping[str, str] = {
     "seed": "int64",
@@ -117,3 +117,43 @@ class PoolRows:
     sequence_logprobs: Sequence[float | None] | None = None
     token_logprobs: Sequence[Sequence[float] | None] | None = None
     token_confidences: Sequence[Sequence[float] | None] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ScorerInfo:
+    """What gave CoTs their scores: a model under one prompt, or a function.
+
+    Attributes:
+        name: unique within a recording; methods ask for scores by it.
+        kind: what sort of scorer, such as "judge" or "python".
+        parameters: everything that shaped the scores, such as model and prompt version (JSON values, no secrets).
+    """
+
+    name: str
+    kind: str
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class ScoreRows:
+    """One scorer's scores of some CoTs of one LLM on one question, as columns of equal length.
+
+    A CoT that is left out was not scored; one that the scorer could not score has neither score nor step scores.
+
+    Attributes:
+        question_id: which question.
+        sample_indices: which CoTs, ascending.
+        scores: finite numbers, the higher the better; `None` where there is none.
+        step_scores: a score for each step of a CoT, in order; `None` where there are none, of a CoT or of all.
+        verdicts: what the scorer said, in its words; `None` as for `step_scores`.
+        prompt_tokens: of the scorer's request, for billing; `None` as for `step_scores`.
+        output_tokens: of the scorer's reply, for billing; `None` as for `step_scores`.
+    """
+
+    question_id: str
+    sample_indices: Sequence[int]
+    scores: Sequence[float | None]
+    step_scores: Sequence[Sequence[float] | None] | None = None
+    verdicts: Sequence[str | None] | None = None
+    prompt_tokens: Sequence[int | None] | None = None
+    output_tokens: Sequence[int | None] | None = None

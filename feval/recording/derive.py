@@ -3,25 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
 from feval.errors import (
     ConflictError,
-    DamagedRecordingError,
     NotRecordedError,
     OutOfRangeError,
     ShortPoolError,
     UsageError,
 )
-from feval.recording.content import DatasetInfo, LLMInfo, PoolRows, Question
+from feval.recording.content import DatasetInfo, LLMInfo, PoolRows, Question, ScorerInfo, ScoreRows
 from feval.recording.files import CHANNELS
-from feval.recording.reader import Recording, open_recording
-from feval.recording.verify import file_problems
+from feval.recording.format import SCORES
+from feval.recording.reader import Recording
+from feval.recording.verify import open_sound
 from feval.recording.writer import RecordingWriter
 
-__all__ = ["merge", "select"]
+__all__ = ["add_scores", "merge", "select"]
 
 _CHANNEL_FIELDS = tuple(field for part in CHANNELS.values() for field, _ in part.values())
 
@@ -44,7 +44,7 @@ def merge(recordings: Sequence[str | Path], out: str | Path) -> Path:
     """
     if len(recordings) < 2:
         raise UsageError(f"A merge needs two or more recordings; {len(recordings)} given.")
-    sources = [_sound(path) for path in recordings]
+    sources = [open_sound(path) for path in recordings]
     prices = {source.manifest.prices for source in sources}
     if len(prices) > 1:
         raise ConflictError(
@@ -68,6 +68,10 @@ def merge(recordings: Sequence[str | Path], out: str | Path) -> Path:
                 pools = {pool.question_id: pool for pool in holder.pools(dataset, llm)}
                 ordered = (pools[question.id] for question in questions if question.id in pools)
                 writer.add_pools(dataset, _llm(holder, llm), _counter(holder, dataset, llm), ordered)
+                for scorer, scored in _score_owners(dataset, llm, holders).items():
+                    rows = {own.question_id: own for own in scored.score_rows(dataset, llm, scorer)}
+                    own = (rows[question.id] for question in questions if question.id in rows)
+                    writer.add_scores(dataset, llm, scored.scorer_info(scorer), own)
     return Path(out)
 
 
@@ -98,7 +102,7 @@ def select(
     """
     if samples is not None and samples < 1:
         raise OutOfRangeError(f"A selection keeps at least 1 CoT per pool; {samples} asked for.")
-    source = _sound(recording)
+    source = open_sound(recording)
     kept = [dataset for dataset in source.dataset_ids() if datasets is None or dataset in datasets]
     _all_found(source, datasets, llms, kept)
     wanted = None if questions is None else set(questions)
@@ -121,18 +125,64 @@ def select(
                 if llms is None or llm in llms:
                     pools = _first(source.pools(dataset, llm), {row.id for row in rows}, samples, llm)
                     writer.add_pools(dataset, _llm(source, llm), _counter(source, dataset, llm), pools)
+                    for scorer in source.scorers(dataset, llm):
+                        scored = _first_scores(
+                            source.score_rows(dataset, llm, scorer), {row.id for row in rows}, samples
+                        )
+                        writer.add_scores(dataset, llm, source.scorer_info(scorer), scored)
         if missing:
             raise NotRecordedError(f"{source.path} holds no question {min(missing)!r:.80} ({len(missing)} not found).")
     return Path(out)
 
 
-def _sound(path: str | Path) -> Recording:
-    """Open a recording whose bytes are those it was sealed with: a derived one would give damage a hash of its own."""
-    source = open_recording(path)
-    problem = next(iter(file_problems(source)), None)
-    if problem is not None:
-        raise DamagedRecordingError(f"{source.path}: {problem} `feval verify` lists all there is; fetch it again.")
-    return source
+
+def add_scores(
+    recording: str | Path,
+    out: str | Path,
+    scorer: ScorerInfo,
+    rows: Mapping[tuple[str, str], Iterable[ScoreRows]],
+    *,
+    operation: Mapping[str, Any] | None = None,
+    notes: Sequence[str] = (),
+) -> Path:
+    """Make a recording with one scorer's scores beside everything that was there, which is linked, not written again.
+
+    Args:
+        recording: the folder that was scored; it stays as it is.
+        out: the folder to make.
+        scorer: who gave the scores.
+        rows: (dataset id, LLM name) -> one entry per question that has any scores, in the order of the questions.
+        operation: what made the scores (JSON values); the scorer's name is added.
+        notes: sentences about what was unusual.
+
+    Raises:
+        ConflictError: the recording holds scores of the same name, or scores for CoTs that are not there.
+        NotRecordedError: the recording lacks a dataset or LLM.
+        UsageError: no scores, or a value that cannot be stored.
+        RecordingError, StorageError: as for `merge`.
+    """
+    source = open_sound(recording)
+    if not rows:
+        raise UsageError(f"Scores by {scorer.name} were to be added to {source.path}, but there are none.")
+    for dataset, llm in rows:
+        source.require(dataset, llm)
+        if scorer.name in source.scorers(dataset, llm):
+            raise ConflictError(
+                f"{source.path} holds scores of {llm} on {dataset} by {scorer.name!r}; give the scorer another name."
+            )
+    with RecordingWriter(
+        out,
+        operation={"name": "score", **(operation or {}), "scorer": scorer.name},
+        prices=source.manifest.prices,
+        parents=[_parent(source)],
+        notes=[*source.manifest.raw.get("notes", ()), *notes],
+        licences=source.manifest.raw.get("licences"),
+    ) as writer:
+        for dataset in source.dataset_ids():
+            writer.keep_dataset(source, dataset)
+        for (dataset, llm), own in rows.items():
+            writer.add_scores(dataset, llm, scorer, own)
+    return Path(out)
 
 
 def _parent(source: Recording) -> dict[str, Any]:
@@ -210,8 +260,27 @@ def _owners(dataset: str, holders: Sequence[Recording]) -> dict[str, Recording]:
 
 
 def _pair_leaves(source: Recording, dataset: str, llm: str) -> set[tuple[str, str]]:
-    leaves = source.manifest.raw["leaves"]
-    return {(leaf["part"], leaf["sha256"]) for leaf in leaves if (leaf["dataset"], leaf["llm"]) == (dataset, llm)}
+    """What is recorded of a pair, scores apart: those of several recordings may join."""
+    return {
+        (leaf["part"], leaf["sha256"])
+        for leaf in source.manifest.raw["leaves"]
+        if (leaf["dataset"], leaf["llm"]) == (dataset, llm) and not leaf["part"].startswith(SCORES)
+    }
+
+
+def _score_owners(dataset: str, llm: str, holders: Sequence[Recording]) -> dict[str, Recording]:
+    owners: dict[str, tuple[str, Recording]] = {}
+    for holder in holders:
+        for leaf in holder.manifest.raw["leaves"]:
+            if (leaf["dataset"], leaf["llm"]) != (dataset, llm) or not leaf["part"].startswith(SCORES):
+                continue
+            scorer = leaf["part"].removeprefix(SCORES)
+            digest, owner = owners.setdefault(scorer, (leaf["sha256"], holder))
+            if digest != leaf["sha256"]:
+                raise ConflictError(
+                    f"{owner.path} and {holder.path} hold different scores of {llm} on {dataset} by {scorer!r}."
+                )
+    return {scorer: owner for scorer, (_, owner) in owners.items()}
 
 
 def _all_found(
@@ -225,6 +294,18 @@ def _all_found(
             raise NotRecordedError(
                 f"{source.path} holds no LLM {llm!r} there; it holds {', '.join(sorted(held)) or 'none'}."
             )
+
+
+def _first_scores(rows: Iterable[ScoreRows], ids: Collection[str], samples: int | None) -> Iterator[ScoreRows]:
+    for own in rows:
+        if own.question_id not in ids:
+            continue
+        kept = [place for place, index in enumerate(own.sample_indices) if samples is None or index < samples]
+        columns = {field.name: getattr(own, field.name) for field in fields(own) if field.name != "question_id"}
+        shorter: dict[str, Any] = {
+            name: None if column is None else [column[place] for place in kept] for name, column in columns.items()
+        }
+        yield replace(own, **shorter)
 
 
 def _first(pools: Iterable[PoolRows], ids: Collection[str], samples: int | None, llm: str) -> Iterator[PoolRows]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 from array import array
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any
 
@@ -14,7 +14,7 @@ from feval.recording.content import OPTIONAL_COLUMNS, PoolRows
 from feval.recording.format import LeafHash, file_path
 from feval.schema import FINISH_REASONS
 
-__all__ = ["CHANNELS", "FINISH_CODES", "HashedFile", "PairFiles", "ParquetFile", "pool_lines"]
+__all__ = ["CHANNELS", "FINISH_CODES", "PAIR_PARTS", "HashedFile", "PairFiles", "ParquetFile", "pool_lines"]
 
 CHANNELS: dict[str, dict[str, tuple[str, str]]] = {
     "reasoning": {"reasoning": ("reasoning", "string")},
@@ -27,6 +27,9 @@ CHANNELS: dict[str, dict[str, tuple[str, str]]] = {
 """Parts that a pair may have: part -> column -> (field of `PoolRows`, type). Only questions with a value have rows there."""
 
 FINISH_CODES: dict[str, int] = {reason: code for code, reason in enumerate(FINISH_REASONS)}
+PAIR_PARTS = ("requests", "samples", "texts")
+"""Parts that every pair has."""
+
 _MAX_TOKENS = 2**31 - 1
 _TEXT_GROUP_BYTES = 192 * 1024
 _NARROW_GROUP_ROWS = 1 << 16
@@ -180,12 +183,20 @@ class ParquetFile:
 
 
 class PairFiles:
-    """The Parquet files of one LLM on one dataset, with their leaves: three, and one for each channel that is used."""
+    """The Parquet files of one LLM on one dataset, with their leaves: three, and one for each channel that is used.
 
-    def __init__(self, claim: Callable[[str], str], root: Path, dataset: str, llm: str) -> None:
+    With `answers_only`, `samples/` alone is written: the others stay as they are in another recording.
+    """
+
+    def __init__(
+        self, claim: Callable[[str], str], root: Path, dataset: str, llm: str, *, answers_only: bool = False
+    ) -> None:
         self._claim, self._root, self._who = claim, root, f"{llm} on {dataset}"
         self._pair = dataset, llm
-        self._paths = {part: claim(file_path(part, dataset, llm)) for part in ("requests", "samples", "texts")}
+        self._paths = {
+            part: claim(file_path(part, dataset, llm)) for part in (["samples"] if answers_only else PAIR_PARTS)
+        }
+        self._answers_only = answers_only
         self._tables: dict[str, ParquetFile] = {}
         self._leaves = {part: LeafHash() for part in self._paths}
         self._sizes: list[int] = []
@@ -197,31 +208,18 @@ class PairFiles:
         finish = self._check(pool)
         if not self._tables:
             self._open()
-        channels = _channels(pool)
-        for part in channels.keys() - self._tables.keys():
-            self._open_channel(part)
-        for part, line in pool_lines(pool).items():
-            self._add_line(part, line, pool.question_id)
-        size = len(pool.answers)
-        ids, indices = [pool.question_id] * size, range(size)
-        self._tables["requests"].extend(
-            question_id=[pool.question_id], prompt=[pool.prompt], prompt_tokens=[pool.prompt_tokens]
-        )
-        self._tables["texts"].extend(question_id=ids, sample_index=indices, text=pool.texts)
-        self._tables["samples"].extend(
-            question_id=ids,
-            sample_index=indices,
-            answer_raw=pool.raw_answers,
-            answer=pool.answers,
-            output_tokens=pool.output_tokens,
-            finish_reason=pool.finish_reasons,
-            **{name: pool.extra.get(name) or [None] * size for name in OPTIONAL_COLUMNS},
-        )
-        for part, values in channels.items():
-            self._tables[part].extend(question_id=ids, sample_index=indices, **values)
-        self._sizes.append(size)
+        columns = _pool_columns(pool)
+        if self._answers_only:
+            columns = {"samples": columns["samples"]}
+        lines = pool_lines(pool)
+        for part, own in columns.items():
+            if part not in self._tables:
+                self._open_channel(part)
+            self._add_line(part, lines[part], pool.question_id)
+            self._tables[part].extend(**own)
+        self._sizes.append(len(pool.answers))
         self._no_answer += sum(answer is None for answer in pool.answers)
-        self._flush(pool, channels)
+        self._flush(columns)
         return finish
 
     def close(self) -> tuple[dict[str, dict[str, Any]], dict[str, str], dict[str, int]]:
@@ -260,7 +258,8 @@ class PairFiles:
             ],
             "texts": [*key, ("text", pa.string())],
         }
-        for part, fields in columns.items():
+        for part in self._paths:
+            fields = columns[part]
             dictionary = [name for name, kind in fields if kind == pa.string() and name not in {"text", "prompt"}]
             self._tables[part] = ParquetFile(self._root / self._paths[part], pa.schema(fields), dictionary=dictionary)
 
@@ -301,22 +300,45 @@ class PairFiles:
         except KeyError as error:
             raise UsageError(f"{where}: finish reason {error} is not one of {', '.join(FINISH_REASONS)}.") from error
 
-    def _flush(self, pool: PoolRows, channels: dict[str, dict[str, list[Any]]]) -> None:
+    def _flush(self, columns: dict[str, dict[str, Sequence[Any]]]) -> None:
         """Row groups hold whole questions: texts and channels few (one read per question), narrow columns many."""
-        sizes = {part: sum(map(_bytes, columns.values())) for part, columns in channels.items()}
-        sizes["texts"] = _bytes(pool.texts)
-        for part, size in sizes.items():
-            self._waiting_bytes[part] = self._waiting_bytes.get(part, 0) + size
-            if self._waiting_bytes[part] >= _TEXT_GROUP_BYTES:
-                self._tables[part].flush()
-                self._waiting_bytes[part] = 0
-        for part in ("requests", "samples"):
-            if self._tables[part].waiting >= _NARROW_GROUP_ROWS:
-                self._tables[part].flush()
+        for part, table in self._tables.items():
+            if part in {"requests", "samples"}:
+                full = table.waiting >= _NARROW_GROUP_ROWS
+            else:
+                size = self._waiting_bytes.get(part, 0) + _bytes(columns.get(part, {}))
+                full = size >= _TEXT_GROUP_BYTES
+                self._waiting_bytes[part] = 0 if full else size
+            if full:
+                table.flush()
 
 
-def _bytes(column: Sequence[Any]) -> int:
-    """About what a column takes: a byte per character, four per number of a list."""
+def _pool_columns(pool: PoolRows) -> dict[str, dict[str, Sequence[Any]]]:
+    """A pool's rows in each file that it has rows in."""
+    size = len(pool.answers)
+    key: dict[str, Sequence[Any]] = {"question_id": [pool.question_id] * size, "sample_index": range(size)}
+    return {
+        "requests": {
+            "question_id": [pool.question_id],
+            "prompt": [pool.prompt],
+            "prompt_tokens": [pool.prompt_tokens],
+        },
+        "samples": {
+            **key,
+            "answer_raw": pool.raw_answers,
+            "answer": pool.answers,
+            "output_tokens": pool.output_tokens,
+            "finish_reason": pool.finish_reasons,
+            **{name: pool.extra.get(name) or [None] * size for name in OPTIONAL_COLUMNS},
+        },
+        "texts": {**key, "text": pool.texts},
+        **{part: {**key, **values} for part, values in _channels(pool).items()},
+    }
+
+
+def _bytes(columns: Mapping[str, Sequence[Any]]) -> int:
+    """About what columns take, keys apart: a byte per character, four per number of a list."""
+    values = (v for name, column in columns.items() if name not in {"question_id", "sample_index"} for v in column)
     return sum(
-        len(v) if isinstance(v, str) else 4 * len(v) if isinstance(v, list) else 8 for v in column if v is not None
+        len(v) if isinstance(v, str) else 4 * len(v) if isinstance(v, list) else 8 for v in values if v is not None
     )

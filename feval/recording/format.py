@@ -23,6 +23,7 @@ __all__ = [
     "FORMAT_VERSION",
     "MANIFEST",
     "README",
+    "SCORES",
     "LeafHash",
     "check_name",
     "file_path",
@@ -36,6 +37,8 @@ FORMAT = "feval-recording"
 FORMAT_VERSION = 1
 MANIFEST = "manifest.json"
 README = "README.md"
+SCORES = "scores/"
+"""Begins the part of a scorer's scores; its name follows."""
 
 _SAFE = re.compile(r"[A-Za-z0-9._@=+-]")
 _MAX_NAME = 200
@@ -75,6 +78,8 @@ def file_path(part: str, dataset: str, llm: str | None = None) -> str:
     """Where a part lies below the recording's folder, with "/" between the names."""
     if part == "votes":
         return f"votes/{slug(dataset)}.votes"
+    if llm is not None and part.startswith(SCORES):
+        return f"{SCORES}{slug(dataset)}/{slug(llm)}/{slug(part.removeprefix(SCORES))}.parquet"
     if llm is None:
         return f"{part}/{slug(dataset)}.parquet"
     return f"{part}/{slug(dataset)}/{slug(llm)}.parquet"

@@ -15,14 +15,29 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from feval.errors import DamagedRecordingError, NotRecordedError
-from feval.recording.content import OPTIONAL_COLUMNS, DatasetInfo, LLMInfo, PoolRows, Question
-from feval.recording.format import file_path, open_regular
+from feval.recording.content import (
+    OPTIONAL_COLUMNS,
+    DatasetInfo,
+    LLMInfo,
+    PoolRows,
+    Question,
+    ScorerInfo,
+    ScoreRows,
+)
+from feval.recording.format import SCORES, file_path, open_regular
 from feval.recording.manifest import Manifest, read_manifest
+from feval.recording.scores import Scores, scores_of_table
 from feval.recording.votes import Votes, open_votes
 
 __all__ = ["Recording", "open_recording"]
 
 _TEXT_FILES_OPEN = 64
+_SCORE_FIELDS = {
+    "step_scores": "step_scores",
+    "verdict": "verdicts",
+    "prompt_tokens": "prompt_tokens",
+    "output_tokens": "output_tokens",
+}
 
 
 def open_recording(path: str | Path) -> Recording:
@@ -86,7 +101,7 @@ class Recording:
         if dataset not in self._votes:
             self.require(dataset)
             path = file_path("votes", dataset)
-            record = self._file(path)
+            record = self.file_record(path)
             votes = open_votes(self.path / path, sha256=record["sha256"], size=record["bytes"])
             self._agree(path, dataset, votes)
             self._votes[dataset] = votes
@@ -190,6 +205,61 @@ class Recording:
             for group in range(table.groups):
                 yield from _by_question(table.group(group, None).to_pydict())
 
+    def score_records(self, dataset: str, llm: str) -> list[dict[str, Any]]:
+        """What the manifest says of the scores of an LLM on a dataset, one entry for each scorer."""
+        self.require(dataset, llm)
+        with self._shape("manifest.json"):
+            records = self.manifest.raw.get("scores", [])
+            return [record for record in records if (record["dataset"], record["llm"]) == (dataset, llm)]
+
+    def scorers(self, dataset: str, llm: str) -> list[str]:
+        """Names of the scorers that scored an LLM on a dataset."""
+        with self._shape("manifest.json"):
+            return [record["scorer"] for record in self.score_records(dataset, llm)]
+
+    def scorer_info(self, scorer: str) -> ScorerInfo:
+        """What the manifest says of a scorer."""
+        with self._shape("manifest.json"):
+            [record] = [record for record in self.manifest.raw.get("scorers", []) if record["name"] == scorer]
+            return ScorerInfo(record["name"], record["kind"], record["parameters"])
+
+    def scores(self, dataset: str, llm: str, scorer: str) -> Scores:
+        """One scorer's scores of an LLM on a dataset, as arrays.
+
+        Raises:
+            NotRecordedError: no such dataset, LLM or scorer.
+            DamagedRecordingError: the file is missing, changed or malformed.
+        """
+        path = self._scores_path(dataset, llm, scorer)
+        votes = self.votes(dataset)
+        with self._shape(path):
+            table = self._tables(path).read()
+            return scores_of_table(self.scorer_info(scorer), table, votes.question_ids, votes.llms[llm].codes.shape)
+
+    def score_rows(self, dataset: str, llm: str, scorer: str) -> Iterator[ScoreRows]:
+        """One scorer's scores of an LLM on a dataset, verdicts included, question by question, as they were added.
+
+        Raises:
+            NotRecordedError, DamagedRecordingError: as for `scores`.
+        """
+        path = self._scores_path(dataset, llm, scorer)
+        with self._shape(path):
+            for question, columns in _by_question(self._tables(path).read().to_pydict()):
+                optional = {
+                    field: columns[column] if any(value is not None for value in columns[column]) else None
+                    for column, field in _SCORE_FIELDS.items()
+                }
+                yield ScoreRows(question, columns["sample_index"], columns["score"], **optional)
+
+    def _scores_path(self, dataset: str, llm: str, scorer: str) -> str:
+        held = self.scorers(dataset, llm)
+        if scorer not in held:
+            raise NotRecordedError(
+                f"{self.path} holds no scores of {llm} on {dataset} by {scorer!r}. It holds scores by "
+                f"{', '.join(held) or 'nobody'}; `feval score` adds some."
+            )
+        return file_path(SCORES + scorer, dataset, llm)
+
     def prompts(self, dataset: str, llm: str) -> dict[str, str | None]:
         """Question id -> the request that was sent (a JSON array of messages), `None` where it is not known."""
         self.require(dataset, llm)
@@ -236,7 +306,12 @@ class Recording:
                 f"{self.path / path} is of other LLMs or another dataset than manifest.json says."
             )
 
-    def _file(self, path: str) -> dict[str, Any]:
+    def file_record(self, path: str) -> dict[str, Any]:
+        """What the manifest says of a file: "sha256", "bytes", "rows".
+
+        Raises:
+            DamagedRecordingError: it does not list the file.
+        """
         record = self.manifest.files.get(path)
         if record is None:
             raise DamagedRecordingError(f"{self.path}: manifest.json does not list {path}; fetch the recording again.")
@@ -247,7 +322,7 @@ class Recording:
         return "; ".join(held) or "nothing"
 
     def _open_table(self, path: str) -> _Table:
-        return _Table(self.path / path, self._file(path)["bytes"])
+        return _Table(self.path / path, self.file_record(path)["bytes"])
 
     def _text_table(self, path: str, dataset: str, llm: str) -> tuple[_Table, list[int]]:
         table = self._tables(path)

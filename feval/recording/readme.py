@@ -25,6 +25,7 @@ def readme_text(manifest: dict[str, Any]) -> str:
         "| dataset | LLM | questions | CoTs | per question | without answer | tokens counted by |",
         "| --- | --- | --- | --- | --- | --- | --- |",
         *rows,
+        *_scores(manifest),
         "",
         f"- Recording hash: `{manifest['recording_hash']}`",
         f"- Price list: `{_plain(manifest['prices'])}`",
@@ -37,6 +38,21 @@ def readme_text(manifest: dict[str, Any]) -> str:
         "",
     ]
     return "\n".join(lines)
+
+
+def _scores(manifest: dict[str, Any]) -> list[str]:
+    kinds = {record["name"]: record["kind"] for record in manifest.get("scorers", ())}
+    rows = [
+        f"| {_plain(record['dataset'])} | `{_plain(record['llm'])}` | `{_plain(record['scorer'])}` "
+        f"| {_plain(kinds[record['scorer']])} | {record['cots']} | {record['with_score']} | {record['with_steps']} |"
+        for record in manifest.get("scores", ())
+    ]
+    header = [
+        "",
+        "| dataset | LLM | scorer | kind | CoTs | with a score | with step scores |",
+        "| --- | --- | --- | --- | --- | --- | --- |",
+    ]
+    return [*header, *rows] if rows else []
 
 
 def _pool(pair: dict[str, Any]) -> str:

@@ -10,15 +10,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from feval.errors import DamagedRecordingError, FevalError
+from feval.errors import ConflictError, DamagedRecordingError, FevalError, UsageError
 from feval.recording.files import FINISH_CODES, pool_lines
-from feval.recording.format import MANIFEST, LeafHash, file_path, open_regular
+from feval.recording.format import MANIFEST, SCORES, LeafHash, file_path, open_regular
 from feval.recording.reader import Recording, open_recording
+from feval.recording.scores import ScoreTally
 from feval.recording.votes import VotesBuilder
 from feval.recording.writer import dataset_leaf, llm_leaf, question_line
 from feval.schema import Manifest
 
-__all__ = ["Verification", "file_problems", "verify_recording"]
+__all__ = ["Verification", "file_problems", "open_sound", "verify_recording"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,6 +176,39 @@ def _check_pair(
         if unknown:
             raise DamagedRecordingError(f"{llm} on {dataset}: unknown finish reasons {sorted(unknown)}.")
         builder.add(llm, pool, [FINISH_CODES[reason] for reason in pool.finish_reasons])
+    for scorer in recording.scorers(dataset, llm):
+        found[dataset, llm, SCORES + scorer] = _check_scores(recording, dataset, llm, scorer)
     counter = recording.manifest.pairs[dataset, llm]["counter"]
     found[dataset, llm, "llm"] = llm_leaf(recording.llm_info(llm), counter)
     found |= {(dataset, llm, part): leaf.hexdigest() for part, leaf in leaves.items()}
+
+
+def _check_scores(recording: Recording, dataset: str, llm: str, scorer: str) -> str:
+    """The leaf of a scorer's scores, recomputed; what the manifest counts is counted again."""
+    votes = recording.votes(dataset)
+    sizes = dict(zip(votes.question_ids, votes.llms[llm].sizes.tolist(), strict=True))
+    tally = ScoreTally(recording.scorer_info(scorer), f"{scorer} of {llm} on {dataset}", sizes)
+    try:
+        for rows in recording.score_rows(dataset, llm, scorer):
+            tally.add(rows)
+    except (UsageError, ConflictError) as error:
+        raise DamagedRecordingError(str(error)) from error
+    [stated] = [record for record in recording.score_records(dataset, llm) if record["scorer"] == scorer]
+    counted = tally.record(dataset, llm)
+    if stated != counted:
+        raise DamagedRecordingError(f"{MANIFEST}: scores should be {counted}, found {stated}.")
+    return tally.leaf()
+
+
+def open_sound(path: str | Path) -> Recording:
+    """Open a recording whose bytes are those it was sealed with: a derived one would give damage a hash of its own.
+
+    Raises:
+        DamagedRecordingError: a file is missing or changed.
+        RecordingError: the folder cannot be read as a recording.
+    """
+    source = open_recording(path)
+    problem = next(iter(file_problems(source)), None)
+    if problem is not None:
+        raise DamagedRecordingError(f"{source.path}: {problem} `feval verify` lists all there is; fetch it again.")
+    return source

@@ -6,6 +6,7 @@ An interruption at any moment leaves either no recording or a whole one. The man
 from __future__ import annotations
 
 import errno
+import hashlib
 import json
 import os
 import secrets
@@ -18,23 +19,30 @@ from types import TracebackType
 from typing import Any, Self
 
 from feval.errors import ConflictError, FevalError, StorageError, UsageError
-from feval.recording.content import DatasetInfo, LLMInfo, PoolRows, Question
+from feval.recording.content import DatasetInfo, LLMInfo, PoolRows, Question, ScorerInfo, ScoreRows
 from feval.recording.files import HashedFile, PairFiles, ParquetFile
 from feval.recording.format import (
     FORMAT,
     FORMAT_VERSION,
     MANIFEST,
     README,
+    SCORES,
     LeafHash,
     check_name,
     file_path,
     recording_hash,
 )
+from feval.recording.links import link_file
 from feval.recording.manifest import recording_around
+from feval.recording.reader import Recording
 from feval.recording.readme import readme_text
+from feval.recording.scores import ScoreTally
 from feval.recording.votes import VotesBuilder
 
 __all__ = ["RecordingWriter", "dataset_leaf", "llm_leaf", "question_line"]
+
+
+_SCORES_GROUP_ROWS = 1 << 16
 
 
 def dataset_leaf(info: DatasetInfo) -> str:
@@ -125,6 +133,10 @@ class RecordingWriter:
         self._leaves: list[tuple[str, str | None, str, str]] = []
         self._files: dict[str, dict[str, Any]] = {}
         self._taken: dict[str, str] = {}
+        self._sources: dict[str, Recording] = {}
+        self._sizes: dict[tuple[str, str], dict[str, int]] = {}
+        self._scorers: dict[str, ScorerInfo] = {}
+        self._scores: list[dict[str, Any]] = []
         self._folder: Path | None = None
         self._made: list[Path] = []
 
@@ -169,8 +181,13 @@ class RecordingWriter:
         if sentence not in self._notes:
             self._notes.append(sentence)
 
-    def add_dataset(self, info: DatasetInfo, questions: Sequence[Question]) -> None:
+    def add_dataset(self, info: DatasetInfo, questions: Sequence[Question], *, parent: Recording | None = None) -> None:
         """Add a dataset with its questions, in their order.
+
+        Args:
+            info: what identifies it.
+            questions: with their golds.
+            parent: a recording with the same questions: its files are linked where they hold what would be written.
 
         Raises:
             ConflictError: the dataset was added already, or a question id comes twice.
@@ -193,6 +210,9 @@ class RecordingWriter:
         self._leaves += [(info.id, None, "dataset", dataset_leaf(info)), (info.id, None, "questions", leaf.hexdigest())]
         with _storage_errors(self.out):
             self._write_questions(info.id, questions)
+            if parent is not None:
+                self._sources[info.id] = parent
+                self._keep(parent, info.id, None, {"questions": leaf.hexdigest()})
 
     def add_pools(
         self,
@@ -201,6 +221,8 @@ class RecordingWriter:
         counter: str,
         pools: Iterable[PoolRows],
         progress: Callable[[int], None] | None = None,
+        *,
+        parent: Recording | None = None,
     ) -> None:
         """Add the CoTs of one LLM on one dataset.
 
@@ -210,6 +232,8 @@ class RecordingWriter:
             counter: name of the token counter behind every token number.
             pools: one per question, in the order of the questions; a question left out has an empty pool.
             progress: called with the number of questions done.
+            parent: a recording with the same CoTs, of which at most the answers differ: its files are linked where they hold
+                what would be written.
 
         Raises:
             ConflictError: this pair was added before, or the same LLM under another decoding, or the pools are out of order.
@@ -220,16 +244,17 @@ class RecordingWriter:
         if not llm.base.strip():
             raise UsageError(f"The LLM {llm.name!r} has a variant but no name; put the name before the '@'.")
         llm_leaf(llm, counter)  # before anything is written
-        if self._llms.setdefault(llm.name, llm) != llm:
-            raise ConflictError(f"LLM {llm.name} was added with two decodings; give each variant its own name.")
+        self._add_llm(llm)
         if any(pair["dataset"] == dataset and pair["llm"] == llm.name for pair in self._pairs):
             raise ConflictError(f"{llm.name} on {dataset} was added twice.")
-        pair = PairFiles(self._claim, self._root, dataset, llm.name)
+        pair = PairFiles(self._claim, self._root, dataset, llm.name, answers_only=parent is not None)
         self._votes[dataset].add_llm(llm.name)
+        sizes = dict.fromkeys((question.id for question in self._datasets[dataset][1]), 0)
         try:
             with _storage_errors(self.out):
                 for done, pool in enumerate(self._in_order(dataset, llm.name, pools), 1):
                     self._votes[dataset].add(llm.name, pool, pair.add(pool))
+                    sizes[pool.question_id] = len(pool.answers)
                     if progress is not None:
                         progress(done)
                 files, leaves, summary = pair.close()
@@ -239,9 +264,83 @@ class RecordingWriter:
         if summary.pop("pools") < len(questions):
             summary["smallest_pool"] = 0
         self._files |= files
+        self._sizes[dataset, llm.name] = sizes
         self._leaves.append((dataset, llm.name, "llm", llm_leaf(llm, counter)))
         self._leaves += [(dataset, llm.name, part, digest) for part, digest in leaves.items()]
+        if parent is not None:
+            with _storage_errors(self.out):
+                self._keep(parent, dataset, llm.name, leaves)
         self._pairs.append({"dataset": dataset, "llm": llm.name, "counter": counter, **summary})
+
+    def keep_dataset(self, parent: Recording, dataset: str) -> None:
+        """Take a dataset and everything recorded on it from another recording, as it is: nothing is written again.
+
+        Raises:
+            ConflictError: the dataset was added already, or an LLM under another decoding, or a scorer under other parameters.
+            DamagedRecordingError: a file is not what its manifest says.
+            StorageError: the disk said no.
+        """
+        info = parent.dataset_info(dataset)
+        if dataset in self._datasets:
+            raise ConflictError(f"Dataset {dataset} was added twice.")
+        self._datasets[dataset] = (info, parent.questions(dataset))
+        self._leaves.append((dataset, None, "dataset", dataset_leaf(info)))
+        with _storage_errors(self.out):
+            self._keep(parent, dataset, None, {})
+            self._link(parent, self._claim(file_path("votes", dataset)))
+            for llm in parent.llm_names(dataset):
+                pair = parent.manifest.pairs[dataset, llm]
+                self._add_llm(parent.llm_info(llm))
+                self._leaves.append((dataset, llm, "llm", llm_leaf(parent.llm_info(llm), pair["counter"])))
+                self._keep(parent, dataset, llm, {})
+                self._pairs.append(pair)
+                votes = parent.votes(dataset)
+                sizes = votes.llms[llm].sizes.tolist()
+                self._sizes[dataset, llm] = dict(zip(votes.question_ids, sizes, strict=True))
+
+    def add_scores(self, dataset: str, llm: str, scorer: ScorerInfo, rows: Iterable[ScoreRows]) -> None:
+        """Add one scorer's scores of an LLM on a dataset, both added before.
+
+        Args:
+            dataset: id of the dataset.
+            llm: name of the LLM.
+            scorer: who gave the scores.
+            rows: one entry per question that has any, in the order of the questions.
+
+        Raises:
+            ConflictError: this scorer's scores were added before, or the same name under other parameters, or rows for CoTs
+                that are not there, twice or out of order.
+            UsageError: a value that cannot be stored, or CoTs that were not added.
+            StorageError: the disk said no.
+        """
+        if (dataset, llm) not in self._sizes:
+            raise UsageError(f"{scorer.name} has scores of {llm!r} on {dataset!r}, which was not added; add it first.")
+        self._add_scorer(scorer)
+        path = self._claim(file_path(SCORES + scorer.name, dataset, llm))
+        tally = ScoreTally(scorer, f"{scorer.name} of {llm} on {dataset}", self._sizes[dataset, llm])
+        with _storage_errors(self.out):
+            table = ParquetFile(self._root / path, scores_schema(), dictionary=["question_id", "verdict"])
+            try:
+                for own in rows:
+                    table.extend(**tally.add(own))
+                    if table.waiting >= _SCORES_GROUP_ROWS:
+                        table.flush()
+                self._files[path] = table.close()
+            finally:
+                table.abandon()
+        self._leaves.append((dataset, llm, SCORES + scorer.name, tally.leaf()))
+        self._scores.append(tally.record(dataset, llm))
+
+    def _add_llm(self, llm: LLMInfo) -> None:
+        if self._llms.setdefault(llm.name, llm) != llm:
+            raise ConflictError(f"LLM {llm.name} was added with two decodings; give each variant its own name.")
+
+    def _add_scorer(self, scorer: ScorerInfo) -> None:
+        check_name("scorer", scorer.name)
+        if self._scorers.setdefault(scorer.name, scorer) != scorer:
+            raise ConflictError(
+                f"Scorer {scorer.name} was added with two kinds or parameters; give each scorer its own name."
+            )
 
     @property
     def _root(self) -> Path:
@@ -257,6 +356,28 @@ class RecordingWriter:
                 "apart. Give the dataset or LLM another name, or record them apart."
             )
         return path
+
+    def _keep(self, parent: Recording, dataset: str, llm: str | None, written: Mapping[str, str]) -> None:
+        """Take from the parent what was not written (part -> leaf), and in its place what was written and is the same."""
+        for leaf in parent.manifest.raw["leaves"]:
+            part, digest = leaf["part"], leaf["sha256"]
+            if (leaf["dataset"], leaf["llm"]) != (dataset, llm) or part in {"dataset", "llm"}:
+                continue
+            path = file_path(part, dataset, llm)
+            if part not in written:
+                self._leaves.append((dataset, llm, part, digest))
+                self._link(parent, self._claim(path))
+            elif written[part] == digest:
+                (self._root / path).unlink()
+                self._link(parent, path)
+        for record in [] if llm is None else parent.score_records(dataset, llm):
+            self._add_scorer(parent.scorer_info(record["scorer"]))
+            self._scores.append(record)
+
+    def _link(self, parent: Recording, path: str) -> None:
+        record = parent.file_record(path)
+        link_file(parent.path / path, self._root / path, record)
+        self._files[path] = record
 
     def _in_order(self, dataset: str, llm: str, pools: Iterable[PoolRows]) -> Iterable[PoolRows]:
         if dataset not in self._datasets:
@@ -311,12 +432,19 @@ class RecordingWriter:
             file.abandon()
         self._files[path] = {"sha256": file.hexdigest(), "bytes": file.size, "rows": rows}
 
+    def _write_votes(self, path: str, data: bytes, dataset: str) -> None:
+        parent = self._sources.get(dataset)
+        if parent is not None and parent.file_record(path)["sha256"] == hashlib.sha256(data).hexdigest():
+            self._link(parent, path)
+        else:
+            self._write_bytes(path, data, len(self._datasets[dataset][1]))
+
     def _seal(self) -> None:
         if not self._datasets:
             raise UsageError(f"{self.out}: a recording without a dataset is not written.")
         for dataset, votes in self._votes.items():
             path = self._claim(file_path("votes", dataset))
-            self._write_bytes(path, votes.to_bytes(), len(self._datasets[dataset][1]))
+            self._write_votes(path, votes.to_bytes(), dataset)
         manifest = self._manifest()
         self._write_bytes(README, readme_text(manifest).encode(), 0)
         manifest["files"] = dict(sorted(self._files.items()))
@@ -362,12 +490,23 @@ class RecordingWriter:
                 for llm in self._llms.values()
             ],
             "pairs": self._pairs,
+            **self._scores_manifest(),
             "leaves": [
                 {"dataset": dataset, "llm": llm, "part": part, "sha256": digest}
                 for dataset, llm, part, digest in self._leaves
             ],
             "files": {},
         }
+
+    def _scores_manifest(self) -> dict[str, Any]:
+        """What is said of scores, where there are any."""
+        if not self._scores:
+            return {}
+        scorers = [
+            {"name": scorer.name, "kind": scorer.kind, "parameters": dict(scorer.parameters)}
+            for scorer in self._scorers.values()
+        ]
+        return {"scorers": scorers, "scores": self._scores}
 
     @staticmethod
     def _dataset_record(info: DatasetInfo, questions: Sequence[Question]) -> dict[str, Any]:
@@ -400,6 +539,23 @@ def _make_folders(folder: Path) -> list[Path]:
     missing = [path for path in (folder, *folder.parents) if not path.exists()]
     folder.mkdir(parents=True, exist_ok=True)
     return missing
+
+
+def scores_schema() -> Any:
+    """The columns of a file of scores."""
+    import pyarrow as pa
+
+    return pa.schema(
+        [
+            ("question_id", pa.string()),
+            ("sample_index", pa.int32()),
+            ("score", pa.float64()),
+            ("step_scores", pa.list_(pa.float64())),
+            ("verdict", pa.string()),
+            ("prompt_tokens", pa.int32()),
+            ("output_tokens", pa.int32()),
+        ]
+    )
 
 
 def _fsync_folder(folder: Path) -> None:

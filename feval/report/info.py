@@ -30,6 +30,8 @@ def info_dict(recording: Recording) -> dict[str, Any]:
         "datasets": list(recording.manifest.datasets.values()),
         "llms": list(recording.manifest.llms.values()),
         "pairs": [_pair(recording, pair) for pair in recording.manifest.pairs.values()],
+        "scorers": raw.get("scorers", []),
+        "scores": raw.get("scores", []),
         "bytes": sum(record["bytes"] for record in recording.manifest.files.values()),
     }
 
@@ -56,9 +58,15 @@ def _counted(number: int, noun: str) -> str:
 
 
 def info_tables(recording: Recording) -> list[Table]:
-    """Return the tables of `feval info`: the facts, the datasets, the pools of each LLM on each dataset."""
+    """Return the tables of `feval info`: the facts, the datasets, the pools of each LLM on each dataset, decoding and scores."""
     info = info_dict(recording)
-    return [_facts(info), _datasets(info["datasets"]), _pools(info["pairs"]), *_decoding(info["llms"])]
+    return [
+        _facts(info),
+        _datasets(info["datasets"]),
+        _pools(info["pairs"]),
+        *_decoding(info["llms"]),
+        *_scores(info["scores"], info["scorers"]),
+    ]
 
 
 def _facts(info: Mapping[str, Any]) -> Table:
@@ -119,6 +127,30 @@ def _decoding(llms: Iterable[Mapping[str, Any]]) -> list[Table]:
         return []
     columns = (Column("LLM"), Column("temperature", number=True), Column("max tokens", number=True), Column("other"))
     return [Table("decoding", columns, tuple(rows))]
+
+
+def _scores(scores: Iterable[Mapping[str, Any]], scorers: Iterable[Mapping[str, Any]]) -> list[Table]:
+    """The scores of each LLM and the scorers' parameters, where there are any."""
+    numbers = ("cots", "with_score", "with_steps", "prompt_tokens", "output_tokens")
+    keys = ("dataset", "llm", "scorer", *numbers)
+    rows = tuple(tuple(_value(record.get(key)) for key in keys) for record in scores)
+    if not rows:
+        return []
+    columns = (
+        Column("dataset"),
+        Column("LLM"),
+        Column("scorer"),
+        Column("CoTs", number=True),
+        Column("with score", number=True),
+        Column("with steps", number=True),
+        Column("prompt tokens", number=True),
+        Column("output tokens", number=True),
+    )
+    about = tuple(tuple(_value(record.get(key)) for key in ("name", "kind", "parameters")) for record in scorers)
+    return [
+        Table("scores", columns, rows),
+        Table("scorers", (Column("scorer"), Column("kind"), Column("parameters")), about),
+    ]
 
 
 def _listed(value: Any) -> list[Any]:

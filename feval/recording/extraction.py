@@ -1,0 +1,334 @@
+"""Extract again: the answers of a recording read anew from its texts, as a derived recording. Nothing is recorded anew.
+
+The texts are what a recording holds for ever; an answer is what some version of the extraction read in them. A new version, or
+another answer kind, makes a new folder: texts and requests are linked, answers, golds and votes are made anew where they differ.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from feval import answers
+from feval.errors import AnswerError, UnknownNameError, UsageError
+from feval.recording.content import DatasetInfo, PoolRows, Question
+from feval.recording.reader import Recording, open_recording
+from feval.recording.verify import open_sound
+from feval.recording.writer import RecordingWriter
+
+__all__ = ["ANSWERS", "AnswerChange", "DatasetChanges", "Extraction", "GoldChange", "LLMChanges", "extract"]
+
+ANSWERS = ("text", "stored")
+"""Where raw answers come from: the texts (stored ones stand in for texts that were not kept), or always the stored ones."""
+
+_EXAMPLES = 5
+_CARRIED = "Before answers were extracted again: "
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerChange:
+    """One CoT whose answer is another now.
+
+    Attributes:
+        question_id: of which question.
+        sample_index: which CoT.
+        before: its key in the parent; `None` for no answer.
+        after: its key now; `None` for no answer.
+        raw_before: the raw answer behind `before`.
+        raw_after: the raw answer behind `after`.
+    """
+
+    question_id: str
+    sample_index: int
+    before: str | None
+    after: str | None
+    raw_before: str | None
+    raw_after: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class GoldChange:
+    """One question whose gold has another key now; `answer` is the gold as the dataset writes it."""
+
+    question_id: str
+    answer: str | None
+    before: str | None
+    after: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class LLMChanges:
+    """What became of the answers of one LLM on one dataset.
+
+    Attributes:
+        llm: its name.
+        cots: number of CoTs.
+        gained: CoTs that had no answer and have one now.
+        lost: CoTs that had an answer and have none now.
+        changed: CoTs with another key than before.
+        right_before: CoTs whose key was the gold's.
+        right_after: CoTs whose key is the gold's.
+        without_text: CoTs without a text.
+        examples: the first CoTs gained, lost and changed, a few of each.
+    """
+
+    llm: str
+    cots: int
+    gained: int
+    lost: int
+    changed: int
+    right_before: int
+    right_after: int
+    without_text: int
+    examples: tuple[AnswerChange, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class DatasetChanges:
+    """What became of the answers and golds of one dataset.
+
+    Attributes:
+        dataset: its id.
+        answer_kind_before: of the parent.
+        answer_kind: of the new recording.
+        extractor_before: version of the extraction that made the parent's answers.
+        extractor: version of the extraction that made the new ones.
+        golds_changed: questions whose gold has another key than before.
+        gold_examples: the first of them.
+        llms: one entry for each LLM.
+    """
+
+    dataset: str
+    answer_kind_before: str
+    answer_kind: str
+    extractor_before: str
+    extractor: str
+    golds_changed: int
+    gold_examples: tuple[GoldChange, ...]
+    llms: tuple[LLMChanges, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Extraction:
+    """A recording with its answers extracted again, and what changed.
+
+    Attributes:
+        path: the new recording.
+        recording_hash: its hash; equal to the parent's where nothing changed, the extractor's version included.
+        parent_hash: of the recording it was made from.
+        datasets: what changed, for each dataset.
+        notes: sentences about what was unusual.
+    """
+
+    path: Path
+    recording_hash: str
+    parent_hash: str
+    datasets: tuple[DatasetChanges, ...]
+    notes: tuple[str, ...]
+
+
+def extract(
+    recording: str | Path,
+    out: str | Path,
+    *,
+    answer_kind: str | None = None,
+    source: str = "text",
+    progress: Callable[[int, int], None] | None = None,
+) -> Extraction:
+    """Read every answer of a recording again, and write the result as a new recording.
+
+    Texts, requests and everything else that stays is linked, not written again. Golds are made canonical again too.
+
+    Args:
+        recording: the folder to read; it stays as it is.
+        out: the folder to make.
+        answer_kind: a key of `feval.answers.KINDS`; `None` keeps the kind of each dataset.
+        source: one of `ANSWERS`: "text" extracts from the texts; "stored" keeps the raw answers and makes their keys anew.
+        progress: called with (pools done, pools in all).
+
+    Raises:
+        UnknownNameError: an answer kind or source that does not exist.
+        AnswerError: the answer kind cannot be extracted from texts, or math-verify cannot be started.
+        UsageError: one answer kind for datasets of different kinds.
+        RecordingError: the recording cannot be read.
+        StorageError: `out` is there already, or cannot be written.
+    """
+    if source not in ANSWERS:
+        raise UnknownNameError.of("place to take answers from", source, ANSWERS)
+    parent = open_sound(recording)
+    infos = [_new_info(parent, dataset, answer_kind, source) for dataset in parent.dataset_ids()]
+    _one_kind_only(parent, answer_kind)
+    steps = _Steps(parent, progress)
+    operation = {"name": "extract", "answers": source, "extractors": {info.id: info.extractor for info in infos}}
+    with RecordingWriter(
+        out,
+        operation=operation | ({} if answer_kind is None else {"answer_kind": answer_kind}),
+        prices=parent.manifest.prices,
+        parents=[{"hash": parent.hash, "operation": parent.manifest.raw.get("operation", {})}],
+        notes=[_carried(note) for note in parent.manifest.raw.get("notes", ())],
+        licences=parent.manifest.raw.get("licences"),
+    ) as writer:
+        found = tuple(_dataset(writer, parent, info, source, steps) for info in infos)
+        notes = tuple(_notes(parent, found, source))
+        for sentence in notes:
+            writer.note(sentence)
+    return Extraction(Path(out), open_recording(out).hash, parent.hash, found, notes)
+
+
+class _Steps:
+    """Counts pools and passes the number on."""
+
+    def __init__(self, parent: Recording, report: Callable[[int, int], None] | None) -> None:
+        self._done, self._report = 0, report
+        self._total = sum(parent.manifest.datasets[dataset].get("questions", 0) for dataset, _ in parent.manifest.pairs)
+
+    def step(self) -> None:
+        self._done += 1
+        if self._report is not None:
+            self._report(self._done, max(self._total, self._done))
+
+
+def _new_info(parent: Recording, dataset: str, kind: str | None, source: str) -> DatasetInfo:
+    info = parent.dataset_info(dataset)
+    kind = answers.answer_kind(info.answer_kind if kind is None else kind).name
+    if kind == "verbatim" and source == "text":
+        raise AnswerError(
+            f"{dataset} would have the answer kind 'verbatim', which keeps the answers a source stored and reads none in a "
+            "text. Choose another answer kind (`feval ls answer-kinds`), or keep the stored answers (`--answers stored`)."
+        )
+    return replace(info, answer_kind=kind, extractor=answers.extractor_version(kind))
+
+
+def _one_kind_only(parent: Recording, kind: str | None) -> None:
+    kinds = {parent.dataset_info(dataset).answer_kind for dataset in parent.dataset_ids()}
+    if kind is not None and len(kinds) > 1:
+        raise UsageError(
+            f"{parent.path} holds datasets of the answer kinds {', '.join(sorted(kinds))}; {kind!r} cannot suit them all. "
+            "Select one dataset first (`feval select`)."
+        )
+
+
+def _carried(note: str) -> str:
+    """A note of the parent; it may speak of the answers as they were."""
+    return note if note.startswith(_CARRIED) else _CARRIED + note
+
+
+def _notes(parent: Recording, found: Sequence[DatasetChanges], source: str) -> Iterator[str]:
+    for changes in found:
+        without = sum(llm.without_text for llm in changes.llms)
+        if without and source == "text":
+            yield f"{changes.dataset}: {without} CoTs have no text; their raw answers are those of the parent."
+        for llm in changes.llms:
+            if llm.gained + llm.lost + llm.changed and (scorers := parent.scorers(changes.dataset, llm.llm)):
+                names = ", ".join(scorers)
+                yield f"{changes.dataset}: {names} scored the CoTs of {llm.llm} with the answers of the parent."
+
+
+def _dataset(
+    writer: RecordingWriter, parent: Recording, info: DatasetInfo, source: str, steps: _Steps
+) -> DatasetChanges:
+    old = parent.questions(info.id)
+    new = [_with_gold(question, info.answer_kind) for question in old]
+    writer.add_dataset(info, new, parent=parent)
+    before = {question.id: question for question in old}
+    after = {question.id: question for question in new}
+    llms = []
+    for llm in parent.llm_names(info.id):
+        tally = _Tally(llm)
+        pools = _pools(parent, info, llm, source, before, after, tally, steps)
+        counter = parent.manifest.pairs[info.id, llm]["counter"]
+        writer.add_pools(info.id, parent.llm_info(llm), counter, pools, parent=parent)
+        llms.append(tally.changes())
+    golds = [
+        GoldChange(was.id, was.answer, was.answer_key, now.answer_key)
+        for was, now in zip(old, new, strict=True)
+        if was.answer_key != now.answer_key
+    ]
+    was_info = parent.dataset_info(info.id)
+    return DatasetChanges(
+        dataset=info.id,
+        answer_kind_before=was_info.answer_kind,
+        answer_kind=info.answer_kind,
+        extractor_before=was_info.extractor,
+        extractor=info.extractor,
+        golds_changed=len(golds),
+        gold_examples=tuple(golds[:_EXAMPLES]),
+        llms=tuple(llms),
+    )
+
+
+def _gold(question: Question) -> str | None:
+    """The gold as the dataset writes it, or where only its key was kept, that: a key is its own key."""
+    return question.answer_key if question.answer is None else question.answer
+
+
+def _with_gold(question: Question, kind: str) -> Question:
+    return replace(question, answer_key=answers.canonical_gold(kind, _gold(question), question.choices))
+
+
+def _pools(
+    parent: Recording,
+    info: DatasetInfo,
+    llm: str,
+    source: str,
+    before: dict[str, Question],
+    after: dict[str, Question],
+    tally: _Tally,
+    steps: _Steps,
+) -> Iterator[PoolRows]:
+    for pool in parent.pools(info.id, llm):
+        question = after[pool.question_id]
+        raw = list(pool.raw_answers) if source == "stored" else _raw_answers(pool, info.answer_kind, question)
+        keys = answers.keys(info.answer_kind, raw, _gold(question), question.choices).answers
+        changed = replace(pool, raw_answers=raw, answers=keys)
+        tally.add(pool, changed, before[pool.question_id].answer_key, question.answer_key)
+        yield changed
+        steps.step()
+
+
+def _raw_answers(pool: PoolRows, kind: str, question: Question) -> list[str | None]:
+    # Equal texts are common where replies are short.
+    found = {text: answers.extract(kind, text, question.choices) for text in set(pool.texts) if text is not None}
+    return [stored if text is None else found[text] for text, stored in zip(pool.texts, pool.raw_answers, strict=True)]
+
+
+@dataclass(slots=True)
+class _Tally:
+    """Compares pools before and after as they pass."""
+
+    llm: str
+    cots: int = 0
+    right_before: int = 0
+    right_after: int = 0
+    without_text: int = 0
+    counts: dict[str, int] = field(default_factory=lambda: {"gained": 0, "lost": 0, "changed": 0})
+    examples: dict[str, list[AnswerChange]] = field(default_factory=lambda: {"gained": [], "lost": [], "changed": []})
+
+    def add(self, old: PoolRows, new: PoolRows, gold_before: str | None, gold_after: str | None) -> None:
+        """Count one pool."""
+        self.cots += len(new.answers)
+        self.without_text += sum(text is None for text in old.texts)
+        self.right_before += 0 if gold_before is None else list(old.answers).count(gold_before)
+        self.right_after += 0 if gold_after is None else list(new.answers).count(gold_after)
+        for sample, (before, after) in enumerate(zip(old.answers, new.answers, strict=True)):
+            if before != after:
+                what = "gained" if before is None else "lost" if after is None else "changed"
+                self.counts[what] += 1
+                if len(self.examples[what]) < _EXAMPLES:
+                    raw = old.raw_answers[sample], new.raw_answers[sample]
+                    self.examples[what].append(AnswerChange(old.question_id, sample, before, after, *raw))
+
+    def changes(self) -> LLMChanges:
+        """What was counted."""
+        return LLMChanges(
+            llm=self.llm,
+            cots=self.cots,
+            gained=self.counts["gained"],
+            lost=self.counts["lost"],
+            changed=self.counts["changed"],
+            right_before=self.right_before,
+            right_after=self.right_after,
+            without_text=self.without_text,
+            examples=tuple(change for found in self.examples.values() for change in found),
+        )
