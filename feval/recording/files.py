@@ -29,6 +29,7 @@ CHANNELS: dict[str, dict[str, tuple[str, str]]] = {
 FINISH_CODES: dict[str, int] = {reason: code for code, reason in enumerate(FINISH_REASONS)}
 _MAX_TOKENS = 2**31 - 1
 _TEXT_GROUP_BYTES = 192 * 1024
+_PROMPT_GROUP_BYTES = 8 * 2**20
 _NARROW_GROUP_ROWS = 1 << 16
 
 
@@ -306,10 +307,10 @@ class PairFiles:
     def _flush(self, pool: PoolRows, channels: dict[str, dict[str, list[Any]]]) -> None:
         """Row groups hold whole questions: texts and channels few (one read per question), narrow columns many."""
         sizes = {part: sum(map(_bytes, columns.values())) for part, columns in channels.items()}
-        sizes["texts"] = _bytes(pool.texts)
+        sizes |= {"texts": _bytes(pool.texts), "requests": _bytes([pool.prompt])}
         for part, size in sizes.items():
             self._waiting_bytes[part] = self._waiting_bytes.get(part, 0) + size
-            if self._waiting_bytes[part] >= _TEXT_GROUP_BYTES:
+            if self._waiting_bytes[part] >= (_PROMPT_GROUP_BYTES if part == "requests" else _TEXT_GROUP_BYTES):
                 self._tables[part].flush()
                 self._waiting_bytes[part] = 0
         for part in ("requests", "samples"):
