@@ -32,6 +32,7 @@ PAIR_PARTS = ("requests", "samples", "texts")
 
 _MAX_TOKENS = 2**31 - 1
 _TEXT_GROUP_BYTES = 192 * 1024
+_PROMPT_GROUP_BYTES = 8 * 2**20
 _NARROW_GROUP_ROWS = 1 << 16
 
 
@@ -303,12 +304,10 @@ class PairFiles:
     def _flush(self, columns: dict[str, dict[str, Sequence[Any]]]) -> None:
         """Row groups hold whole questions: texts and channels few (one read per question), narrow columns many."""
         for part, table in self._tables.items():
-            if part in {"requests", "samples"}:
-                full = table.waiting >= _NARROW_GROUP_ROWS
-            else:
-                size = self._waiting_bytes.get(part, 0) + _bytes(columns.get(part, {}))
-                full = size >= _TEXT_GROUP_BYTES
-                self._waiting_bytes[part] = 0 if full else size
+            size = self._waiting_bytes.get(part, 0) + _bytes(columns.get(part, {}))
+            most = {"samples": None, "requests": _PROMPT_GROUP_BYTES}.get(part, _TEXT_GROUP_BYTES)
+            full = (most is not None and size >= most) or table.waiting >= _NARROW_GROUP_ROWS
+            self._waiting_bytes[part] = 0 if full else size
             if full:
                 table.flush()
 

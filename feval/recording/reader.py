@@ -10,7 +10,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import lru_cache
-from itertools import accumulate
+from itertools import accumulate, islice
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -201,9 +201,7 @@ class Recording:
             )
         path = file_path(part, dataset, llm)
         with self._shape(path):
-            table = self._tables(path)
-            for group in range(table.groups):
-                yield from _by_question(table.group(group, None).to_pydict())
+            yield from self._scan(path)
 
     def score_records(self, dataset: str, llm: str) -> list[dict[str, Any]]:
         """What the manifest says of the scores of an LLM on a dataset, one entry for each scorer."""
@@ -277,27 +275,38 @@ class Recording:
         self.require(dataset, llm)
         paths = [file_path(part, dataset, llm) for part in ("requests", "samples", "texts")]
         with self._shape(paths[1]):
-            requests, samples = (self._tables(path).read().to_pydict() for path in paths[:2])
             texts = (text for group in self.scan_texts(dataset, llm) for text in group)
-            ids = samples["question_id"]
-            channels = {part: _Channel(self.scan_channel(dataset, llm, part)) for part in self.channels(dataset, llm)}
-            start = 0
-            for row, question in enumerate(requests["question_id"]):
-                stop = start
-                while stop < len(ids) and ids[stop] == question:
-                    stop += 1
-                own = {name: column[start:stop] for name, column in samples.items()}
-                if own["sample_index"] != list(range(stop - start)):
-                    raise DamagedRecordingError(
-                        f"{self.path / paths[1]}: sample indices of {question!r} are not 0, 1, 2 ..."
-                    )
-                kept = [channel.take(question, stop - start) for channel in channels.values()]
-                yield _pool(question, requests, row, own, [next(texts) for _ in range(start, stop)], kept)
-                start = stop
-            if start != len(ids) or next(texts, self) is not self or any(c.rest for c in channels.values()):
+            samples = _Along(self._scan(paths[1]))
+            channels = [_Along(self.scan_channel(dataset, llm, part)) for part in self.channels(dataset, llm)]
+            for question, request in self._scan(paths[0]):
+                own = samples.take(question) or {"sample_index": []}
+                size = len(own["sample_index"])
+                kept = [channel.take(question) for channel in channels]
+                for columns in (own, *kept):
+                    if columns.get("sample_index", own["sample_index"]) != list(range(size)):
+                        raise DamagedRecordingError(
+                            f"{self.path / paths[1]}: sample indices of {question!r} are not 0, 1, 2 ..."
+                        )
+                yield _pool(question, request, own, list(islice(texts, size)), kept)
+            if next(texts, self) is not self or any(part.rest for part in (samples, *channels)):
                 raise DamagedRecordingError(
                     f"{self.path / paths[1]} does not hold the same questions as {paths[0]} and {paths[2]}."
                 )
+
+    def _scan(self, path: str) -> Iterator[tuple[str, dict[str, list[Any]]]]:
+        """(question id, column -> values) of a Parquet file, question by question, one row group in memory at a time."""
+        table = self._tables(path)
+        pending: tuple[str, dict[str, list[Any]]] | None = None
+        for group in range(table.groups):
+            for question, columns in _by_question(table.group(group, None).to_pydict()):
+                # Another writer's row groups may cut a question in two.
+                if pending is not None and pending[0] == question:
+                    columns = {name: pending[1][name] + column for name, column in columns.items()}
+                elif pending is not None:
+                    yield pending
+                pending = question, columns
+        if pending is not None:
+            yield pending
 
     def _agree(self, path: str, dataset: str, votes: Votes) -> None:
         """The hash pins the bytes; a manifest made by hand could still pin the wrong ones."""
@@ -354,44 +363,43 @@ def _by_question(columns: dict[str, list[Any]]) -> Iterator[tuple[str, dict[str,
         start = stop
 
 
-class _Channel:
-    """An optional part, read along with the questions, of which it may lack some."""
+class _Along:
+    """A file that is read along with the questions, of which it may lack some."""
 
     def __init__(self, questions: Iterator[tuple[str, dict[str, list[Any]]]]) -> None:
         self._questions = questions
         self.rest = next(questions, None)
 
-    def take(self, question: str, size: int) -> dict[str, list[Any]]:
-        """Its columns on a question, by the names of the fields of `PoolRows`."""
+    def take(self, question: str) -> dict[str, list[Any]]:
+        """Its columns on a question; empty where it has none."""
         if self.rest is None or self.rest[0] != question:
             return {}
         columns, self.rest = self.rest[1], next(self._questions, None)
-        if columns.pop("sample_index") != list(range(size)):
-            raise ValueError(f"sample indices of {question!r} are not those of samples/")
         return columns
 
 
 def _pool(
     question: str,
-    requests: dict[str, list[Any]],
-    row: int,
+    request: dict[str, list[Any]],
     own: dict[str, list[Any]],
     texts: list[Any],
     kept: list[dict[str, list[Any]]],
 ) -> PoolRows:
+    if len(texts) != len(own["sample_index"]):
+        raise ValueError(f"texts end before {question!r}")
     channels = {
         name: column for columns in kept for name, column in columns.items() if any(v is not None for v in column)
     }
     return PoolRows(
         question,
         texts,
-        own["answer_raw"],
-        own["answer"],
-        own["output_tokens"],
-        own["finish_reason"],
-        requests["prompt"][row],
-        requests["prompt_tokens"][row],
-        {name: own[name] for name in OPTIONAL_COLUMNS if any(value is not None for value in own[name])},
+        own.get("answer_raw", []),
+        own.get("answer", []),
+        own.get("output_tokens", []),
+        own.get("finish_reason", []),
+        request["prompt"][0],
+        request["prompt_tokens"][0],
+        {name: own[name] for name in OPTIONAL_COLUMNS if any(value is not None for value in own.get(name, ()))},
         reasoning=channels.get("reasoning"),
         sequence_logprobs=channels.get("sequence_logprob"),
         token_logprobs=channels.get("token_logprobs"),
