@@ -113,6 +113,7 @@ def backend(
     base_url: str | None = None,
     key_variable: str | None = None,
     timeout_s: float = 600.0,
+    model: str | None = None,
     notes: MutableSequence[str] | None = None,
 ) -> Backend:
     """Make a backend.
@@ -122,6 +123,7 @@ def backend(
         base_url: of an endpoint; `None`: OPENAI_BASE_URL, or OpenAI.
         key_variable: environment variable with the key; `None`: OPENAI_API_KEY.
         timeout_s: for one request.
+        model: a local model: its folder or Hub name.
         notes: where the backend says what the server does not do as asked.
 
     Raises:
@@ -146,7 +148,9 @@ def backend(
         return Tiny(note=note)
     from recorders.backends.transformers_local import TransformersLocal
 
-    return TransformersLocal(note=note)
+    if not model:
+        raise UsageError("The backend 'transformers' runs a local model; name its folder with --model.")
+    return TransformersLocal(model, note=note)
 
 
 def usual_backend(llm: str) -> str:

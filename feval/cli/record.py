@@ -134,7 +134,12 @@ def _record(
         return
     notes: list[str] = []
     asks = make_backend(
-        backend or usual_backend(llm), base_url=base_url, key_variable=api_key_env, timeout_s=timeout, notes=notes
+        backend or usual_backend(llm),
+        base_url=base_url,
+        key_variable=api_key_env,
+        timeout_s=timeout,
+        model=model,
+        notes=notes,
     )
     with show.progress(f"recording {llm} on {dataset}") as bar:
 

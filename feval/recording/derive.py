@@ -135,7 +135,6 @@ def select(
     return Path(out)
 
 
-
 def add_scores(
     recording: str | Path,
     out: str | Path,

@@ -1,0 +1,113 @@
+"""`feval record` from the command line: real samples of the built-in models, and sentences where it cannot work."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from feval.cli import app
+from feval.recording import open_recording, verify_recording
+
+TINY = ("--dataset", "tiny_sums", "--llm", "feval/tiny-30k", "--temperature", "1", "--max-tokens", "100")
+
+
+def feval(*arguments: str | Path) -> Result:
+    return CliRunner().invoke(app, list(map(str, arguments)), prog_name="feval")
+
+
+def record(out: Path, *more: str | Path) -> Result:
+    return feval("record", *TINY, "--first", "4", "--samples", "3", "--out", out, *more)
+
+
+def test_a_recording_is_made_and_made_once(tmp_path: Path) -> None:
+    out = tmp_path / "r"
+    result = record(out, "--json")
+    assert result.exit_code == 0, result.output
+    assert json.loads(result.stdout)["pairs"][0]["cots"] == 12
+    assert verify_recording(out).ok
+    assert not (tmp_path / "r.journal").exists()
+    before = open_recording(out).hash
+    assert record(out, "--quiet").exit_code == 0  # nothing is asked again
+    assert open_recording(out).hash == before
+
+
+def test_the_same_seed_gives_the_same_recording(tmp_path: Path) -> None:
+    for name, seed in (("a", "3"), ("b", "3"), ("c", "400")):
+        assert record(tmp_path / name, "--seed", seed, "--quiet").exit_code == 0
+    answers = [[p.texts for p in open_recording(tmp_path / n).pools("tiny_sums", "feval/tiny-30k")] for n in "abc"]
+    assert answers[0] == answers[1] != answers[2]
+
+
+def test_what_shaped_the_cots_is_in_the_recording(tmp_path: Path) -> None:
+    assert record(tmp_path / "r", "--top-p", "0.9", "--logprobs", "2", "--quiet").exit_code == 0
+    recording = open_recording(tmp_path / "r")
+    info = recording.llm_info("feval/tiny-30k")
+    assert (info.temperature, info.max_tokens, info.decoding["top_p"]) == (1.0, 100, 0.9)
+    assert info.decoding["prompt"] == "none"
+    pool = next(recording.pools("tiny_sums", "feval/tiny-30k"))
+    assert pool.prompt is not None
+    assert json.loads(pool.prompt)[0]["role"] == "user"
+    assert recording.manifest.prices == "tiny-2026-11"
+
+
+def test_a_dry_run_asks_nothing(tmp_path: Path) -> None:
+    told = json.loads(record(tmp_path / "r", "--dry-run", "--json").stdout)
+    assert (told["cots"], told["calls"], told["at_most"]) == (12, 4, True)
+    assert told["usd"] > 0
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_cost_limit_stops_and_the_same_command_goes_on(tmp_path: Path) -> None:
+    out = tmp_path / "r"
+    stopped = record(out, "--cost-limit", "0.00002")
+    assert stopped.exit_code == 1
+    assert "cost limit" in stopped.stderr
+    assert not out.exists()
+    assert (tmp_path / "r.journal").is_dir()
+    assert record(out, "--quiet").exit_code == 0
+    assert verify_recording(out).ok
+
+
+def test_a_method_runs_on_what_was_recorded(tmp_path: Path) -> None:
+    record(tmp_path / "r", "--quiet")
+    curve = feval("curve", "self-consistency", "--recording", tmp_path / "r", "--n", "1..3", "--json")
+    assert [point["n"] for point in json.loads(curve.stdout)["points"]] == [1, 2, 3]
+
+
+@pytest.mark.parametrize(
+    ("options", "code", "words"),
+    [
+        (["--backend", "telepathy"], 2, "There is no backend 'telepathy'"),
+        (["--first", "201"], 2, "tiny_sums has 200 questions"),
+        (["--samples", "0"], 2, "at least 1 CoT"),
+        (["--extra-body", "{"], 2, "is not JSON"),
+        (["--extra-body", "[1]"], 2, "takes a JSON object"),
+        (["--base-url", "http://127.0.0.1:1"], 2, "asks no server"),
+        (["--prompt", "nobody"], 2, "nobody"),
+        (["--concurrency", "0"], 2, "concurrency"),
+        (["--mode", "sometimes"], 2, "sometimes"),
+        (["--counter", "abacus"], 2, "abacus"),
+        (["--prices", "1999"], 2, "There is no price list"),
+        (["--backend", "openai", "--api-key-env", "NO_SUCH_KEY"], 2, "NO_SUCH_KEY"),
+        (["--backend", "transformers"], 2, "--model"),
+        (["--mode", "none"], 1, "asks for nothing"),
+    ],
+)
+def test_what_cannot_work_is_said(tmp_path: Path, options: list[str], code: int, words: str) -> None:
+    result = record(tmp_path / "r", *options)
+    assert result.exit_code == code, result.output
+    assert result.stderr.startswith("error: ")
+    assert words in result.stderr
+    assert not (tmp_path / "r").exists()
+
+
+def test_an_unknown_model_is_said_before_anything_is_written(tmp_path: Path) -> None:
+    result = feval(
+        "record", "--dataset", "tiny_sums", "--llm", "feval/tiny-9000", "--first", "1", "--out", tmp_path / "r"
+    )
+    assert result.exit_code == 1
+    assert "tiny-9000" in result.stderr
+    assert not (tmp_path / "r").exists()
