@@ -366,8 +366,11 @@ class _Fetch:
                 "the Hub shows no such repository",
                 "Correct the card if the name is wrong; if the repository is private, log in with `hf auth login`",
             ) from error
+        except hub.LocalEntryNotFoundError as error:
+            # So the client says that it could not ask for a file; why, its cause knows.
+            raise self._client_error(error.__cause__ or error) from error
         except hub.EntryNotFoundError as error:
-            raise self._entry_error(error) from error
+            raise self._failed("the Hub lists a file and does not have it", "Try later") from error
         except hub.OfflineModeIsEnabled as error:
             raise self._failed("the network is off (HF_HUB_OFFLINE)", "Unset HF_HUB_OFFLINE once") from error
         except (OSError, hub.HTTPError) as error:  # type: ignore[attr-defined]  # imported there, from httpx or httpx2
@@ -375,14 +378,7 @@ class _Fetch:
         except ValueError as error:
             raise self._failed("what came back is no answer of a Hub", "Check HF_ENDPOINT") from error
 
-    def _entry_error(self, error: Exception) -> Exception:
-        """A file that is not there; or, by the same class, a file that could not be asked for, with the reason as its cause."""
-        cause = error.__cause__
-        if isinstance(cause, Exception):
-            return self._client_error(cause)
-        return self._failed("the Hub lists a file and does not have it", "Try later")
-
-    def _client_error(self, error: Exception) -> Exception:
+    def _client_error(self, error: BaseException) -> Exception:
         response = getattr(error, "response", None)
         status = getattr(response, "status_code", None)
         classes = {each.__name__ for each in type(error).__mro__}
