@@ -289,8 +289,7 @@ class _Fetch:
         from huggingface_hub import HfApi
 
         api = HfApi(endpoint=self._endpoint, library_name="feval", library_version=__version__)
-        with self._hub_errors():
-            listed = self._listed(api)
+        listed = self._listed(api)
         with _cache_errors(cache_folder()):
             cache_folder().mkdir(parents=True, exist_ok=True)
             with _scratch_folder(cache_folder()) as scratch:
@@ -301,9 +300,10 @@ class _Fetch:
         from huggingface_hub.constants import HF_HUB_ETAG_TIMEOUT
 
         source = self._source
-        info = api.dataset_info(
-            source.repository, revision=self._revision, files_metadata=True, timeout=HF_HUB_ETAG_TIMEOUT
-        )
+        with self._hub_errors():
+            info = api.dataset_info(
+                source.repository, revision=self._revision, files_metadata=True, timeout=HF_HUB_ETAG_TIMEOUT
+            )
         if info.sha != self._revision:
             raise HubError(f"The Hub ({self._host}) answers for commit {info.sha} where {self._what} was asked for.")
         every = {sibling.rfilename: sibling for sibling in info.siblings or ()}
@@ -375,8 +375,10 @@ class _Fetch:
             raise self._failed("the network is off (HF_HUB_OFFLINE)", "Unset HF_HUB_OFFLINE once") from error
         except (OSError, hub.HTTPError) as error:  # type: ignore[attr-defined]  # imported there, from httpx or httpx2
             raise self._client_error(error) from error
-        except ValueError as error:
-            raise self._failed("what came back is no answer of a Hub", "Check HF_ENDPOINT") from error
+        except hub.HFValidationError as error:
+            raise self._failed("no repository can have that name", "Correct the card") from error
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            raise self._failed("what came back is no answer of a Hub", "Check HF_ENDPOINT, if you set it") from error
 
     def _client_error(self, error: BaseException) -> Exception:
         response = getattr(error, "response", None)
