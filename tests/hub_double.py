@@ -249,7 +249,9 @@ def _handler(hub: HubDouble) -> type[BaseHTTPRequestHandler]:
 
         @property
         def _token(self) -> str | None:
-            return self.headers.get("Authorization")
+            """The bearer token; a password in the address is none."""
+            sent = self.headers.get("Authorization", "")
+            return sent if sent.startswith("Bearer ") else None
 
         def _answer(self) -> None:
             address = urlsplit(self.path)

@@ -760,7 +760,6 @@ def test_the_command_fetches_shows_and_exports(sums: HubDouble, tmp_path: Path) 
 
 def test_the_command_fails_in_one_sentence(sums: HubDouble, tmp_path: Path) -> None:
     sums.gated.add("us/sums")
-    sums.failures = [Failure(503), Failure(503, headers=(("Retry-After", "0"),))]
     done = command(sums, tmp_path, "sums", HF_ENDPOINT=f"http://user:{TOKEN}@127.0.0.1:{sums.port}")
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr.startswith(

@@ -1,4 +1,4 @@
-"""What feval knows by name: datasets, LLMs, price lists, methods, formats, answer kinds, as rows for `feval ls`; and questions."""
+"""What feval knows by name (datasets, LLMs, price lists, methods, formats, answer kinds) as rows for `feval ls`; questions."""
 
 from __future__ import annotations
 
