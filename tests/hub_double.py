@@ -5,8 +5,8 @@
         HfApi(endpoint=hub.url).dataset_info("openai/gsm8k", revision=commit)
 
 What it answers is what the client asks: names, commits, sizes and hashes are right, and `HEAD` and `GET` of a file honour ranges.
-Its faults are switched on by attributes: `redirect`, `wrong_bytes`, `gated`, `delay_seconds`, and a list of `failures` that are
-served to the next requests. Every request is written down in `requests`.
+Its faults are switched on by attributes: `redirect`, `wrong_bytes`, `cut`, `gated`, `delay_seconds`, and a list of `failures`,
+which are served to the next requests. Every request is written down in `requests`.
 """
 
 from __future__ import annotations
@@ -99,6 +99,8 @@ class HubDouble:
         """Send files in LFS from another host, as the real Hub does."""
         self.wrong_bytes: Counter[str] = Counter()
         """How many more times a file is served with one byte changed."""
+        self.cut: Counter[str] = Counter()
+        """How many more times the connection is cut in the middle of a file."""
         self.gated: set[str] = set()
         """Repositories that only a request with a token may read."""
         self.delay_seconds = 0.0
@@ -178,6 +180,12 @@ class HubDouble:
             self.wrong_bytes[path] -= 1
         return data[:-1] + bytes([data[-1] ^ 1])
 
+    def is_cut(self, path: str) -> bool:
+        with self._lock:
+            cut = self.cut[path] > 0
+            self.cut[path] -= cut
+        return cut
+
     def blob(self, digest: str) -> tuple[str, bytes]:
         """A file in LFS by its hash, with a path it has."""
         for dataset in self.datasets.values():
@@ -237,6 +245,7 @@ def tree_of(files: Mapping[str, bytes], folder: str, *, recursive: bool) -> Iter
 def _handler(hub: HubDouble) -> type[BaseHTTPRequestHandler]:
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
+        _cut_short = False
 
         def do_GET(self) -> None:
             self._answer()
@@ -328,6 +337,7 @@ def _handler(hub: HubDouble) -> type[BaseHTTPRequestHandler]:
         def _file(self, path: str, data: bytes, headers: dict[str, str]) -> None:
             if self.command == "GET":
                 data = hub.sent(path, data)
+                self._cut_short = hub.is_cut(path)
             wanted = re.fullmatch(r"bytes=(\d*)-(\d*)", self.headers.get("Range", ""))
             if wanted is None or wanted.groups() == ("", ""):
                 self._send(200, data, {"Content-Type": "application/octet-stream", **headers})
@@ -349,7 +359,10 @@ def _handler(hub: HubDouble) -> type[BaseHTTPRequestHandler]:
                 self.send_header(key, value)
             self.send_header("Content-Length", str(len(body)))
             self.end_headers()
-            if self.command != "HEAD":
+            if self._cut_short:
+                self.wfile.write(body[: len(body) // 2])
+                self._cut_short, self.close_connection = False, True
+            elif self.command != "HEAD":
                 self.wfile.write(body)
 
         # Addresses are matched as they were sent: a quoted slash in a revision is part of it.

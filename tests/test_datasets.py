@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import io
 import json
 import os
@@ -10,7 +11,9 @@ import random
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +21,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from hub_double import Failure, HubDouble
-from huggingface_hub import close_session, constants
+from huggingface_hub import HfApi, close_session, constants
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -255,7 +258,7 @@ def test_another_revision_or_split_is_another_entry(sums: HubDouble, tmp_path: P
     assert [file.path for file in question_files(named)] == ["test.jsonl"]
 
 
-@pytest.mark.parametrize("damage", ["flip", "truncate", "remove", "no entry", "odd entry"])
+@pytest.mark.parametrize("damage", ["flip", "truncate", "remove", "no entry", "odd entry", "empty entry"])
 def test_a_damaged_copy_is_fetched_again_once(sums: HubDouble, cache: Path, damage: str) -> None:
     first = questions("sums")
     [path] = cache.glob("questions/*/*/0")
@@ -266,6 +269,8 @@ def test_a_damaged_copy_is_fetched_again_once(sums: HubDouble, cache: Path, dama
         (path.parent / "entry.json").unlink()
     elif damage == "odd entry":
         (path.parent / "entry.json").write_text('{"files": [3]}')
+    elif damage == "empty entry":
+        (path.parent / "entry.json").write_text('{"files": []}')
     else:
         path.write_bytes(data[:-1] if damage == "truncate" else data[:-1] + b"x")
     asked = len(sums.requests)
@@ -295,6 +300,24 @@ def test_a_cache_folder_that_cannot_be_used_is_said(
     monkeypatch.setenv("FEVAL_CACHE", str(tmp_path / "file"))
     with pytest.raises(StorageError, match=r"could not be kept in .*FEVAL_CACHE"):
         questions("sums")
+
+
+def test_a_full_disk_is_said(sums: HubDouble, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: Any, **__: Any) -> str:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(HfApi, "hf_hub_download", full)
+    with pytest.raises(StorageError, match=r"fetched to .*: No space left on device\. Name a folder .*FEVAL_CACHE"):
+        questions("sums")
+    assert list(cache.iterdir()) == [], "no scratch folder is left"
+
+
+def test_several_may_fetch_the_same_at_once(sums: HubDouble, cache: Path) -> None:
+    with ThreadPoolExecutor(8) as pool:
+        found = list(pool.map(lambda _: told(questions("sums")), range(8)))
+    assert found == [found[0]] * 8
+    assert [path.name for path in cache.glob("questions/*/*")] == ["@test"]
+    assert [path.name for path in cache.iterdir()] == ["questions"]
 
 
 def test_the_cache_folder_is_the_users_or_the_platforms(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -445,6 +468,24 @@ def test_wrong_bytes_are_fetched_again_and_then_refused(sums: HubDouble, cache: 
     with pytest.raises(HubError, match=r"test.parquet came with other bytes than the Hub says it has, and no copy"):
         question_files(HubSource(repository="us/sums", config=None, split="test", revision="e" * 40))
     assert len(list(cache.glob("questions/*"))) == 1, "nothing wrong is kept"
+
+
+def test_a_download_that_breaks_off_is_finished(sums: HubDouble, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(time, "sleep", lambda _: None)  # the client waits between its own attempts
+    sums.cut["test.jsonl"] = 2
+    sums.failures = [Failure(503, "/resolve/"), Failure(429, "/resolve/", (("Retry-After", "0"),))]
+    assert len(questions("sums")) == 2
+
+
+@pytest.mark.parametrize(("status", "words"), [(429, "asks for fewer requests"), (503, "has a problem of its own")])
+def test_a_download_that_never_comes_is_given_up_by_the_client_alone(
+    sums: HubDouble, monkeypatch: pytest.MonkeyPatch, status: int, words: str
+) -> None:
+    monkeypatch.setattr(time, "sleep", lambda _: None)
+    sums.failures = [Failure(status, "/resolve/")] * 99
+    with pytest.raises(HubError, match=rf"the Hub {words} \(HTTP {status}\), and no copy is in .* Try later"):
+        questions("sums")
+    assert len(sums.asked("/api/")) == 1
 
 
 def test_a_split_of_too_many_bytes_is_refused(sums: HubDouble, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -619,7 +660,7 @@ LINE = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\n")
 LABEL = st.from_regex(r"[A-Za-z0-9]{1,3}", fullmatch=True)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(
     question=st.text(st.characters(exclude_categories=["Cs"]), max_size=60).map(str.strip),
     options=st.lists(st.tuples(LABEL, LINE), unique_by=lambda option: option[0], max_size=12),
@@ -630,7 +671,7 @@ def test_options_that_were_written_are_read_back(question: str, options: list[tu
     assert split_options(written, "here") == (question, tuple(options))
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(st.text(max_size=200) | st.lists(st.sampled_from(["\n", "Options:", "(A)", " ", "- ", "x", "()"])).map("".join))
 def test_no_text_is_beyond_the_option_parser(text: str) -> None:
     with contextlib.suppress(SourceError):
@@ -690,7 +731,7 @@ def test_questions_that_were_exported_are_read_back(shared: Path, tmp_path: Path
 
 
 def test_the_double_is_a_hub_to_the_client(hub: HubDouble, tmp_path: Path) -> None:
-    from huggingface_hub import HfApi, HfFileSystem
+    from huggingface_hub import HfFileSystem
     from huggingface_hub.errors import EntryNotFoundError
 
     files = {f"data/{number:03}.jsonl": b"%d" % number for number in range(120)} | {"t.parquet": bytes(range(256))}
