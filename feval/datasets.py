@@ -3,7 +3,7 @@
 Whatever they come from, they are compared with the card: how many there are, the first and last id, and the hash over all of
 them. Questions that differ are refused, because results on them would not be results on the dataset.
 
-From the rows of a repository on the Hub, a question is made like this (`columns` in the `hub` section of a card, `docs/datasets.md`):
+From the rows of a repository on the Hub a question is made as the card says (`columns` in its section `hub`, `docs/datasets.md`):
 blanks around texts, options and golds are dropped, and nothing else is; several columns are put together as sentences; a gold in
 brackets that is an option's label loses the brackets; a gold that is a number is written in its shortest form.
 """
@@ -71,17 +71,17 @@ def questions(dataset_id: str, *, source: Path | None = None, answer_kind: str |
 def remarks(questions: Sequence[Question]) -> list[str]:
     """Return what must be known of the golds: a sentence for each of missing, unreadable, and not among the options."""
     facts = [
-        ("have no gold answer; no answer to them counts as right", [q for q in questions if q.answer is None]),
+        ("no gold answer, so no answer counts as right", [q for q in questions if q.answer is None]),
         (
-            "have a gold answer that their answer kind cannot read; no answer to them counts as right",
+            "a gold answer that their answer kind cannot read, so no answer counts as right",
             [q for q in questions if q.answer is not None and q.answer_key is None],
         ),
         (
-            "have a gold answer that is none of their options; an answer counts as right if it has the gold's text",
+            "a gold answer that is none of their options; an answer with its text counts as right",
             [q for q in questions if q.answer is not None and q.choices and _is_no_option(q)],
         ),
     ]
-    return [f"{len(found)} questions {words} ({_first_ids(found)})." for words, found in facts if found]
+    return [f"Questions with {words}: {len(found)} ({_first_ids(found)})." for words, found in facts if found]
 
 
 def _is_no_option(question: Question) -> bool:
@@ -146,11 +146,10 @@ def _check(card: DatasetCard, found: Sequence[Question], origin: str) -> None:
         ("the last id is {!r} instead of {!r}", found[-1].id if found else None, card.last_question_id),
     ]
     differ = [sentence.format(here, there) for sentence, here, there in facts if here != there]
-    if not differ and card.questions_sha256 not in {None, found_sha256 := questions_sha256(found)}:
-        differ = [
-            "number and ids agree, and a text, gold or option does not (or the order of the questions): their SHA-256 is "
-            f"{found_sha256} instead of {card.questions_sha256}"
-        ]
+    here, there = questions_sha256(found), card.questions_sha256
+    if not differ and there is not None and here != there:
+        what = "number and ids agree, and a text, a gold, an option or the order of the questions does not"
+        differ = [f"{what} (their SHA-256 is {here} instead of {there})"]
     if differ:
         raise SourceError(
             f"The questions in {origin} are not those that the card of {card.id!r} describes: {'; '.join(differ)}. Give the "
@@ -247,7 +246,8 @@ def _question(name: str, row: Row, columns: HubColumns, answer_kind: str) -> Sou
 
 
 def _sentences(parts: Iterable[str]) -> str:
-    """Put the columns of a question together: what ends without a stop gets one. (SVAMP cuts it off a third of its bodies.)"""
+    """Put the columns of a question together; one that ends without a stop gets one."""
+    # SVAMP's source has cut the full stop off a third of its bodies.
     *first, last = (part.strip() for part in parts)
     ended = [part if part.endswith((".", "?", "!", ":")) else f"{part}." for part in first if part]
     return " ".join([*ended, last]).strip()
@@ -284,9 +284,8 @@ def _without_brackets(gold: str, choices: Choices) -> str:
 
 
 def _choices(row: Row, source: HubChoices, where: str) -> Choices:
-    value = row.get(source.column)
     if source.form == "labelled":
-        return choices_of({"choices": _labelled(value) if isinstance(value, dict) else value}, where)
+        return _labelled(row, source.column, where)
     texts = member(row, source.column, list, where)
     if not texts or not all(isinstance(text, str) for text in texts):
         refuse(f"{source.column!r} of {where}", "a list of texts", texts)
@@ -297,12 +296,16 @@ def _choices(row: Row, source: HubChoices, where: str) -> Choices:
     return tuple((label, text.strip()) for label, text in zip(_LETTERS, texts, strict=False))
 
 
-def _labelled(value: Row) -> list[Row]:
-    """A struct of two lists, as `datasets` stores a list of structs, as the list it stands for."""
-    labels, texts = value.get("label"), value.get("text")
-    if not isinstance(labels, list) or not isinstance(texts, list) or len(labels) != len(texts):
-        refuse("The options of a row", "as many labels as texts", value)
-    return [{"label": label, "text": text} for label, text in zip(labels, texts, strict=True)]
+def _labelled(row: Row, column: str, where: str) -> Choices:
+    """Options as a list of structs, or as the struct of two lists that `datasets` makes of one."""
+    value = row.get(column)
+    if isinstance(value, dict):
+        labels, texts = member(value, "label", list, where), member(value, "text", list, where)
+        if len(labels) != len(texts):
+            refuse(f"{column!r} of {where}", f"as many labels as its {len(texts)} texts", labels)
+        value = [{"label": label, "text": text} for label, text in zip(labels, texts, strict=True)]
+    options = choices_of({"choices": value if value is not None else member(row, column, list, where)}, where)
+    return _distinct([(label.strip(), text.strip()) for label, text in options], where)
 
 
 def _marked(text: str, where: str) -> tuple[str, str]:

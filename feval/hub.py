@@ -13,6 +13,7 @@ Tokens are huggingface_hub's business (`hf auth login`, HF_TOKEN): feval neither
 from __future__ import annotations
 
 import contextlib
+import errno
 import hashlib
 import logging
 import os
@@ -47,6 +48,7 @@ _FORMATS = (".parquet", ".jsonl", ".json")
 _WAITS_SECONDS = (1.0, 4.0)  # before the second and the third attempt
 _LONGEST_WAIT_SECONDS = 30.0
 _ENTRY = "entry.json"
+_DISK_SAYS_NO = {errno.EACCES, errno.EDQUOT, errno.EPERM, errno.ENOSPC, errno.EROFS}
 _LOG = logging.getLogger(__name__)
 
 
@@ -94,7 +96,7 @@ def question_files(source: HubSource) -> list[QuestionFile]:
     try:
         held = _read_entry(folder)
     except ValueError as damage:
-        _LOG.warning("The cached questions in %s are damaged (%s); they are fetched again.", folder, damage)
+        _LOG.info("The cached questions in %s are damaged (%s); they are fetched again.", folder, damage)
         instead = f"the copy in {folder} is damaged"
     else:
         if held is not None:
@@ -126,6 +128,8 @@ def _read_entry(folder: Path) -> list[QuestionFile] | None:
         if not folder.is_dir():
             return None
         listed = orjson.loads((folder / _ENTRY).read_bytes())["files"]
+        if not listed:
+            raise ValueError(f"{_ENTRY} lists no files")
         return [_checked_file(folder / str(number), each) for number, each in enumerate(listed)]
     except (FileNotFoundError, orjson.JSONDecodeError, KeyError, TypeError) as error:
         raise ValueError(f"{type(error).__name__}: {error}") from error
@@ -161,9 +165,21 @@ def _write_entry(folder: Path, source: HubSource, files: Sequence[QuestionFile])
         with _scratch_folder(folder.parent) as scratch:
             for name, data in contents.items():
                 _write_synced(scratch / name, data)
-            shutil.rmtree(folder, ignore_errors=True)  # a damaged entry; a sound one is never written again
-            with contextlib.suppress(FileExistsError, OSError) if folder.exists() else contextlib.nullcontext():
-                scratch.rename(folder)
+            _put_in_place(scratch, folder)
+
+
+def _put_in_place(scratch: Path, folder: Path) -> None:
+    try:
+        scratch.rename(folder)
+        return
+    except OSError:
+        if not folder.exists():
+            raise
+    with contextlib.suppress(ValueError):
+        if _read_entry(folder) is not None:
+            return  # another process was faster
+    shutil.rmtree(folder)
+    scratch.rename(folder)
 
 
 def _write_synced(path: Path, data: bytes) -> None:
@@ -250,11 +266,13 @@ class _TransientError(Exception):
     Args:
         sentence: what happened, for the case that it was the last attempt.
         wait_seconds: how long the Hub asks us to wait; `None` where it does not say.
+        broken: whether bytes were lost on the way, which the client does not always meet by itself.
     """
 
-    def __init__(self, sentence: str, wait_seconds: float | None = None) -> None:
+    def __init__(self, sentence: str, wait_seconds: float | None = None, *, broken: bool = False) -> None:
         super().__init__(sentence)
         self.wait_seconds = wait_seconds
+        self.broken = broken
 
 
 class _Fetch:
@@ -289,8 +307,7 @@ class _Fetch:
         from huggingface_hub import HfApi
 
         api = HfApi(endpoint=self._endpoint, library_name="feval", library_version=__version__)
-        with self._hub_errors():
-            listed = self._listed(api)
+        listed = self._listed(api)
         with _cache_errors(cache_folder()):
             cache_folder().mkdir(parents=True, exist_ok=True)
             with _scratch_folder(cache_folder()) as scratch:
@@ -301,9 +318,10 @@ class _Fetch:
         from huggingface_hub.constants import HF_HUB_ETAG_TIMEOUT
 
         source = self._source
-        info = api.dataset_info(
-            source.repository, revision=self._revision, files_metadata=True, timeout=HF_HUB_ETAG_TIMEOUT
-        )
+        with self._hub_errors():
+            info = api.dataset_info(
+                source.repository, revision=self._revision, files_metadata=True, timeout=HF_HUB_ETAG_TIMEOUT
+            )
         if info.sha != self._revision:
             raise HubError(f"The Hub ({self._host}) answers for commit {info.sha} where {self._what} was asked for.")
         every = {sibling.rfilename: sibling for sibling in info.siblings or ()}
@@ -332,7 +350,7 @@ class _Fetch:
         )
 
     def _download(self, api: HfApi, listed: RepoSibling, scratch: Path) -> bytes:
-        with self._hub_errors():
+        with self._hub_errors(client_retries=True):
             path = api.hf_hub_download(
                 self._source.repository,
                 listed.rfilename,
@@ -346,8 +364,12 @@ class _Fetch:
         return data
 
     @contextlib.contextmanager
-    def _hub_errors(self) -> Iterator[None]:
-        """Turn what the client raises into a sentence of ours. Its own texts hold addresses, and addresses may hold passwords."""
+    def _hub_errors(self, *, client_retries: bool = False) -> Iterator[None]:
+        """Turn what the client raises into a sentence of ours. Its own texts hold addresses, and addresses may hold passwords.
+
+        Args:
+            client_retries: whether the client has made several attempts by itself before it raises; then we make no more.
+        """
         from huggingface_hub import errors as hub
 
         # A failure of our own passes; the client's are OSErrors for the most part, and those of its HTTP library HTTPErrors.
@@ -366,25 +388,34 @@ class _Fetch:
                 "the Hub shows no such repository",
                 "Correct the card if the name is wrong; if the repository is private, log in with `hf auth login`",
             ) from error
+        except hub.LocalEntryNotFoundError as error:
+            # So the client says that it could not ask for a file; why, its cause knows.
+            raise self._client_error(error.__cause__ or error, client_retries=client_retries) from error
         except hub.EntryNotFoundError as error:
-            raise self._entry_error(error) from error
+            raise self._failed("the Hub lists a file and does not have it", "Try later") from error
         except hub.OfflineModeIsEnabled as error:
             raise self._failed("the network is off (HF_HUB_OFFLINE)", "Unset HF_HUB_OFFLINE once") from error
         except (OSError, hub.HTTPError) as error:  # type: ignore[attr-defined]  # imported there, from httpx or httpx2
-            raise self._client_error(error) from error
-        except ValueError as error:
-            raise self._failed("what came back is no answer of a Hub", "Check HF_ENDPOINT") from error
+            raise self._client_error(error, client_retries=client_retries) from error
+        except hub.HFValidationError as error:
+            raise self._failed("no repository can have that name", "Correct the card") from error
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            raise self._failed("what came back is no answer of a Hub", "Check HF_ENDPOINT, if you set it") from error
 
-    def _entry_error(self, error: Exception) -> Exception:
-        """A file that is not there; or, by the same class, a file that could not be asked for, with the reason as its cause."""
-        cause = error.__cause__
-        if isinstance(cause, Exception):
-            return self._client_error(cause)
-        return self._failed("the Hub lists a file and does not have it", "Try later")
+    def _client_error(self, error: BaseException, *, client_retries: bool) -> Exception:
+        found = self._cause(error)
+        if client_retries and isinstance(found, _TransientError) and not found.broken:
+            return self._failed(str(found), "Try later")
+        return found
 
-    def _client_error(self, error: Exception) -> Exception:
+    def _cause(self, error: BaseException) -> Exception:
         response = getattr(error, "response", None)
         status = getattr(response, "status_code", None)
+        if isinstance(error, OSError) and error.errno in _DISK_SAYS_NO:
+            return StorageError(
+                f"The questions could not be fetched to {cache_folder()}: {error.strerror}. "
+                "Name a folder that can be written to and has space in FEVAL_CACHE."
+            )
         classes = {each.__name__ for each in type(error).__mro__}
         if isinstance(status, int):
             return self._status_error(status, getattr(response, "headers", {}))
@@ -395,7 +426,7 @@ class _Fetch:
         if "ConnectError" in classes or "ProxyError" in classes:
             return self._failed("the Hub cannot be reached", "Check the network (and HF_ENDPOINT, if you set it)")
         if "Consistency check failed" in str(error) or "HTTPError" in classes:
-            return _TransientError(f"the connection to the Hub broke ({type(error).__name__})")
+            return _TransientError(f"the connection to the Hub broke ({type(error).__name__})", broken=True)
         return self._failed(f"the client failed ({type(error).__name__})", "Check HF_ENDPOINT, if you set it")
 
     def _status_error(self, status: int, headers: Any) -> Exception:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from rich.progress import Progress as RichProgress
 
     from feval.curves import Curve
-    from feval.recording import Recording
+    from feval.recording import Question, Recording
     from feval.replay import LLM
     from feval.report.tables import Table
     from recorders.demo import Demo
@@ -772,6 +772,75 @@ def _ls(
         raise UnknownNameError.of("list", what, KNOWN)
     rows = KNOWN[what]()
     _Out(as_json=as_json, quiet=quiet).result({what: rows}, known_table(rows))
+
+
+# --- the questions of a dataset ------------------------------------------------------------------------------------------
+
+
+@app.command("questions")
+@_guarded
+def _questions(
+    dataset: Annotated[str, typer.Argument(metavar="DATASET", help="See `feval ls datasets`.", show_default=False)],
+    questions_file: Annotated[
+        Path | None,
+        typer.Option(
+            "--questions", metavar="FILE", help="Read them from FILE. Default: from the cache, or else the Hub."
+        ),
+    ] = None,
+    answer_kind: Annotated[
+        str | None,
+        typer.Option("--answer-kind", metavar="KIND", help="See `feval ls answer-kinds`. Default: the dataset card's."),
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", metavar="FILE", help="Write them there, as JSON Lines. Default: write nothing."),
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace another file at --out.")] = False,
+    as_json: JsonFlag = False,
+    quiet: QuietFlag = False,
+) -> None:
+    """Show or export the questions of a dataset.
+
+    They are fetched from the Hugging Face Hub once, at the commit that the dataset's card pins, and compared with the card.
+
+    Example: feval questions gsm8k --out gsm8k.jsonl
+    """
+    from feval.datasets import questions, questions_jsonl, questions_sha256, remarks
+    from feval.report.files import save_files
+    from feval.report.known import questions_table
+
+    show = _Out(as_json=as_json, quiet=quiet)
+    with show.progress(f"fetching the questions of {dataset}"):
+        found = questions(dataset, source=questions_file, answer_kind=answer_kind)
+    for sentence in remarks(found):
+        show.note(sentence)
+    written = [] if out is None else save_files(out.parent, {out.name: questions_jsonl(found)}, replace=force)
+    account = {
+        "dataset": dataset,
+        "count": len(found),
+        "sha256": questions_sha256(found),
+        "file": None if out is None else str(out),
+        "questions": [_question_dict(question) for question in found],
+    }
+    show.result(
+        account,
+        f"{dataset}: {len(found):,} questions, SHA-256 {account['sha256']}",
+        questions_table(found[:_SHOWN_QUESTIONS]),
+        *(f"wrote {path}" for path in written),
+    )
+
+
+_SHOWN_QUESTIONS = 5
+
+
+def _question_dict(question: Question) -> dict[str, Any]:
+    return {
+        "id": question.id,
+        "question": question.text,
+        "answer": question.answer,
+        "answer_key": question.answer_key,
+        "choices": [{"label": label, "text": text} for label, text in question.choices],
+    }
 
 
 # --- the demo -----------------------------------------------------------------------------------------------------------

@@ -1,14 +1,15 @@
-"""What feval knows by name: datasets, LLMs, price lists, methods, formats, answer kinds, as rows for `feval ls`."""
+"""What feval knows by name (datasets, LLMs, price lists, methods, formats, answer kinds) as rows for `feval ls`; questions."""
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from feval.recording.content import Question
 from feval.report.tables import Column, Table
 
-__all__ = ["KNOWN", "known_table"]
+__all__ = ["KNOWN", "known_table", "questions_table"]
 
 Row = dict[str, Any]
 
@@ -100,3 +101,18 @@ def _cell(value: Any) -> str:
 
 def _first_sentence(thing: object) -> str:
     return (inspect.getdoc(thing) or "").partition("\n")[0]
+
+
+_QUESTION_WIDTH = 80
+
+
+def questions_table(questions: Sequence[Question]) -> Table:
+    """Return questions as a table: id, gold, number of options, and the beginning of the text."""
+    columns = (Column("id"), Column("gold"), Column("options", number=True), Column("question"))
+    rows = ((q.id, q.answer or "-", str(len(q.choices)) if q.choices else "-", _beginning(q.text)) for q in questions)
+    return Table("", columns, tuple(rows))
+
+
+def _beginning(text: str) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= _QUESTION_WIDTH else f"{line[: _QUESTION_WIDTH - 3]}..."
