@@ -22,7 +22,20 @@ from feval.errors import OutOfRangeError, UsageError
 from feval.recording import DatasetInfo, LLMInfo, PoolRows, Question, RecordingWriter
 
 ROOT = Path(__file__).resolve().parents[1]
-COMMANDS = ("import", "record", "info", "verify", "merge", "select", "extract", "score", "questions", "ls", "curve", "demo")
+COMMANDS = (
+    "import",
+    "record",
+    "info",
+    "verify",
+    "merge",
+    "select",
+    "extract",
+    "score",
+    "questions",
+    "ls",
+    "curve",
+    "demo",
+)
 EVIL = "evil\x1b]0;owned\x07[red]\u202e"
 
 

@@ -26,14 +26,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from feval import hub as feval_hub
-from feval.cards import HubChoices, HubColumns, HubSource, dataset_card, dataset_ids
+from feval.cards import HubChoices, HubColumns, HubSource, dataset_card
 from feval.datasets import hub_questions, questions, questions_jsonl, questions_sha256, remarks, split_options
 from feval.errors import CardError, ConflictError, HubError, SourceError, StorageError, UnknownNameError, UsageError
 from feval.hub import cache_folder, question_files, split_files
+from feval.names import DatasetType
 from feval.recording import Question
 
 ROOT = Path(__file__).resolve().parents[1]
-SIXTEEN = [name for name in dataset_ids() if name not in {"bigbench_date", "last_letters", "mmlu"}]
+SIXTEEN = [str(name) for name in DatasetType]
 TOKEN = "hf_MarkedTokenThatNobodyMaySee"  # noqa: S105 -- made up
 REVISION = "0123456789abcdef0123456789abcdef01234567"
 SUMS = """\
