@@ -294,7 +294,7 @@ def _label_patterns(labels: tuple[str, ...]) -> _LabelPatterns:
         [(\[{{] \s? (?P<bracketed> {any_case} ) \s? [)\]}}] {_DENIED}
       | (?P<ended> {any_case} ) {_ENDS} {_DENIED}
       | (?P<bare> {any_case} ) (?= \s ) {_DENIED} ))"""
-    separator = r"(?: [ \t] | [,|/&] | \b(?:and|or)\b ){1,6}+"
+    separator = r"(?>(?: [ \t] | [,|/&] | \b(?:and|or)\b ){1,6})"
     return _LabelPatterns(
         head=re.compile(head, re.VERBOSE),
         row=re.compile(

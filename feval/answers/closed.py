@@ -23,7 +23,7 @@ from feval.answers.markers import Segment
 __all__ = ["ClosedSet", "closed_set"]
 
 _DIRECT = re.compile(
-    r"(?:\\[a-z]+|[^a-z0-9])*+(?:(?:that|the|this|it|argument|sentence|is|was|deductively)(?![a-z])[^a-z0-9]*+){0,6}"
+    r"(?>(?:\\[a-z]+|[^a-z0-9])*)(?:(?:that|the|this|it|argument|sentence|is|was|deductively)(?![a-z])[^a-z0-9]*+){0,6}"
 )
 
 

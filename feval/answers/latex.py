@@ -36,7 +36,7 @@ __all__ = ["LONGEST", "canonical", "comparable", "extract"]
 _FORMULA = re.compile(
     r"\\\[ (?P<display> (?:[^\\]|\\(?![()\[\]])){1,1000}? ) \\\]"
     r"| \\\( (?P<inline> (?:[^\\]|\\(?![()\[\]])){1,1000}? ) \\\)"
-    r"| (?<!\\) \$\$? (?P<dollars> (?:[^$\\]|\\.){1,1000}+ ) \$\$?",
+    r"| (?<!\\) \$\$? (?P<dollars> (?>(?:[^$\\]|\\.){1,1000}) ) \$\$?",
     re.DOTALL | re.VERBOSE,
 )
 _ROUNDS = 8

@@ -55,14 +55,15 @@ _WORDS = (
 _SCALES = {"thousand": "3", "million": "6", "billion": "9", "trillion": "12"}
 
 # One number of a text. Quantifiers are possessive or bounded: a megabyte of digits, commas or slashes is read in one pass.
-_PLAIN = r"""(?: \d{1,3} (?:[,']\d{3}(?!\d))++ (?:\.\d++)?
-        | \d\d? (?:,\d\d(?=,)){1,9}+ ,\d{3} (?!,?\d)
+# Repeated groups are atomic, `(?>(?:..)+)`, instead: Python before 3.11.5 loses its place in a possessive group, `(?:..)++`.
+_PLAIN = r"""(?: \d{1,3} (?>(?:[,']\d{3}(?!\d))+) (?:\.\d++)?
+        | \d\d? (?>(?:,\d\d(?=,)){1,9}) ,\d{3} (?!,?\d)
         | \d++ (?:\.\d++)?
         | \.\d++ )"""
 _JUNK = r"""(?<![\d.,/:]) (?:
-        \d++ (?:/\d++){2,}+                               # a date
-      | \d++ (?:\.\d++){2,}+ (?!,\d)                      # a version
-      | \d\d?: (?!00(?![\d:])) \d\d (?::\d\d)*+ (?!\d)    # a clock time other than a full hour
+        \d++ (?>(?:/\d++){2,})                            # a date
+      | \d++ (?>(?:\.\d++){2,}) (?!,\d)                   # a version
+      | \d\d?: (?!00(?![\d:])) \d\d (?>(?::\d\d)*) (?!\d) # a clock time other than a full hour
       | \d[\d.,]*+ [ ]?\^                                 # a power
     )"""
 _NUMBER = re.compile(
@@ -71,7 +72,7 @@ _NUMBER = re.compile(
   | (?<![\w./^])
     (?P<sign> (?<![)\]}}%]) - )?
     (?: (?: US\$ | USD | EUR | GBP | Rs\.? | [$€£¥₹] ) [ ]? (?P<inner> - )? )?
-    (?: (?P<european> \d{{1,3}} (?:\.\d{{3}}){{1,9}}+ ,\d++ )
+    (?: (?P<european> \d{{1,3}} (?>(?:\.\d{{3}}){{1,9}}) ,\d++ )
       | (?P<mixed> \d++ ) [ ]{{1,2}} (?:and[ ])? (?P<over> \d++ ) [ ]?/[ ]? (?P<under> \d++ )
       | (?P<top> {_PLAIN} ) [ ]?/[ ]? (?P<bottom> {_PLAIN} )
       | (?P<plain> {_PLAIN} )
