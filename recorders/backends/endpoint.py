@@ -1,0 +1,242 @@
+"""Where an OpenAI-compatible server is and what opens it: the one place that holds a key, and what keeps it out of sight.
+
+A key may come back at us: servers repeat it in error texts ("Incorrect API key provided: sk-..."), debugging proxies in headers
+and replies. So everything a server says passes through here before anyone sees it, and the HTTP libraries' log records do too.
+"""
+
+from __future__ import annotations
+
+import base64
+import ipaddress
+import logging
+import os
+import re
+from collections.abc import Iterator, Mapping
+from urllib.parse import SplitResult, quote, unquote, urlsplit
+
+from feval.errors import UsageError
+
+__all__ = ["DEFAULT_BASE_URL", "DEFAULT_KEY_VARIABLE", "Endpoint", "Redaction"]
+
+DEFAULT_BASE_URL = "https://api.openai.com/v1"
+DEFAULT_KEY_VARIABLE = "OPENAI_API_KEY"
+
+MASK = "[key]"
+
+_FRAGMENT = 8  # shorter is no secret: "none", "EMPTY" and "x", which local servers are given as keys
+_SHORTEST_IN_TEXT = 16  # in a model's text only what cannot be a word is masked
+_LONGEST_REASON = 300
+_READ_AT_MOST = 20_000  # characters of an error page that are looked at
+_PLACEHOLDER = "none"  # the client wants some key, and servers without keys take any
+_LOGGERS = (
+    "openai", "openai._base_client", "openai._response", "openai._legacy_response",
+    *(
+        f"{library}{version}{part}"
+        for version in ("", "2")
+        for library, parts in (("httpx", ("",)), ("httpcore", ("", ".connection", ".http11", ".http2", ".proxy", ".socks")))
+        for part in parts
+    ),
+)  # fmt: skip
+
+
+class Endpoint:
+    """A base URL and the credentials for it, which its `repr` and `shown` leave out.
+
+    Credentials inside the base URL are taken out of it and sent as HTTP Basic authentication, in the place of the key.
+
+    Args:
+        base_url: `http://` or `https://`, a host, and usually `/v1`; no query.
+        key: the API key; `None` where the server wants none.
+
+    Attributes:
+        url: the base URL without credentials: what is recorded and shown.
+        host: host and port, for messages.
+
+    Raises:
+        UsageError: the URL or the key cannot be used.
+    """
+
+    __slots__ = ("_basic", "_key", "_redaction", "host", "url")
+
+    def __init__(self, base_url: str, key: str | None = None) -> None:
+        parts = _split(base_url)
+        self.host = parts.netloc.rpartition("@")[2]
+        self.url = f"{parts.scheme}://{self.host}{parts.path.rstrip('/')}"
+        self._key = _checked(key)
+        user, password = unquote(parts.username or ""), unquote(parts.password or "")
+        pair = f"{user}:{password}"
+        self._basic = base64.b64encode(pair.encode()).decode() if user or password else None
+        secrets = (self._key, self._basic, password, user if not password else None, pair if self._basic else None)
+        self._redaction = Redaction(*(secret for secret in secrets if secret))
+
+    def __repr__(self) -> str:
+        return f"Endpoint({self.url!r})"
+
+    @classmethod
+    def from_environment(
+        cls,
+        base_url: str | None = None,
+        key_variable: str | None = None,
+        environment: Mapping[str, str] | None = None,
+    ) -> Endpoint:
+        """Find the endpoint and its key where the official client looks for them.
+
+        Args:
+            base_url: `None`: the variable OPENAI_BASE_URL, or else OpenAI.
+            key_variable: the variable that holds the key; `None`: OPENAI_API_KEY, which only OpenAI itself always wants.
+            environment: instead of the process's.
+
+        Raises:
+            UsageError: no key where one is needed, or a URL or key that cannot be used.
+        """
+        values = os.environ if environment is None else environment
+        url = base_url or values.get("OPENAI_BASE_URL", "").strip() or DEFAULT_BASE_URL
+        key = values.get(key_variable or DEFAULT_KEY_VARIABLE, "").strip()
+        if not key and key_variable:
+            raise UsageError(
+                f"The API key was to be read from the environment variable {key_variable[:80]!r}; it is not set, or empty. "
+                f"Set it, or name the variable that holds the key."
+            )
+        endpoint = cls(url, key or None)
+        if not key and endpoint.url == DEFAULT_BASE_URL:
+            raise UsageError(
+                f"{endpoint.url} wants an API key; the environment variable {DEFAULT_KEY_VARIABLE} is not set. Set it, name "
+                f"another variable with --api-key-env, or another server with --base-url."
+            )
+        return endpoint
+
+    @property
+    def client_key(self) -> str:
+        """What the client is given as its key."""
+        return self._key or _PLACEHOLDER
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """What the client is to send instead of its key."""
+        return {} if self._basic is None else {"Authorization": f"Basic {self._basic}"}
+
+    @property
+    def redaction(self) -> Redaction:
+        """What takes the credentials out of texts."""
+        return self._redaction
+
+    @property
+    def warning(self) -> str | None:
+        """A sentence, where what is sent can be read on its way."""
+        parts = urlsplit(self.url)
+        if parts.scheme == "https" or _is_loopback(parts.hostname or ""):
+            return None
+        what = "Questions, replies and the credentials" if self._key or self._basic else "Questions and replies"
+        return f"{what} travel unencrypted to {self.host}: its base URL begins with http://. Use https:// where it can be had."
+
+
+class Redaction(logging.Filter):
+    """Takes secrets out of texts, and as a filter out of log records.
+
+    Args:
+        secrets: strings that must not be seen; those under 8 characters are no secrets.
+    """
+
+    def __init__(self, *secrets: str) -> None:
+        super().__init__()
+        long = [secret for secret in secrets if len(secret) >= _FRAGMENT]
+        self._whole = [secret for secret in long if len(secret) >= _SHORTEST_IN_TEXT]
+        self._fragments = frozenset(
+            form[start : start + _FRAGMENT]
+            for secret in long
+            for form in _forms(secret)
+            for start in range(len(form) - _FRAGMENT + 1)
+        )
+
+    def __bool__(self) -> bool:
+        return bool(self._fragments)
+
+    def masked(self, text: str) -> str:
+        """Return the text with every piece of a secret masked that is 8 characters or longer."""
+        found = [at for at in range(len(text) - _FRAGMENT + 1) if text[at : at + _FRAGMENT] in self._fragments]
+        pieces, end = [], 0
+        for at in found:
+            if at >= end:
+                pieces += [text[end:at], MASK]
+            end = at + _FRAGMENT
+        return "".join([*pieces, text[end:]])
+
+    def reason(self, text: str) -> str:
+        """Return what a server said as one short printable line without secrets."""
+        # Masked before it is cut: half a key is a secret too.
+        line = " ".join(self.masked(text[:_READ_AT_MOST]).split())
+        printable = "".join(character if character.isprintable() else "\ufffd" for character in line)
+        return printable if len(printable) <= _LONGEST_REASON else f"{printable[:_LONGEST_REASON]}..."
+
+    def reply(self, text: str) -> str:
+        """Return a model's text with whole secrets masked; nothing else is touched."""
+        for secret in self._whole:
+            text = text.replace(secret, MASK)
+        return text
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Mask the record's message; the record is always kept."""
+        message = record.getMessage()
+        if (masked := self.masked(message)) != message:
+            record.msg, record.args = masked, ()
+        return True
+
+    def guard_logs(self) -> None:
+        """Stand at the loggers of the client and of the HTTP libraries under it."""
+        if self:
+            for name in _LOGGERS:
+                logging.getLogger(name).addFilter(self)
+
+    def leave_logs(self) -> None:
+        """Undo `guard_logs`."""
+        for name in _LOGGERS:
+            logging.getLogger(name).removeFilter(self)
+
+
+def _split(base_url: str) -> SplitResult:
+    advice = "Give http:// or https://, a host, and usually /v1, such as http://127.0.0.1:8000/v1."
+    try:
+        parts = urlsplit(base_url.strip())
+        wrong = parts.scheme not in {"http", "https"} or not parts.hostname or parts.port == 0
+    except ValueError as error:
+        # The library's sentence may quote the URL, and with it a password.
+        raise UsageError(f"The base URL cannot be read as a URL ({type(error).__name__}). {advice}") from None
+    if wrong:
+        raise UsageError(f"The base URL {_harmless(base_url)!r} names no server. {advice}")
+    if parts.query or parts.fragment:
+        raise UsageError(
+            f"The base URL of {parts.hostname} has a query or a fragment (what follows ? or #), which would not be sent and may "
+            f"hold a key. {advice} Keys come from an environment variable."
+        )
+    return parts
+
+
+def _harmless(url: str) -> str:
+    """A URL that could not be used, without what may be a secret in it."""
+    return re.split(r"[?#]", url.rpartition("@")[2])[0][:80]
+
+
+def _checked(key: str | None) -> str | None:
+    if key and not (key.isascii() and key.isprintable() and " " not in key):
+        raise UsageError(
+            "The API key holds a blank, a line break or a character outside ASCII, which no HTTP header can carry. Check the "
+            "environment variable it comes from; the key is not shown here."
+        )
+    return key or None
+
+
+def _is_loopback(host: str) -> bool:
+    if host == "localhost" or host.endswith(".localhost"):
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _forms(secret: str) -> Iterator[str]:
+    """The ways a secret may be written by a server: plain, in a URL, in base64, in JSON."""
+    yield secret
+    yield quote(secret, safe="")
+    yield base64.b64encode(secret.encode()).decode()
+    yield secret.replace("/", "\\/")

@@ -1,0 +1,198 @@
+"""Any endpoint that speaks OpenAI's chat completions, through the official client: OpenAI, vLLM, SGLang, Ollama, llama.cpp.
+
+The client's own retries are off: the engine retries, and counts what it does. Every request is sent once, with two exceptions
+in which the server itself says what to change: it wants `max_completion_tokens` instead of `max_tokens` (reasoning models), or
+takes no `n` above 1. Both are remembered.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from feval.errors import OutOfRangeError, UsageError
+from recorders.backends import replies
+from recorders.backends.endpoint import Endpoint
+from recorders.backends.faults import Answer, of_answer, of_error_in_reply
+from recorders.errors import BackendError, Refused, Transient
+from recorders.request import Completion, Request
+
+if TYPE_CHECKING:
+    import openai
+
+__all__ = ["OpenAICompatible"]
+
+_CONNECT_TIMEOUT_S = 15.0
+_ONLY_ONE = re.compile(
+    r"\bn\b.{0,60}(?:must be|at most|only|supported|allowed|not)|(?:multiple|several) (?:choices|completions)"
+)
+
+
+def _ignore(_note: str) -> None:
+    pass
+
+
+class OpenAICompatible:
+    """A backend over HTTP.
+
+    Samples that are asked for together are asked for with `n`. With a seed each sample has its own, `seed + i`, and a request
+    takes one seed: then only the first of them is asked for.
+
+    Args:
+        endpoint: where, and with which key.
+        timeout_s: seconds for one request in all, from its first byte to the last of the reply.
+        note: is told, once each, what the server does not do as asked.
+
+    Raises:
+        UsageError: the official client is not installed.
+        OutOfRangeError: the timeout is no positive number.
+    """
+
+    name = "openai"
+    takes_seed = True
+
+    def __init__(self, endpoint: Endpoint, *, timeout_s: float = 600.0, note: Callable[[str], None] = _ignore) -> None:
+        if not timeout_s > 0:
+            raise OutOfRangeError(f"A request was to time out after {timeout_s} seconds; give more than 0.")
+        self._endpoint = endpoint
+        self._timeout_s = timeout_s
+        self._note = note
+        self._noted: set[str] = set()
+        self._limit_name = "max_tokens"
+        self._takes_n = True
+        self._client = _client(endpoint, timeout_s)
+        endpoint.redaction.guard_logs()
+        self._say(*filter(None, [endpoint.warning]))
+
+    def __repr__(self) -> str:
+        return f"OpenAICompatible({self._endpoint.url!r})"
+
+    async def complete(self, request: Request, samples: Sequence[int]) -> list[Completion]:
+        """Ask once for several samples of a request.
+
+        Args:
+            request: what to send.
+            samples: their indices.
+
+        Returns:
+            At least one completion, at most one per sample: those of the first samples.
+
+        Raises:
+            RateLimited: the server asks for patience.
+            Transient: it may work next time: a timeout, a broken connection, a 5xx, a reply that cannot be read.
+            Refused: this request can never work.
+            Fatal: no request ever will.
+        """
+        while True:
+            asked = samples[:1] if request.decoding.seed is not None or not self._takes_n else samples
+            limit_name = self._limit_name
+            answer = await self._send(self._body(request, asked, limit_name))
+            if isinstance(answer, bytes):
+                return self._read(answer, request, len(asked))
+            # Each of the two adaptations changes what is sent, and can come only once per request.
+            if not self._adapts(answer, len(asked), limit_name):
+                raise of_answer(answer, self._endpoint, request.model)
+
+    async def aclose(self) -> None:
+        """Close the connections."""
+        await self._client.close()
+        self._endpoint.redaction.leave_logs()
+
+    async def _send(self, body: dict[str, Any]) -> bytes | Answer:
+        """Send one request; the reply's bytes, or the HTTP error that came instead.
+
+        Raises:
+            Transient: neither came.
+            Refused: the request cannot be written as JSON in UTF-8.
+        """
+        import openai
+
+        try:
+            async with asyncio.timeout(self._timeout_s):
+                response = await self._client.chat.completions.with_raw_response.create(**body)
+            content: bytes = response.content
+            return content
+        except openai.APIStatusError as error:
+            return Answer(error.status_code, error.response.headers, error.body)
+        except (openai.APITimeoutError, TimeoutError):
+            failure: BackendError = Transient(f"{self._endpoint.host} did not answer within {self._timeout_s:g} s")
+        except openai.APIConnectionError as error:
+            failure = Transient(self._endpoint.redaction.reason(_broken(self._endpoint.host, error)))
+        except UnicodeEncodeError:
+            failure = Refused(
+                "the messages hold halves of surrogate pairs, which cannot be sent; correct the question's text"
+            )
+        # Raised here and not above, where Python would chain the client's error to it: see `faults`.
+        raise failure
+
+    def _body(self, request: Request, samples: Sequence[int], limit_name: str) -> dict[str, Any]:
+        """What is sent; what is `None` is left out."""
+        decoding = request.decoding
+        fields = {
+            "temperature": decoding.temperature,
+            "top_p": decoding.top_p,
+            limit_name: decoding.max_tokens,
+            "stop": list(decoding.stop) or None,
+            "seed": None if decoding.seed is None else decoding.seed + samples[0],
+            "n": len(samples) if len(samples) > 1 else None,
+            "logprobs": None if decoding.logprobs is None else True,
+            "top_logprobs": decoding.logprobs or None,
+            "extra_body": dict(decoding.extra_body) or None,
+        }
+        messages = [{"role": message.role, "content": message.content} for message in request.messages]
+        return {"model": request.model, "messages": messages} | {
+            name: value for name, value in fields.items() if value is not None
+        }
+
+    def _adapts(self, answer: Answer, asked: int, limit_name: str) -> bool:
+        """Whether the server said what to change, and it can be changed: then ask again."""
+        if answer.status not in {400, 422}:
+            return False
+        if limit_name == "max_tokens" and "max_completion_tokens" in answer.message:
+            # Other requests may have learned it while this one was under way.
+            self._limit_name = "max_completion_tokens"
+            return True
+        if asked > 1 and (answer.parameter == "n" or _ONLY_ONE.search(answer.message)):
+            self._takes_n = False
+            self._say("The server refuses n above 1: each sample is asked for in a request of its own.")
+            return True
+        return False
+
+    def _read(self, content: bytes, request: Request, asked: int) -> list[Completion]:
+        reply = replies.parse(content)
+        if error := of_error_in_reply(reply, self._endpoint, request.model):
+            raise error
+        reading = replies.read(reply, asked, request.decoding.logprobs, self._endpoint.redaction.reply)
+        self._say(*reading.notes)
+        return list(reading.completions)
+
+    def _say(self, *notes: str) -> None:
+        for note in notes:
+            if note not in self._noted:
+                self._noted.add(note)
+                self._note(note)
+
+
+def _client(endpoint: Endpoint, timeout_s: float) -> openai.AsyncOpenAI:
+    try:
+        import openai
+    except ModuleNotFoundError as error:
+        raise UsageError(
+            "Recording from an OpenAI-compatible endpoint needs the package openai, which is not installed: "
+            "pip install 'feval[record]'."
+        ) from error
+    return openai.AsyncOpenAI(
+        api_key=endpoint.client_key,
+        base_url=endpoint.url,
+        default_headers=endpoint.headers,
+        max_retries=0,
+        timeout=openai.Timeout(timeout_s, connect=min(timeout_s, _CONNECT_TIMEOUT_S)),
+    )
+
+
+def _broken(host: str, error: openai.APIConnectionError) -> str:
+    cause = error.__cause__
+    words = f"{type(cause).__name__}: {cause}" if cause and str(cause) else type(cause or error).__name__
+    return f"the connection to {host} failed ({words})"

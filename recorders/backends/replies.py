@@ -1,0 +1,305 @@
+"""From the bytes of a chat completion to `Completion`s: what a server said is checked field by field, never trusted.
+
+The official client builds its objects from replies without checking them, and servers that call themselves compatible leave
+fields out, add others and invent words. So the client sends and receives; the reply is read here.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeGuard
+
+import orjson
+
+from feval.schema import FINISH_REASONS
+from recorders.errors import Transient
+from recorders.request import Completion
+
+__all__ = ["Reading", "parse", "read"]
+
+_SURROGATES = re.compile("[\ud800-\udfff]")
+_VERY_UNLIKELY = -9999.0  # OpenAI's stand-in for a log-probability of minus infinity
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What a reply says.
+
+    Attributes:
+        completions: at most as many as were asked for.
+        notes: sentences on what the server did not do as asked, the same for every such reply.
+    """
+
+    completions: tuple[Completion, ...]
+    notes: tuple[str, ...]
+
+
+def parse(content: bytes) -> Mapping[str, Any]:
+    """Return a reply's JSON object.
+
+    Args:
+        content: the body.
+
+    Raises:
+        Transient: it is no JSON object: cut short, or a page of something in between.
+    """
+    try:
+        value = orjson.loads(content)
+    except orjson.JSONDecodeError:
+        value = _parse_leniently(content)
+    if not isinstance(value, dict):
+        raise Transient(f"the reply is JSON but no object (a {type(value).__name__})")
+    return value
+
+
+def _parse_leniently(content: bytes) -> Any:
+    """Parse what strict JSON forbids and servers send: halves of surrogate pairs, NaN, Infinity."""
+    try:
+        return json.loads(content)
+    except (ValueError, RecursionError) as error:
+        raise Transient(f"the reply is no valid JSON ({len(content):,} bytes, perhaps cut short)") from error
+
+
+def read(reply: Mapping[str, Any], asked: int, top: int | None, clean: Callable[[str], str]) -> Reading:
+    """Return the completions of a chat completion's JSON object.
+
+    Args:
+        reply: of `parse`.
+        asked: how many choices were asked for.
+        top: how many log-probabilities per token were asked for; `None`: none.
+        clean: applied to every text of the server, to take secrets out of it.
+
+    Raises:
+        Transient: there is not one choice in it that can be read.
+    """
+    choices = _choices(reply)
+    if not choices:
+        raise Transient("the reply holds no choice")
+    notes: list[str] = []
+    texts = [_Texts.of(choice["message"], notes, clean) for choice in choices]
+    logprobs = [_Logprobs.of(choice.get("logprobs"), top, notes) for choice in choices]
+    usage = _Usage.of(reply.get("usage"), notes)
+    output, reasoning = _shares(usage, texts, logprobs, notes)
+    label = {name: _label(reply.get(name), clean) for name in ("id", "model", "system_fingerprint")}
+    completions = tuple(
+        Completion(
+            text=text.answer,
+            finish_reason=_finish_reason(choice.get("finish_reason"), text.refused, notes),
+            reasoning=text.reasoning,
+            output_tokens=output[number],
+            reasoning_tokens=reasoning[number],
+            prompt_tokens=usage.prompt,
+            cached_tokens=usage.cached,
+            response_id=label["id"],
+            served_model=label["model"],
+            system_fingerprint=label["system_fingerprint"],
+            token_logprobs=logprobs[number].sampled,
+            token_confidences=logprobs[number].confidences,
+        )
+        for number, (choice, text) in enumerate(zip(choices, texts, strict=True))
+    )
+    if len(completions) != asked:
+        notes.append(_wrong_number(len(completions), asked))
+    return Reading(completions[:asked], tuple(dict.fromkeys(notes)))
+
+
+def _wrong_number(found: int, asked: int) -> str:
+    if found > asked:
+        return "The server sent more choices than were asked for; those beyond are dropped, and were perhaps paid for."
+    if found == 1:
+        return "The server ignores n: one choice came back where several were asked for. The rest is asked for again."
+    return "The server sent fewer choices than were asked for. The rest is asked for again."
+
+
+def _choices(reply: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """The choices that have a message, in the order of their index."""
+    choices = reply.get("choices")
+    if not isinstance(choices, list):
+        return []
+    whole: list[Mapping[str, Any]] = [
+        choice for choice in choices if isinstance(choice, dict) and isinstance(choice.get("message"), dict)
+    ]
+    numbers = [choice.get("index") for choice in whole]
+    if all(_is_count(number) for number in numbers) and len(set(numbers)) == len(numbers):
+        whole.sort(key=lambda choice: choice["index"])
+    return whole
+
+
+def _finish_reason(word: object, refused: bool, notes: list[str]) -> str:
+    if refused:
+        notes.append("The model refused in words of its own (the field `refusal`): recorded as content_filter.")
+        return "content_filter"
+    if isinstance(word, str) and word in FINISH_REASONS:
+        return word
+    said = "no finish reason" if word is None else "a finish reason that is none of OpenAI's words"
+    notes.append(f"The server states {said}: recorded as unknown.")
+    return "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class _Texts:
+    answer: str
+    reasoning: str | None
+    refused: bool
+
+    @classmethod
+    def of(cls, message: Mapping[str, Any], notes: list[str], clean: Callable[[str], str]) -> _Texts:
+        """Read a message: its content, the reasoning some servers give apart, a refusal."""
+        content, thoughts = _content(message.get("content"))
+        apart = (message.get(name) for name in ("reasoning_content", "reasoning"))
+        reasoning = next(filter(_is_text, apart), thoughts)
+        refusal = message.get("refusal")
+        refused = not content and _is_text(refusal)
+        answer = str(refusal) if refused else content
+        return cls(_storable(answer, notes, clean), _storable(reasoning, notes, clean) if reasoning else None, refused)
+
+
+def _content(content: object) -> tuple[str, str | None]:
+    """The text and the thoughts of a message's content, which is a string, nothing, or a list of parts."""
+    if isinstance(content, str):
+        return content, None
+    parts = [part for part in content if isinstance(part, dict)] if isinstance(content, list) else []
+    thoughts = "".join(_part(part, "thinking") for part in parts if part.get("type") == "thinking")
+    return "".join(_part(part, "text") for part in parts if part.get("type") == "text"), thoughts or None
+
+
+def _part(part: Mapping[str, Any], name: str) -> str:
+    """The text of a part, which some servers cut into parts again, once."""
+    value = part.get(name)
+    if isinstance(value, list):
+        value = "".join(str(inner.get("text") or "") for inner in value if isinstance(inner, dict))
+    return value if isinstance(value, str) else ""
+
+
+def _is_text(value: object) -> TypeGuard[str]:
+    return isinstance(value, str) and bool(value)
+
+
+def _storable(text: str, notes: list[str], clean: Callable[[str], str]) -> str:
+    """A text that UTF-8 can hold, without secrets."""
+    if not text.isascii() and _SURROGATES.search(text):
+        notes.append("A reply held halves of surrogate pairs, which no file can hold: they are recorded as U+FFFD.")
+        text = _SURROGATES.sub("\ufffd", text)
+    if (cleaned := clean(text)) != text:
+        notes.append("A reply held the API key; it is masked in the recording.")
+    return cleaned
+
+
+def _label(value: object, clean: Callable[[str], str]) -> str | None:
+    return clean(_SURROGATES.sub("\ufffd", value)) if _is_text(value) else None
+
+
+@dataclass(frozen=True, slots=True)
+class _Logprobs:
+    sampled: tuple[float, ...] | None = None
+    confidences: tuple[float, ...] | None = None
+
+    @classmethod
+    def of(cls, logprobs: object, top: int | None, notes: list[str]) -> _Logprobs:
+        """Read a choice's log-probabilities; without `top` nobody asked for them."""
+        if top is None:
+            return cls()
+        tokens = logprobs.get("content") if isinstance(logprobs, dict) else None
+        if not isinstance(tokens, list) or not all(isinstance(token, dict) for token in tokens):
+            notes.append("The server ignores logprobs: none came back though they were asked for.")
+            return cls()
+        sampled = [_logprob(token.get("logprob")) for token in tokens]
+        if any(value is None for value in sampled):
+            notes.append("The server's log-probabilities are not all numbers: those CoTs are recorded without any.")
+            return cls()
+        confidences = [_confidence(token.get("top_logprobs"), top) for token in tokens] if top else [None]
+        if top and None in confidences:
+            notes.append("The server sent tokens without top_logprobs: those CoTs are recorded without confidences.")
+        whole = None if None in confidences else tuple(value for value in confidences if value is not None)
+        return cls(tuple(value for value in sampled if value is not None), whole)
+
+
+def _confidence(alternatives: object, top: int) -> float | None:
+    """Minus the mean log-probability of the top k.
+
+    Source: Fu et al. 2025, "Deep Think with Confidence", section 2.2, eq. (2), https://arxiv.org/abs/2508.15260.
+    """
+    if not isinstance(alternatives, list):
+        return None
+    values = [_logprob(entry.get("logprob")) if isinstance(entry, dict) else None for entry in alternatives]
+    numbers = sorted((value for value in values if value is not None), reverse=True)[:top]
+    # Servers may send the sampled token beside the k likeliest, and fewer than k where only few can follow.
+    return -math.fsum(numbers) / len(numbers) if numbers and len(numbers) >= min(top, len(values)) else None
+
+
+def _logprob(value: object) -> float | None:
+    if isinstance(value, bool) or not isinstance(value, int | float) or math.isnan(value):
+        return None
+    return max(float(value), _VERY_UNLIKELY)
+
+
+@dataclass(frozen=True, slots=True)
+class _Usage:
+    prompt: int | None = None
+    output: int | None = None
+    reasoning: int | None = None
+    cached: int | None = None
+
+    @classmethod
+    def of(cls, usage: object, notes: list[str]) -> _Usage:
+        """Read a reply's token counts."""
+        if not isinstance(usage, dict) or _count(usage, "completion_tokens") is None:
+            notes.append("The server states no token usage: its replies are recorded without.")
+            return cls()
+        prompt, output = _count(usage, "prompt_tokens"), _count(usage, "completion_tokens")
+        reasoning = _count(usage.get("completion_tokens_details"), "reasoning_tokens")
+        cached = _count(usage.get("prompt_tokens_details"), "cached_tokens")
+        total = _count(usage, "total_tokens")
+        if reasoning and prompt is not None and output is not None and total == prompt + output + reasoning:
+            notes.append(
+                "The server counts reasoning tokens beside the completion's; they are recorded as part of the output."
+            )
+            output += reasoning
+        return cls(prompt, output, reasoning, _count(usage, "prompt_cache_hit_tokens") if cached is None else cached)
+
+
+def _count(counts: object, name: str) -> int | None:
+    value = counts.get(name) if isinstance(counts, dict) else None
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    return value if _is_count(value) else None
+
+
+def _is_count(value: object) -> TypeGuard[int]:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+
+
+def _shares(
+    usage: _Usage, texts: Sequence[_Texts], logprobs: Sequence[_Logprobs], notes: list[str]
+) -> tuple[list[int | None], list[int | None]]:
+    """The output and reasoning tokens of each choice: a server counts those of all choices together."""
+    if len(texts) == 1:
+        return [usage.output], [usage.reasoning]
+    if usage.output is None:
+        return [None] * len(texts), [None] * len(texts)
+    counted = [len(values.sampled) for values in logprobs if values.sampled is not None]
+    exact = len(counted) == len(texts) and sum(counted) == usage.output
+    if not exact:
+        notes.append(
+            "The server counts the output tokens of all choices of a reply together: they are split by length of text, the sum "
+            "is exact. Ask for one sample per request to have exact counts."
+        )
+    answers = [len(text.answer.encode()) for text in texts]
+    thoughts = [len((text.reasoning or "").encode()) for text in texts]
+    sizes = [answer + thought for answer, thought in zip(answers, thoughts, strict=True)]
+    output = counted if exact else _split(usage.output, sizes)
+    if usage.reasoning is None:
+        return [*output], [None] * len(texts)
+    return [*output], [*_split(usage.reasoning, thoughts if any(thoughts) else output)]
+
+
+def _split(total: int, weights: Sequence[int]) -> list[int]:
+    """Split a total by weights into whole numbers that add up to it: largest remainders, the first of equal ones."""
+    weights = weights if any(weights) else [1] * len(weights)
+    whole, rest = zip(*(divmod(total * weight, sum(weights)) for weight in weights), strict=True)
+    most = sorted(range(len(weights)), key=lambda number: -rest[number])[: total - sum(whole)]
+    return [share + (number in most) for number, share in enumerate(whole)]

@@ -1,0 +1,358 @@
+"""An OpenAI-compatible server on loopback that fails as it is told to, and otherwise answers the same question the same way.
+
+What it answers is a function of the question and the number of the answer: the request's seed, or else a counter per question
+that moves only when an answer was sent whole. So a recording made through faults can be compared with one made without.
+
+Faults are told by name (`FAULTS`), either in the order of the requests, or by a function of question and attempt. What a *reply*
+is like (refused, cut off, 1 MB long) is asked for by a marker in the question, such as "[length]": the same in every run.
+
+It is written on bare sockets, in a thread with its own event loop: no framework would send half a body or a reset.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import re
+import socket
+import struct
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
+from types import TracebackType
+from typing import Any, Self
+
+SLOW_S = 30.0
+WORST = (
+    'NUL \x00, right-to-left \u202eabc\u202c, four bytes \U0001f9ee, "quoted\\", \u2028 line, e\u0301, \ufeff BOM, \x7f'
+)
+HALF = "\ud83e"
+BIG = "All work and no play. " * 47_663  # 1 MB
+REASONING = "Hm, 2 + 2. Let me think."
+REFUSAL = "I cannot help with that."
+
+
+@dataclass(frozen=True)
+class Seen:
+    """One request that arrived."""
+
+    path: str
+    headers: Mapping[str, str]
+    body: Mapping[str, Any]
+
+    @property
+    def question(self) -> str:
+        return str(self.body["messages"][-1]["content"])
+
+
+@dataclass
+class Reply:
+    """What is written to the socket."""
+
+    status: int = 200
+    body: bytes = b""
+    headers: dict[str, str] = field(default_factory=dict)
+    send: int | None = None  # only so many bytes of the body
+    reset: bool = False  # then a reset instead of a close
+    wait_s: float = 0.0
+
+
+def error(status: int, message: str, *, headers: Mapping[str, str] | None = None, **fields: Any) -> Reply:
+    body = {"error": {"message": message, "type": "error", "param": None, "code": None} | fields}
+    return Reply(status, json.dumps(body).encode(), dict(headers or {}))
+
+
+def in_an_hour() -> dict[str, str]:
+    """A server whose clock is an hour ahead asks for 7 seconds."""
+    now = datetime.now(UTC).replace(microsecond=0) + timedelta(hours=1)
+    return {"date": format_datetime(now, True), "retry-after": format_datetime(now + timedelta(seconds=7), True)}
+
+
+# Each takes the whole reply that would have been sent, and says what is sent.
+FAULTS: dict[str, Callable[[Reply], Reply]] = {
+    "429": lambda _: error(429, "Rate limit reached for requests"),
+    "429 seconds": lambda _: error(429, "Slow down", headers={"retry-after": "0.01"}),
+    "429 milliseconds": lambda _: error(429, "Slow down", headers={"retry-after-ms": "20", "retry-after": "9"}),
+    "429 date": lambda _: error(429, "Slow down", headers=in_an_hour()),
+    "429 nonsense": lambda _: error(429, "Slow down", headers={"retry-after": "soon"}),
+    "429 quota": lambda _: error(429, "You exceeded your current quota", code="insufficient_quota"),
+    "408": lambda _: error(408, "Timed out upstream"),
+    "409": lambda _: error(409, "Conflict"),
+    "500": lambda _: error(500, "The server had an error"),
+    "502 page": lambda _: Reply(
+        502, b"<html>\n<h1>Bad Gateway</h1>" + b"x" * 5000 + b"</html>", {"content-type": "text/html"}
+    ),
+    "503": lambda _: error(503, "Overloaded"),
+    "503 seconds": lambda _: error(503, "Overloaded", headers={"retry-after": "0.01"}),
+    "slow": lambda reply: Reply(body=reply.body, wait_s=SLOW_S),
+    "reset": lambda reply: Reply(body=reply.body, send=len(reply.body) // 2, reset=True),
+    "closed early": lambda reply: Reply(body=reply.body, send=len(reply.body) // 2),
+    "no answer": lambda reply: Reply(status=0),
+    "truncated": lambda reply: Reply(body=reply.body[: len(reply.body) // 2]),
+    "not JSON": lambda _: Reply(
+        body=b"<html>Log in to the hotel's network</html>", headers={"content-type": "text/html"}
+    ),
+    "not an object": lambda _: Reply(body=b"[1, 2]"),
+    "empty body": lambda _: Reply(body=b""),
+    "wrong gzip": lambda reply: Reply(body=reply.body, headers={"content-encoding": "gzip"}),
+    "empty choices": lambda reply: changed(reply, choices=[]),
+    "no choices": lambda reply: changed(reply, choices=None),
+    "no message": lambda reply: changed(reply, choices=[{"index": 0, "finish_reason": "stop"}]),
+    "error with 200": lambda _: Reply(body=error(200, "Provider returned error", code=503).body),
+    "rate error with 200": lambda _: Reply(body=error(200, "Upstream is busy", code=429).body),
+    "400": lambda _: error(400, "Invalid 'messages': too strange", param="messages"),
+    "400 too long": lambda _: error(400, "This model's maximum context length is 4096 tokens", param="max_tokens"),
+    "400 setting": lambda _: error(400, "Unsupported value: 'temperature' does not support 0.7", param="temperature"),
+    "400 policy": lambda _: error(400, "The response was filtered", code="content_filter"),
+    "413": lambda _: error(413, "Request too large"),
+    "422": lambda _: Reply(422, json.dumps({"detail": [{"loc": ["body"], "msg": "value is not valid"}]}).encode()),
+    "401": lambda _: error(401, "Incorrect API key provided", code="invalid_api_key"),
+    "402": lambda _: error(402, "Insufficient Balance"),
+    "403": lambda _: error(403, "Your project has no access to this model"),
+    "404": lambda _: error(404, "The model `nonesuch` does not exist", code="model_not_found", param="model"),
+    "405": lambda _: Reply(405, b"Method Not Allowed", {"content-type": "text/plain"}),
+    "fewer": lambda reply: changed(reply, choices=json.loads(reply.body)["choices"][:1]),
+    "more": lambda reply: changed(reply, choices=more(json.loads(reply.body)["choices"])),
+    "no usage": lambda reply: changed(reply, usage=None),
+}
+"""Every fault by name."""
+
+
+def changed(reply: Reply, **fields: Any) -> Reply:
+    return Reply(body=json.dumps(json.loads(reply.body) | fields).encode())
+
+
+def more(choices: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    extra = {
+        "index": len(choices),
+        "message": {"role": "assistant", "content": "One too many."},
+        "finish_reason": "stop",
+    }
+    return [*choices, extra]
+
+
+def number_of(question: str, index: int) -> int:
+    """The answer that the server gives: 0 to 9, the same for the same question and index."""
+    return int(hashlib.sha256(f"{question}/{index}".encode()).hexdigest(), 16) % 10
+
+
+def text_of(question: str, index: int) -> str:
+    """The CoT that the server gives."""
+    number = number_of(question, index)
+    return f"Let me see, for the {index}. time: {'step by step, ' * number}so the answer is {number}."
+
+
+class FaultyServer:
+    """The server, running inside a `with` block.
+
+    Args:
+        faults: names of faults for the first requests, in the order they arrive ("" for none), or a function of a question
+            and the number of its attempt (0, 1, ...) that returns such a name.
+        takes_n: whether n is honoured; otherwise one choice comes back.
+        takes_logprobs: whether logprobs are honoured.
+        wants: a parameter without which requests are answered 400, as reasoning models want `max_completion_tokens`.
+        refuses_n: whether n above 1 is answered 400.
+        key: without which requests are answered 401.
+        repeats_key: whether errors and headers repeat the credentials that were sent.
+        delay_s: before every reply.
+    """
+
+    def __init__(
+        self,
+        faults: Iterable[str] | Callable[[str, int], str] = (),
+        *,
+        takes_n: bool = True,
+        takes_logprobs: bool = True,
+        wants: str = "",
+        refuses_n: bool = False,
+        key: str | None = None,
+        repeats_key: bool = False,
+        delay_s: float = 0.0,
+    ) -> None:
+        self._plan = faults if callable(faults) else None
+        self._script = iter(()) if callable(faults) else iter(faults)
+        self.takes_n, self.takes_logprobs, self.wants, self.refuses_n = takes_n, takes_logprobs, wants, refuses_n
+        self.key, self.repeats_key, self.delay_s = key, repeats_key, delay_s
+        self.seen: list[Seen] = []
+        self.sent = Counter[str]()  # choices sent whole, by question
+        self.attempts = Counter[str]()  # requests, by question
+        self.faulted = Counter[str]()  # by name of the fault
+        self.connections = 0
+        self._loop = asyncio.new_event_loop()
+        self._writers: set[asyncio.StreamWriter] = set()
+        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
+        self.port = 0
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}/v1"
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        self._server = asyncio.run_coroutine_threadsafe(self._start(), self._loop).result()
+        self.port = self._server.sockets[0].getsockname()[1]
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        asyncio.run_coroutine_threadsafe(self._stop(), self._loop).result()
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+    async def _start(self) -> asyncio.Server:
+        return await asyncio.start_server(self._serve, "127.0.0.1", 0, limit=64 * 1024 * 1024, backlog=1024)
+
+    async def _stop(self) -> None:
+        self._server.close()
+        tasks = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.connections += 1
+        try:
+            while seen := await _request(reader):
+                self.seen.append(seen)
+                if not await self._write(writer, self._reply(seen)):
+                    break
+        except (ConnectionError, asyncio.IncompleteReadError, asyncio.CancelledError):
+            pass
+        finally:
+            writer.close()
+
+    async def _write(self, writer: asyncio.StreamWriter, reply: Reply) -> bool:
+        """Write a reply; whether the connection is still to be used."""
+        await asyncio.sleep(reply.wait_s + self.delay_s)
+        if not reply.status:
+            return False
+        headers = {"content-type": "application/json", "content-length": str(len(reply.body))} | reply.headers
+        if self.repeats_key:
+            headers |= {"x-request-id": self._sent_key(), "x-echo": f"authorization: {self._sent_key()}"}
+        head = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
+        writer.write(f"HTTP/1.1 {reply.status} Whatever\r\n{head}\r\n".encode() + reply.body[: reply.send])
+        await writer.drain()
+        if reply.reset:
+            # Without lingering a close is a reset: what was not read yet is thrown away.
+            raw = writer.get_extra_info("socket")
+            raw.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        return reply.send is None
+
+    def _sent_key(self) -> str:
+        return self.seen[-1].headers.get("authorization", "")
+
+    def _reply(self, seen: Seen) -> Reply:
+        if self.key is not None and seen.headers.get("authorization") != f"Bearer {self.key}":
+            reply = FAULTS["401"](Reply())
+        elif seen.path != "/v1/chat/completions":
+            reply = error(404, "no such path")
+        elif self.wants and self.wants not in seen.body:
+            other = "Unsupported parameter: 'max_tokens' is not supported with this model. Use 'max_completion_tokens' instead."
+            reply = error(400, other, param="max_tokens", code="unsupported_parameter")
+        elif self.refuses_n and seen.body.get("n", 1) > 1:
+            reply = error(400, "'n' : number must be at most 1", param="n")
+        else:
+            reply = self._answer_or_fail(seen)
+        if self.repeats_key and reply.status >= 400:
+            reply = error(reply.status, f"{reply.body.decode()} (you sent {self._sent_key()})", headers=reply.headers)
+        return reply
+
+    def _answer_or_fail(self, seen: Seen) -> Reply:
+        question = seen.question
+        attempt = self.attempts[question]
+        self.attempts[question] += 1
+        fault = self._plan(question, attempt) if self._plan else next(self._script, "")
+        whole = Reply(body=self._completion(seen))
+        if not fault:
+            self._count(seen, whole)
+            return whole
+        self.faulted[fault] += 1
+        failed = FAULTS[fault](whole)
+        if fault in {"fewer", "more", "no usage"}:
+            self._count(seen, failed)
+        return failed
+
+    def _count(self, seen: Seen, reply: Reply) -> None:
+        self.sent[seen.question] += min(len(json.loads(reply.body)["choices"]), seen.body.get("n", 1))
+
+    def _completion(self, seen: Seen) -> bytes:
+        question, seed = seen.question, seen.body.get("seed")
+        count = seen.body.get("n", 1) if self.takes_n else 1
+        first = self.sent[question] if seed is None else seed
+        choices = [self._choice(seen, number, first + number) for number in range(count)]
+        name = hashlib.sha256(question.encode()).hexdigest()[:16]
+        output = sum(len((choice["message"]["content"] or "").encode(errors="replace")) for choice in choices)
+        reasoning = 5 * count if "[reasoning]" in question else 0
+        reply = {
+            "id": f"chatcmpl-{name}",
+            "object": "chat.completion",
+            "created": 1,
+            "model": f"{seen.body['model']}-2026",
+            "system_fingerprint": "fp_1",
+            "choices": choices,
+            "usage": {
+                "prompt_tokens": len(question.split()),
+                "completion_tokens": output + reasoning,
+                "total_tokens": len(question.split()) + output + reasoning,
+                "completion_tokens_details": {"reasoning_tokens": reasoning},
+                "prompt_tokens_details": {"cached_tokens": 1},
+            },
+        }
+        return json.dumps(reply).encode()
+
+    def _choice(self, seen: Seen, number: int, index: int) -> dict[str, Any]:
+        question, text = seen.question, text_of(seen.question, index)
+        message: dict[str, Any] = {"role": "assistant", "content": text}
+        finish = "stop"
+        if "[length]" in question:
+            message["content"], finish = text[: len(text) // 2], "length"
+        elif "[content_filter]" in question:
+            message["content"], finish = None, "content_filter"
+        elif "[refusal]" in question:
+            message |= {"content": None, "refusal": REFUSAL}
+        elif "[unicode]" in question:
+            message["content"] = f"{WORST} {text}"
+        elif "[half]" in question:
+            message["content"] = f"{HALF} {text}"
+        elif "[big]" in question:
+            message["content"] = f"{BIG}{text}"
+        elif "[reasoning]" in question:
+            message["reasoning_content"] = REASONING
+        elif "[finish]" in question:
+            finish = "eos_token"
+        elif "[key]" in question:
+            message["content"] = f"You sent {self._sent_key()}. {text}"
+        choice: dict[str, Any] = {"index": number, "message": message, "finish_reason": finish, "logprobs": None}
+        if seen.body.get("logprobs") and self.takes_logprobs:
+            choice["logprobs"] = {"content": logprobs_of(message["content"] or "", seen.body.get("top_logprobs", 0))}
+        return choice
+
+
+def logprobs_of(text: str, top: int) -> list[dict[str, Any]]:
+    """One token per word; the sampled one is the likeliest."""
+    return [
+        {
+            "token": word,
+            "logprob": -0.25,
+            "top_logprobs": [{"token": word, "logprob": -0.25 * (rank + 1)} for rank in range(top)],
+        }
+        for word in re.findall(r"\S+", text)
+    ]
+
+
+async def _request(reader: asyncio.StreamReader) -> Seen | None:
+    """Read a request; `None` where the other side has gone."""
+    try:
+        head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
+    except asyncio.IncompleteReadError:
+        return None
+    first, *lines = head.split("\r\n")
+    headers = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines if line)}
+    content = await reader.readexactly(int(headers.get("content-length", 0)))
+    return Seen(first.split(" ")[1], headers, json.loads(content or b"{}"))
