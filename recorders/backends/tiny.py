@@ -1,0 +1,132 @@
+"""The models that come with feval, as a backend: real samples without a network, a key or anything but NumPy."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from feval.errors import OutOfRangeError, SourceError, UnknownNameError
+from recorders.errors import Fatal, Refused
+from recorders.request import Completion, Request
+
+if TYPE_CHECKING:
+    from recorders import tiny
+
+__all__ = ["Tiny"]
+
+_ALONE = "The tiny models read the last user message alone: the other messages of the prompt were recorded, but have no effect."
+
+
+def _ignore(_note: str) -> None:
+    pass
+
+
+class Tiny:
+    """A backend that samples from the model that a request names, such as "feval/tiny-45k".
+
+    Sample i is the model's sample number `seed + i` (without a seed, number i): a pure function of model, question, decoding and
+    that number, whatever it is drawn together with.
+
+    Args:
+        note: is told, once, what of a request has no effect.
+    """
+
+    name = "tiny"
+    takes_seed = True
+
+    def __init__(self, *, note: Callable[[str], None] = _ignore) -> None:
+        self._note = note
+        self._noted = False
+        # One thread: the models are small, and most of the time Python's lock is held.
+        self._thread = ThreadPoolExecutor(1, "tiny")
+
+    async def complete(self, request: Request, samples: Sequence[int]) -> list[Completion]:
+        """Draw samples.
+
+        Args:
+            request: the question is its last user message.
+            samples: their indices.
+
+        Returns:
+            One completion per sample.
+
+        Raises:
+            Refused: the question is too long for the model, or there is none.
+            Fatal: no such model, or a decoding it cannot do.
+        """
+        if len(request.messages) > 1 and not self._noted:
+            self._noted = True
+            self._note(_ALONE)
+        return await asyncio.get_running_loop().run_in_executor(self._thread, _drawn, request, samples)
+
+    async def aclose(self) -> None:
+        """End the thread."""
+        self._thread.shutdown(wait=False, cancel_futures=True)
+
+
+def _drawn(request: Request, samples: Sequence[int]) -> list[Completion]:
+    from recorders import tiny
+
+    questions = [message.content for message in request.messages if message.role == "user"]
+    if not questions:
+        raise Refused("the prompt has no user message, which is what a tiny model reads")
+    try:
+        model = tiny.load_model(request.model)
+        decoding = _decoding(request, model)
+    except (UnknownNameError, SourceError, OutOfRangeError) as error:
+        raise Fatal(str(error)) from error
+    first = request.decoding.seed or 0
+    try:
+        drawn = tiny.sample(model, questions[-1], [first + sample for sample in samples], decoding)
+    except OutOfRangeError as error:
+        raise Refused(str(error)) from error
+    return [_completion(answer, request) for answer in drawn]
+
+
+def _decoding(request: Request, model: tiny.TinyModel) -> tiny.Decoding:
+    from recorders import tiny
+
+    asked = request.decoding
+    if unknown := sorted(asked.extra_body.keys() - {"stream"}):
+        raise Fatal(f"The tiny models know no extra setting {unknown[0]!r}, only 'stream'; leave it out.")
+    if asked.seed is not None and asked.seed < 0:
+        raise Fatal(f"The seed is {asked.seed}; the tiny models take 0 or more.")
+    stream = asked.extra_body.get("stream")
+    return tiny.Decoding(
+        temperature=1.0 if asked.temperature is None else asked.temperature,
+        top_p=1.0 if asked.top_p is None else asked.top_p,
+        max_tokens=model.shape.context if asked.max_tokens is None else asked.max_tokens,
+        stream=None if stream is None else str(stream),
+        top_logprobs=asked.logprobs or 0,
+    )
+
+
+def _completion(answer: tiny.Completion, request: Request) -> Completion:
+    decoding = request.decoding
+    count, text = _stopped(answer, decoding.stop)
+    completion = Completion(
+        text=text,
+        finish_reason=answer.finish_reason if count == len(answer.tokens) and text == answer.text else "stop",
+        output_tokens=count,
+        prompt_tokens=answer.prompt_tokens,
+        served_model=request.model,
+    )
+    if decoding.logprobs is None:
+        return completion
+    confidences = tuple((-answer.top_logprobs[:count].mean(axis=1)).tolist()) if decoding.logprobs else None
+    return replace(completion, token_logprobs=tuple(answer.logprobs[:count].tolist()), token_confidences=confidences)
+
+
+def _stopped(answer: tiny.Completion, stops: Sequence[str]) -> tuple[int, str]:
+    """How many tokens it takes to reach the first stop text, and what stands before it; all, where none is reached."""
+    from recorders import tiny
+
+    if not any(stop in answer.text for stop in stops):
+        return len(answer.tokens), answer.text
+    decode = tiny.tokenizer().decode
+    texts = (decode(answer.tokens[:count].tolist()).removeprefix(" ") for count in range(1, len(answer.tokens) + 1))
+    count, text = next((count, text) for count, text in enumerate(texts, 1) if any(stop in text for stop in stops))
+    return count, text[: min(text.index(stop) for stop in stops if stop in text)]

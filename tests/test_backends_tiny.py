@@ -1,0 +1,118 @@
+"""The built-in models as a backend."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+
+from recorders.errors import Fatal, Refused
+from recorders.request import Completion, Decoding, Message, Request
+
+tiny = pytest.importorskip("recorders.tiny", reason="the tiny models are not there")
+
+from recorders.backends.tiny import Tiny  # noqa: E402  after the skip
+
+QUESTION = "Tom has 49 apples. Tom gives away 22. How many apples does Tom have now?"
+MODEL = next(iter(tiny.FAMILY))
+
+
+def request(
+    question: str = QUESTION, *, model: str = MODEL, messages: Sequence[Message] | None = None, **decoding: Any
+) -> Request:
+    chosen = (Message("user", question),) if messages is None else tuple(messages)
+    return Request("feval_tiny", "q1", chosen, model, Decoding(**({"temperature": 1.0, "max_tokens": 64} | decoding)))
+
+
+def complete(asked: Request, samples: Sequence[int] = (0,), notes: list[str] | None = None) -> list[Completion]:
+    heard: list[str] = [] if notes is None else notes
+
+    async def run() -> list[Completion]:
+        backend = Tiny(note=heard.append)
+        try:
+            return await backend.complete(asked, samples)
+        finally:
+            await backend.aclose()
+
+    return asyncio.run(run())
+
+
+def test_samples_are_the_models_own() -> None:
+    model = tiny.load_model(MODEL)
+    drawn = tiny.sample(model, QUESTION, range(3, 8), tiny.Decoding(max_tokens=64, top_logprobs=4))
+    completions = complete(request(logprobs=4), range(3, 8))
+    assert [completion.text for completion in completions] == [answer.text for answer in drawn]
+    assert [completion.output_tokens for completion in completions] == [answer.output_tokens for answer in drawn]
+    assert [completion.finish_reason for completion in completions] == [answer.finish_reason for answer in drawn]
+    assert completions[0].token_logprobs == tuple(drawn[0].logprobs.tolist())
+    np.testing.assert_allclose(completions[0].token_confidences or (), -drawn[0].top_logprobs.mean(axis=1))
+    assert completions[0].served_model == MODEL
+
+
+def test_a_sample_does_not_depend_on_what_it_is_drawn_with() -> None:
+    together = complete(request(), range(20))
+    alone = [complete(request(), [index])[0] for index in (0, 7, 19)]
+    assert alone == [together[index] for index in (0, 7, 19)]
+
+
+def test_the_seed_counts_on() -> None:
+    assert complete(request(seed=5), [0, 1]) == complete(request(), [5, 6])
+
+
+def test_log_probabilities_are_there_only_when_asked_for() -> None:
+    [plain], [sampled] = complete(request()), complete(request(logprobs=0))
+    assert (plain.token_logprobs, plain.token_confidences) == (None, None)
+    assert sampled.token_logprobs is not None
+    assert sampled.token_confidences is None
+
+
+def test_the_limit_cuts() -> None:
+    [completion] = complete(request(max_tokens=3))
+    assert (completion.output_tokens, completion.finish_reason) == (3, "length")
+
+
+def test_a_stop_text_ends_the_answer_and_is_not_part_of_it() -> None:
+    [whole] = complete(request(logprobs=2))
+    stop = whole.text[4:8]
+    [cut] = complete(request(logprobs=2, stop=(stop, "never")))
+    assert cut.text == whole.text[: whole.text.index(stop)]
+    assert cut.finish_reason == "stop"
+    assert cut.output_tokens is not None
+    assert cut.output_tokens < (whole.output_tokens or 0)
+    assert len(cut.token_logprobs or ()) == len(cut.token_confidences or ()) == cut.output_tokens
+
+
+def test_the_other_messages_have_no_effect_and_that_is_said_once() -> None:
+    notes: list[str] = []
+    messages = [
+        Message("system", "Be brief."),
+        Message("user", "Hi"),
+        Message("assistant", "Hello"),
+        Message("user", QUESTION),
+    ]
+    assert complete(request(messages=messages), notes=notes) == complete(request())
+    assert len(notes) == 1
+    assert "last user message" in notes[0]
+
+
+def test_models_with_a_shared_stream_share_their_noise() -> None:
+    assert complete(request(extra_body={"stream": "a"}), range(9)) != complete(request(), range(9))
+
+
+@pytest.mark.parametrize(
+    ("asked", "kind"),
+    [
+        (request(model="feval/tiny-none"), Fatal),
+        (request(temperature=-1.0), Fatal),
+        (request(seed=-1), Fatal),
+        (request(extra_body={"min_p": 0.1}), Fatal),
+        (request("apple " * 300), Refused),
+        (request(messages=[Message("system", "Hi")]), Refused),
+    ],
+)
+def test_what_cannot_work_is_said(asked: Request, kind: type[Exception]) -> None:
+    with pytest.raises(kind):
+        complete(asked)
