@@ -31,9 +31,10 @@ WORST = (
     'NUL \x00, right-to-left \u202eabc\u202c, four bytes \U0001f9ee, "quoted\\", \u2028 line, e\u0301, \ufeff BOM, \x7f'
 )
 HALF = "\ud83e"
-BIG = "All work and no play. " * 47_663  # 1 MB
+BIG = "All work and no play. " * 10 + "!" * 1_000_000 + " "
 REASONING = "Hm, 2 + 2. Let me think."
 REFUSAL = "I cannot help with that."
+EXTRA = {"index": 99, "message": {"role": "assistant", "content": "One too many."}, "finish_reason": "stop"}
 
 
 @dataclass(frozen=True)
@@ -115,8 +116,8 @@ FAULTS: dict[str, Callable[[Reply], Reply]] = {
     "403": lambda _: error(403, "Your project has no access to this model"),
     "404": lambda _: error(404, "The model `nonesuch` does not exist", code="model_not_found", param="model"),
     "405": lambda _: Reply(405, b"Method Not Allowed", {"content-type": "text/plain"}),
-    "fewer": lambda reply: changed(reply, choices=json.loads(reply.body)["choices"][:1]),
-    "more": lambda reply: changed(reply, choices=more(json.loads(reply.body)["choices"])),
+    "fewer": lambda reply: with_choices(reply, choices_of(reply)[:1]),
+    "more": lambda reply: with_choices(reply, [*choices_of(reply), EXTRA]),
     "no usage": lambda reply: changed(reply, usage=None),
 }
 """Every fault by name."""
@@ -126,13 +127,27 @@ def changed(reply: Reply, **fields: Any) -> Reply:
     return Reply(body=json.dumps(json.loads(reply.body) | fields).encode())
 
 
-def more(choices: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    extra = {
-        "index": len(choices),
-        "message": {"role": "assistant", "content": "One too many."},
-        "finish_reason": "stop",
+def choices_of(reply: Reply) -> list[dict[str, Any]]:
+    return list(json.loads(reply.body)["choices"])
+
+
+def with_choices(reply: Reply, choices: list[dict[str, Any]]) -> Reply:
+    return changed(reply, choices=choices, usage=usage_of(choices, json.loads(reply.body)["usage"]["prompt_tokens"]))
+
+
+def usage_of(choices: list[dict[str, Any]], prompt: int) -> dict[str, Any]:
+    """What a reply is billed. The server's tokens are bytes, so that the counts of two replies add up to those of one."""
+    messages = [choice["message"] for choice in choices]
+    texts = [message["content"] or message.get("refusal") or "" for message in messages]
+    reasoning = sum(len(message.get("reasoning_content", "")) for message in messages)
+    output = sum(len(text.replace(HALF, "\ufffd").encode()) for text in texts) + reasoning
+    return {
+        "prompt_tokens": prompt,
+        "completion_tokens": output,
+        "total_tokens": prompt + output,
+        "completion_tokens_details": {"reasoning_tokens": reasoning},
+        "prompt_tokens_details": {"cached_tokens": 1},
     }
-    return [*choices, extra]
 
 
 def number_of(question: str, index: int) -> int:
@@ -183,7 +198,7 @@ class FaultyServer:
         self.faulted = Counter[str]()  # by name of the fault
         self.connections = 0
         self._loop = asyncio.new_event_loop()
-        self._writers: set[asyncio.StreamWriter] = set()
+        self._tasks: set[Any] = set()
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
         self.port = 0
 
@@ -210,13 +225,15 @@ class FaultyServer:
 
     async def _stop(self) -> None:
         self._server.close()
-        tasks = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
+        await asyncio.sleep(0)  # a task that was cancelled before it began would be an error in asyncio's streams
+        tasks = list(self._tasks)
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.connections += 1
+        self._tasks.add(task := asyncio.current_task())
         try:
             while seen := await _request(reader):
                 self.seen.append(seen)
@@ -225,6 +242,7 @@ class FaultyServer:
         except (ConnectionError, asyncio.IncompleteReadError, asyncio.CancelledError):
             pass
         finally:
+            self._tasks.discard(task)
             writer.close()
 
     async def _write(self, writer: asyncio.StreamWriter, reply: Reply) -> bool:
@@ -287,8 +305,6 @@ class FaultyServer:
         first = self.sent[question] if seed is None else seed
         choices = [self._choice(seen, number, first + number) for number in range(count)]
         name = hashlib.sha256(question.encode()).hexdigest()[:16]
-        output = sum(len((choice["message"]["content"] or "").encode(errors="replace")) for choice in choices)
-        reasoning = 5 * count if "[reasoning]" in question else 0
         reply = {
             "id": f"chatcmpl-{name}",
             "object": "chat.completion",
@@ -296,13 +312,7 @@ class FaultyServer:
             "model": f"{seen.body['model']}-2026",
             "system_fingerprint": "fp_1",
             "choices": choices,
-            "usage": {
-                "prompt_tokens": len(question.split()),
-                "completion_tokens": output + reasoning,
-                "total_tokens": len(question.split()) + output + reasoning,
-                "completion_tokens_details": {"reasoning_tokens": reasoning},
-                "prompt_tokens_details": {"cached_tokens": 1},
-            },
+            "usage": usage_of(choices, len(question.split())),
         }
         return json.dumps(reply).encode()
 
