@@ -330,7 +330,7 @@ class FaultyServer:
             message["content"] = f"{WORST} {text}"
         elif "[half]" in question:
             message["content"] = f"{HALF} {text}"
-        elif "[big]" in question:
+        elif "[big]" in question and index % 5 == 0:  # one in five is enough, and five would take their time
             message["content"] = f"{BIG}{text}"
         elif "[reasoning]" in question:
             message["reasoning_content"] = REASONING

@@ -124,7 +124,7 @@ def test_the_recording_holds_what_the_server_said(tmp_path: Path) -> None:
         texts = [str(text) for text in recording.texts("sums", "some/model", number)]
         endings = [text_of(QUESTIONS[number].text, index) for index in range(SAMPLES)]
         assert all(text.endswith(ending) for text, ending in zip(texts, endings, strict=True))
-    assert len(recording.texts("sums", "some/model", 6)[0] or "") > 1_000_000
+    assert max(len(text or "") for text in recording.texts("sums", "some/model", 6)) > 1_000_000
     assert any("refused in words of its own" in note for note in recording.manifest.raw["notes"])
 
 
