@@ -1,0 +1,308 @@
+"""A Hugging Face model in this process, as a backend (torch and transformers; a GPU where there is one).
+
+`generate` draws from one random stream for a whole batch. Here every sample has its own, so that it can be drawn again alone,
+and log-probabilities are taken while drawing: the logits of 40 CoTs of 2,000 tokens over 150,000 words would take 48 GB.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from feval.errors import OutOfRangeError, SourceError, UsageError
+from recorders.errors import Fatal, Refused, Transient
+from recorders.request import Completion, Decoding, Message, Request
+
+if TYPE_CHECKING:
+    import torch
+
+__all__ = ["TransformersLocal"]
+
+_NO_TEMPLATE = "The model has no chat template: the messages were joined with blank lines and continued as text."
+
+
+def _ignore(_note: str) -> None:
+    pass
+
+
+class TransformersLocal:
+    """A backend that samples from a model on disk or in the Hugging Face cache.
+
+    Sample i is drawn from a random stream of its own, seeded with `seed + i` (without a seed, with i). Temperature and top-p are
+    applied as the request says (by default 1 and none); what else `generation_config.json` says about sampling is not followed,
+    so that the decoding that is recorded is the one that was used. Log-probabilities are the model's own, before temperature
+    and top-p. Code from model repositories is never run, and weights are read from safetensors only.
+
+    Args:
+        model: a folder, or a name on the Hub.
+        device: such as "cuda"; `None`: a GPU where there is one.
+        dtype: such as "bfloat16"; `None`: as the weights are.
+        batch: most samples drawn together.
+        local_files_only: whether nothing may be downloaded.
+        note: is told, once, what is unusual.
+
+    Raises:
+        UsageError: torch or transformers is not installed.
+        OutOfRangeError: a batch smaller than 1.
+        SourceError: the model cannot be loaded.
+    """
+
+    name = "transformers"
+    takes_seed = True
+
+    def __init__(
+        self,
+        model: str,
+        *,
+        device: str | None = None,
+        dtype: str | None = None,
+        batch: int = 16,
+        local_files_only: bool = False,
+        note: Callable[[str], None] = _ignore,
+    ) -> None:
+        if batch < 1:
+            raise OutOfRangeError(f"Samples were to be drawn in batches of {batch}; the smallest batch is 1.")
+        self._model, self._tokenizer = _loaded(model, device, dtype, local_files_only)
+        self._batch = batch
+        self._note = note
+        self._noted = False
+        self._thread = ThreadPoolExecutor(1, "transformers")
+
+    async def complete(self, request: Request, samples: Sequence[int]) -> list[Completion]:
+        """Draw samples; the model is not asked which one it is: `request.model` only names it.
+
+        Args:
+            request: the messages go through the model's chat template.
+            samples: their indices.
+
+        Returns:
+            One completion per sample.
+
+        Raises:
+            Refused: the prompt leaves no room for an answer.
+            Fatal: a decoding that cannot be done.
+            Transient: the device ran out of memory.
+        """
+        return await asyncio.get_running_loop().run_in_executor(self._thread, self._drawn, request, samples)
+
+    async def aclose(self) -> None:
+        """End the thread."""
+        self._thread.shutdown(wait=False, cancel_futures=True)
+
+    def _drawn(self, request: Request, samples: Sequence[int]) -> list[Completion]:
+        import torch
+
+        _check(request.decoding)
+        prompt = self._prompt(request.messages)
+        room = self._room(len(prompt), request.decoding.max_tokens)
+        parts = [samples[start : start + self._batch] for start in range(0, len(samples), self._batch)]
+        try:
+            return [completion for part in parts for completion in self._together(request, prompt, room, part)]
+        except torch.OutOfMemoryError as error:
+            torch.cuda.empty_cache()
+            raise Transient(
+                f"the device has too little memory for {len(parts[0])} samples together; draw fewer (batch)"
+            ) from error
+
+    def _prompt(self, messages: Sequence[Message]) -> list[int]:
+        """The tokens that the model continues."""
+        if self._tokenizer.chat_template is None:
+            if not self._noted:
+                self._noted = True
+                self._note(_NO_TEMPLATE)
+            text = "\n\n".join(message.content for message in messages)
+            return [int(token) for token in self._tokenizer(text)["input_ids"]]
+        turns = [{"role": message.role, "content": message.content} for message in messages]
+        text = self._tokenizer.apply_chat_template(turns, add_generation_prompt=True, tokenize=False)
+        # A template writes the special tokens itself.
+        return [int(token) for token in self._tokenizer(text, add_special_tokens=False)["input_ids"]]
+
+    def _room(self, prompt: int, max_tokens: int | None) -> int:
+        context = getattr(self._model.config, "max_position_embeddings", None)
+        left = None if context is None else int(context) - prompt
+        if left is not None and left < 1:
+            raise Refused(f"the prompt has {prompt} tokens, and the model's context holds {context}")
+        limits = [limit for limit in (left, max_tokens) if limit is not None]
+        if not limits:
+            raise Fatal("The model states no length of its context; give the most tokens of a CoT (max_tokens).")
+        return min(limits)
+
+    def _together(self, request: Request, prompt: list[int], room: int, samples: Sequence[int]) -> list[Completion]:
+        """Draw one batch."""
+        import torch
+        from transformers import LogitsProcessorList, StoppingCriteriaList
+
+        decoding = request.decoding
+        first = decoding.seed or 0
+        draw = _Draw(decoding, [first + sample for sample in samples], self._model.device)
+        inputs = torch.tensor([prompt] * len(samples), device=self._model.device)
+        with torch.inference_mode():
+            output = self._model.generate(
+                inputs,
+                attention_mask=torch.ones_like(inputs),
+                generation_config=self._settings(room),
+                logits_processor=LogitsProcessorList([draw]),
+                stopping_criteria=StoppingCriteriaList([self._stopper(len(prompt), decoding.stop)]),
+            )
+        rows = output[:, len(prompt) :].tolist()
+        ends = _ends(self._model.generation_config.eos_token_id)
+        return [
+            self._completion(request, len(prompt), _until_end(row, ends), ends, draw.of(number))
+            for number, row in enumerate(rows)
+        ]
+
+    def _stopper(self, prompt: int, stops: Sequence[str]) -> Callable[[torch.Tensor, object], torch.Tensor]:
+        """Tells which rows hold a stop text; transformers' own criterion cannot do that with every tokenizer."""
+        import torch
+
+        # A character may take up to four tokens of one byte each.
+        tail = 4 * max(map(len, stops), default=0) + 4
+
+        def stopped(tokens: torch.Tensor, _scores: object, **_others: object) -> torch.Tensor:
+            rows = tokens[:, max(prompt, tokens.shape[1] - tail) :].tolist() if stops else [[]] * len(tokens)
+            texts = [self._tokenizer.decode(row, skip_special_tokens=True) if row else "" for row in rows]
+            return torch.tensor([any(stop in text for stop in stops) for text in texts], device=tokens.device)
+
+        return stopped
+
+    def _settings(self, room: int) -> Any:
+        """Nothing but length, ends and padding: drawing is `_Draw`'s."""
+        from transformers import GenerationConfig
+
+        own = self._model.generation_config
+        ends = sorted(_ends(own.eos_token_id))
+        padding = own.pad_token_id if own.pad_token_id is not None else (ends[0] if ends else 0)
+        return GenerationConfig(
+            do_sample=False,
+            max_new_tokens=room,
+            eos_token_id=ends or None,
+            pad_token_id=padding,
+            bos_token_id=own.bos_token_id,
+        )
+
+    def _completion(
+        self, request: Request, prompt: int, tokens: list[int], ends: set[int], logprobs: _Sampled
+    ) -> Completion:
+        decode = self._tokenizer.decode
+        text = decode(tokens, skip_special_tokens=True)
+        finish_reason = "stop" if tokens and tokens[-1] in ends else "length"
+        stops = [text.index(stop) for stop in request.decoding.stop if stop in text]
+        if stops:
+            finish_reason = "stop"
+            texts = (decode(tokens[:count], skip_special_tokens=True) for count in range(1, len(tokens) + 1))
+            count = next(n for n, part in enumerate(texts, 1) if any(stop in part for stop in request.decoding.stop))
+            text, tokens = text[: min(stops)], tokens[:count]
+        completion = Completion(
+            text=text,
+            finish_reason=finish_reason,
+            output_tokens=len(tokens),
+            prompt_tokens=prompt,
+            served_model=request.model,
+        )
+        if request.decoding.logprobs is None:
+            return completion
+        sampled, confidences = (values[: len(tokens)] for values in logprobs)
+        return replace(
+            completion,
+            token_logprobs=tuple(sampled),
+            token_confidences=tuple(confidences) if request.decoding.logprobs else None,
+        )
+
+
+_Sampled = tuple[list[float], list[float]]
+
+
+class _Draw:
+    """A logits processor that draws the next token itself and leaves the model no other choice.
+
+    A token is drawn by an exponential race: token v arrives at E_v / p_v, and the first wins with probability p_v. Rows share
+    nothing: each has its own generator.
+
+    Args:
+        decoding: temperature, top-p and how many log-probabilities to keep.
+        seeds: one per row.
+        device: of the generators.
+    """
+
+    def __init__(self, decoding: Decoding, seeds: Sequence[int], device: torch.device) -> None:
+        import torch
+
+        self._temperature = 1.0 if decoding.temperature is None else decoding.temperature
+        self._top_p = 1.0 if decoding.top_p is None else decoding.top_p
+        self._top = decoding.logprobs
+        self._generators = [torch.Generator(device).manual_seed(seed) for seed in seeds]
+        self._steps: list[tuple[torch.Tensor, torch.Tensor]] = []
+
+    def __call__(self, _tokens: torch.Tensor, logits: torch.Tensor) -> torch.Tensor:
+        """Draw one token per row; `logits` are [rows, vocabulary]."""
+        import torch
+
+        logprobs = torch.log_softmax(logits.float(), dim=-1)
+        chosen = logprobs.argmax(dim=-1) if self._temperature == 0 else self._race(logprobs)
+        if self._top is not None:
+            sampled = logprobs.gather(1, chosen[:, None])[:, 0]
+            likeliest = logprobs.topk(max(self._top, 1), dim=-1).values
+            self._steps.append((sampled, -likeliest.mean(dim=-1)))
+        return torch.full_like(logits, float("-inf")).scatter_(1, chosen[:, None], 0.0)
+
+    def _race(self, logprobs: torch.Tensor) -> torch.Tensor:
+        import torch
+
+        shares = torch.softmax(logprobs / self._temperature, dim=-1)
+        if self._top_p < 1:
+            ordered, order = shares.sort(dim=-1, descending=True)
+            outside = ordered.cumsum(dim=-1) - ordered >= self._top_p
+            shares = shares.masked_fill(outside.gather(1, order.argsort(dim=-1)), 0.0)
+        times = torch.stack(
+            [torch.empty_like(shares[0]).exponential_(generator=generator) for generator in self._generators]
+        )
+        return (shares / times).argmax(dim=-1)
+
+    def of(self, row: int) -> _Sampled:
+        """The log-probabilities and confidences of a row, token by token, padding included."""
+        return [float(sampled[row]) for sampled, _ in self._steps], [float(value[row]) for _, value in self._steps]
+
+
+def _loaded(model: str, device: str | None, dtype: str | None, local_files_only: bool) -> tuple[Any, Any]:
+    try:
+        import torch
+        from transformers import AutoModelForCausalLM, AutoTokenizer
+    except ModuleNotFoundError as error:
+        raise UsageError(
+            f"Sampling from a local model needs torch and transformers; {error.name!r} is not installed: "
+            "pip install torch transformers."
+        ) from error
+    if dtype is not None and not isinstance(getattr(torch, dtype, None), torch.dtype):
+        raise UsageError(f"There is no number type {dtype!r} in torch; use one such as bfloat16, float16 or float32.")
+    place = device or ("cuda" if torch.cuda.is_available() else "cpu")
+    settings: dict[str, Any] = {"local_files_only": local_files_only, "trust_remote_code": False}
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(model, **settings)
+        loaded = AutoModelForCausalLM.from_pretrained(model, use_safetensors=True, dtype=dtype or "auto", **settings)
+        return loaded.to(place).eval(), tokenizer
+    except (OSError, ValueError, RuntimeError, ImportError) as error:
+        raise SourceError(
+            f"The model {model!r} could not be loaded on {place!r} ({str(error)[:300]}). Give a folder with config.json, "
+            "tokenizer files and weights in safetensors, or a name on the Hub."
+        ) from error
+
+
+def _check(decoding: Decoding) -> None:
+    if decoding.temperature is not None and not 0 <= decoding.temperature < float("inf"):
+        raise Fatal(f"The temperature is {decoding.temperature}; it must be a finite number, 0 or more.")
+    if decoding.top_p is not None and not 0 < decoding.top_p <= 1:
+        raise Fatal(f"Top-p is {decoding.top_p}; it must be above 0 and at most 1.")
+    if decoding.extra_body:
+        raise Fatal(f"Local models know no extra setting {min(decoding.extra_body)!r}; leave it out.")
+
+
+def _ends(tokens: int | list[int] | None) -> set[int]:
+    return set(tokens) if isinstance(tokens, list) else set() if tokens is None else {tokens}
+
+
+def _until_end(tokens: list[int], ends: set[int]) -> list[int]:
+    """A row up to its end token, which was drawn and is billed; padding follows it."""
+    return next((tokens[: place + 1] for place, token in enumerate(tokens) if token in ends), tokens)
