@@ -175,7 +175,8 @@ class TransformersLocal:
         own = self._model.generation_config
         ends = sorted(_ends(own.eos_token_id))
         padding = own.pad_token_id if own.pad_token_id is not None else (ends[0] if ends else 0)
-        return GenerationConfig(
+        untyped: Any = GenerationConfig
+        return untyped(
             do_sample=False,
             max_new_tokens=room,
             eos_token_id=ends or None,
@@ -281,7 +282,7 @@ def _loaded(model: str, device: str | None, dtype: str | None, local_files_only:
     settings: dict[str, Any] = {"local_files_only": local_files_only, "trust_remote_code": False}
     try:
         tokenizer = AutoTokenizer.from_pretrained(model, **settings)
-        loaded = AutoModelForCausalLM.from_pretrained(model, use_safetensors=True, dtype=dtype or "auto", **settings)
+        loaded: Any = AutoModelForCausalLM.from_pretrained(model, use_safetensors=True, dtype=dtype or "auto", **settings)
         return loaded.to(place).eval(), tokenizer
     except (OSError, ValueError, RuntimeError, ImportError) as error:
         raise SourceError(
