@@ -10,9 +10,12 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-from faulty_server import BIG, FAULTS, REASONING, REFUSAL, WORST, FaultyServer, number_of, text_of
+from faulty_server import BIG, FAULTS, HALF, REASONING, REFUSAL, WORST, FaultyServer, number_of, text_of
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from feval.errors import OutOfRangeError, UsageError
+from feval.schema import FINISH_REASONS
 from recorders.backends import replies
 from recorders.backends.endpoint import Endpoint, Redaction
 from recorders.backends.faults import retry_after
@@ -680,3 +683,57 @@ def test_known_answers_follow_from_question_and_index() -> None:
     numbers = [number_of("What is 2 + 2?", index) for index in range(40)]
     assert len(set(numbers)) > 5
     assert json.dumps(text_of("What is 2 + 2?", 3)).endswith(f'{numbers[3]}."')
+
+
+# Any JSON at all.
+
+NAMES = [
+    *("index", "message", "finish_reason", "logprobs", "content", "reasoning", "refusal", "type", "text", "thinking"),
+    *("logprob", "top_logprobs", "completion_tokens", "prompt_tokens", "total_tokens", "reasoning_tokens"),
+]
+NUMBERS = st.integers() | st.floats() | st.sampled_from([10**400, math.inf, -math.inf, math.nan, 2.0**70])
+LEAVES = st.none() | st.booleans() | NUMBERS | st.text() | st.sampled_from(["stop", "text", "thinking", HALF])
+VALUES = st.recursive(
+    LEAVES,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(NAMES), inner, max_size=6),
+    max_leaves=20,
+)
+MESSAGES = VALUES | st.fixed_dictionaries({}, optional=dict.fromkeys(("content", "reasoning", "refusal"), VALUES))
+ALTERNATIVES = st.fixed_dictionaries({"logprob": NUMBERS})
+TOKENS = st.fixed_dictionaries(
+    {"logprob": NUMBERS | VALUES, "top_logprobs": st.lists(ALTERNATIVES, max_size=3) | VALUES}
+)
+LOGPROBS = VALUES | st.fixed_dictionaries({"content": st.lists(TOKENS, max_size=3) | VALUES})
+CHOICES = VALUES | st.fixed_dictionaries(
+    {"message": MESSAGES}, optional={"finish_reason": VALUES, "logprobs": LOGPROBS, "index": VALUES}
+)
+COUNTS = st.integers(0, 10**30) | VALUES
+USAGES = VALUES | st.fixed_dictionaries(
+    {"completion_tokens": COUNTS}, optional={"prompt_tokens": COUNTS, "total_tokens": COUNTS}
+)
+
+
+@settings(deadline=None)
+@given(
+    reply=st.fixed_dictionaries(
+        {"choices": VALUES | st.lists(CHOICES, max_size=4)}, optional={"usage": USAGES, "id": VALUES}
+    ),
+    asked=st.integers(1, 4),
+    top=st.none() | st.integers(0, 3),
+)
+def test_any_json_is_read_or_transient(reply: dict[str, Any], asked: int, top: int | None) -> None:
+    try:
+        reading = replies.read(reply, asked, top, str)
+    except Transient:
+        return
+    assert 1 <= len(reading.completions) <= asked
+    for completion in reading.completions:
+        assert completion.finish_reason in FINISH_REASONS
+        for text in (completion.text, completion.reasoning, completion.response_id):
+            assert text is None or text.encode() is not None
+        for count in (completion.output_tokens, completion.reasoning_tokens, completion.prompt_tokens):
+            assert count is None or 0 <= count < 2**32
+        assert all(
+            math.isfinite(value)
+            for value in (*(completion.token_logprobs or ()), *(completion.token_confidences or ()))
+        )

@@ -23,6 +23,8 @@ __all__ = ["Reading", "parse", "read"]
 
 _SURROGATES = re.compile("[\ud800-\udfff]")
 _VERY_UNLIKELY = -9999.0  # OpenAI's stand-in for a log-probability of minus infinity
+_HIGHEST = 0.01  # rounding on a GPU takes certain tokens a little above 0
+_MOST_TOKENS = 2**31
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,9 +234,9 @@ def _confidence(alternatives: object, top: int) -> float | None:
 
 
 def _logprob(value: object) -> float | None:
-    if isinstance(value, bool) or not isinstance(value, int | float) or math.isnan(value):
+    if isinstance(value, bool) or not isinstance(value, int | float) or not value <= _HIGHEST:
         return None
-    return max(float(value), _VERY_UNLIKELY)
+    return float(max(value, _VERY_UNLIKELY))
 
 
 @dataclass(frozen=True, slots=True)
@@ -270,7 +272,7 @@ def _count(counts: object, name: str) -> int | None:
 
 
 def _is_count(value: object) -> TypeGuard[int]:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < _MOST_TOKENS
 
 
 def _shares(

@@ -282,7 +282,9 @@ def _loaded(model: str, device: str | None, dtype: str | None, local_files_only:
     settings: dict[str, Any] = {"local_files_only": local_files_only, "trust_remote_code": False}
     try:
         tokenizer = AutoTokenizer.from_pretrained(model, **settings)
-        loaded: Any = AutoModelForCausalLM.from_pretrained(model, use_safetensors=True, dtype=dtype or "auto", **settings)
+        loaded: Any = AutoModelForCausalLM.from_pretrained(
+            model, use_safetensors=True, dtype=dtype or "auto", **settings
+        )
         return loaded.to(place).eval(), tokenizer
     except (OSError, ValueError, RuntimeError, ImportError) as error:
         raise SourceError(
