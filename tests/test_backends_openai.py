@@ -279,6 +279,21 @@ def test_both_adaptations_may_be_needed_for_one_request() -> None:
     assert len(server.seen) == 3
 
 
+def test_many_requests_at_a_time_share_connections_that_are_used_again() -> None:
+    with FaultyServer(delay_s=0.2) as server:
+
+        async def run() -> None:
+            backend = OpenAICompatible(Endpoint(server.url))
+            for _ in range(2):
+                replies = await asyncio.gather(*(backend.complete(request(f"{number}?"), [0]) for number in range(80)))
+                assert len(replies) == 80
+            await backend.aclose()
+
+        asyncio.run(run())
+    assert server.connections == 80
+    assert len(server.seen) == 160
+
+
 def test_missing_usage_is_none_and_said() -> None:
     notes: list[str] = []
     with FaultyServer(["no usage"]) as server:

@@ -197,7 +197,7 @@ class _Clients:
 
     @contextmanager
     def one(self) -> Iterator[openai.AsyncOpenAI]:
-        """Lend the client that is used most but not fully, so that connections are used again."""
+        """Lend the first client that has room, so that connections are used again."""
         free = [client for client, count in self._in_flight.items() if count < _CONNECTIONS_PER_CLIENT]
         client = free[0] if free else self._make()
         self._in_flight[client] = self._in_flight.get(client, 0) + 1
