@@ -19,8 +19,8 @@ from feval.errors import OutOfRangeError, UsageError
 from recorders.backends import replies
 from recorders.backends.endpoint import Endpoint
 from recorders.backends.faults import Answer, of_answer, of_error_in_reply
-from recorders.errors import BackendError, Refused, Transient
-from recorders.request import Completion, Request
+from recorders.errors import BackendError, Fatal, Refused, Transient
+from recorders.request import Completion, Decoding, Request
 
 if TYPE_CHECKING:
     import openai
@@ -29,6 +29,21 @@ __all__ = ["OpenAICompatible"]
 
 _CONNECT_TIMEOUT_S = 15.0
 _CONNECTIONS_PER_CLIENT = 32
+_SETTINGS = frozenset(
+    {
+        "model",
+        "messages",
+        "temperature",
+        "top_p",
+        "max_tokens",
+        "stop",
+        "seed",
+        "n",
+        "logprobs",
+        "top_logprobs",
+        "stream",
+    }
+)
 _ONLY_ONE = re.compile(
     r"\bn\b.{0,60}(?:must be|at most|only|supported|allowed|not)|(?:multiple|several) (?:choices|completions)"
 )
@@ -89,6 +104,7 @@ class OpenAICompatible:
             Refused: this request can never work.
             Fatal: no request ever will.
         """
+        _check(request.decoding)
         while True:
             asked = samples[:1] if request.decoding.seed is not None or not self._takes_n else samples
             limit_name = self._limit_name
@@ -210,6 +226,11 @@ class _Clients:
         """Close all connections."""
         for client in self._in_flight:
             await client.close()
+
+
+def _check(decoding: Decoding) -> None:
+    if taken := sorted(_SETTINGS & decoding.extra_body.keys()):
+        raise Fatal(f"The extra body holds {taken[0]!r}, which the recorder sets itself; leave it out there.")
 
 
 def _official_client() -> ModuleType:
