@@ -18,7 +18,7 @@ from feval.errors import OutOfRangeError, UsageError
 from feval.schema import FINISH_REASONS
 from recorders.backends import replies
 from recorders.backends.endpoint import Endpoint, Redaction
-from recorders.backends.faults import retry_after
+from recorders.backends.faults import of_error_in_reply, retry_after
 from recorders.errors import BackendError, Fatal, RateLimited, Refused, Transient
 from recorders.request import Completion, Decoding, Message, Request
 
@@ -277,6 +277,38 @@ def test_both_adaptations_may_be_needed_for_one_request() -> None:
     with FaultyServer(wants="max_completion_tokens", refuses_n=True) as server:
         assert len(complete(server, request(), range(3))) == 1
     assert len(server.seen) == 3
+
+
+@pytest.mark.parametrize("name", ["n", "seed", "stream", "model"])
+def test_an_extra_body_does_not_contradict_what_is_recorded(server: FaultyServer, name: str) -> None:
+    with pytest.raises(Fatal, match=f"extra body holds '{name}'"):
+        complete(server, request(extra_body={name: 1}))
+    assert server.seen == []
+
+
+@pytest.mark.parametrize(
+    ("code", "kind"),
+    [(429, RateLimited), ("429", RateLimited), (401, Fatal), ("busy", Transient), (None, Transient), (7, Transient)],
+)
+def test_an_error_in_the_place_of_a_reply_is_what_its_code_says(code: object, kind: type[Exception]) -> None:
+    found = of_error_in_reply({"error": {"message": "No", "code": code}}, Endpoint("https://host/v1"), "some/model")
+    assert type(found) is kind
+    assert of_error_in_reply({"error": None, "choices": []}, Endpoint("https://host/v1"), "some/model") is None
+
+
+def test_many_requests_at_a_time_share_connections_that_are_used_again() -> None:
+    with FaultyServer(delay_s=0.2) as server:
+
+        async def run() -> None:
+            backend = OpenAICompatible(Endpoint(server.url))
+            for _ in range(2):
+                replies = await asyncio.gather(*(backend.complete(request(f"{number}?"), [0]) for number in range(80)))
+                assert len(replies) == 80
+            await backend.aclose()
+
+        asyncio.run(run())
+    assert server.connections == 80
+    assert len(server.seen) == 160
 
 
 def test_missing_usage_is_none_and_said() -> None:

@@ -111,7 +111,7 @@ def of_error_in_reply(reply: Mapping[str, Any], endpoint: Endpoint, model: str) 
     if not error or reply.get("choices"):
         return None
     code = error.get("code") if isinstance(error, dict) else None
-    status = code if isinstance(code, int) and 400 <= code < 600 else 502
+    status = int(code) if isinstance(code, int | str) and re.fullmatch("[45][0-9][0-9]", str(code)) else 502
     return of_answer(Answer(status, {}, reply), endpoint, model)
 
 

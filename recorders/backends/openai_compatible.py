@@ -9,15 +9,18 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from importlib import import_module
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from feval.errors import OutOfRangeError, UsageError
 from recorders.backends import replies
 from recorders.backends.endpoint import Endpoint
 from recorders.backends.faults import Answer, of_answer, of_error_in_reply
-from recorders.errors import BackendError, Refused, Transient
-from recorders.request import Completion, Request
+from recorders.errors import BackendError, Fatal, Refused, Transient
+from recorders.request import Completion, Decoding, Request
 
 if TYPE_CHECKING:
     import openai
@@ -25,6 +28,22 @@ if TYPE_CHECKING:
 __all__ = ["OpenAICompatible"]
 
 _CONNECT_TIMEOUT_S = 15.0
+_CONNECTIONS_PER_CLIENT = 32
+_SETTINGS = frozenset(
+    {
+        "model",
+        "messages",
+        "temperature",
+        "top_p",
+        "max_tokens",
+        "stop",
+        "seed",
+        "n",
+        "logprobs",
+        "top_logprobs",
+        "stream",
+    }
+)
 _ONLY_ONE = re.compile(
     r"\bn\b.{0,60}(?:must be|at most|only|supported|allowed|not)|(?:multiple|several) (?:choices|completions)"
 )
@@ -62,7 +81,7 @@ class OpenAICompatible:
         self._noted: set[str] = set()
         self._limit_name = "max_tokens"
         self._takes_n = True
-        self._client = _client(endpoint, timeout_s)
+        self._clients = _Clients(endpoint, timeout_s)
         endpoint.redaction.guard_logs()
         self._say(*filter(None, [endpoint.warning]))
 
@@ -85,6 +104,7 @@ class OpenAICompatible:
             Refused: this request can never work.
             Fatal: no request ever will.
         """
+        _check(request.decoding)
         while True:
             asked = samples[:1] if request.decoding.seed is not None or not self._takes_n else samples
             limit_name = self._limit_name
@@ -97,7 +117,7 @@ class OpenAICompatible:
 
     async def aclose(self) -> None:
         """Close the connections."""
-        await self._client.close()
+        await self._clients.close()
         self._endpoint.redaction.leave_logs()
 
     async def _send(self, body: dict[str, Any]) -> bytes | Answer:
@@ -110,8 +130,9 @@ class OpenAICompatible:
         import openai
 
         try:
-            async with asyncio.timeout(self._timeout_s):
-                response = await self._client.chat.completions.with_raw_response.create(**body)
+            with self._clients.one() as client:
+                async with asyncio.timeout(self._timeout_s):
+                    response = await client.post("/chat/completions", cast_to=self._clients.response_type, body=body)
             content: bytes = response.content
             return content
         except openai.APIStatusError as error:
@@ -139,12 +160,10 @@ class OpenAICompatible:
             "n": len(samples) if len(samples) > 1 else None,
             "logprobs": None if decoding.logprobs is None else True,
             "top_logprobs": decoding.logprobs or None,
-            "extra_body": dict(decoding.extra_body) or None,
         }
         messages = [{"role": message.role, "content": message.content} for message in request.messages]
-        return {"model": request.model, "messages": messages} | {
-            name: value for name, value in fields.items() if value is not None
-        }
+        sent = {name: value for name, value in fields.items() if value is not None}
+        return {"model": request.model, "messages": messages} | sent | dict(decoding.extra_body)
 
     def _adapts(self, answer: Answer, asked: int, limit_name: str) -> bool:
         """Whether the server said what to change, and it can be changed: then ask again."""
@@ -175,7 +194,46 @@ class OpenAICompatible:
                 self._note(note)
 
 
-def _client(endpoint: Endpoint, timeout_s: float) -> openai.AsyncOpenAI:
+class _Clients:
+    """As many clients as it takes: each looks at all of its connections for every request, which is slow where they are many."""
+
+    def __init__(self, endpoint: Endpoint, timeout_s: float) -> None:
+        openai: Any = _official_client()
+        self._make: Callable[[], openai.AsyncOpenAI] = lambda: openai.AsyncOpenAI(
+            api_key=endpoint.client_key,
+            base_url=endpoint.url,
+            default_headers=endpoint.headers,
+            max_retries=0,
+            timeout=openai.Timeout(timeout_s, connect=min(timeout_s, _CONNECT_TIMEOUT_S)),
+        )
+        self._in_flight = {self._make(): 0}
+        # Asked for this type, the client hands out replies as they came. It is httpx's, or from version 3 on httpx2's.
+        bases = (base.__module__.partition(".")[0] for base in openai.DefaultAsyncHttpxClient.__mro__)
+        self.response_type: Any = import_module(next(base for base in bases if base.startswith("httpx"))).Response
+
+    @contextmanager
+    def one(self) -> Iterator[openai.AsyncOpenAI]:
+        """Lend the first client that has room, so that connections are used again."""
+        free = [client for client, count in self._in_flight.items() if count < _CONNECTIONS_PER_CLIENT]
+        client = free[0] if free else self._make()
+        self._in_flight[client] = self._in_flight.get(client, 0) + 1
+        try:
+            yield client
+        finally:
+            self._in_flight[client] -= 1
+
+    async def close(self) -> None:
+        """Close all connections."""
+        for client in self._in_flight:
+            await client.close()
+
+
+def _check(decoding: Decoding) -> None:
+    if taken := sorted(_SETTINGS & decoding.extra_body.keys()):
+        raise Fatal(f"The extra body holds {taken[0]!r}, which the recorder sets itself; leave it out there.")
+
+
+def _official_client() -> ModuleType:
     try:
         import openai
     except ModuleNotFoundError as error:
@@ -183,13 +241,7 @@ def _client(endpoint: Endpoint, timeout_s: float) -> openai.AsyncOpenAI:
             "Recording from an OpenAI-compatible endpoint needs the package openai, which is not installed: "
             "pip install 'feval[record]'."
         ) from error
-    return openai.AsyncOpenAI(
-        api_key=endpoint.client_key,
-        base_url=endpoint.url,
-        default_headers=endpoint.headers,
-        max_retries=0,
-        timeout=openai.Timeout(timeout_s, connect=min(timeout_s, _CONNECT_TIMEOUT_S)),
-    )
+    return openai
 
 
 def _broken(host: str, error: openai.APIConnectionError) -> str:
