@@ -105,8 +105,10 @@ def _decoding(request: Request, model: tiny.TinyModel) -> tiny.Decoding:
 
 
 def _completion(answer: tiny.Completion, request: Request) -> Completion:
+    from recorders import tiny
+
     decoding = request.decoding
-    count, text = _stopped(answer, decoding.stop)
+    count, text = tiny.stopped(answer, decoding.stop)
     completion = Completion(
         text=text,
         finish_reason=answer.finish_reason if count == len(answer.tokens) and text == answer.text else "stop",
@@ -118,15 +120,3 @@ def _completion(answer: tiny.Completion, request: Request) -> Completion:
         return completion
     confidences = tuple((-answer.top_logprobs[:count].mean(axis=1)).tolist()) if decoding.logprobs else None
     return replace(completion, token_logprobs=tuple(answer.logprobs[:count].tolist()), token_confidences=confidences)
-
-
-def _stopped(answer: tiny.Completion, stops: Sequence[str]) -> tuple[int, str]:
-    """How many tokens it takes to reach the first stop text, and what stands before it; all, where none is reached."""
-    from recorders import tiny
-
-    if not any(stop in answer.text for stop in stops):
-        return len(answer.tokens), answer.text
-    decode = tiny.tokenizer().decode
-    texts = (decode(answer.tokens[:count].tolist()).removeprefix(" ") for count in range(1, len(answer.tokens) + 1))
-    count, text = next((count, text) for count, text in enumerate(texts, 1) if any(stop in text for stop in stops))
-    return count, text[: min(text.index(stop) for stop in stops if stop in text)]

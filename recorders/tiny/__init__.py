@@ -7,14 +7,15 @@
         completion.text, completion.logprobs.sum(), completion.output_tokens, completion.finish_reason
 
 `problems` makes the questions, `tokenizer` cuts text, `shapes` lists the family, `model` computes logits, `sampling` draws
-answers; `train` is the script that made the weights, the only module that needs PyTorch. See `docs/tiny-models.md`.
+answers, `server` gives them over HTTP; `train` is the script that made the weights, the only module that needs PyTorch. See
+`docs/tiny-models.md`.
 """
 
 from __future__ import annotations
 
 from recorders.tiny.model import TinyModel, load_model, read_model
 from recorders.tiny.problems import DATASET_ID, Problem, test_questions
-from recorders.tiny.sampling import Completion, Decoding, sample
+from recorders.tiny.sampling import Completion, Decoding, sample, stopped
 from recorders.tiny.shapes import FAMILY
 from recorders.tiny.tokenizer import Tokenizer, tokenizer
 
@@ -29,6 +30,7 @@ __all__ = [
     "load_model",
     "read_model",
     "sample",
+    "stopped",
     "test_questions",
     "tokenizer",
 ]

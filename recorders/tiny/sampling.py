@@ -25,7 +25,7 @@ from feval.errors import OutOfRangeError
 from recorders.tiny.model import Prompt, TinyModel
 from recorders.tiny.tokenizer import END, tokenizer
 
-__all__ = ["Completion", "Decoding", "exponentials", "most_likely", "sample"]
+__all__ = ["Completion", "Decoding", "exponentials", "most_likely", "sample", "stopped"]
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -149,6 +149,21 @@ def exponentials(keys: npt.NDArray[np.uint64], position: int, tokens: int) -> Fl
     bits = _mixed(keys[:, None] + counters)
     uniform = ((bits >> np.uint64(12)).astype(np.float64) + 0.5) * 2.0**-52
     return -np.log(uniform)
+
+
+def stopped(completion: Completion, stops: Sequence[str]) -> tuple[int, str]:
+    """Return how many tokens it takes to reach the first stop text, and what stands before it; all, where none is reached.
+
+    Args:
+        completion: of `sample`.
+        stops: texts that end an answer.
+    """
+    if not any(stop in completion.text for stop in stops):
+        return len(completion.tokens), completion.text
+    decode, tokens = tokenizer().decode, completion.tokens.tolist()
+    texts = (decode(tokens[:count]).removeprefix(" ") for count in range(1, len(tokens) + 1))
+    count, text = next((count, text) for count, text in enumerate(texts, 1) if any(stop in text for stop in stops))
+    return count, text[: min(text.index(stop) for stop in stops if stop in text)]
 
 
 class _Draft:
