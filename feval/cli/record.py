@@ -127,7 +127,7 @@ def _record(
         retries=retries,
     )
     ask = Ask(dataset, llm, model, samples, prompt, reasoning, system_role, answer_kind, decoding)
-    asked = assemble(ask, questions_of(dataset, questions, first))
+    asked = assemble(ask, questions_of(dataset, questions, first, answer_kind=answer_kind))
     prices = prices or usual_prices(llm)
     if dry_run:
         _estimate(show, asked, out, limits, prices)
