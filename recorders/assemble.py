@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, MutableSequence, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,10 +15,21 @@ from recorders.recording import Work
 from recorders.request import Decoding, Message
 
 if TYPE_CHECKING:
+    from feval.cards import LLMCard
     from feval.recording import Question
     from recorders.request import Backend
 
-__all__ = ["BACKENDS", "Ask", "Asked", "assemble", "backend", "questions_of", "usual_backend", "usual_prices"]
+__all__ = [
+    "BACKENDS",
+    "Ask",
+    "Asked",
+    "assemble",
+    "backend",
+    "questions_of",
+    "usual_backend",
+    "usual_decoding",
+    "usual_prices",
+]
 
 BACKENDS = {
     "openai": "any OpenAI-compatible endpoint, through the official client (extra feval[record])",
@@ -45,7 +56,7 @@ class Ask:
         reasoning: zero-shot, without system prompt.
         system_role: whether the chat template takes a system message.
         answer_kind: a key of `feval.answers.KINDS`; by default the dataset card's.
-        decoding: sampling parameters; temperature and max_tokens by default the card's, or 0.7 and 2048.
+        decoding: sampling parameters; `usual_decoding` has those that nobody named.
     """
 
     dataset: str
@@ -87,7 +98,7 @@ def assemble(ask: Ask, questions: Sequence[Question]) -> Asked:
         UnknownNameError: no prompt card of that name.
     """
     card = find_llm_card(ask.llm)
-    reasoning = ask.reasoning if ask.reasoning is not None else bool(card and card.reasoning)
+    reasoning = _reasons(card, ask.reasoning)
     usual = _REASONING_SAMPLES if reasoning else _SAMPLES
     samples = ask.samples if ask.samples is not None else card.cots_to_record if card else usual
     if samples < 1:
@@ -158,18 +169,35 @@ def usual_backend(llm: str) -> str:
     return "tiny" if llm.startswith(_TINY) else "openai"
 
 
+def usual_decoding(llm: str, *, reasoning: bool | None = None) -> Decoding:
+    """Return the decoding of an LLM where none was named: its card's, or else the paper's 0.7 and 2048.
+
+    Reasoning models are sent no temperature: OpenAI's refuse it, and the others have a default of their own.
+
+    Args:
+        llm: name in the recording.
+        reasoning: whether it is one; `None`: as its card says.
+    """
+    card = find_llm_card(llm)
+    usual = Decoding(temperature=card.temperature, max_tokens=card.max_tokens) if card else Decoding()
+    return replace(usual, temperature=None) if _reasons(card, reasoning) else usual
+
+
 def usual_prices(llm: str) -> str:
     """Return the id of the price list of an LLM where none was named."""
     return _TINY_PRICES if llm.startswith(_TINY) else _PRICES
 
 
-def questions_of(dataset: str, path: Path | None = None, first: int | None = None) -> list[Question]:
+def questions_of(
+    dataset: str, path: Path | None = None, first: int | None = None, *, answer_kind: str | None = None
+) -> list[Question]:
     """Return the questions of a dataset: from a file, or those that come with feval, or else from the Hub.
 
     Args:
         dataset: its id.
         path: JSON Lines, see `docs/datasets.md`.
         first: only the first so many; `None` for all.
+        answer_kind: a key of `feval.answers.KINDS`; `None`: the card's. Needed where the dataset has no card.
 
     Raises:
         OutOfRangeError: `first` is not between 1 and their number.
@@ -178,7 +206,11 @@ def questions_of(dataset: str, path: Path | None = None, first: int | None = Non
     from feval.datasets import questions
     from recorders.tiny import DATASET_ID
 
-    found = _built_in() if dataset == DATASET_ID and path is None else questions(dataset, source=path)
+    found = (
+        _built_in()
+        if dataset == DATASET_ID and path is None
+        else questions(dataset, source=path, answer_kind=answer_kind)
+    )
     if first is not None and not 1 <= first <= len(found):
         raise OutOfRangeError(f"{dataset} has {len(found)} questions; the first {first} were asked for.")
     return found[:first]
@@ -190,6 +222,10 @@ def _built_in() -> list[Question]:
 
     problems = enumerate(test_questions())
     return [Question(f"{DATASET_ID}/{row}", p.question, str(p.answer), str(p.answer)) for row, p in problems]
+
+
+def _reasons(card: LLMCard | None, named: bool | None) -> bool:
+    return named if named is not None else card is not None and card.reasoning
 
 
 def _prompt(

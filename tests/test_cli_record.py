@@ -53,6 +53,28 @@ def test_what_shaped_the_cots_is_in_the_recording(tmp_path: Path) -> None:
     assert recording.manifest.prices == "tiny-2026-11"
 
 
+def test_questions_of_one_s_own_need_no_card(tmp_path: Path) -> None:
+    source = tmp_path / "mine.jsonl"
+    source.write_text('{"id": "mine/0", "question": "What is 2 + 3?", "answer": "5"}\n')
+    own = (
+        "record",
+        "--dataset",
+        "mine",
+        "--questions",
+        source,
+        "--llm",
+        "feval/tiny-30k",
+        "--samples",
+        "2",
+        "--prompt",
+        "none",
+    )
+    assert "--answer-kind" in feval(*own, "--out", tmp_path / "r").stderr
+    result = feval(*own, "--answer-kind", "number", "--out", tmp_path / "r", "--quiet")
+    assert result.exit_code == 0, result.output
+    assert open_recording(tmp_path / "r").questions("mine")[0].answer_key == "5"
+
+
 def test_a_dry_run_asks_nothing(tmp_path: Path) -> None:
     told = json.loads(record(tmp_path / "r", "--dry-run", "--json").stdout)
     assert (told["cots"], told["calls"], told["at_most"]) == (12, 4, True)

@@ -62,9 +62,14 @@ def _record(
     answer_kind: Annotated[
         str | None, typer.Option("--answer-kind", metavar="KIND", help="Default: the dataset card's.")
     ] = None,
-    temperature: Annotated[float, typer.Option("--temperature", min=0)] = 0.7,
+    temperature: Annotated[
+        float | None,
+        typer.Option("--temperature", min=0, help="Default: by the LLM's card, or 0.7. Not sent to one that reasons."),
+    ] = None,
     top_p: Annotated[float | None, typer.Option("--top-p", min=0, max=1)] = None,
-    max_tokens: Annotated[int, typer.Option("--max-tokens", min=1, help="Per CoT.")] = 2048,
+    max_tokens: Annotated[
+        int | None, typer.Option("--max-tokens", min=1, help="Per CoT. Default: by the LLM's card, or 2048.")
+    ] = None,
     stop: Annotated[list[str] | None, typer.Option("--stop", metavar="TEXT", help="Repeat for several.")] = None,
     seed: Annotated[int | None, typer.Option("--seed", help="Sample i is asked for with seed + i.")] = None,
     logprobs: Annotated[
@@ -110,14 +115,23 @@ def _record(
 
     Example: feval record --dataset gsm8k --llm gpt-4o-mini --out my-recording --dry-run
     """
-    from recorders.assemble import Ask, assemble, questions_of, usual_backend, usual_prices
+    from recorders.assemble import Ask, assemble, questions_of, usual_backend, usual_decoding, usual_prices
     from recorders.assemble import backend as make_backend
     from recorders.pace import Limits
     from recorders.recording import record_dataset
     from recorders.request import Decoding
 
     show = _Out(as_json=as_json, quiet=quiet)
-    decoding = Decoding(temperature, top_p, max_tokens, tuple(stop or ()), seed, logprobs, _extra_body(extra_body))
+    usual = usual_decoding(llm, reasoning=reasoning)
+    decoding = Decoding(
+        usual.temperature if temperature is None else temperature,
+        top_p,
+        usual.max_tokens if max_tokens is None else max_tokens,
+        tuple(stop or ()),
+        seed,
+        logprobs,
+        _extra_body(extra_body),
+    )
     limits = Limits(
         concurrency=concurrency,
         requests_per_minute=requests_per_minute,
@@ -127,7 +141,7 @@ def _record(
         retries=retries,
     )
     ask = Ask(dataset, llm, model, samples, prompt, reasoning, system_role, answer_kind, decoding)
-    asked = assemble(ask, questions_of(dataset, questions, first))
+    asked = assemble(ask, questions_of(dataset, questions, first, answer_kind=answer_kind))
     prices = prices or usual_prices(llm)
     if dry_run:
         _estimate(show, asked, out, limits, prices)
