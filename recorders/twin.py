@@ -248,7 +248,7 @@ def live(
         llm: name, such as "gpt-4o-mini@t=0.8"; what stands before "@" finds the price.
         answer_kind: a key of `feval.answers.KINDS` but "verbatim".
         model: as the provider calls it; `None`: what stands before "@".
-        decoding: how samples are drawn.
+        decoding: how samples are drawn; `None`: as `recorders.assemble.usual_decoding` says.
         messages: what is sent for a question; `None`: the question as one user message.
         prices: a price list or its id; "none" for no dollars.
         billing: "once", "per_round" or "per_sample".
@@ -259,6 +259,8 @@ def live(
         UnknownNameError: no such answer kind, price list or billing.
         OutOfRangeError: negative retries.
     """
+    from recorders.assemble import usual_decoding
+
     canonical(answer_kind, None)
     billed_prompts(billing, 1, 1)
     if retries < 0:
@@ -268,7 +270,7 @@ def live(
         backend,
         model or llm.split("@", 1)[0],
         answer_kind,
-        decoding or Decoding(),
+        decoding or usual_decoding(llm),
         messages or _as_asked,
         None if listed is None else listed.find(llm),
         billing,

@@ -118,3 +118,16 @@ def test_wrong_use_is_refused() -> None:
         assert metered.sample(1).cots[0].dollar_cost is None
         with pytest.raises(PriceNotFoundError, match="no-price"):
             _ = metered.dollar_cost
+
+
+def test_decoding_that_nobody_named_is_as_in_a_recording() -> None:
+    class Seeing(Scripted):
+        async def complete(self, request: Request, samples: Sequence[int]) -> list[Completion]:
+            decodings.append((request.decoding.temperature, request.decoding.max_tokens))
+            return await super().complete(request, samples)
+
+    decodings: list[tuple[float | None, int | None]] = []
+    for name in ("gpt-3.5-turbo", "o3-mini"):
+        with live(Seeing(), name, answer_kind="number") as llm:
+            llm.ask("2 + 2?").sample(1)
+    assert decodings == [(0.7, 2048), (None, 2048)]
