@@ -123,13 +123,15 @@ class Recipe:
 FAMILY: dict[str, Recipe] = {
     "feval/tiny-30k": Recipe(Shape(32, 2, 4, 88), seed=1, updates=8_000, cosine=8_000),
     "feval/tiny-42k": Recipe(Shape(32, 3, 4, 88), seed=2, updates=8_000, cosine=8_000, batch=16),
-    "feval/tiny-90k": Recipe(Shape(48, 3, 4, 128), seed=3, updates=6_000, cosine=6_000, batch=16),
+    "feval/tiny-90k": Recipe(
+        Shape(48, 3, 4, 128), seed=3, updates=6_000, cosine=6_000, later=(CoolDown(4_000, 2.5e-3),), batch=16
+    ),
     "feval/tiny-160k": Recipe(
         Shape(64, 3, 4, 176),
         seed=4,
         updates=4_000,
         cosine=15_000,
-        later=(CoolDown(2_500, 2.5285e-3), CoolDown(3_500, 1.5e-3)),
+        later=(CoolDown(2_500, 2.5285e-3), CoolDown(3_500, 1.5e-3), CoolDown(5_000, 2.5e-3)),
     ),
 }
 """The models that come with feval, smallest first."""
