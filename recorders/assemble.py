@@ -163,13 +163,16 @@ def usual_prices(llm: str) -> str:
     return _TINY_PRICES if llm.startswith(_TINY) else _PRICES
 
 
-def questions_of(dataset: str, path: Path | None = None, first: int | None = None) -> list[Question]:
+def questions_of(
+    dataset: str, path: Path | None = None, first: int | None = None, *, answer_kind: str | None = None
+) -> list[Question]:
     """Return the questions of a dataset: from a file, or those that come with feval, or else from the Hub.
 
     Args:
         dataset: its id.
         path: JSON Lines, see `docs/datasets.md`.
         first: only the first so many; `None` for all.
+        answer_kind: a key of `feval.answers.KINDS`; `None`: the card's.
 
     Raises:
         OutOfRangeError: `first` is not between 1 and their number.
@@ -178,7 +181,11 @@ def questions_of(dataset: str, path: Path | None = None, first: int | None = Non
     from feval.datasets import questions
     from recorders.tiny import DATASET_ID
 
-    found = _built_in() if dataset == DATASET_ID and path is None else questions(dataset, source=path)
+    found = (
+        _built_in()
+        if dataset == DATASET_ID and path is None
+        else questions(dataset, source=path, answer_kind=answer_kind)
+    )
     if first is not None and not 1 <= first <= len(found):
         raise OutOfRangeError(f"{dataset} has {len(found)} questions; the first {first} were asked for.")
     return found[:first]
