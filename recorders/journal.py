@@ -3,7 +3,7 @@
 One JSON object per line, UTF-8. The first line says what is being recorded; then come, in the order in which things happened:
 
     {"v":1,"journal":{...},"about":{...},"crc":"..."}                      what is recorded, and under which circumstances
-    {"v":1,"request":KEY,"dataset":...,"question_id":...,"messages":[...]} once for each distinct request
+    {"v":1,"request":KEY,"question_id":...,"model":...,"messages":[...]} once for each distinct request
     {"v":1,"key":KEY,"sample":0,"question_id":...,"text":...,...}          one CoT
     {"v":1,"note":"..."}                                                   what was unusual
 
@@ -255,6 +255,7 @@ class Journal:
         recorded_at: str,
         seeds: Sequence[int | None] | None = None,
         refused: str | None = None,
+        choices: Sequence[Mapping[str, Any]] | None = None,
     ) -> None:
         """Collect one reply; it counts after the next `commit`.
 
@@ -266,6 +267,7 @@ class Journal:
             recorded_at: the time, as `utc_now` writes it.
             seeds: with which each was sampled, where the backend takes seeds.
             refused: why there is no text, where the request was refused.
+            choices: each CoT's choice as the server sent it (JSON values), to be given again by a proxy; not sealed.
 
         Raises:
             JournalError: an earlier write failed.
@@ -274,6 +276,8 @@ class Journal:
             _cot_record(request, key, sample, completion, recorded_at, seeds[place] if seeds else None, refused, place)
             for place, (sample, completion) in enumerate(zip(samples, completions, strict=True))
         ]
+        for record, choice in zip(records, choices or (), strict=False):
+            record["choice"] = choice
         lines = [_line(record) for record in records]
         with self._adding:
             self._refuse_after_failure()
@@ -580,6 +584,8 @@ def _request_record(request: Request, key: str) -> dict[str, Any]:
         "request": key,
         "dataset": request.dataset,
         "question_id": request.question_id,
+        "model": request.model,
+        "decoding": request.decoding.content(),
         "messages": messages,
     }
 

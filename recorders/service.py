@@ -24,7 +24,7 @@ from urllib.parse import urlsplit
 import orjson
 
 from feval import __version__
-from feval.errors import StorageError
+from feval.errors import FevalError, StorageError
 
 __all__ = ["Answer", "Call", "ProblemError", "Service", "chat_answer", "events", "is_loopback", "json_answer"]
 
@@ -306,6 +306,8 @@ class _Handler(BaseHTTPRequestHandler):
             return problem.answer()
         except ConnectionError:
             raise
+        except FevalError as error:
+            return ProblemError(500, str(error)).answer()
         except Exception as error:  # noqa: BLE001  a bug of ours must not end the connection without a word
             _LOG.error("A request could not be answered: %s.", type(error).__name__)
             return ProblemError(500, f"Something unexpected happened ({type(error).__name__}).").answer()

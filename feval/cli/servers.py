@@ -1,17 +1,22 @@
-"""`feval tiny-server`: a real HTTP endpoint on loopback."""
+"""`feval tiny-server` and `feval proxy`: HTTP services on loopback."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from feval.cli import JsonFlag, QuietFlag, _guarded, _Out, app
+from feval.errors import UnknownNameError, UsageError
 
 if TYPE_CHECKING:
+    from recorders.proxy import Proxy
     from recorders.service import Service
 
 __all__: list[str] = []
+
+_PROXIED_BYTES = 64 << 20
 
 Port = Annotated[int, typer.Option("--port", min=0, max=65535, help="To listen on; 0 takes any that is free.")]
 Host = Annotated[str, typer.Option("--host", metavar="HOST", help="To listen on; whoever reaches it may ask.")]
@@ -42,6 +47,97 @@ def _tiny_server(
     service = Service(application, host=host, port=port)
     _announce(show, service, f"Serving {', '.join(application.models)}", {"models": list(application.models)})
     _serve(service)
+
+
+@app.command("proxy")
+@_guarded
+def _proxy(
+    upstream: Annotated[
+        str, typer.Option("--upstream", metavar="URL", help="Base URL of the server, usually with /v1 at its end.")
+    ],
+    record: Annotated[Path, typer.Option("--record", metavar="DIR", help="The recording; its journal is DIR.journal.")],
+    dataset: Annotated[str, typer.Option("--dataset", metavar="ID", help="Of the recording.")] = "proxied",
+    questions: Annotated[
+        Path | None,
+        typer.Option("--questions", metavar="FILE", help="JSON Lines; found again in the last user message."),
+    ] = None,
+    answer_kind: Annotated[
+        str | None, typer.Option("--answer-kind", metavar="KIND", help="Default: the dataset card's, or else text.")
+    ] = None,
+    api_key_env: Annotated[
+        str | None, typer.Option("--api-key-env", metavar="VARIABLE", help="Its key replaces that of the clients.")
+    ] = None,
+    prices: Annotated[str, typer.Option("--prices", metavar="ID", help="Price list, or none.")] = "none",
+    counter: Annotated[
+        str, typer.Option("--counter", metavar="NAME", help="usage (the provider's), words or tiktoken:ENCODING.")
+    ] = "usage",
+    port: Port = 0,
+    host: Host = "127.0.0.1",
+    seal: Annotated[bool, typer.Option("--seal", help="Only seal what was recorded; serve nothing.")] = False,
+    as_json: JsonFlag = False,
+    quiet: QuietFlag = False,
+) -> None:
+    """Record by running: forward OpenAI requests, keep every reply, give it again next time.
+
+    Point existing code at the URL that is printed. A request that the journal holds unused samples of is answered from it, else
+    forwarded with the client's own key, which is never written. Ctrl-C seals the recording; the journal stays for the next time.
+
+    Example: feval proxy --upstream https://api.openai.com/v1 --record my-run --port 8124
+    """
+    from feval.prices import price_list
+    from feval.tokens import token_counter
+    from recorders.assemble import questions_of
+    from recorders.backends.endpoint import Endpoint
+    from recorders.journal import Journal, journal_folder
+    from recorders.proxied import seal_proxied
+    from recorders.proxy import Proxy
+    from recorders.service import Service
+
+    show = _Out(as_json=as_json, quiet=quiet)
+    endpoint = Endpoint.from_environment(upstream, api_key_env) if api_key_env else Endpoint(upstream)
+    kind = _kind(dataset, answer_kind)
+    asked = [] if questions is None else questions_of(dataset, questions, answer_kind=kind)
+    token_counter("words" if counter == "usage" else counter)
+    prices = prices if prices == "none" else price_list(prices).id
+    identity = {"proxy": endpoint.url, "dataset": dataset}
+    with Journal.open(journal_folder(record), identity, mode="none" if seal else "new_episodes") as journal:
+        proxy = Proxy(endpoint, journal, dataset)
+        if not seal:
+            service = Service(proxy, host=host, port=port, max_body=_PROXIED_BYTES)
+            if endpoint.warning:
+                show.note(endpoint.warning)
+            _announce(show, service, f"Recording {endpoint.url}", {"upstream": endpoint.url})
+            _serve(service)
+        sealed = seal_proxied(
+            journal, record, dataset=dataset, answer_kind=kind, questions=asked, prices=prices, counter=counter
+        )
+        _account(show, proxy, sealed)
+
+
+def _kind(dataset: str, answer_kind: str | None) -> str:
+    from feval.answers import KINDS
+    from feval.cards import find_dataset_card
+
+    card = find_dataset_card(dataset)
+    kind = answer_kind or (card.answer_kind if card else "text")
+    if kind not in KINDS:
+        raise UnknownNameError.of("answer kind", kind, KINDS)
+    if kind == "verbatim":
+        raise UsageError("Verbatim answers are not extracted from texts; choose another --answer-kind for a recording.")
+    return kind
+
+
+def _account(show: _Out, proxy: Proxy, sealed: Path | None) -> None:
+    account = {
+        "recording": None if sealed is None else str(sealed),
+        "recorded": proxy.recorded,
+        "replayed": proxy.replayed,
+        "unrecorded": proxy.unrecorded,
+    }
+    where = "Nothing was recorded, and nothing sealed." if sealed is None else f"The recording is {sealed}."
+    show.result(account, f"{proxy.recorded:,} CoTs were recorded, {proxy.replayed:,} given again. {where}")
+    if proxy.unrecorded:
+        show.note(f"{proxy.unrecorded:,} chat completions could not be recorded and were passed on as they are.")
 
 
 def _announce(show: _Out, service: Service, what: str, account: dict[str, object]) -> None:

@@ -111,6 +111,11 @@ class Endpoint:
         return self._key or _PLACEHOLDER
 
     @property
+    def has_key(self) -> bool:
+        """Whether there is a key."""
+        return self._key is not None
+
+    @property
     def headers(self) -> dict[str, str]:
         """What the client is to send instead of its key."""
         return {} if self._basic is None else {"Authorization": f"Basic {self._basic}"}

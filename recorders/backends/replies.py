@@ -19,7 +19,7 @@ from feval.schema import FINISH_REASONS
 from recorders.errors import Transient
 from recorders.request import Completion
 
-__all__ = ["Reading", "parse", "read"]
+__all__ = ["Reading", "choices_of", "parse", "read"]
 
 _SURROGATES = re.compile("[\ud800-\udfff]")
 _VERY_UNLIKELY = -9999.0  # OpenAI's stand-in for a log-probability of minus infinity
@@ -78,7 +78,7 @@ def read(reply: Mapping[str, Any], asked: int, top: int | None, clean: Callable[
     Raises:
         Transient: there is not one choice in it that can be read.
     """
-    choices = _choices(reply)
+    choices = choices_of(reply)
     if not choices:
         raise Transient("the reply holds no choice")
     notes: list[str] = []
@@ -117,8 +117,8 @@ def _wrong_number(found: int, asked: int) -> str:
     return "The server sent fewer choices than were asked for. The rest is asked for again."
 
 
-def _choices(reply: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """The choices that have a message, in the order of their index."""
+def choices_of(reply: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """Return the choices that have a message, in the order of their index."""
     choices = reply.get("choices")
     if not isinstance(choices, list):
         return []

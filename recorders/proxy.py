@@ -1,0 +1,358 @@
+"""Record by running: an OpenAI-compatible proxy that journals every reply, and gives it again the next time.
+
+A chat completion is answered from the journal as long as that holds samples of the same request (model, messages, decoding, and
+the seed if one was sent) that this run has not given yet; else it is forwarded with the client's own key. Every choice is on the
+disk before the client has it. What the journal cannot hold (images, tool results, requests that no server would take) and every
+other path is passed on unrecorded.
+
+Keys come with the client's requests or from an environment variable. They are sent on and never written: a reply that repeats a
+key is masked, and a request whose body holds one is not recorded.
+"""
+
+from __future__ import annotations
+
+import http.client
+import secrets
+import ssl
+import threading
+import time
+from collections import Counter, defaultdict, deque
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlsplit
+
+import orjson
+
+from feval.errors import FevalError
+from recorders.backends import replies
+from recorders.backends.endpoint import Endpoint, Redaction
+from recorders.errors import BackendError
+from recorders.journal import Journal, utc_now
+from recorders.request import Completion, Decoding, Message, Request
+from recorders.service import Answer, Call, ProblemError, chat_answer
+
+__all__ = ["Proxy", "messages_id"]
+
+_TIMEOUT_S = 600.0
+_MOST_BYTES = 256 << 20
+_PIECE = 64 << 10
+_MOST_SAMPLES = 1 << 20
+# Of this connection only (RFC 9110, section 7.6.1), or made anew.
+_HOP = {
+    "connection", "keep-alive", "proxy-authenticate", "proxy-authorization", "te", "trailer", "transfer-encoding", "upgrade",
+    "host", "content-length", "accept-encoding", "expect", "origin",
+}  # fmt: skip
+_OF_REPLY = _HOP | {"server", "date", "set-cookie"}
+_KEYS = ("authorization", "api-key", "x-api-key")
+# What does not shape a reply, and what a `Request` holds elsewhere.
+_APART = {
+    "model", "messages", "n", "seed", "stream", "stream_options", "user", "metadata", "store", "safety_identifier",
+    "temperature", "top_p", "max_tokens", "max_completion_tokens", "stop", "logprobs", "top_logprobs",
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """A chat completion that can be recorded."""
+
+    fields: Mapping[str, Any]
+    request: Request
+    key: str
+    number: int
+    seed: int | None
+
+
+class Proxy:
+    """The application for `recorders.service.Service`.
+
+    Args:
+        upstream: the server; its key, where it has one, takes the place of the client's.
+        journal: open; samples that it holds already are given again, each once.
+        dataset: id of the dataset that is being recorded.
+
+    Attributes:
+        recorded: how many CoTs were recorded.
+        replayed: how many were given again.
+        unrecorded: how many chat completions were passed on without being recorded.
+    """
+
+    def __init__(self, upstream: Endpoint, journal: Journal, dataset: str) -> None:
+        self._upstream, self._journal, self._dataset = upstream, journal, dataset
+        self._lock = threading.Lock()
+        self._next: dict[str, int] = {}
+        self._unused: defaultdict[tuple[str, int | None], deque[int]] = defaultdict(deque)
+        self._failure: str | None = None
+        self.recorded = self.replayed = self.unrecorded = 0
+        for entry in journal.entries():
+            if entry.kind == "cot" and "choice" in entry.record:
+                self._unused[entry.record["key"], entry.record.get("seed")].append(entry.offset)
+
+    def __call__(self, call: Call) -> Answer:
+        """Answer a request."""
+        path, _, query = call.path.partition("?")
+        if path != "/v1" and not path.startswith("/v1/"):
+            raise ProblemError(404, "Only paths under /v1 are passed on; give clients a base URL that ends with /v1.")
+        if call.method == "POST" and path.rstrip("/") == "/v1/chat/completions" and not query:
+            asked = self._recordable(call)
+            if asked is not None:
+                return self._chat(call, asked)
+            with self._lock:
+                self.unrecorded += 1
+        return self._passed_on(call)
+
+    def _recordable(self, call: Call) -> _Asked | None:
+        """Return a chat completion as the journal can hold it; `None` where it cannot."""
+        try:
+            fields = orjson.loads(call.body)
+        except orjson.JSONDecodeError:
+            return None
+        text = call.body.decode()
+        if not isinstance(fields, dict) or self._redaction(call).reply(text) != text:
+            return None
+        messages, decoding = _messages(fields.get("messages")), _decoding(fields)
+        model, number, seed = fields.get("model"), fields.get("n"), fields.get("seed")
+        number = 1 if number is None else number
+        if not isinstance(model, str) or not model or messages is None or decoding is None:
+            return None
+        if type(number) is not int or not 1 <= number <= 1024 or not (seed is None or _is_int64(seed)):
+            return None
+        request = Request(self._dataset, f"{self._dataset}/{messages_id(messages)}", messages, model, decoding)
+        return _Asked(fields, request, request.key(), number, seed)
+
+    def _chat(self, call: Call, asked: _Asked) -> Answer:
+        held = self._held(asked)
+        if len(held) < asked.number:
+            made = self._recorded(call, asked, asked.number - len(held))
+            if isinstance(made, Answer):
+                self._give_back(asked, held)
+                return made
+        else:
+            made = []
+        reply = _reply([*self._journal.read_many(held), *made], asked.request.model)
+        with self._lock:
+            self.replayed += len(held)
+        return chat_answer(
+            reply,
+            stream=bool(asked.fields.get("stream")),
+            usage=_wants_usage(asked.fields),
+            headers={"X-Feval-Replayed": str(len(held)), "X-Feval-Recorded": str(len(made))},
+        )
+
+    def _held(self, asked: _Asked) -> list[int]:
+        """Take samples of the journal that were not given yet."""
+        with self._lock:
+            unused = self._unused[asked.key, asked.seed]
+            if asked.seed is not None and len(unused) < asked.number:
+                return []  # the rest, asked for with the same seed, would be the same samples
+            return [unused.popleft() for _ in range(min(asked.number, len(unused)))]
+
+    def _give_back(self, asked: _Asked, held: Sequence[int]) -> None:
+        with self._lock:
+            self._unused[asked.key, asked.seed].extendleft(reversed(held))
+
+    def _recorded(self, call: Call, asked: _Asked, number: int) -> list[dict[str, Any]] | Answer:
+        """Forward, and write what comes; the choices, or what came instead."""
+        if self._failure is not None:  # what cannot be written is not paid for
+            raise ProblemError(507, f"Nothing more is forwarded: {self._failure}", code="journal")
+        fields = {name: value for name, value in asked.fields.items() if name not in {"stream", "stream_options", "n"}}
+        body = orjson.dumps(fields | ({"n": number} if number > 1 or "n" in asked.fields else {}))
+        status, headers, content = self._forwarded(call, body)
+        redaction = self._redaction(call)
+        if status != 200:
+            return Answer(status, content, headers)
+        try:
+            reply = replies.parse(content)
+            completions = replies.read(reply, number, asked.request.decoding.logprobs, redaction.reply).completions
+            choices = orjson.loads(redaction.reply(orjson.dumps(replies.choices_of(reply)).decode()))[:number]
+        except (BackendError, TypeError, ValueError):  # no chat completion: the client may make more of it
+            with self._lock:
+                self.unrecorded += 1
+            return Answer(status, content, headers)
+        return self._written(asked, completions, choices)
+
+    def _written(
+        self, asked: _Asked, completions: Sequence[Completion], choices: Sequence[Mapping[str, Any]]
+    ) -> list[dict[str, Any]]:
+        """Write one reply and sync it; as `Journal.read_many` would give it."""
+        try:
+            self._commit(asked, completions, choices)
+        except FevalError as error:
+            self._failure = str(error)
+            raise
+        with self._lock:
+            self.recorded += len(completions)
+        return [_as_read(completion, choice) for completion, choice in zip(completions, choices, strict=True)]
+
+    def _commit(self, asked: _Asked, completions: Sequence[Completion], choices: Sequence[Mapping[str, Any]]) -> None:
+        with self._lock:
+            first = self._next.get(asked.key, self._journal.next_sample(asked.key))
+            self._next[asked.key] = first + len(completions)
+            if first + len(completions) > _MOST_SAMPLES:
+                raise ProblemError(
+                    507, "The journal holds a million samples of this request; record into another folder."
+                )
+            self._journal.add(
+                asked.request,
+                asked.key,
+                range(first, first + len(completions)),
+                completions,
+                recorded_at=utc_now(),
+                seeds=[asked.seed] * len(completions),
+                choices=choices,
+            )
+        self._journal.commit()
+
+    def _redaction(self, call: Call) -> Redaction:
+        own = [
+            call.headers[name].removeprefix("Bearer ").removeprefix("Basic ").strip()
+            for name in _KEYS
+            if name in call.headers
+        ]
+        upstream = self._upstream.headers.get("Authorization", self._upstream.client_key)
+        return Redaction(*own, upstream.removeprefix("Basic "))
+
+    def _forwarded(self, call: Call, body: bytes) -> tuple[int, dict[str, str], bytes]:
+        """Send a request upstream; status, headers and the whole body of what came."""
+        connection, response = self._sent(call, body)
+        try:
+            content = response.read(_MOST_BYTES + 1)
+        except (OSError, http.client.HTTPException) as error:
+            raise self._broken(error) from None
+        finally:
+            connection.close()
+        if len(content) > _MOST_BYTES:
+            raise ProblemError(502, f"The reply of {self._upstream.host} is larger than {_MOST_BYTES:,} bytes.")
+        return response.status, _kept(response), content
+
+    def _passed_on(self, call: Call) -> Answer:
+        """Pass a request on as it is, and what comes back piece by piece."""
+        connection, response = self._sent(call, call.body)
+        return Answer(response.status, _pieces(response), _kept(response), connection.close)
+
+    def _sent(self, call: Call, body: bytes) -> tuple[http.client.HTTPConnection, http.client.HTTPResponse]:
+        parts = urlsplit(self._upstream.url)
+        headers = {name: value for name, value in call.headers.items() if name not in _HOP}
+        headers |= {"accept-encoding": "identity", "content-length": str(len(body))}
+        if self._upstream.headers:
+            headers["authorization"] = self._upstream.headers["Authorization"]
+        elif self._upstream.has_key:
+            headers["authorization"] = f"Bearer {self._upstream.client_key}"
+        connection = (
+            http.client.HTTPSConnection(parts.netloc, timeout=_TIMEOUT_S, context=ssl.create_default_context())
+            if parts.scheme == "https"
+            else http.client.HTTPConnection(parts.netloc, timeout=_TIMEOUT_S)
+        )
+        try:
+            connection.request(call.method, parts.path + call.path.removeprefix("/v1"), body, headers)
+            return connection, connection.getresponse()
+        except (OSError, http.client.HTTPException, ValueError) as error:
+            connection.close()
+            raise self._broken(error) from None  # its text may quote a header
+
+    def _broken(self, error: Exception) -> ProblemError:
+        return ProblemError(502, f"{self._upstream.host} did not answer ({type(error).__name__}).", code="upstream")
+
+
+def messages_id(messages: Sequence[Message]) -> str:
+    """Return 16 hex digits that name messages, whatever model is asked them."""
+    from hashlib import sha256
+
+    return sha256(orjson.dumps([[message.role, message.content] for message in messages])).hexdigest()[:16]
+
+
+def _messages(value: object) -> tuple[Message, ...] | None:
+    """The messages, if they are text alone."""
+    if not isinstance(value, list) or not value:
+        return None
+    found = []
+    for message in value:
+        if not isinstance(message, dict) or not isinstance(message.get("role"), str):
+            return None
+        content = _text(message.get("content"))
+        if content is None or any(message[name] is not None for name in message.keys() - {"role", "content"}):
+            return None
+        found.append(Message(message["role"], content))
+    return tuple(found) if any(message.role == "user" for message in found) else None
+
+
+def _text(content: object) -> str | None:
+    if isinstance(content, str):
+        return content
+    if not isinstance(content, list) or not content:
+        return None
+    texts = [part.get("text") if isinstance(part, dict) and part.get("type") == "text" else None for part in content]
+    return "".join(map(str, texts)) if all(isinstance(text, str) for text in texts) else None
+
+
+def _decoding(fields: Mapping[str, Any]) -> Decoding | None:
+    """Everything that shapes a reply; `None` where a value is none that a server would take."""
+    stop, limit = fields.get("stop"), fields.get("max_completion_tokens", fields.get("max_tokens"))
+    stops = [stop] if isinstance(stop, str) else [] if stop is None else stop
+    numbers = [fields.get(name) for name in ("temperature", "top_p")]
+    top = fields.get("top_logprobs")
+    if not all(value is None or (isinstance(value, int | float) and not isinstance(value, bool)) for value in numbers):
+        return None
+    if not isinstance(stops, list) or not all(isinstance(text, str) for text in stops):
+        return None
+    if any(value is not None and not _is_int64(value) for value in (limit, top)):
+        return None
+    extra = {name: value for name, value in fields.items() if name not in _APART and value is not None}
+    return Decoding(
+        numbers[0], numbers[1], limit, tuple(stops), None, (top or 0) if fields.get("logprobs") else None, extra
+    )
+
+
+def _is_int64(value: object) -> bool:
+    return type(value) is int and -(2**63) <= value < 2**63
+
+
+def _wants_usage(fields: Mapping[str, Any]) -> bool:
+    options = fields.get("stream_options")
+    return isinstance(options, dict) and bool(options.get("include_usage"))
+
+
+def _as_read(completion: Completion, choice: Mapping[str, Any]) -> dict[str, Any]:
+    names = ("output_tokens", "reasoning_tokens", "prompt_tokens", "cached_tokens", "response_id", "served_model")
+    record = {name: getattr(completion, name) for name in (*names, "system_fingerprint")}
+    return record | {"choice": choice}
+
+
+def _reply(records: Sequence[Mapping[str, Any]], model: str) -> dict[str, Any]:
+    """Put recorded choices together as one chat completion."""
+    first = records[0]
+    total: Counter[str] = Counter()
+    for record in records:
+        total.update({name: record.get(name) or 0 for name in ("output_tokens", "reasoning_tokens")})
+    prompt = first.get("prompt_tokens")
+    reply = {
+        "id": first.get("response_id") or f"chatcmpl-{secrets.token_hex(12)}",
+        "object": "chat.completion",
+        "created": int(time.time()),
+        "model": first.get("served_model") or model,
+        "system_fingerprint": first.get("system_fingerprint"),
+        "choices": [dict(record["choice"]) | {"index": index} for index, record in enumerate(records)],
+    }
+    if prompt is None or any(record.get("output_tokens") is None for record in records):
+        return reply
+    return reply | {
+        "usage": {
+            "prompt_tokens": prompt,
+            "completion_tokens": total["output_tokens"],
+            "total_tokens": prompt + total["output_tokens"],
+            "prompt_tokens_details": {"cached_tokens": first.get("cached_tokens") or 0},
+            "completion_tokens_details": {"reasoning_tokens": total["reasoning_tokens"]},
+        }
+    }
+
+
+def _kept(response: http.client.HTTPResponse) -> dict[str, str]:
+    return {name: value for name, value in response.getheaders() if name.lower() not in _OF_REPLY}
+
+
+def _pieces(response: http.client.HTTPResponse) -> Iterator[bytes]:
+    try:
+        while piece := response.read1(_PIECE):
+            yield piece
+    except http.client.HTTPException:
+        raise ConnectionResetError from None
