@@ -285,6 +285,14 @@ def test_rows_that_cannot_be_stored_are_refused(
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_decoding_that_cannot_be_stored_is_refused(tmp_path: Path) -> None:
+    llm = LLMInfo("alpha", decoding={"seed": 2**64})
+    with pytest.raises(UsageError, match="decoding of alpha"), RecordingWriter(tmp_path / "r", operation={}) as writer:
+        writer.add_dataset(DatasetInfo("toy", "Toy", "verbatim", "test-1"), [question(0, "4")])
+        writer.add_pools("toy", llm, "words", [pool(0, ["4"])])
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_duplicate_questions_and_llms_are_refused(tmp_path: Path) -> None:
     info = DatasetInfo("toy", "Toy", "verbatim", "test-1")
     with pytest.raises(ConflictError, match="twice"), RecordingWriter(tmp_path / "r", operation={}) as writer:

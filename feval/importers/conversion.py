@@ -86,8 +86,10 @@ def _check_options(request: ImportRequest, answers: str) -> None:
         raise UnknownNameError.of("place to take answers from", answers, ANSWERS)
     if request.temperature is not None and not (math.isfinite(request.temperature) and request.temperature >= 0):
         raise OutOfRangeError(f"A temperature is a number from 0; {request.temperature} was given.")
-    if request.max_tokens is not None and request.max_tokens < 1:
-        raise OutOfRangeError(f"The limit on output tokens is at least 1; {request.max_tokens} was given.")
+    if request.max_tokens is not None and not 1 <= request.max_tokens < 1 << 31:
+        raise OutOfRangeError(
+            f"The limit on output tokens is at least 1 and at most {(1 << 31) - 1}; {request.max_tokens} was given."
+        )
 
 
 def _offset(progress: Callable[[int, int], None], start: int, total: int) -> Callable[[int], None]:

@@ -131,8 +131,9 @@ def _info(config: dict[str, Any], name: str, request: ImportRequest, where: str)
     stored = {"temperature": config.get("temperature"), "max_tokens": config.get("max_tokens")}
     for key, value in stored.items():
         asked = getattr(request, key)
-        if value is not None and (isinstance(value, bool) or not isinstance(value, int | float) or value < 0):
-            refuse(f"{key!r} of the config of {where}", "a number from 0", value)
+        is_number = isinstance(value, int | float) and not isinstance(value, bool)
+        if value is not None and not (is_number and 0 <= value < 1 << 31):
+            refuse(f"{key!r} of the config of {where}", f"a number from 0 to {(1 << 31) - 1}", value)
         if None not in (asked, value) and asked != value:
             raise SourceError(f"{where} says {key} {value}, and {asked} was given; leave the option out.")
     temperature, max_tokens = (getattr(request, key) if value is None else value for key, value in stored.items())

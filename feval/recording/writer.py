@@ -50,6 +50,15 @@ def llm_leaf(llm: LLMInfo, counter: str) -> str:
     return leaf.hexdigest()
 
 
+def _storable_leaf(llm: LLMInfo, counter: str) -> str:
+    try:
+        return llm_leaf(llm, counter)
+    except TypeError as error:
+        raise UsageError(
+            f"The decoding of {llm.name} cannot be stored as JSON ({error}): use text, numbers of 64 bits, lists and mappings."
+        ) from error
+
+
 def question_line(question: Question) -> list[Any]:
     """A question's line in the leaf `questions`."""
     return [question.id, question.text, question.answer, question.answer_key, [list(c) for c in question.choices]]
@@ -188,6 +197,7 @@ class RecordingWriter:
             StorageError: the disk said no.
         """
         check_name("LLM", llm.name)
+        leaf = _storable_leaf(llm, counter)
         if self._llms.setdefault(llm.name, llm) != llm:
             raise ConflictError(f"LLM {llm.name} was added with two decodings; give each variant its own name.")
         if any(pair["dataset"] == dataset and pair["llm"] == llm.name for pair in self._pairs):
@@ -207,7 +217,7 @@ class RecordingWriter:
         if summary.pop("pools") < len(questions):
             summary["smallest_pool"] = 0
         self._files |= files
-        self._leaves.append((dataset, llm.name, "llm", llm_leaf(llm, counter)))
+        self._leaves.append((dataset, llm.name, "llm", leaf))
         self._leaves += [(dataset, llm.name, part, digest) for part, digest in leaves.items()]
         self._pairs.append({"dataset": dataset, "llm": llm.name, "counter": counter, **summary})
 
