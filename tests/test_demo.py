@@ -16,7 +16,7 @@ from recorders.assemble import questions_of
 from recorders.demo import DATASET, LIVE_LLM, LLMS, bundled_recording, run_demo
 from recorders.tiny import Decoding, load_model, sample
 
-HASH = "f1ba5fc921e1146b4c5b4a1a5f7c270183664c056bce9de33cb6f72249390ee1"
+HASH = "b07065b2e24c0280aed35a85aed507c0435e3bd7ee67fd35ccb5266dec1d774c"
 
 
 def feval(*arguments: str | Path) -> Result:
