@@ -33,9 +33,9 @@ def _tiny_server(
     as_json: JsonFlag = False,
     quiet: QuietFlag = False,
 ) -> None:
-    """Serve the built-in models as an OpenAI-compatible endpoint, until Ctrl-C.
+    """Serve the built-in models over HTTP, as OpenAI would.
 
-    Takes n, seed, temperature, top_p, max_tokens, stop, logprobs and stream; needs no key and nothing but feval.
+    Until Ctrl-C. Takes n, seed, temperature, top_p, max_tokens, stop, logprobs and stream; needs no key and nothing but feval.
 
     Example: feval tiny-server --port 8123
     """
@@ -77,10 +77,11 @@ def _proxy(
     as_json: JsonFlag = False,
     quiet: QuietFlag = False,
 ) -> None:
-    """Record by running: forward OpenAI requests, keep every reply, give it again next time.
+    """Record existing code by forwarding its requests.
 
-    Point existing code at the URL that is printed. A request that the journal holds unused samples of is answered from it, else
-    forwarded with the client's own key, which is never written. Ctrl-C seals the recording; the journal stays for the next time.
+    Point code that asks an OpenAI-compatible server at the URL that is printed. A request that the journal holds unused samples
+    of is answered from it, else forwarded with the client's own key, which is never written. Ctrl-C seals the recording; the
+    journal stays for the next time.
 
     Example: feval proxy --upstream https://api.openai.com/v1 --record my-run --port 8124
     """
