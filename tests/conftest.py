@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import os
+import socket
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -19,3 +22,22 @@ def shared() -> Path:
             pytest.fail(reason)
         pytest.skip(reason)
     return SHARED
+
+
+@pytest.fixture(scope="session", autouse=True)
+def closed_network() -> Iterator[None]:
+    """No test of this process reaches anything but this machine."""
+
+    def guarded(reach: Any) -> Any:
+        def connect(self: socket.socket, address: Any) -> Any:
+            host = address[0] if isinstance(address, tuple) else ""
+            if host and not str(host).startswith("127.") and host not in {"localhost", "::1"}:
+                raise OSError(f"a test reached for {host!r}: the network is closed")
+            return reach(self, address)
+
+        return connect
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(socket.socket, "connect", guarded(socket.socket.connect))
+        patch.setattr(socket.socket, "connect_ex", guarded(socket.socket.connect_ex))
+        yield

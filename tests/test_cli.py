@@ -25,6 +25,8 @@ ROOT = Path(__file__).resolve().parents[1]
 COMMANDS = (
     "import",
     "record",
+    "proxy",
+    "tiny-server",
     "info",
     "verify",
     "merge",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 import shutil
+import socket
 import subprocess
 import tomllib
 from pathlib import Path
@@ -115,3 +116,8 @@ def test_the_licence_is_the_one_pyproject_names() -> None:
     assert project["license"] == "Apache-2.0"
     assert "Apache License" in licence
     assert "END OF TERMS AND CONDITIONS" in licence
+
+
+def test_the_network_is_closed_to_tests() -> None:
+    with socket.socket() as door, pytest.raises(OSError, match="the network is closed"):
+        door.connect(("192.0.2.1", 80))

@@ -10,9 +10,9 @@ from small import write_toy
 
 from feval import SelfConsistency, load
 from feval.errors import OutOfRangeError, PriceNotFoundError, UnknownNameError
+from recorders import live
 from recorders.errors import BackendError, Fatal, RateLimited, StoppedError, Transient
 from recorders.request import Completion, Request
-from recorders.twin import live
 
 TEXTS = ["It is 4. The answer is 4.", "The answer is 5.", "The answer is 4.0.", "I do not know."]
 
