@@ -24,12 +24,20 @@ from feval.answers import KINDS, canonical, canonical_gold
 from feval.cards import DatasetCard, HubChoices, HubColumns, dataset_card, find_dataset_card
 from feval.errors import CardError, SourceError, UnknownNameError, UsageError
 from feval.importers.questions import choices_of, read_questions
-from feval.importers.reading import Reader
+from feval.importers.reading import Reader, read_bytes
 from feval.importers.shapes import gold_text, member, refuse
 from feval.importers.source import SourceQuestion
 from feval.recording.content import Question
 
-__all__ = ["hub_questions", "questions", "questions_jsonl", "questions_sha256", "remarks", "split_options"]
+__all__ = [
+    "hub_questions",
+    "questions",
+    "questions_jsonl",
+    "questions_sha256",
+    "remarks",
+    "split_options",
+    "train_rows",
+]
 
 Row = dict[str, Any]
 Choices = tuple[tuple[str, str], ...]
@@ -66,6 +74,31 @@ def questions(dataset_id: str, *, source: Path | None = None, answer_kind: str |
     for sentence in remarks(made):
         _LOG.info("%s: %s", dataset_id, sentence)
     return made
+
+
+def train_rows(dataset_id: str, *, source: Path | None = None) -> list[Row]:
+    """Return the rows of a dataset's train split, with the columns that the Hub has: what train exemplars are made from.
+
+    Args:
+        dataset_id: of a card.
+        source: a file of the rows, JSON Lines, a JSON array or Parquet; `None` takes the split "train" beside the card's own
+            from the Hub, at the same pinned commit.
+
+    Raises:
+        UnknownNameError: no such card.
+        CardError: the dataset is not on the Hub.
+        SourceError: the rows cannot be read.
+        HubError: the Hub cannot be reached, or has no such split.
+    """
+    if source is not None:
+        return _rows(source.name, read_bytes(source))
+    from feval.hub import question_files
+
+    card = dataset_card(dataset_id)
+    if card.hub is None:
+        raise CardError(f"The dataset {card.id!r} is not on the Hub. Pass a file with the rows of its train split.")
+    train = card.hub.model_copy(update={"split": "train", "files": None})
+    return [row for file in question_files(train) for row in _rows(file.path, file.data)]
 
 
 def remarks(questions: Sequence[Question]) -> list[str]:

@@ -17,10 +17,12 @@ from recorders.request import Decoding, Message
 if TYPE_CHECKING:
     from feval.cards import LLMCard
     from feval.recording import Question
+    from recorders.prompts import PromptCard
     from recorders.request import Backend
 
 __all__ = [
     "BACKENDS",
+    "EXEMPLARS",
     "Ask",
     "Asked",
     "assemble",
@@ -37,6 +39,9 @@ BACKENDS = {
     "transformers": "a local Hugging Face model (extra feval[coupled])",
 }
 """What can be asked, and what each needs."""
+
+EXEMPLARS = ("card", "train")
+"""Where the worked questions of a prompt come from."""
 
 _TINY = "feval/tiny-"
 _SAMPLES, _REASONING_SAMPLES = 40, 3
@@ -57,6 +62,9 @@ class Ask:
         system_role: whether the chat template takes a system message.
         answer_kind: a key of `feval.answers.KINDS`; by default the dataset card's.
         decoding: sampling parameters; `usual_decoding` has those that nobody named.
+        exemplars: "card" for the prompt card's own, "train" for worked questions from the dataset's train split.
+        train_rows: a file of the train split's rows; `None` fetches them from the Hub.
+        exemplar_count: how many train exemplars; `None`: as many as the card has.
     """
 
     dataset: str
@@ -68,6 +76,9 @@ class Ask:
     system_role: bool = True
     answer_kind: str | None = None
     decoding: Decoding = field(default_factory=Decoding)
+    exemplars: str = "card"
+    train_rows: Path | None = None
+    exemplar_count: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,16 +242,35 @@ def _reasons(card: LLMCard | None, named: bool | None) -> bool:
 def _prompt(
     ask: Ask, questions: Sequence[Question], *, reasoning: bool
 ) -> tuple[str, Callable[[Question], Sequence[Message]]]:
+    if ask.exemplars not in EXEMPLARS:
+        raise UnknownNameError.of("source of exemplars", ask.exemplars, EXEMPLARS)
+    if ask.exemplars == "card" and (ask.train_rows is not None or ask.exemplar_count is not None):
+        raise UsageError("Rows and numbers of train exemplars were given, but not --exemplars train; add it.")
     if ask.prompt == "none" or (ask.prompt is None and _asks_bare(ask)):
+        if ask.exemplars == "train":
+            raise UsageError("A bare question has no exemplars; leave out --exemplars train, or name a prompt card.")
         return "none", _bare
     from recorders.prompts import check_prompt, messages, prompt_card, prompt_version
 
     card = prompt_card(ask.prompt or ask.dataset)
+    if ask.exemplars == "train":
+        card = _with_train(card, ask, questions)
     kind = ask.answer_kind or _card_kind(ask.dataset)
     if kind is not None:
         check_prompt(card, kind, questions)
     version = prompt_version(card, reasoning=reasoning, system_role=ask.system_role)
     return version, partial(messages, card, reasoning=reasoning, system_role=ask.system_role)
+
+
+def _with_train(card: PromptCard, ask: Ask, questions: Sequence[Question]) -> PromptCard:
+    from recorders.prompts import with_train_exemplars
+
+    count = len(card.exemplars) if ask.exemplar_count is None else ask.exemplar_count
+    if card.train_form is None:
+        return with_train_exemplars(card, [], count)  # says so, before anything is fetched
+    from feval.datasets import train_rows
+
+    return with_train_exemplars(card, train_rows(card.dataset, source=ask.train_rows), count, questions)
 
 
 def _asks_bare(ask: Ask) -> bool:

@@ -10,6 +10,7 @@ from typer.testing import CliRunner, Result
 
 from feval.cli import app
 from feval.recording import open_recording, verify_recording
+from recorders.assemble import Ask, assemble, questions_of
 
 TINY = ("--dataset", "tiny_sums", "--llm", "feval/tiny-30k", "--temperature", "1", "--max-tokens", "100")
 
@@ -132,4 +133,57 @@ def test_an_unknown_model_is_said_before_anything_is_written(tmp_path: Path) -> 
     )
     assert result.exit_code == 1
     assert "tiny-9000" in result.stderr
+    assert not (tmp_path / "r").exists()
+
+
+GSM8K = ("--dataset", "gsm8k", "--llm", "feval/tiny-30k", "--first", "1", "--samples", "1", "--max-tokens", "8")
+
+
+def train_file(folder: Path) -> Path:
+    rows = [
+        {
+            "question": f"Ann has {i} jars and buys {i} more. How many?",
+            "answer": f"{i}+{i}=<<{i}+{i}={2 * i}>>{2 * i}\n#### {2 * i}",
+        }
+        for i in range(2, 12)
+    ]
+    path = folder / "train.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
+
+
+def gsm8k_file(shared: Path) -> tuple[str, Path]:
+    return "--questions", shared / "real" / "questions" / "gsm8k.jsonl"
+
+
+def test_exemplars_can_come_from_the_train_split(tmp_path: Path, shared: Path) -> None:
+    rows = train_file(tmp_path)
+    train = ("--exemplars", "train", "--train-rows", rows, "--exemplar-count", "3")
+    result = feval("record", *GSM8K, *gsm8k_file(shared), *train, "--out", tmp_path / "r", "--dry-run", "--json")
+    assert result.exit_code == 0, result.output
+    told = json.loads(result.stdout)
+    assert told["prompt"].startswith("gsm8k/1/train#")
+    asked = questions_of("gsm8k", gsm8k_file(shared)[1], 1)
+    made = assemble(Ask("gsm8k", "gpt-4o-mini", exemplars="train", train_rows=rows, exemplar_count=3), asked)
+    assert made.prompt_version == told["prompt"]
+    exemplars = [turn.content for turn in made.work.messages(asked[0]) if turn.role == "assistant"]
+    assert len(exemplars) == 3
+    assert all("The answer is" in text and "<<" not in text for text in exemplars)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--exemplars", "tests"], "There is no source of exemplars 'tests'"),
+        (["--exemplar-count", "3"], "not --exemplars train"),
+        (["--exemplars", "train", "--exemplar-count", "0"], "at least 1"),
+        (["--exemplars", "train", "--prompt", "none"], "no exemplars"),
+        (["--exemplars", "train", "--prompt", "bbh_snarks"], "no split"),
+    ],
+)
+def test_exemplars_that_cannot_be_had_are_said(tmp_path: Path, shared: Path, options: list[str], words: str) -> None:
+    rows = [] if options == ["--exemplars", "tests"] else ["--train-rows", train_file(tmp_path)]
+    result = feval("record", *GSM8K, *gsm8k_file(shared), *options, *rows, "--out", tmp_path / "r")
+    assert result.exit_code == 2, result.output
+    assert words in result.stderr
     assert not (tmp_path / "r").exists()

@@ -53,6 +53,15 @@ def _record(
         str | None,
         typer.Option("--prompt", metavar="CARD", help="Such as gsm8k@1, or none. Default: the dataset's latest."),
     ] = None,
+    exemplars: Annotated[
+        str, typer.Option("--exemplars", metavar="SOURCE", help="card, or train: from the dataset's train split.")
+    ] = "card",
+    train_rows: Annotated[
+        Path | None, typer.Option("--train-rows", metavar="FILE", help="Of the train split. Default: from the Hub.")
+    ] = None,
+    exemplar_count: Annotated[
+        int | None, typer.Option("--exemplar-count", metavar="N", help="Of the train split. Default: as the card has.")
+    ] = None,
     reasoning: Annotated[
         bool | None, typer.Option("--reasoning/--no-reasoning", help="Zero-shot. Default: by the LLM's card.")
     ] = None,
@@ -140,7 +149,20 @@ def _record(
         timeout_s=timeout,
         retries=retries,
     )
-    ask = Ask(dataset, llm, model, samples, prompt, reasoning, system_role, answer_kind, decoding)
+    ask = Ask(
+        dataset,
+        llm,
+        model,
+        samples,
+        prompt,
+        reasoning,
+        system_role,
+        answer_kind,
+        decoding,
+        exemplars,
+        train_rows,
+        exemplar_count,
+    )
     asked = assemble(ask, questions_of(dataset, questions, first, answer_kind=answer_kind))
     prices = prices or usual_prices(llm)
     if dry_run:
