@@ -767,7 +767,9 @@ def test_an_ascii_terminal_is_no_error(tmp_path: Path) -> None:
 def test_interrupting_leaves_nothing_half_done(tmp_path: Path, number: signal.Signals) -> None:
     (tmp_path / "source.jsonl").write_text(whole(0))
     code = (
-        "import os\n"
+        "import os, signal\n"
+        # Who started the tests may ignore signals (nohup does), and children inherit that.
+        f"signal.signal({int(number)}, {'signal.default_int_handler' if number == signal.SIGINT else 'signal.SIG_DFL'})\n"
         "from feval.cli import main\n"
         "from feval.recording.writer import RecordingWriter\n"
         f"RecordingWriter._seal = lambda self: os.kill(os.getpid(), {int(number)})\n"
