@@ -159,7 +159,7 @@ def votes() -> list[Goal]:
     """Seeded votes of n = 20 over given draws: gather, vote, tokens; draws excluded."""
     from feval.draws import orders
     from feval.methods import SelfConsistency
-    from feval.replay import Pool
+    from feval.pools import Pool
 
     codes = synthetic_codes(1319)
     none = np.zeros(len(codes), np.int64)

@@ -11,16 +11,16 @@ REPLICATES = 1000
 
 MEMORY = """
 import json, sys
-from feval.evaluate import evaluate
+from feval.evaluation import evaluate
 from feval.methods import SelfConsistency
 from feval.replay import load
 from benchmarks import reference
 from benchmarks.open import resident_mb
 
 dataset, llms = load(reference.DATASET, reference.LLM_NAMES[:1], sys.argv[1])
-evaluate(SelfConsistency(20), dataset, llms, replicates=1)
+evaluate(SelfConsistency(20), dataset, llms, order="seeded", replicates=1)
 before = resident_mb("VmRSS")
-evaluate(SelfConsistency(20), dataset, llms, replicates=int(sys.argv[2]))
+evaluate(SelfConsistency(20), dataset, llms, order="seeded", replicates=int(sys.argv[2]))
 print(json.dumps(resident_mb("VmHWM") - before))
 """
 
@@ -28,7 +28,7 @@ print(json.dumps(resident_mb("VmHWM") - before))
 def goals(workspace: Workspace) -> list[Goal]:
     """The exact curve, with and without intervals, and 1,000 replicates."""
     from feval.curves import self_consistency_curve
-    from feval.evaluate import evaluate
+    from feval.evaluation import evaluate
     from feval.methods import SelfConsistency
     from feval.replay import load
 
@@ -41,7 +41,7 @@ def goals(workspace: Workspace) -> list[Goal]:
             "thrifty baseline": lambda: reference.self_consistency_run(questions, baseline, thrifty=True),
             "exact": lambda: self_consistency_curve(dataset, llm, range(1, 41), confidence=None),
             "intervals": lambda: self_consistency_curve(dataset, llm, range(1, 41)),
-            "replicates": lambda: evaluate(SelfConsistency(20), dataset, [llm], replicates=REPLICATES),
+            "replicates": lambda: evaluate(SelfConsistency(20), dataset, [llm], order="seeded", replicates=REPLICATES),
         }
     )
     run, thrifty, exact, each = ms["baseline"], ms["thrifty baseline"], ms["exact"], ms["replicates"] / REPLICATES

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from feval.curves import Curve, CurvePoint, self_consistency_curve
     from feval.errors import FevalError
+    from feval.evaluation import Evaluation, evaluate
     from feval.importers import import_recording
     from feval.methods import METHODS, SelfConsistency
     from feval.names import DatasetType, LLMType
@@ -24,6 +25,8 @@ _HOMES = {
     "Curve": "feval.curves",
     "CurvePoint": "feval.curves",
     "self_consistency_curve": "feval.curves",
+    "Evaluation": "feval.evaluation",
+    "evaluate": "feval.evaluation",
     "FevalError": "feval.errors",
     "import_recording": "feval.importers",
     "METHODS": "feval.methods",
@@ -48,11 +51,13 @@ __all__ = [
     "CurvePoint",
     "Dataset",
     "DatasetType",
+    "Evaluation",
     "FevalError",
     "LLMType",
     "PriceList",
     "SelfConsistency",
     "__version__",
+    "evaluate",
     "import_recording",
     "load",
     "merge",

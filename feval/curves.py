@@ -15,7 +15,8 @@ import numpy as np
 import numpy.typing as npt
 
 from feval.errors import OutOfRangeError, UnknownNameError
-from feval.evaluate import ORDERS, drawn_codes, drawn_orders
+from feval.evaluation import ORDERS, drawn_orders
+from feval.methods.protocol import drawn
 
 if TYPE_CHECKING:
     from feval.estimators.per_question import PerQuestion
@@ -183,21 +184,21 @@ def _drawn(dataset: Dataset, llm: LLM, budgets: Sequence[int], order: str, repli
 
     right, any_right = np.zeros((2, len(dataset), len(budgets)))
     tokens = np.zeros(len(budgets))
-    drawn = 0
+    count = 0
     for orders in drawn_orders(llm, order, replicates, max(budgets)):
-        hits = np.logical_or.accumulate(drawn_codes(llm.pool, orders) == dataset.gold[:, None], axis=-1)
+        hits = np.logical_or.accumulate(drawn(llm.pool.codes, orders) == dataset.gold[:, None], axis=-1)
         hits &= (dataset.gold >= 0)[:, None]
         for place, budget in enumerate(budgets):
             decisions = SelfConsistency(budget).decide([llm.pool], [orders[..., :budget]])
             right[:, place] += ((decisions.answer == dataset.gold) & (decisions.answer >= 0)).sum(axis=0)
             any_right[:, place] += hits[..., budget - 1].sum(axis=0)
             tokens[place] += decisions.ledgers[0].output_tokens.sum(dtype=np.int64)
-        drawn += len(orders)
+        count += len(orders)
     everyone = np.arange(len(dataset))
     return _Values(
-        PerQuestion(right / drawn, everyone),
-        PerQuestion(any_right / drawn, everyone),
-        tokens / (drawn * len(dataset)),
+        PerQuestion(right / count, everyone),
+        PerQuestion(any_right / count, everyone),
+        tokens / (count * len(dataset)),
     )
 
 

@@ -24,7 +24,7 @@ import numpy.typing as npt
 
 from feval.errors import OutOfRangeError
 
-__all__ = ["ABSENT_SAMPLE", "SCHEME", "orders", "pool_key"]
+__all__ = ["ABSENT_SAMPLE", "SCHEME", "orders", "pool_key", "uniforms"]
 
 SCHEME = "draws-v1"
 
@@ -110,3 +110,30 @@ def _mix(x: UInt64, spare: UInt64) -> UInt64:
     np.right_shift(x, np.uint64(31), out=spare)
     x ^= spare
     return x
+
+
+def uniforms(question_keys: UInt64, orders: npt.NDArray[np.integer[Any]], seed: int = 0) -> npt.NDArray[np.float64]:
+    """Random numbers for methods that toss coins: one after each draw, a pure function of the question and the draws so far.
+
+        h_0 = mix(K xor mix(seed))        h_k = mix(h_(k-1) xor (i_k + 1) g)        u_k = floor(h_k / 2^11) / 2^53
+
+    with K the question key, i_k the recorded place of draw k, and g and `mix` as above. The LLM does not enter, nor what else is
+    loaded; two replicates differ as soon as their draws do.
+
+    Args:
+        question_keys: [Q] as the recording keeps them.
+        orders: [R, Q, n] recorded places, in draw order.
+        seed: of the method, if it wants several independent streams.
+
+    Returns:
+        [R, Q, n] numbers in [0, 1).
+    """
+    salt = _mix(np.array([seed & _MASK], np.uint64), np.empty(1, np.uint64))
+    state = np.broadcast_to(question_keys ^ salt, orders.shape[:2]).copy()
+    spare = np.empty_like(state)
+    result = np.empty(orders.shape, np.float64)
+    for k in range(orders.shape[2]):
+        state ^= (orders[:, :, k].astype(np.uint64) + np.uint64(1)) * np.uint64(_GOLDEN)
+        _mix(state, spare)
+        result[:, :, k] = (state >> np.uint64(11)) * 2.0**-53
+    return result

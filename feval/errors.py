@@ -7,6 +7,7 @@
     ├── CardError                  a card or price list that cannot be read
     ├── PriceNotFoundError         a price list without the LLM whose dollars were asked for
     ├── TokenCounterError          a token counter that cannot be had
+    ├── MethodError                a user's method that raised, returned nonsense or did not come to an end
     ├── AnswerError                an answer kind that cannot work here (a missing extra, missing choices)
     ├── SourceError                a foreign file (to be imported) that is broken or not what it was said to be
     ├── HubError                   the Hugging Face Hub did not give what was asked for: offline, absent, gated, too slow
@@ -34,6 +35,7 @@ __all__ = [
     "DamagedRecordingError",
     "FevalError",
     "HubError",
+    "MethodError",
     "NewerFormatError",
     "NotARecordingError",
     "NotRecordedError",
@@ -102,6 +104,10 @@ class TokenCounterError(FevalError):
 
 class AnswerError(FevalError):
     """An answer kind that cannot work here: a missing extra, missing choices."""
+
+
+class MethodError(FevalError):
+    """A user's method failed: it raised, returned no answer, asked for too much or did not come to an end."""
 
 
 class SourceError(FevalError):

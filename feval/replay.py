@@ -13,7 +13,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from copy import copy
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast, overload
@@ -21,7 +22,7 @@ from typing import TYPE_CHECKING, Any, cast, overload
 import numpy as np
 import numpy.typing as npt
 
-from feval.draws import orders, pool_key
+from feval.draws import orders, pool_key, uniforms
 from feval.errors import (
     ConflictError,
     NotRecordedError,
@@ -30,9 +31,9 @@ from feval.errors import (
     ShortPoolError,
     UsageError,
 )
+from feval.pools import Pool
 from feval.recording.reader import Recording, open_recording
 from feval.recording.view import View, open_view
-from feval.recording.votes import NO_ANSWER
 
 if TYPE_CHECKING:
     from feval import schema
@@ -41,43 +42,6 @@ if TYPE_CHECKING:
 __all__ = ["LLM", "CoT", "Dataset", "Entry", "LLMResponse", "Metadata", "MeteredLLM", "Pool", "Request", "load"]
 
 Integers = npt.NDArray[np.integer[Any]]
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Pool:
-    """The recorded CoTs of one LLM on all Q questions, as arrays; S is the largest pool. It holds no gold.
-
-    Attributes:
-        llm: name of the LLM.
-        codes: [Q, S] which candidate each CoT answers; -1 for no answer, -2 where no CoT was recorded. Codes are per question
-            and shared by the LLMs of one `load`.
-        output_tokens: [Q, S] tokens of each CoT, 0 where absent.
-        prompt_tokens: [Q] tokens of the request, -1 where not known.
-        sizes: [Q] recorded CoTs of each question.
-        finish: [Q, S] position of each CoT's finish reason in `feval.schema.FINISH_REASONS`.
-        candidates: [Q] number of codes in use on each question, by all LLMs together.
-    """
-
-    llm: str
-    codes: Integers
-    output_tokens: Integers
-    prompt_tokens: Integers
-    sizes: Integers
-    finish: Integers
-    candidates: Integers
-
-    @property
-    def smallest(self) -> int:
-        """CoTs of the smallest pool: what every question can give."""
-        return int(self.sizes.min()) if self.sizes.size else 0
-
-    def with_no_answer_as_vote(self) -> Pool:
-        """The same pool where "no answer" is one more candidate, which votes and is never correct.
-
-        Papers that let a failed extraction vote are reproduced by this view; feval's own rule is that it does not.
-        """
-        wide = self.codes.astype(np.int32)
-        return replace(self, codes=np.where(wide == NO_ANSWER, self.candidates[:, None], wide))
 
 
 @dataclass(frozen=True, slots=True)
@@ -252,7 +216,6 @@ class LLM:
         self.dataset = view.votes.dataset
         self.counter: str = view.recording.manifest.pairs[self.dataset, self.name]["counter"]
         self.recording_hash = view.recording.hash
-        self._key = pool_key(seed, self.dataset, self.name)
 
     def __repr__(self) -> str:
         return (
@@ -299,9 +262,29 @@ class LLM:
         self.require(row, wanted)
         return LLMResponse(self.order(row, replicate)[:wanted], self, row)
 
-    def ask(self, question_id: str | int, replicate: int = 0) -> MeteredLLM:
-        """The LLM in front of one question, with a meter: what a method written against `sample(k)` is given."""
+    def ask(self, question_id: str | int, replicate: int | None = 0) -> MeteredLLM:
+        """The LLM in front of one question, with a meter: what a method written against `sample(k)` is given.
+
+        Args:
+            question_id: an id, or the row of the question.
+            replicate: 0, 1, 2, ...: independent draws; `None` hands the CoTs out in recorded order.
+        """
         return MeteredLLM(self, self._view.row(question_id), replicate)
+
+    def seeded(self, seed: int) -> LLM:
+        """The same LLM with draws made from another seed."""
+        other = copy(self)
+        other.seed = seed
+        return other
+
+    @property
+    def _key(self) -> int:
+        return pool_key(self.seed, self.dataset, self.name)
+
+    @property
+    def question_keys(self) -> npt.NDArray[np.uint64]:
+        """[Q] what draws are made from, see `feval.draws`."""
+        return self._view.votes.question_keys
 
     def order(self, row: int, replicate: int) -> tuple[int, ...]:
         """The whole draw of a question (by its row): recorded places, in the order in which they are handed out."""
@@ -309,9 +292,14 @@ class LLM:
         drawn = orders(self._key, self._view.votes.question_keys[row : row + 1], size, [replicate], int(size[0]))
         return tuple(drawn[0, 0].tolist())
 
-    def orders(self, replicates: Sequence[int], draws: int) -> npt.NDArray[np.uint16]:
-        """[R, Q, draws] recorded places for many replicates and all questions; see `feval.draws.orders`."""
-        return orders(self._key, self._view.votes.question_keys, self.pool.sizes, replicates, draws)
+    def orders(
+        self, replicates: Sequence[int], draws: int, rows: npt.NDArray[np.intp] | None = None
+    ) -> npt.NDArray[np.uint16]:
+        """[R, Q, draws] recorded places for many replicates and all questions (or those in some rows); see `draws.orders`."""
+        keys, sizes = self.question_keys, self.pool.sizes
+        if rows is not None:
+            keys, sizes = keys[rows], sizes[rows]
+        return orders(self._key, keys, sizes, replicates, draws)
 
     def require(self, row: int | None, n: int) -> None:
         """Make sure that n CoTs were recorded, for one question (by its row) or for all (`None`).
@@ -362,7 +350,9 @@ class LLM:
         """Texts of all recorded CoTs of a question (by its row), in recorded order."""
         return self._view.texts(self.name, row)
 
-    def dollars(self, row: int, *, rounds: int, cots: int, output_tokens: int) -> float:
+    def dollars(
+        self, row: int, *, rounds: int, cots: int, output_tokens: int, auxiliary_prompt_tokens: int = 0
+    ) -> float:
         """USD of what was consumed on a question (by its row): eq. (1) under this LLM's billing.
 
         Raises:
@@ -379,27 +369,66 @@ class LLM:
             name = self._view.votes.question_ids[row]
             raise PriceNotFoundError(f"The prompt tokens of {self.name} on {name!r} were not recorded: no dollars.")
         prompts = int(billed_prompts(self.billing, rounds, cots))
-        return float(usd(self.prices.price(self.name), prompts * prompt_tokens, output_tokens))
+        return float(
+            usd(self.prices.price(self.name), prompts * prompt_tokens + auxiliary_prompt_tokens, output_tokens)
+        )
 
 
 class MeteredLLM:
     """An LLM in front of one question: hands out the CoTs of one draw and counts them. A method sees this, and no more.
 
-    Attributes:
-        name: of the LLM.
-        rounds: number of `sample` requests so far.
-        cots: CoTs handed out so far.
-        output_tokens: of those.
+    Args:
+        llm: the recorded LLM.
+        row: of the question.
+        replicate: of the draw; `None` hands the CoTs out in recorded order.
     """
 
-    def __init__(self, llm: LLM, row: int, replicate: int) -> None:
-        self.name = llm.name
-        self.rounds = self.cots = self.output_tokens = 0
+    __slots__ = ("_auxiliary", "_llm", "_order", "_rounds", "_row", "_tokens")
+
+    def __init__(self, llm: LLM, row: int, replicate: int | None = 0) -> None:
         self._llm, self._row = llm, row
-        self._order = llm.order(row, replicate)
+        self._order = tuple(range(int(llm.pool.sizes[row]))) if replicate is None else llm.order(row, replicate)
+        self._rounds = 0
+        self._tokens: list[int] = []
+        self._auxiliary = (0, 0, 0)
 
     def __repr__(self) -> str:
         return f"MeteredLLM({self.name!r}, {self.cots} of {len(self._order)} CoTs handed out)"
+
+    @property
+    def name(self) -> str:
+        """Of the LLM."""
+        return self._llm.name
+
+    @property
+    def rounds(self) -> int:
+        """Number of `sample` requests so far."""
+        return self._rounds
+
+    @property
+    def cots(self) -> int:
+        """CoTs handed out so far."""
+        return len(self._tokens)
+
+    @property
+    def output_tokens(self) -> int:
+        """Tokens of the CoTs handed out so far, less what was cut off."""
+        return sum(self._tokens)
+
+    @property
+    def auxiliary_calls(self) -> int:
+        """Requests so far that gave no CoT: verifications, self-checks, rankings."""
+        return self._auxiliary[0]
+
+    @property
+    def auxiliary_prompt_tokens(self) -> int:
+        """Prompt tokens of those."""
+        return self._auxiliary[1]
+
+    @property
+    def auxiliary_output_tokens(self) -> int:
+        """Output tokens of those."""
+        return self._auxiliary[2]
 
     def sample(self, k: int = 1) -> LLMResponse:
         """The next k CoTs of the draw, written to the ledger as one request.
@@ -412,14 +441,56 @@ class MeteredLLM:
             raise OutOfRangeError(f"A method asks {self.name} for 1 CoT or more at a time; {k} were asked for.")
         self._llm.require(self._row, self.cots + k)
         response = LLMResponse(self._order[self.cots : self.cots + k], self._llm, self._row)
-        self.rounds, self.cots = self.rounds + 1, self.cots + k
-        self.output_tokens += response.tokens
+        self._rounds += 1
+        self._tokens += self._llm.pool.output_tokens[self._row, list(response.samples)].tolist()
         return response
+
+    def truncate(self, index: int, tokens: int) -> None:
+        """Stop a CoT early: only its first tokens are billed. Cutting a recorded CoT does not change what came before the cut.
+
+        Args:
+            index: which of the CoTs handed out so far, from 0.
+            tokens: how many of its tokens were generated before it was stopped; more than it has changes nothing.
+
+        Raises:
+            OutOfRangeError: no such CoT, or a negative number of tokens.
+        """
+        if not 0 <= index < self.cots or tokens < 0:
+            raise OutOfRangeError(
+                f"{self.name} has handed out {self.cots} CoTs, numbered from 0; CoT {index} cannot be cut after {tokens} tokens."
+            )
+        self._tokens[index] = min(self._tokens[index], tokens)
+
+    def charge(self, *, calls: int = 1, prompt_tokens: int = 0, output_tokens: int = 0) -> None:
+        """Write requests to the ledger that give no CoT, such as a recorded verification: billed at this LLM's price.
+
+        Raises:
+            OutOfRangeError: a negative number.
+        """
+        if min(calls, prompt_tokens, output_tokens) < 0:
+            raise OutOfRangeError(
+                f"Costs only grow; {calls} calls of {prompt_tokens} and {output_tokens} tokens cannot be charged to {self.name}."
+            )
+        before = self._auxiliary
+        self._auxiliary = (before[0] + calls, before[1] + prompt_tokens, before[2] + output_tokens)
+
+    def uniform(self, seed: int = 0) -> float:
+        """A random number in [0, 1) that depends on the question and the CoTs handed out so far alone; see `draws.uniforms`."""
+        keys = self._llm.question_keys[self._row : self._row + 1]
+        drawn = np.array(self._order[: max(self.cots, 1)], np.uint16)[None, None, :]
+        return float(uniforms(keys, drawn, seed)[0, 0, -1])
 
     @property
     def dollar_cost(self) -> float:
         """USD so far; see `LLM.dollars`."""
-        return self._llm.dollars(self._row, rounds=self.rounds, cots=self.cots, output_tokens=self.output_tokens)
+        _, prompt_tokens, output_tokens = self._auxiliary
+        return self._llm.dollars(
+            self._row,
+            rounds=self.rounds,
+            cots=self.cots,
+            output_tokens=self.output_tokens + output_tokens,
+            auxiliary_prompt_tokens=prompt_tokens,
+        )
 
 
 class Dataset:
@@ -525,7 +596,16 @@ def load(
 def _pool(llm: str, view: View) -> Pool:
     votes = view.pool(llm)
     counts = view.candidate_counts()
-    return Pool(llm, votes.codes, votes.output_tokens, votes.prompt_tokens, votes.sizes, votes.finish, counts)
+    return Pool(
+        llm,
+        votes.codes,
+        votes.output_tokens,
+        votes.prompt_tokens,
+        votes.sizes,
+        votes.finish,
+        counts,
+        view.votes.question_keys,
+    )
 
 
 def _is_price_list(prices: object) -> bool:

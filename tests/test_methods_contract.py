@@ -9,19 +9,20 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pytest
+from method_cases import CASES, Case
 from real_files import Codes, golden, real_codes
 from small import write_toy
 
 from feval.errors import OutOfRangeError, ShortPoolError, UsageError
 from feval.estimators.counts import vote_counts
 from feval.estimators.plurality import subset_plurality_accuracy
-from feval.evaluate import evaluate
+from feval.evaluation import decisions, evaluate
 from feval.methods import METHODS, SelfConsistency
-from feval.replay import LLM, Dataset, Pool, load
+from feval.methods.decisions import Decisions
+from feval.pools import Pool
+from feval.replay import LLM, Dataset, load
 
 REPLICATES = 12
-SETTINGS: dict[str, list[dict[str, Any]]] = {"self-consistency": [{"n": 1}, {"n": 2}, {"n": 5}, {"n": 8}]}
-LLMS = {"self-consistency": 1}
 
 # Clear, tied, all different, all equal, partly and wholly without answers; the fourth pool is larger than the others.
 POOLS: list[list[str | None]] = [
@@ -42,14 +43,19 @@ def replay(tmp_path_factory: pytest.TempPathFactory) -> tuple[Dataset, list[LLM]
 
 
 def cases() -> list[Any]:
-    return [pytest.param(name, s, id=f"{name}-{s}") for name in METHODS for s in SETTINGS[name]]
+    return [pytest.param(name, case, id=f"{name}-{case}") for name in METHODS for case in CASES[name]]
 
 
-@pytest.mark.parametrize(("name", "settings"), cases())
-def test_both_forms_agree(name: str, settings: dict[str, Any], replay: tuple[Dataset, list[LLM]]) -> None:
-    dataset, llms = replay[0], replay[1][: LLMS[name]]
-    method = METHODS[name](**settings)
-    batch = evaluate(method, dataset, llms, replicates=REPLICATES)
+def decide(method: Any, llms: list[LLM], replicates: int = REPLICATES) -> Decisions:
+    [whole] = decisions(method, llms, order="seeded", replicates=replicates)
+    return whole
+
+
+@pytest.mark.parametrize(("name", "case"), cases())
+def test_both_forms_agree(name: str, case: Case, replay: tuple[Dataset, list[LLM]]) -> None:
+    dataset, llms = replay[0], replay[1][: case.llms]
+    method = METHODS[name](**case.settings)
+    batch = decide(method, llms)
     for replicate in range(REPLICATES):
         for row, question_id in enumerate(dataset.question_ids):
             metered = [llm.ask(row, replicate) for llm in llms]
@@ -57,16 +63,18 @@ def test_both_forms_agree(name: str, settings: dict[str, Any], replay: tuple[Dat
             code = int(batch.answer[replicate, row])
             assert answer == (None if code < 0 else dataset.candidates(row)[code])
             for llm, ledger in zip(metered, batch.ledgers, strict=True):
-                consumed = (ledger.rounds, ledger.cots, ledger.output_tokens)
-                assert (llm.rounds, llm.cots, llm.output_tokens) == tuple(int(a[replicate, row]) for a in consumed)
+                for field in fields(ledger):
+                    consumed = getattr(ledger, field.name)
+                    expected = 0 if consumed is None else int(consumed[replicate, row])
+                    assert getattr(llm, field.name) == expected, field.name
 
 
-@pytest.mark.parametrize(("name", "settings"), cases())
-def test_a_method_is_a_frozen_value_that_shows_its_settings(name: str, settings: dict[str, Any]) -> None:
-    method = METHODS[name](**settings)
+@pytest.mark.parametrize(("name", "case"), cases())
+def test_a_method_is_a_frozen_value_that_shows_its_settings(name: str, case: Case) -> None:
+    method = METHODS[name](**case.settings)
     assert is_dataclass(method)
-    assert method == METHODS[name](**settings)
-    assert hash(method) == hash(METHODS[name](**settings))
+    assert method == METHODS[name](**case.settings)
+    assert hash(method) == hash(METHODS[name](**case.settings))
     for field in fields(method):
         assert f"{field.name}={getattr(method, field.name)!r}" in repr(method)
         with pytest.raises(FrozenInstanceError):
@@ -74,18 +82,19 @@ def test_a_method_is_a_frozen_value_that_shows_its_settings(name: str, settings:
     assert type(method).__doc__
 
 
-@pytest.mark.parametrize(("name", "settings"), cases())
+@pytest.mark.parametrize(("name", "case"), cases())
 def test_results_do_not_depend_on_how_replicates_are_chunked(
-    name: str, settings: dict[str, Any], replay: tuple[Dataset, list[LLM]], monkeypatch: pytest.MonkeyPatch
+    name: str, case: Case, replay: tuple[Dataset, list[LLM]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    dataset, llms = replay[0], replay[1][: LLMS[name]]
-    method = METHODS[name](**settings)
-    whole = evaluate(method, dataset, llms, replicates=REPLICATES)
-    monkeypatch.setattr("feval.methods.self_consistency._BLOCK", 11)
-    pools, orders = [llm.pool for llm in llms], [llm.orders(range(REPLICATES), method.draws) for llm in llms]
-    parts = method.decide(pools, orders)
-    assert (parts.answer == whole.answer).all()
-    assert (parts.ledgers[0].output_tokens == whole.ledgers[0].output_tokens).all()
+    llms = replay[1][: case.llms]
+    method = METHODS[name](**case.settings)
+    whole = decide(method, llms)
+    monkeypatch.setattr("feval.evaluation._CHUNK_CODES", 11)
+    parts = list(decisions(method, llms, order="seeded", replicates=REPLICATES))
+    assert len(parts) > 1
+    assert (np.concatenate([part.answer for part in parts]) == whole.answer).all()
+    for llm, ledger in enumerate(whole.ledgers):
+        assert (np.concatenate([part.ledgers[llm].output_tokens for part in parts]) == ledger.output_tokens).all()
 
 
 # -- self-consistency -----------------------------------------------------------------------------------------------
@@ -123,8 +132,12 @@ def test_shortage_and_nonsense_are_refused() -> None:
         SelfConsistency(0)
     with pytest.raises(ShortPoolError, match="gpt has 2 recorded CoTs on the question in row 1"):
         SelfConsistency(3).decide([pool], [recorded_orders(pool, 3)])
-    for pools, orders in (([], []), ([pool] * 2, [recorded_orders(pool, 2)]), ([pool], [recorded_orders(pool, 1)])):
-        with pytest.raises(UsageError, match="one LLM and orders of 2"):
+    for pools, orders, words in (
+        ([], [], "CoTs of one LLM; 0 were given"),
+        ([pool] * 2, [recorded_orders(pool, 2)], "CoTs of one LLM; 2 were given"),
+        ([pool], [recorded_orders(pool, 1)], "1 LLM and orders of 2 draws"),
+    ):
+        with pytest.raises(UsageError, match=words):
             SelfConsistency(2).decide(pools, orders)
 
 
@@ -138,7 +151,8 @@ def test_seeded_replicates_agree_with_the_exact_expectation(replay: tuple[Datase
     counts = vote_counts(llm.pool.codes, dataset.gold)
     for n in (1, 2, 5, 8):
         exact = subset_plurality_accuracy(counts.gold, counts.rivals, counts.no_answer, [n]).per_question()[:, 0]
-        seeded = evaluate(SelfConsistency(n), dataset, [llm], replicates=4000).correct.mean(axis=0)
+        seeded = evaluate(SelfConsistency(n), dataset, [llm], order="seeded", replicates=4000).right
+        assert evaluate(SelfConsistency(n), dataset, llm).right == pytest.approx(exact, abs=1e-12)
         assert seeded == pytest.approx(exact, abs=0.035), n  # four standard errors
 
 

@@ -9,6 +9,7 @@ from small import write_toy
 
 import feval
 from feval import schema, self_consistency_curve
+from feval.draws import uniforms
 from feval.errors import (
     ConflictError,
     NotRecordedError,
@@ -18,7 +19,7 @@ from feval.errors import (
     UnknownNameError,
     UsageError,
 )
-from feval.evaluate import evaluate
+from feval.evaluation import evaluate
 from feval.methods import SelfConsistency
 from feval.prices import Price, PriceList
 from feval.recording import DatasetInfo, LLMInfo, PoolRows, Question, RecordingWriter
@@ -164,10 +165,54 @@ def test_sample_hands_out_the_next_cots_and_counts_them(toy: Path) -> None:
         metered.sample(0)
 
 
+def test_a_cut_cot_is_billed_up_to_the_cut_and_what_gives_no_cot_is_billed_apart(toy: Path) -> None:
+    _, [llm] = load("toy", "gpt-3.5-turbo", toy)
+    metered = llm.ask("toy/0", replicate=None)
+    assert metered.sample(3).samples == (0, 1, 2)  # of 10, 11 and 12 tokens
+    metered.truncate(1, 4)
+    metered.truncate(2, 400)
+    metered.charge(calls=2, prompt_tokens=100, output_tokens=5)
+    assert (metered.rounds, metered.cots, metered.output_tokens) == (1, 3, 10 + 4 + 12)
+    assert (metered.auxiliary_calls, metered.auxiliary_prompt_tokens, metered.auxiliary_output_tokens) == (2, 100, 5)
+    assert metered.dollar_cost == pytest.approx(1e-6 * ((7 + 100) * 0.5 + (26 + 5) * 1.5), rel=1e-14)
+    with pytest.raises(OutOfRangeError, match="3 CoTs, numbered from 0; CoT 3"):
+        metered.truncate(3, 1)
+    with pytest.raises(OutOfRangeError, match="Costs only grow"):
+        metered.charge(prompt_tokens=-1)
+    with pytest.raises(AttributeError):
+        metered.cots = 0  # type: ignore[misc]
+
+
+def test_coins_depend_on_the_question_and_the_draws_alone(toy: Path) -> None:
+    _, [llm] = load("toy", "gpt-3.5-turbo", toy)
+    tossed = {}
+    for replicate in (0, 1):
+        metered = llm.ask("toy/0", replicate)
+        tossed[replicate] = [metered.uniform() for _ in range(3) if metered.sample()]
+    orders = llm.orders([0, 1], 3)
+    batch = uniforms(llm.question_keys, orders)
+    assert [tossed[0], tossed[1]] == batch[:, 0].tolist()
+    assert tossed[0] != tossed[1]
+    assert ((batch >= 0) & (batch < 1)).all()
+    assert (uniforms(llm.question_keys, orders, seed=1) != batch).all()
+
+
 def test_a_metered_llm_shows_no_gold_and_no_id(toy: Path) -> None:
     _, [llm] = load("toy", "gpt-3.5-turbo", toy)
     public = {name for name in dir(llm.ask("toy/0")) if not name.startswith("_")}
-    assert public == {"name", "rounds", "cots", "output_tokens", "sample", "dollar_cost"}
+    auxiliary = {"auxiliary_calls", "auxiliary_prompt_tokens", "auxiliary_output_tokens"}
+    assert public == {
+        "name",
+        "rounds",
+        "cots",
+        "output_tokens",
+        "sample",
+        "dollar_cost",
+        "truncate",
+        "charge",
+        "uniform",
+        *auxiliary,
+    }
     assert not {name for name in dir(llm.pool) if "gold" in name}
 
 

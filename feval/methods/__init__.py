@@ -7,9 +7,21 @@ readable definition, which also runs live; `decide` does the same over integer a
 
 from __future__ import annotations
 
+from typing import Any
+
 from feval.methods.self_consistency import SelfConsistency
 
-__all__ = ["METHODS", "SelfConsistency"]
+__all__ = ["METHODS", "SelfConsistency", "method_name"]
 
-METHODS = {"self-consistency": SelfConsistency}
+METHODS: dict[str, type[Any]] = {
+    "self-consistency": SelfConsistency,
+}
 """Name on the command line -> method."""
+
+
+def method_name(method: object) -> str:
+    """What a method is called: its name in `METHODS`, else the name of the function or class."""
+    for name, kind in METHODS.items():
+        if type(method) is kind:
+            return name
+    return getattr(method, "__name__", type(method).__name__)

@@ -20,12 +20,30 @@ class Ledger:
     Attributes:
         rounds: [R, Q] number of `sample` requests; 0 where the LLM was not asked.
         cots: [R, Q] CoTs handed out.
-        output_tokens: [R, Q] tokens of those.
+        output_tokens: [R, Q] tokens of those, less what was cut off.
+        auxiliary_calls: [R, Q] requests that gave no CoT: verifications, self-checks, rankings; `None` for none anywhere.
+        auxiliary_prompt_tokens: [R, Q] prompt tokens of those; `None` for none.
+        auxiliary_output_tokens: [R, Q] output tokens of those; `None` for none.
     """
 
     rounds: Integers
     cots: Integers
     output_tokens: Integers
+    auxiliary_calls: Integers | None = None
+    auxiliary_prompt_tokens: Integers | None = None
+    auxiliary_output_tokens: Integers | None = None
+
+    @classmethod
+    def one_round(cls, asked: npt.NDArray[np.bool_], cots: int | Integers, output_tokens: Integers) -> Ledger:
+        """All CoTs in one request, where the LLM was asked at all.
+
+        Args:
+            asked: [R, Q] whether it was.
+            cots: CoTs of that request.
+            output_tokens: [R, Q] their tokens, counted only where it was asked.
+        """
+        rounds = asked.astype(np.int32)
+        return cls(rounds, rounds * cots, np.where(asked, output_tokens, 0))
 
 
 @dataclass(frozen=True, eq=False)

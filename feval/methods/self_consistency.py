@@ -4,30 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
-from feval.errors import OutOfRangeError, ShortPoolError, UsageError
+from feval.errors import OutOfRangeError, UsageError
 from feval.methods.decisions import Decisions, Ledger
+from feval.methods.protocol import Sampler, require_draws
 from feval.methods.vote import plurality, plurality_codes
 
 if TYPE_CHECKING:
-    from feval.replay import Pool
+    from feval.pools import Pool
 
 __all__ = ["SelfConsistency"]
 
 _BLOCK = 1 << 17
-
-
-class _Response(Protocol):
-    @property
-    def answers(self) -> Sequence[str | None]: ...
-
-
-class _Sampler(Protocol):
-    def sample(self, k: int = 1, /) -> _Response: ...
 
 
 @dataclass(frozen=True)
@@ -47,12 +39,13 @@ class SelfConsistency:
         if self.n < 1:
             raise OutOfRangeError(f"Self-consistency votes over 1 CoT or more; n={self.n} was asked for.")
 
-    @property
-    def draws(self) -> int:
-        """CoTs asked of the LLM."""
-        return self.n
+    def draws(self, llms: int) -> tuple[int, ...]:
+        """CoTs asked of the one LLM."""
+        if llms != 1:
+            raise UsageError(f"{self} votes over the CoTs of one LLM; {llms} were given.")
+        return (self.n,)
 
-    def __call__(self, question: str, llm: _Sampler) -> str | None:  # noqa: ARG002  a replayed LLM already has its question
+    def __call__(self, question: str, llm: Sampler) -> str | None:  # noqa: ARG002  a replayed LLM already has its question
         """The answer to one question.
 
         Args:
@@ -78,17 +71,8 @@ class SelfConsistency:
             UsageError: not exactly one pool and one order, or orders shorter than n.
             ShortPoolError: a pool with fewer than n CoTs.
         """
-        if len(pools) != 1 or len(orders) != 1 or orders[0].shape[2] < self.n:
-            raise UsageError(
-                f"{self} decides with one LLM and orders of {self.n} draws; {len(pools)} pools and orders of shapes "
-                f"{[order.shape for order in orders]} were given."
-            )
+        require_draws(self, pools, orders)
         pool, order = pools[0], orders[0][:, :, : self.n]
-        if len(pool.sizes) and pool.smallest < self.n:
-            raise ShortPoolError(
-                f"{pool.llm} has {pool.smallest} recorded CoTs on the question in row {int(pool.sizes.argmin())}; {self} "
-                "needs more. Ask for fewer, or record more."
-            )
         answer = np.empty(order.shape[:2], pool.codes.dtype)
         tokens = np.empty(order.shape[:2], np.int64)
         for questions, replicates in _blocks(*order.shape):

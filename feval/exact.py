@@ -1,0 +1,73 @@
+"""Exact expectations of methods over all draws without replacement, where their definition allows it.
+
+The golds are looked at here, so this stands between the methods, which never see them, and `evaluate`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from feval.methods import SelfConsistency
+from feval.pools import Pool
+
+__all__ = ["EXACT", "Expectation", "exact_expectation", "has_exact_form"]
+
+Floats = npt.NDArray[np.float64]
+Integers = npt.NDArray[np.integer[Any]]
+
+
+@dataclass(frozen=True, eq=False)
+class Expectation:
+    """Means over all draws, of a method of one LLM on Q questions.
+
+    Attributes:
+        right: [Q] probability that the answer is the gold; ties break uniformly among the leaders unless the method says else.
+        rounds: [Q] expected number of requests.
+        cots: [Q] expected number of CoTs.
+        output_tokens: [Q] expected tokens of those.
+    """
+
+    right: Floats
+    rounds: Floats
+    cots: Floats
+    output_tokens: Floats
+
+
+def has_exact_form(method: object) -> bool:
+    """Whether `exact_expectation` knows the method."""
+    return type(method) in EXACT
+
+
+def exact_expectation(method: Any, pools: Sequence[Pool], gold: Integers) -> Expectation:
+    """The expectation of a method of one LLM over all draws.
+
+    Args:
+        method: of a type in `EXACT`.
+        pools: one, of Q questions.
+        gold: [Q] code of the gold answer, -1 where there is none: never right.
+
+    Raises:
+        UsageError: the method has an exact form, but not with these fields; the message says why.
+        ShortPoolError: a pool is smaller than the method's draws.
+    """
+    return EXACT[type(method)](method, pools[0], gold)
+
+
+def _self_consistency(method: SelfConsistency, pool: Pool, gold: Integers) -> Expectation:
+    from feval.estimators.cost import mean_output_tokens
+    from feval.estimators.counts import vote_counts
+    from feval.estimators.plurality import subset_plurality_accuracy
+
+    counts = vote_counts(pool.codes, gold)
+    right = subset_plurality_accuracy(counts.gold, counts.rivals, counts.no_answer, [method.n]).per_question()[:, 0]
+    ones = np.ones(len(right))
+    return Expectation(right, ones, method.n * ones, method.n * mean_output_tokens(pool.output_tokens, pool.sizes))
+
+
+EXACT: dict[type, Callable[[Any, Pool, Integers], Expectation]] = {SelfConsistency: _self_consistency}
+"""Method -> its expectation."""
