@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from golden_difficulty import dsc
 from real_files import letters
 
 from feval.estimators.counts import vote_counts
@@ -154,5 +155,7 @@ GOLDENS: dict[str, Callable[[Real, Entry], Any]] = {
     "sc.exact.": sc_exact,
     "sc.prefix.": sc_prefix,
     "sc.none.": sc_none,
+    "dsc.date_cot1_40.": dsc,
+    "dsc.last_letters_gpt35.": dsc,
 }
 """Prefix of ids -> what computes the expected value."""

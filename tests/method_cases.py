@@ -20,5 +20,18 @@ class Case:
 
 CASES: dict[str, list[Case]] = {
     "self-consistency": [Case({"n": n}) for n in (1, 2, 5, 8)],
+    "difficulty-adaptive": [
+        Case(
+            {
+                "ranking": "prompt-length",
+                "window": 2,
+                "judged": judged,
+                "neighbours": 2,
+                "budget": 8,
+                "preallocate": pre,
+            }
+        )
+        for judged, pre in ((2, True), (2, False), (6, True))
+    ],
 }
 """Name in METHODS -> cases; the toy recording has two LLMs with eight or more CoTs on each of six questions."""
