@@ -411,6 +411,26 @@ class MeteredLLM:
         return len(self._tokens)
 
     @property
+    def remaining(self) -> int:
+        """CoTs that can still be handed out."""
+        return len(self._order) - len(self._tokens)
+
+    @property
+    def tokens_billed(self) -> int:
+        """Prompt and output tokens so far, prompts by the LLM's billing.
+
+        Raises:
+            PriceNotFoundError: the prompt's tokens are not known.
+        """
+        from feval.prices import billed_prompts
+
+        own = int(self._llm.pool.prompt_tokens[self._row])
+        if own < 0:
+            raise PriceNotFoundError(f"The prompt tokens of {self.name} were not recorded: its tokens are not known.")
+        prompts = int(billed_prompts(self._llm.billing, self.rounds, self.cots))
+        return prompts * own + self.auxiliary_prompt_tokens + self.output_tokens + self.auxiliary_output_tokens
+
+    @property
     def output_tokens(self) -> int:
         """Tokens of the CoTs handed out so far, less what was cut off."""
         return sum(self._tokens)

@@ -211,6 +211,8 @@ def test_a_metered_llm_shows_no_gold_and_no_id(toy: Path) -> None:
         "truncate",
         "charge",
         "uniform",
+        "remaining",
+        "tokens_billed",
         *auxiliary,
     }
     assert not {name for name in dir(llm.pool) if "gold" in name}
