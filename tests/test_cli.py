@@ -29,6 +29,7 @@ COMMANDS = (
     "tiny-server",
     "info",
     "verify",
+    "run",
     "merge",
     "select",
     "extract",
@@ -561,8 +562,8 @@ def test_curve_files(toy: Path, tmp_path: Path) -> None:
     out = tmp_path / "report"
     result = curve("--recording", toy, "--out", out)
     assert result.exit_code == 0, result.output
-    assert sorted(content(out)) == ["curve.csv", "curve.json", "curve.png"]
-    assert result.stdout.splitlines()[-3:] == [f"wrote {out / name}" for name in sorted(content(out))]
+    assert sorted(content(out)) == ["curve.csv", "curve.json", "curve.png", "receipt.json"]
+    assert result.stdout.splitlines()[-4:] == [f"wrote {out / name}" for name in sorted(content(out))]
     assert json.loads((out / "curve.json").read_text()) == json.loads(curve("--recording", toy, "--json").stdout)
     assert (out / "curve.csv").read_text().startswith("n,accuracy,accuracy_low")
     before = content(out)

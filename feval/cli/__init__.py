@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from feval.curves import Curve
     from feval.recording import Question, Recording
-    from feval.replay import LLM
+    from feval.replay import LLM, Dataset
     from feval.report.tables import Table
     from recorders.demo import Demo
 
@@ -352,14 +352,40 @@ def _info(recording: RecordingFolder, as_json: JsonFlag = False, quiet: QuietFla
 
 @app.command("verify")
 @_guarded
-def _verify(recording: RecordingFolder, as_json: JsonFlag = False, quiet: QuietFlag = False) -> None:
-    """Check every byte and hash of a recording.
+def _verify(
+    recording: Annotated[
+        Path,
+        typer.Argument(
+            metavar="RECORDING|RECEIPT", help="Folder of a recording, or a receipt.json.", show_default=False
+        ),
+    ],
+    recordings: Annotated[
+        list[Path] | None,
+        typer.Option("--recording", metavar="DIR", help="For a receipt that has been moved away from its recording."),
+    ] = None,
+    methods: Annotated[
+        list[str] | None,
+        typer.Option("--method", metavar="FILE.py:FUNCTION", help="A user's method that a receipt may run."),
+    ] = None,
+    prices: Annotated[
+        str | None, typer.Option("--prices", metavar="LIST", help="For a receipt with a price list of your own.")
+    ] = None,
+    as_json: JsonFlag = False,
+    quiet: QuietFlag = False,
+) -> None:
+    """Check a recording, or the numbers of a receipt.
 
-    All is recomputed from the bytes and from the content. Exit code 0 if all agree, 1 if anything does not.
+    Every byte and hash of a recording is checked; the numbers of a receipt are computed again. Exit code 0 if all agree, 1 if anything does not.
     """
+    from feval.receipts import is_receipt
     from feval.recording import verify_recording
 
     show = _Out(as_json=as_json, quiet=quiet)
+    if is_receipt(recording):
+        _verify_receipt(show, recording, recordings, methods or [], prices)
+        return
+    if recordings or methods or prices:
+        raise UsageError(f"--recording, --method and --prices belong to receipts; {recording} is no receipt.json.")
     with show.progress(f"verifying {recording.name}") as progress:
         found = verify_recording(recording, progress=progress)
     account = {
@@ -375,6 +401,32 @@ def _verify(recording: RecordingFolder, as_json: JsonFlag = False, quiet: QuietF
     if not found.ok:
         for problem in found.problems:
             _say(f"error: {recording}: {problem}")
+        raise typer.Exit(1)
+
+
+def _verify_receipt(
+    show: _Out, path: Path, recordings: Sequence[Path] | None, methods: Sequence[str], prices: str | None
+) -> None:
+    from feval.receipts import verify_receipt
+
+    with show.progress(f"verifying {path.name}"):
+        found = verify_receipt(path, recordings, methods=methods, prices=prices)
+    for remark in found.notes:
+        show.note(remark)
+    account = {
+        "path": str(path),
+        "ok": found.equal,
+        "kind": found.kind,
+        "numbers": found.numbers,
+        "differences": [{"where": d.where, "receipt": d.receipt, "now": d.now} for d in found.differences],
+    }
+    shown = (
+        [f"{path} is right: {found.numbers} values of a {found.kind} computed again, all equal"] if found.equal else []
+    )
+    show.result(account, *shown)
+    if not found.equal:
+        for difference in found.differences:
+            _say(f"error: {path}: {difference}")
         raise typer.Exit(1)
 
 
@@ -638,7 +690,7 @@ def _curve(
     out: Annotated[
         Path | None,
         typer.Option(
-            "--out", metavar="DIR", help="Write curve.csv, curve.json, curve.png there. Default: write nothing."
+            "--out", metavar="DIR", help="Write curve.csv, .json, .png and receipt.json there. Default: write nothing."
         ),
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace other curve files in --out.")] = False,
@@ -669,7 +721,7 @@ def _curve(
         questions, [replay] = load(dataset, llm, opened, seed=seed, prices=prices, billing=billing)
         counts = counts or range(1, max(1, min(replay.pool.smallest, _DEFAULT_COUNTS)) + 1)
         curve = self_consistency_curve(questions, replay, counts, order=order, replicates=replicates)
-        written = [] if out is None else _save_curve(out, curve, replace=force)
+        written = [] if out is None else _save_curve(out, curve, questions, replay, replace=force)
     if prices != "none" and any(point.usd_per_question is None for point in curve.points):
         show.note(_no_dollars(replay))
     show.result(curve.to_dict(), curve_table(curve), *(f"wrote {path}" for path in written))
@@ -682,16 +734,31 @@ def _folders(given: Sequence[Path] | None) -> list[Path]:
     return list(folders)
 
 
-def _save_curve(out: Path, curve: Curve, *, replace: bool) -> list[Path]:
+def _save_curve(out: Path, curve: Curve, dataset: Dataset, llm: LLM, *, replace: bool) -> list[Path]:
+    from feval.receipts import curve_receipt, pins
     from feval.report.csv import curve_csv
     from feval.report.files import save_files
     from feval.report.picture import curves_png
 
     _hush_matplotlib()
+    request = {
+        "method": curve.method,
+        "dataset": curve.dataset,
+        "llms": [curve.llm],
+        "n": [point.n for point in curve.points],
+        "order": curve.points[0].kind,
+        "replicates": curve.replicates or 1,
+        "seed": curve.seed,
+        "billing": curve.billing,
+        "confidence": curve.confidence,
+        "resamples": curve.resamples,
+    }
+    receipt = curve_receipt(request, curve.to_dict(), pins(dataset, [llm], out))
     files = {
         "curve.csv": curve_csv(curve).encode(),
         "curve.json": (json.dumps(curve.to_dict(), indent=2) + "\n").encode(),
         "curve.png": curves_png([curve]),
+        "receipt.json": (json.dumps(receipt, indent=2) + "\n").encode(),
     }
     return save_files(out, files, replace=replace)
 

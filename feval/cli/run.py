@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -11,7 +12,7 @@ from feval.cli import DatasetName, JsonFlag, QuietFlag, _folders, _guarded, _no_
 
 if TYPE_CHECKING:
     from feval.evaluation import Evaluation
-    from feval.replay import LLM
+    from feval.replay import LLM, Dataset
 
 __all__: list[str] = []
 
@@ -66,10 +67,17 @@ def _run(
     time_limit: Annotated[
         float, typer.Option("--time-limit", min=0.001, metavar="SECONDS", help="For a user's method, per question.")
     ] = 60.0,
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", metavar="DIR", help="Write result.json and receipt.json there. Default: write nothing."),
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace other results in --out.")] = False,
     as_json: JsonFlag = False,
     quiet: QuietFlag = False,
 ) -> None:
-    """Run one method on a dataset: accuracy with its interval, CoTs, tokens, dollars.
+    """Run one method on a dataset.
+
+    Shows accuracy with its interval, CoTs, requests, tokens and dollars, and how wrong answers came about.
 
     Example: feval run early-stopping --set window=5 --recording my-recording --llm gpt-4o-mini
     """
@@ -80,7 +88,7 @@ def _run(
     from feval.specs import make_method, parse_settings
 
     show = _Out(as_json=as_json, quiet=quiet)
-    chosen = make_method(method, parse_settings(settings or []))
+    chosen = make_method(method, given := parse_settings(settings or []))
     with show.progress(method):
         opened = [open_recording(folder) for folder in _folders(recordings)]
         dataset = _only("dataset", dataset, (held for recording in opened for held in recording.dataset_ids()))
@@ -99,7 +107,42 @@ def _run(
             time_limit=time_limit,
         )
     _note_dollars(show, prices, told, replayed)
-    show.result(told.to_dict(), *evaluation_tables([told]))
+    written = []
+    if out is not None:
+        request = {
+            "method": told.method,
+            "settings": given,
+            "order": told.kind,
+            "replicates": replicates,
+            "train_fraction": train_fraction,
+            "split_seed": split_seed,
+        }
+        written = _save(out, request, chosen, told, questions, replayed, replace=force)
+    show.result(told.to_dict(), *evaluation_tables([told]), *(f"wrote {path}" for path in written))
+
+
+def _save(
+    out: Path,
+    request: dict[str, Any],
+    method: Any,
+    told: Evaluation,
+    dataset: Dataset,
+    llms: list[LLM],
+    *,
+    replace: bool,
+) -> list[Path]:
+    from feval.receipts import pins, run_receipt
+    from feval.report.files import save_files
+    from feval.specs import MethodFile
+
+    request |= {"dataset": told.dataset, "llms": list(told.llms), "seed": told.seed, "billing": told.billing}
+    request |= {"confidence": told.confidence, "resamples": told.resamples}
+    if isinstance(method, MethodFile):
+        request["source_sha256"] = method.source_sha256
+    receipt = run_receipt(request, told.to_dict(), pins(dataset, llms, out))
+    files = {"result.json": told.to_dict(), "receipt.json": receipt}
+    encoded = {name: (json.dumps(value, indent=2) + "\n").encode() for name, value in files.items()}
+    return save_files(out, encoded, replace=replace)
 
 
 def _note_dollars(show: _Out, prices: str | None, told: Evaluation, llms: list[LLM]) -> None:

@@ -1,0 +1,313 @@
+"""Receipts: JSON that pins what a number was computed from, so that anybody can compute it again.
+
+A receipt holds what was asked for, what it was computed from (recording hashes, price list, draw scheme, version, the source of a
+user's method) and the numbers. Verifying it does the same again and compares: words and integers must be the same, other numbers
+equal to 1e-12. A receipt is data: it never makes feval run code that it names; a user's method must be given again.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from feval.errors import ConflictError, MethodError, UnknownNameError, UsageError
+
+if TYPE_CHECKING:
+    from feval.prices import PriceList
+    from feval.recording import Recording
+    from feval.replay import LLM, Dataset
+
+__all__ = ["Difference", "ReceiptCheck", "curve_receipt", "is_receipt", "pins", "run_receipt", "verify_receipt"]
+
+FORMAT = 1
+TOLERANCE = 1e-12
+_ROUNDING = 1e-15  # of shares that should be nothing
+_MOST_BYTES = 64 << 20
+
+
+@dataclass(frozen=True)
+class Difference:
+    """A number that came out otherwise.
+
+    Attributes:
+        where: its place, such as "accuracy" or "points[3].usd_per_question".
+        receipt: what the receipt says; `None` for nothing.
+        now: what came out.
+    """
+
+    where: str
+    receipt: Any
+    now: Any
+
+    def __str__(self) -> str:
+        if _number(self.receipt) and _number(self.now):
+            return f"{self.where}: the receipt says {self.receipt!r}, now {self.now!r}, {self.now - self.receipt:+.3g}"
+        return f"{self.where}: the receipt says {self.receipt!r:.80}, now {self.now!r:.80}"
+
+
+@dataclass(frozen=True)
+class ReceiptCheck:
+    """The outcome of verifying a receipt.
+
+    Attributes:
+        kind: "run", "curve" or "compare".
+        numbers: how many values were compared.
+        differences: those that came out otherwise.
+        notes: sentences on what differs without being a number: the version.
+    """
+
+    kind: str
+    numbers: int
+    differences: tuple[Difference, ...]
+    notes: tuple[str, ...]
+
+    @property
+    def equal(self) -> bool:
+        """Whether everything came out as the receipt says."""
+        return not self.differences
+
+
+# -- writing ----------------------------------------------------------------------------------------------------------
+
+
+def pins(dataset: Dataset, llms: Sequence[LLM], folder: Path) -> dict[str, Any]:
+    """What numbers of a load rest on.
+
+    Args:
+        dataset: from `load`.
+        llms: from the same `load`.
+        folder: where the receipt will lie; recordings are named by their path from there, so that both can be moved together.
+    """
+    from feval import __version__
+    from feval.draws import SCHEME
+
+    listed = llms[0].prices
+    recordings = zip(dataset.recording_hashes, dataset.recording_paths, strict=True)
+    return {
+        "feval": __version__,
+        "draws": SCHEME,
+        "recordings": [{"hash": own, "path": os.path.relpath(path, folder)} for own, path in recordings],
+        "prices": None if listed is None else {"id": listed.id, "digest": listed.digest},
+    }
+
+
+def run_receipt(request: Mapping[str, Any], numbers: Mapping[str, Any], pinned: Mapping[str, Any]) -> dict[str, Any]:
+    """The receipt of one evaluation.
+
+    Args:
+        request: method, settings, dataset, llms and the arguments of `evaluate`, all as JSON values; a user's method adds
+            "source_sha256".
+        numbers: what came out, `Evaluation.to_dict()`.
+        pinned: from `pins`.
+    """
+    return _receipt("run", request, numbers, pinned)
+
+
+def curve_receipt(request: Mapping[str, Any], numbers: Mapping[str, Any], pinned: Mapping[str, Any]) -> dict[str, Any]:
+    """The receipt of a curve: as for `run_receipt`, with the budgets "n"; numbers are `Curve.to_dict()`."""
+    return _receipt("curve", request, numbers, pinned)
+
+
+def _receipt(
+    kind: str, request: Mapping[str, Any], numbers: Mapping[str, Any], pinned: Mapping[str, Any]
+) -> dict[str, Any]:
+    whole = {"feval_receipt": FORMAT, "kind": kind, **pinned, "request": dict(request), "numbers": dict(numbers)}
+    parsed: dict[str, Any] = json.loads(json.dumps(whole, allow_nan=False))  # what a reader will see
+    return parsed
+
+
+# -- verifying --------------------------------------------------------------------------------------------------------
+
+
+def is_receipt(path: Path) -> bool:
+    """Whether a path is a file, as a receipt is; a recording is a folder."""
+    return path.is_file() and path.suffix == ".json" and path.name != "manifest.json"
+
+
+def verify_receipt(
+    path: Path,
+    recordings: Sequence[Path] | None = None,
+    *,
+    methods: Sequence[str] = (),
+    prices: str | Path | None = None,
+) -> ReceiptCheck:
+    """Compute the numbers of a receipt again.
+
+    Args:
+        path: of the receipt.
+        recordings: folders with what it was computed from; `None` looks where the receipt says, from its own folder.
+        methods: users' methods that it may run, as FILE.py:FUNCTION; each must be the one the receipt pins.
+        prices: a price list's id or file, where the receipt's own is not among the cards.
+
+    Raises:
+        UsageError: no receipt, one of a later format, or a user's method that was not given again.
+        ConflictError: a recording, price list or method is not the one the receipt was made from.
+        RecordingError: a recording cannot be read.
+    """
+    receipt = _read(path)
+    given = list(recordings) if recordings else [path.parent / found["path"] for found in receipt["recordings"]]
+    opened = _opened(given, receipt)
+    again = _Again(receipt["request"], opened, _prices(receipt["prices"], prices), _allowed(methods))
+    numbers = json.loads(json.dumps(_RECOMPUTE[receipt["kind"]](again), allow_nan=False))
+    differences: list[Difference] = []
+    count = _compare("", receipt["numbers"], numbers, differences)
+    return ReceiptCheck(receipt["kind"], count, tuple(differences), tuple(_remarks(receipt)))
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        if path.stat().st_size > _MOST_BYTES:
+            raise UsageError(f"{path} is too large for a receipt.")
+        read = json.loads(path.read_bytes())
+    except OSError as error:
+        raise UsageError(f"The receipt {path} cannot be read: {error.strerror or error}.") from error
+    except (ValueError, RecursionError) as error:
+        raise UsageError(f"{path} is no receipt: it is not JSON ({error}).") from error
+    if not isinstance(read, dict) or "feval_receipt" not in read:
+        raise UsageError(f"{path} is no receipt. feval run, curve and compare write receipt.json with --out.")
+    if read["feval_receipt"] != FORMAT:
+        raise UsageError(
+            f"{path} is a receipt of format {read['feval_receipt']!r}; this feval reads format {FORMAT}. Use a later one."
+        )
+    shapes = {"kind": str, "recordings": list, "request": dict, "numbers": dict, "feval": str, "draws": str}
+    wrong = [name for name, kind in shapes.items() if not isinstance(read.get(name), kind)]
+    wrong += [] if isinstance(read.get("prices", 0), (dict, type(None))) else ["prices"]
+    entries = read["recordings"] if "recordings" not in wrong else []
+    if wrong or not all(isinstance(e, dict) and {"hash", "path"} <= set(e) for e in entries):
+        raise UsageError(f"{path} is a damaged receipt: {', '.join(wrong) or 'recordings'} is missing or malformed.")
+    if read["kind"] not in _RECOMPUTE:
+        raise UnknownNameError.of("kind of receipt", read["kind"], _RECOMPUTE)
+    return read
+
+
+def _opened(given: Sequence[Path], receipt: Mapping[str, Any]) -> list[Recording]:
+    from feval.recording import open_recording
+
+    opened = [open_recording(folder) for folder in given]
+    wanted = {entry["hash"]: entry["path"] for entry in receipt["recordings"]}
+    found = {recording.hash: recording for recording in opened}
+    for own, where in wanted.items():
+        if own not in found:
+            held = ", ".join(f"{r.path} has {r.hash[:16]}" for r in opened) or "none was given"
+            raise ConflictError(
+                f"The receipt was made from a recording with hash {own[:16]} (it lay in {where}); {held}. "
+                "Give the right one with --recording."
+            )
+    return [found[own] for own in wanted]
+
+
+def _prices(pinned: Mapping[str, Any] | None, given: str | Path | None) -> PriceList | str:
+    if pinned is None:
+        return "none"
+    from feval.prices import price_list
+
+    listed = price_list(given if given is not None else pinned["id"])
+    if listed.digest != pinned["digest"]:
+        raise ConflictError(
+            f"The receipt was made with a price list {pinned['id']!r} of digest {pinned['digest'][:16]}; the one at hand has "
+            f"{listed.digest[:16]}. Give the right one with --prices."
+        )
+    return listed
+
+
+def _allowed(methods: Sequence[str]) -> dict[str, Any]:
+    """Users' methods by the hash of their source, which are the only ones that may run."""
+    from feval.specs import MethodFile, make_method
+
+    made = [make_method(name) for name in methods]
+    return {f"{m.source_sha256}:{m.function}": m for m in made if isinstance(m, MethodFile)}
+
+
+@dataclass(frozen=True)
+class _Again:
+    request: Mapping[str, Any]
+    recordings: Sequence[Recording]
+    prices: PriceList | str
+    methods: Mapping[str, Any]
+
+    def load(self) -> tuple[Dataset, list[LLM]]:
+        from feval.replay import load
+
+        asked = self.request
+        return load(
+            asked["dataset"],
+            asked["llms"],
+            list(self.recordings),
+            seed=asked["seed"],
+            prices=self.prices,
+            billing=asked["billing"],
+        )
+
+    def method(self) -> Any:
+        from feval.specs import make_method
+
+        pinned = self.request.get("source_sha256")
+        if pinned is None:
+            return make_method(self.request["method"], self.request["settings"])
+        key = f"{pinned}:{self.request['method']}"
+        if key not in self.methods:
+            given = ", ".join(f"{m.path}:{m.function} has {m.source_sha256[:16]}" for m in self.methods.values())
+            raise MethodError(
+                f"The receipt is of a user's method, {self.request['method']} in a file with sha256 {pinned[:16]}, which is run "
+                f"only when it is given: --method FILE.py:{self.request['method']}. {given or 'None was given'}."
+            )
+        return self.methods[key]
+
+
+def _run_again(again: _Again) -> dict[str, Any]:
+    from feval.evaluation import evaluate
+
+    asked = again.request
+    dataset, llms = again.load()
+    names = ("order", "replicates", "train_fraction", "split_seed", "confidence", "resamples")
+    return evaluate(again.method(), dataset, llms, **{name: asked[name] for name in names}).to_dict()
+
+
+def _curve_again(again: _Again) -> dict[str, Any]:
+    from feval.curves import self_consistency_curve
+
+    asked = again.request
+    dataset, [llm] = again.load()
+    names = ("order", "replicates", "confidence", "resamples")
+    return self_consistency_curve(dataset, llm, asked["n"], **{name: asked[name] for name in names}).to_dict()
+
+
+_RECOMPUTE: dict[str, Callable[[_Again], dict[str, Any]]] = {"run": _run_again, "curve": _curve_again}
+
+
+def _remarks(receipt: Mapping[str, Any]) -> list[str]:
+    from feval import __version__
+
+    if receipt["feval"] == __version__:
+        return []
+    return [f"The receipt was written by feval {receipt['feval']}; this is {__version__}."]
+
+
+def _compare(where: str, receipt: Any, now: Any, differences: list[Difference]) -> int:
+    """Compare two JSON values; gives how many plain values were looked at."""
+    if isinstance(receipt, dict) and isinstance(now, dict):
+        keys = dict.fromkeys([*receipt, *now])
+        inner = f"{where}." if where else ""
+        return sum(_compare(f"{inner}{key}", receipt.get(key), now.get(key), differences) for key in keys)
+    if isinstance(receipt, list) and isinstance(now, list) and len(receipt) == len(now):
+        return sum(
+            _compare(f"{where}[{i}]", *pair, differences) for i, pair in enumerate(zip(receipt, now, strict=True))
+        )
+    if not _same(receipt, now):
+        differences.append(Difference(where, receipt, now))
+    return 1
+
+
+def _same(receipt: Any, now: Any) -> bool:
+    if isinstance(receipt, float) and isinstance(now, float):
+        return math.isclose(receipt, now, rel_tol=TOLERANCE, abs_tol=_ROUNDING)
+    return type(receipt) is type(now) and bool(receipt == now)
+
+
+def _number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)

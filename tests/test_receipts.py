@@ -1,0 +1,184 @@
+"""Receipts: written by run and curve, verified, and what happens when something is not as it was."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+from small import write_toy
+from typer.testing import CliRunner
+
+from feval.cli import app
+from feval.errors import ConflictError, MethodError, UnknownNameError, UsageError
+from feval.receipts import Difference, verify_receipt
+
+POOLS = [["a", "a", "b", "a"], ["x", "y", None, "y"], ["b", "b", "b", "b"], ["c", "d", "c", None]]
+GOLDS = ["a", "y", "b", "d"]
+MINE = "def first(question, llm):\n    return llm.sample(1).answers[0]\n"
+RUNS: dict[str, list[str]] = {
+    "exact": ["run", "self-consistency", "--set", "n=3"],
+    "seeded": ["run", "self-consistency", "--set", "n=2", "--order", "seeded", "--replicates", "7", "--seed", "5"],
+    "recorded": ["run", "self-consistency", "--set", "n=2", "--order", "recorded", "--billing", "per_sample"],
+    "split": ["run", "self-consistency", "--set", "n=2", "--train-fraction", "0.5", "--split-seed", "3"],
+    "unpriced": ["run", "self-consistency", "--set", "n=2", "--prices", "none"],
+    "oracle": ["run", "oracle", "--set", "n=2"],
+    "curve": ["curve", "self-consistency", "--n", "1..4"],
+    "curve-seeded": ["curve", "self-consistency", "--n", "1,3", "--order", "seeded", "--replicates", "9"],
+}
+
+
+def call(*arguments: object) -> Any:
+    return CliRunner().invoke(app, [str(argument) for argument in arguments])
+
+
+@pytest.fixture
+def toy(tmp_path: Path) -> Path:
+    return write_toy(tmp_path / "toy", {"gpt-3.5-turbo": POOLS}, GOLDS)
+
+
+def receipt(toy: Path, name: str = "seeded") -> Path:
+    out = toy.parent / name
+    done = call(*RUNS[name], "--recording", toy, "--out", out)
+    assert done.exit_code == 0, done.output
+    return out / "receipt.json"
+
+
+def changed(path: Path, **parts: Any) -> Path:
+    path.write_text(json.dumps(json.loads(path.read_text()) | parts))
+    return path
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_what_was_written_is_computed_again(name: str, toy: Path) -> None:
+    path = receipt(toy, name)
+    found = verify_receipt(path)
+    assert (found.equal, found.notes) == (True, ())
+    assert found.numbers > 10
+    done = call("verify", path)
+    assert done.exit_code == 0, done.output
+    assert f"{found.numbers} values of a {found.kind} computed again, all equal" in done.stdout
+
+
+def test_a_receipt_pins_what_it_rests_on_and_no_absolute_path(toy: Path) -> None:
+    read = json.loads(receipt(toy).read_text())
+    assert set(read) == {"feval_receipt", "kind", "feval", "draws", "recordings", "prices", "request", "numbers"}
+    assert read["draws"] == "draws-v1"
+    assert read["recordings"] == [
+        {"hash": json.loads((toy / "manifest.json").read_text())["recording_hash"], "path": "../toy"}
+    ]
+    assert read["prices"]["id"] == "2025-06-02"
+    assert len(read["prices"]["digest"]) == 64
+    assert str(toy.parent) not in json.dumps(read)
+
+
+def test_writing_it_again_gives_the_same_bytes(toy: Path) -> None:
+    path = receipt(toy)
+    before = path.read_bytes()
+    assert receipt(toy).read_bytes() == before
+
+
+def test_a_number_that_differs_is_named_with_the_difference(toy: Path) -> None:
+    path = receipt(toy)
+    numbers = json.loads(path.read_text())["numbers"]
+    changed(path, numbers=numbers | {"accuracy": numbers["accuracy"] + 1e-9, "questions": 5})
+    found = verify_receipt(path)
+    assert [d.where for d in found.differences] == ["questions", "accuracy"]
+    done = call("verify", path)
+    assert done.exit_code == 1
+    assert "accuracy: the receipt says" in done.stderr
+    assert "-1e-09" in done.stderr
+    assert "questions: the receipt says 5, now 4, -1" in done.stderr
+    told = json.loads(call("verify", path, "--json").stdout)
+    assert (told["ok"], told["differences"][0]["now"]) == (False, 4)
+
+
+def test_rounding_is_no_difference(toy: Path) -> None:
+    path = receipt(toy)
+    numbers = json.loads(path.read_text())["numbers"]
+    changed(path, numbers=numbers | {"accuracy": numbers["accuracy"] * (1 + 1e-13)})
+    assert verify_receipt(path).equal
+    changed(path, numbers=numbers | {"accuracy": numbers["accuracy"] * (1 + 1e-11)})
+    assert not verify_receipt(path).equal
+
+
+def test_a_receipt_travels_with_its_recording_or_without_it(toy: Path, tmp_path: Path) -> None:
+    path = receipt(toy)
+    moved = tmp_path / "elsewhere"
+    moved.mkdir()
+    shutil.copytree(toy, moved / "toy")
+    shutil.copytree(path.parent, moved / "seeded")
+    assert verify_receipt(moved / "seeded" / "receipt.json").equal
+    alone = shutil.copy(path, tmp_path / "alone.json")
+    assert verify_receipt(Path(alone), [toy]).equal
+    assert call("verify", alone, "--recording", toy).exit_code == 0
+
+
+def test_another_recording_is_refused(toy: Path, tmp_path: Path) -> None:
+    path = receipt(toy)
+    other = write_toy(tmp_path / "other", {"gpt-3.5-turbo": POOLS[::-1]}, GOLDS)
+    with pytest.raises(ConflictError, match="Give the right one with --recording"):
+        verify_receipt(path, [other])
+
+
+def test_another_price_list_is_refused(toy: Path) -> None:
+    path = receipt(toy)
+    changed(path, prices={"id": "2025-06-02", "digest": "0" * 64})
+    with pytest.raises(ConflictError, match="Give the right one with --prices"):
+        verify_receipt(path)
+
+
+def test_a_users_method_runs_only_when_it_is_given_again(toy: Path, tmp_path: Path) -> None:
+    mine = tmp_path / "mine.py"
+    mine.write_text(MINE)
+    out = tmp_path / "mine"
+    done = call("run", f"{mine}:first", "--recording", toy, "--out", out)
+    assert done.exit_code == 0, done.output
+    path = out / "receipt.json"
+    with pytest.raises(MethodError, match=r"only when it is given: --method FILE\.py:first\. None was given"):
+        verify_receipt(path)
+    assert verify_receipt(path, methods=[f"{mine}:first"]).equal
+    mine.write_text(MINE + "\nraise SystemExit('must not run')\n")
+    with pytest.raises(MethodError, match=r"mine\.py:first has"):
+        verify_receipt(path, methods=[f"{mine}:first"])
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("{", "not JSON"),
+        ("[" * 100_000, "not JSON"),
+        ("[]", "no receipt"),
+        ('{"feval_receipt": 2}', "format 2"),
+        ('{"feval_receipt": 1}', "damaged receipt: kind"),
+    ],
+)
+def test_what_is_no_receipt(text: str, words: str, tmp_path: Path) -> None:
+    path = tmp_path / "receipt.json"
+    path.write_text(text)
+    with pytest.raises(UsageError, match=words):
+        verify_receipt(path)
+    assert call("verify", path).exit_code == 2
+
+
+def test_a_kind_nobody_knows(toy: Path) -> None:
+    with pytest.raises(UnknownNameError, match="walk"):
+        verify_receipt(changed(receipt(toy), kind="walk"))
+
+
+def test_another_version_is_a_note(toy: Path) -> None:
+    found = verify_receipt(changed(receipt(toy), feval="0.0.1"))
+    assert found.equal
+    assert found.notes[0].startswith("The receipt was written by feval 0.0.1")
+
+
+def test_options_of_receipts_are_not_for_recordings(toy: Path) -> None:
+    done = call("verify", toy, "--recording", toy)
+    assert done.exit_code == 2
+    assert "belong to receipts" in done.stderr
+
+
+def test_differences_of_words() -> None:
+    assert str(Difference("kind", "exact", None)) == "kind: the receipt says 'exact', now None"
