@@ -9,12 +9,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from feval.comparison import Comparison, compare
     from feval.curves import Curve, CurvePoint, self_consistency_curve
     from feval.errors import FevalError
     from feval.evaluation import Evaluation, evaluate
     from feval.importers import import_recording
     from feval.methods import METHODS, SelfConsistency
     from feval.names import DatasetType, LLMType
+    from feval.plans import Plan
     from feval.prices import PriceList, price_list
     from feval.recording import merge, open_recording, select, verify_recording
     from feval.replay import LLM, Dataset, load
@@ -22,6 +24,8 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOMES = {
+    "Comparison": "feval.comparison",
+    "compare": "feval.comparison",
     "Curve": "feval.curves",
     "CurvePoint": "feval.curves",
     "self_consistency_curve": "feval.curves",
@@ -33,6 +37,7 @@ _HOMES = {
     "SelfConsistency": "feval.methods",
     "DatasetType": "feval.names",
     "LLMType": "feval.names",
+    "Plan": "feval.plans",
     "PriceList": "feval.prices",
     "price_list": "feval.prices",
     "merge": "feval.recording",
@@ -47,6 +52,7 @@ _HOMES = {
 __all__ = [
     "LLM",
     "METHODS",
+    "Comparison",
     "Curve",
     "CurvePoint",
     "Dataset",
@@ -54,9 +60,11 @@ __all__ = [
     "Evaluation",
     "FevalError",
     "LLMType",
+    "Plan",
     "PriceList",
     "SelfConsistency",
     "__version__",
+    "compare",
     "evaluate",
     "import_recording",
     "load",
