@@ -8,8 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields, replace
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from feval.contrasts import (
     Area,
@@ -116,6 +119,58 @@ class Comparison:
         """The least adjusted p-value that so many resamples can show among so many tests."""
         return min(1.0, 2.0 * max(self.tests, 1) / (self.plan.resamples + 1))
 
+    def per_question(self) -> dict[str, Any]:
+        """Columns of one row per point of a method and question: lists of text, and arrays.
+
+        `method` (label), `point` (its place in the curve), `budget` (value of the swept field, as text), `llms`, `kind`,
+        `question` (id), and means over the draws: `right` (probability), `usd` and `tokens` (NaN where not known), `samples`,
+        `calls`.
+        """
+        points = [(curve, place, told) for curve in self.curves for place, told in enumerate(curve.points)]
+        repeated = [np.full(told.questions, i) for i, (_, _, told) in enumerate(points)]
+        which = np.concatenate(repeated).tolist()
+        words = {
+            "method": [curve.label for curve, _, _ in points],
+            "budget": [_budget(curve, told) for curve, _, told in points],
+            "llms": [" > ".join(told.llms) for _, _, told in points],
+            "kind": [told.kind for _, _, told in points],
+        }
+        columns: dict[str, Any] = {name: [own[i] for i in which] for name, own in words.items()}
+        columns["point"] = np.array([points[i][1] for i in which])
+        columns["question"] = [name for _, _, told in points for name in told.question_ids]
+        for name in ("right", "usd", "tokens", "samples", "calls"):
+            known = [getattr(told, name) for _, _, told in points]
+            columns[name] = np.concatenate(
+                [
+                    np.full(t.questions, np.nan) if own is None else own
+                    for own, (_, _, t) in zip(known, points, strict=True)
+                ]
+            )
+        return columns
+
+    def to_frame(self, library: str | None = None) -> Any:
+        """What `per_question` gives, as a DataFrame.
+
+        Args:
+            library: "pandas" or "polars"; `None` for the first of them that is installed.
+
+        Raises:
+            UsageError: the library is not installed, or is another one.
+        """
+        known = ("pandas", "polars")
+        if library not in (None, *known):
+            raise UnknownNameError.of("library of DataFrames", str(library), known)
+        for name in known if library is None else (library,):
+            try:
+                frames = import_module(name)
+            except ImportError:
+                continue
+            return frames.DataFrame(self.per_question())
+        raise UsageError(
+            f"A DataFrame needs {library or 'pandas or polars'}, which feval does not install. Install it, or take "
+            "per_question(), whose columns are plain lists and arrays."
+        )
+
     def to_dict(self) -> dict[str, Any]:
         """All averages and statistics as JSON values; `None` is what has no finite value, see the classes."""
         first = self.curves[0].points[0]
@@ -135,6 +190,10 @@ class Comparison:
         for name in ("frontier", "areas", "differences", "savings", "reaches", "ranking"):
             told[name] = [asdict(row) for row in getattr(self, name)]
         return told
+
+
+def _budget(curve: MethodCurve, told: Evaluation) -> str:
+    return "" if curve.entry.sweep is None else str(told.fields.get(curve.entry.sweep[0]))
 
 
 def _curve_dict(curve: MethodCurve) -> dict[str, Any]:
@@ -241,7 +300,7 @@ class _Runner:
     def ceiling(self, llm: LLM, missing: list[Missing]) -> MethodCurve | None:
         from feval.exact import Oracle
 
-        most = int(llm.pool.sizes.min())
+        most = llm.pool.smallest
         budgets = (*(n for n in _CEILING if n < most), most)
         entry = Entry(llm.name, "oracle", {}, (llm.name,), ("n", budgets))
         try:

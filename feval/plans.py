@@ -25,7 +25,7 @@ from typing import Any
 
 from feval.errors import OutOfRangeError, UnknownNameError, UsageError
 
-__all__ = ["AXES", "Entry", "Plan"]
+__all__ = ["AXES", "Entry", "Plan", "suggested_plan"]
 
 AXES = ("usd", "tokens", "calls", "samples")
 """What a budget is counted in, per question: dollars, tokens billed, requests, CoTs."""
@@ -340,3 +340,55 @@ def _toml(value: Any) -> str:
 
 def _toml_key(key: str) -> str:
     return key if re.fullmatch(r"[A-Za-z0-9_-]+", key) else _toml(key)
+
+
+# -- a first plan -------------------------------------------------------------------------------------------------------
+
+
+_BUDGETS = (1, 2, 3, 5, 10, 15, 20, 30, 40, 60, 80, 100)
+
+
+def suggested_plan(dataset: str, recordings: Sequence[str], most: Mapping[str, int], *, dollars: bool = True) -> Plan:
+    """A plan to start from: those methods that every recording supports, over budgets that the pools can serve.
+
+    Args:
+        dataset: id.
+        recordings: folders, relative to the plan's file.
+        most: LLM -> CoTs of its smallest pool, in the order cascades are to ask them: the cheap ones first.
+        dollars: whether every LLM has dollars; without, the budget is counted in tokens.
+    """
+    from feval.methods import METHODS
+
+    entries = [entry for llm, pool in most.items() for entry in _of_one(llm, pool)]
+    if len(most) > 1:
+        entries.extend(_of_several(tuple(most), min(most.values())))
+    known = [entry for entry in entries if entry["name"] in METHODS]
+    for entry in known:
+        if len(most) > 1 and len(entry["llms"]) == 1:
+            entry["label"] = f"{entry['name']} ({entry['llms'][0]})"
+    axis = "usd" if dollars else "tokens"
+    return Plan.from_dict({"dataset": dataset, "recordings": list(recordings), "axis": axis, "method": known})
+
+
+def _of_one(llm: str, pool: int) -> list[dict[str, Any]]:
+    counts = [n for n in _BUDGETS if n <= pool]
+    tables: list[dict[str, Any]] = [{"name": "self-consistency", "llms": [llm], "budgets": {"n": counts}}]
+    if windows := [n for n in counts if n % 5 == 0]:
+        tables.append({"name": "early-stopping", "llms": [llm], "budgets": {"budget": windows}})
+    if longer := [n for n in counts if n >= 5]:
+        tables.append({"name": "adaptive-consistency", "llms": [llm], "budgets": {"budget": longer}})
+    return tables
+
+
+def _of_several(llms: tuple[str, ...], pool: int) -> list[dict[str, Any]]:
+    counts = [n for n in _BUDGETS if n <= pool]
+    thresholds = ["0.4", "0.5", "0.6", "0.7", "0.8", "0.9", "1"]
+    return [
+        {"name": "model-switch", "llms": list(llms), "budgets": {"samples": counts}},
+        {
+            "name": "mixture-of-thoughts",
+            "llms": list(llms[:1] + llms[-1:]),
+            "fields": {"samples": min(20, pool), "strong_samples": min(3, pool)},
+            "budgets": {"threshold": thresholds},
+        },
+    ]
