@@ -292,5 +292,5 @@ def _legend(figure: Figure, comparison: Comparison) -> None:
     band = Patch(facecolor="#666666", alpha=0.25, linewidth=0)
     entries.append((f"{100 * comparison.plan.confidence:g} % interval", band))
     # matplotlib leaves out labels that begin with an underscore.
-    labels = [f" {name}" if name.startswith("_") else name for name in (shortened(name, 40) for name, _ in entries)]
+    labels = [f" {name}" if name.startswith("_") else name for name in (shortened(name, 48) for name, _ in entries)]
     figure.legend([handle for _, handle in entries], labels, loc="outside lower center", ncols=legend_columns(labels))

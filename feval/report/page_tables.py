@@ -150,9 +150,9 @@ def _differences(comparison: Comparison) -> dict[str, Any]:
             _percent(row.accuracy_b),
             _cell(f"{100 * row.difference:+.2f} ({100 * row.low:+.2f} to {100 * row.high:+.2f})", row.difference),
             {"t": "", "s": row.difference, "i": [row.low, row.difference, row.high]},
-            _percent(row.flips),
             _cell(_p_value(row.p_value), row.p_value),
             _cell(_p_value(row.p_holm), row.p_holm),
+            _percent(row.flips),
         )
         for row in comparison.differences
     ]
@@ -164,9 +164,9 @@ def _differences(comparison: Comparison) -> dict[str, Any]:
         "#second %",
         f"#difference ({_interval(comparison)})",
         "#around 0",
-        "#order flips, %",
         "#p",
         "#p (Holm)",
+        "#order flips, %",
     )
     intro = (
         "Accuracy of one method minus another's, in percentage points, at the same cost and on the same questions. A filled "
