@@ -5,7 +5,8 @@ One JSON object per line, each ending with the CRC-32 of what stands before it:
     {"v":1,"scores":{...},"crc":"..."}                                     whose scores, of which recording
     {"v":1,"dataset":...,"llm":...,"question_id":...,"sample":0,"score":0.5,...}   what was said of one CoT
 
-A CoT is named by dataset, LLM, question and sample index: the header pins the recording by its hash. A kill leaves at most one
+A CoT is named by dataset, LLM, question and sample index: the header pins the recording by its hash. A CoT that was refused may
+come again: the later line counts. A kill leaves at most one
 line without its end, which is cut off when the journal is opened again; other damage is an error that names the line.
 """
 
@@ -57,6 +58,11 @@ class ScoreJournal(AppendLog):
     Attributes:
         folder: where it lies.
         recovered: a sentence if a torn last line was cut off; `None` otherwise.
+        refused: the CoTs that the scorer refused.
+        prompt_tokens: of all requests, as far as the scorer said.
+        output_tokens: of all replies, likewise.
+        told: number of replies of which it said both.
+        untold: the CoTs of whose reply it did not say both.
     """
 
     NAME, HEADER, WORKER = "scores.jsonl", "scores", "process"
@@ -66,6 +72,9 @@ class ScoreJournal(AppendLog):
         super().__init__(folder)
         self._done: dict[tuple[str, str, str], int] = {}  # bit masks of samples
         self._count = 0
+        self.refused: set[CoTKey] = set()
+        self.untold: set[CoTKey] = set()
+        self.prompt_tokens = self.output_tokens = self.told = 0
 
     @classmethod
     def open(cls, folder: str | Path, identity: Mapping[str, Any]) -> Self:
@@ -105,8 +114,8 @@ class ScoreJournal(AppendLog):
         self._refuse_after_failure()
         with self._storage_errors("written"):
             self._append(b"".join(line(_record(key, scored)) for key, scored in scores))
-        for key, _ in scores:
-            self._mark(key)
+        for key, scored in scores:
+            self._mark(key, scored)
 
     def entries(self) -> Iterator[tuple[CoTKey, Scored]]:
         """Read all scores again, in the order in which they came.
@@ -118,14 +127,21 @@ class ScoreJournal(AppendLog):
             yield self._entry(found)
 
     def _take(self, found: Line) -> None:
-        key, _ = self._entry(found)
-        if key in self:
+        key, scored = self._entry(found)
+        if key in self and key not in self.refused:
             raise self._damaged(found.number, "repeats a CoT")
-        self._mark(key)
+        self._mark(key, scored)
 
-    def _mark(self, key: CoTKey) -> None:
+    def _mark(self, key: CoTKey, scored: Scored) -> None:
+        self._count += key not in self
         self._done[key[:3]] = self._done.get(key[:3], 0) | 1 << key.sample
-        self._count += 1
+        (self.refused.add if scored.problem == "refused" else self.refused.discard)(key)
+        if scored.prompt_tokens is not None and scored.output_tokens is not None:
+            self.prompt_tokens += scored.prompt_tokens
+            self.output_tokens += scored.output_tokens
+            self.told += 1
+        elif scored.problem != "refused":
+            self.untold.add(key)
 
     def _entry(self, found: Line) -> tuple[CoTKey, Scored]:
         record = self._parse(found.number, found.data)

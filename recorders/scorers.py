@@ -28,6 +28,7 @@ import importlib
 import inspect
 import json
 import math
+import os
 import re
 import sys
 import urllib.error
@@ -43,7 +44,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from feval.errors import UnknownNameError, UsageError
 from feval.recording import Question, ScorerInfo
 from recorders.backends import replies
-from recorders.backends.endpoint import DEFAULT_KEY_VARIABLE, Endpoint
+from recorders.backends.endpoint import DEFAULT_BASE_URL, Endpoint
 from recorders.backends.faults import Answer, of_answer
 from recorders.errors import BackendError, Fatal, RecorderError, Transient
 from recorders.score_journal import Scored
@@ -51,7 +52,7 @@ from recorders.score_journal import Scored
 if TYPE_CHECKING:
     import openai
 
-__all__ = ["KINDS", "Item", "Scorer", "make_scorer"]
+__all__ = ["KINDS", "LOCAL", "Asking", "Item", "Scorer", "make_scorer"]
 
 KINDS: Mapping[str, str] = {
     "python": "python:MODULE:FUNCTION, a function of yours",
@@ -63,6 +64,9 @@ KINDS: Mapping[str, str] = {
     "transformers": "transformers:FOLDER, a reward model on this machine",
 }
 """Kinds of scorers: how each is written, and what it is."""
+
+LOCAL = ("python", "transformers")
+"""The kinds that run on this machine and send nothing."""
 
 _VERDICT_LENGTH = 500
 _CONNECT_TIMEOUT_S = 15.0
@@ -93,6 +97,21 @@ class Item:
         return "\n".join([self.question.text, *options])
 
 
+@dataclass(frozen=True, slots=True)
+class Asking:
+    """What a paid scorer is asked for each CoT, to estimate tokens and dollars.
+
+    Attributes:
+        model: finds the price.
+        max_tokens: most output tokens of one reply; 0 where there are none.
+        text: what is sent for a CoT.
+    """
+
+    model: str
+    max_tokens: int
+    text: Callable[[Item], str]
+
+
 class Scorer(Protocol):
     """Something that scores CoTs."""
 
@@ -107,6 +126,10 @@ class Scorer(Protocol):
     @property
     def concurrency(self) -> int | None:
         """Most batches at a time; `None` for as many as the run allows."""
+
+    @property
+    def asking(self) -> Asking | None:
+        """What it is asked for each CoT; `None` where nothing is known of tokens, or there are none."""
 
     @property
     def facts(self) -> Mapping[str, Any]:
@@ -130,6 +153,7 @@ def make_scorer(
     base_url: str | None = None,
     key_variable: str | None = None,
     timeout_s: float = 600.0,
+    asks: bool = True,
 ) -> Scorer:
     """Make a scorer from how a user writes it.
 
@@ -140,6 +164,7 @@ def make_scorer(
         key_variable: environment variable with the API key; `None`: OPENAI_API_KEY for endpoints that speak OpenAI's protocol,
             no key for `http:`.
         timeout_s: longest wait for one reply.
+        asks: whether it will be asked; for an estimate it is not, and needs no key.
 
     Raises:
         UnknownNameError: no such kind.
@@ -159,13 +184,15 @@ def make_scorer(
 
         return LocalRewardModel(Path(rest), name)
     if kind == "http":
-        values = Endpoint.from_environment(rest, key_variable) if key_variable else Endpoint(rest)
+        values = Endpoint.from_environment(rest, key_variable) if key_variable and asks else Endpoint(rest)
         return _Rewards(values, name, timeout_s)
-    endpoint = Endpoint.from_environment(base_url, key_variable or DEFAULT_KEY_VARIABLE) if key_variable else None
-    endpoint = endpoint or Endpoint.from_environment(base_url)
+    if asks:
+        endpoint = Endpoint.from_environment(base_url, key_variable)
+    else:
+        endpoint = Endpoint(base_url or os.environ.get("OPENAI_BASE_URL", "").strip() or DEFAULT_BASE_URL)
     if kind == "vllm-score":
         return _VLLMScore(endpoint, rest, name, timeout_s)
-    return _Chat(endpoint, _CHECKS[kind], rest, name, timeout_s)
+    return _Chat(endpoint, _CHECKS[kind], rest, name, timeout_s, asks=asks)
 
 
 # --- a function ---------------------------------------------------------------------------------------------------------
@@ -176,6 +203,7 @@ class _Function:
 
     batch = 16
     concurrency = 1
+    asking = None
     facts: Mapping[str, Any] = {}
     warnings: tuple[str, ...] = ()
 
@@ -283,7 +311,9 @@ class _Chat:
     batch = 1
     concurrency = None
 
-    def __init__(self, endpoint: Endpoint, check: _Check, model: str, name: str | None, timeout_s: float) -> None:
+    def __init__(
+        self, endpoint: Endpoint, check: _Check, model: str, name: str | None, timeout_s: float, *, asks: bool
+    ) -> None:
         self._endpoint, self._check, self._model = endpoint, check, model
         self._timeout_s = timeout_s
         self._limit_name = "max_tokens"
@@ -291,15 +321,20 @@ class _Chat:
         self.info = ScorerInfo(name or f"{check.kind}:{model}", check.kind, parameters)
         self.facts = {"base_url": endpoint.url}
         self.warnings = () if endpoint.warning is None else (endpoint.warning,)
-        self._client = _client(endpoint, timeout_s)
+        self.asking = Asking(model, int(check.fields["max_tokens"]), self._sent)
+        self._client = _client(endpoint, timeout_s) if asks else None
         endpoint.redaction.guard_logs()
 
     async def score(self, items: Sequence[Item]) -> list[Scored]:
         return [await self._one(item) for item in items]
 
     async def aclose(self) -> None:
-        await self._client.close()
+        if self._client is not None:
+            await self._client.close()
         self._endpoint.redaction.leave_logs()
+
+    def _sent(self, item: Item) -> str:
+        return "\n".join(message["content"] for message in self._check.ask(item))
 
     async def _one(self, item: Item) -> Scored:
         reply = await self._reply(self._check.ask(item))
@@ -332,6 +367,8 @@ class _Chat:
     async def _send(self, body: dict[str, Any]) -> bytes | Answer:
         import openai
 
+        if self._client is None:
+            raise Fatal("This scorer was made for an estimate and asks nothing; make it with asks=True.")
         try:
             response = await self._client.chat.completions.with_raw_response.create(**body)
             content: bytes = response.content
@@ -473,6 +510,7 @@ class _Posting:
     """JSON sent and received, with the key in its header; shared by the two reward protocols."""
 
     concurrency = _MOST_THREADS
+    asking: Asking | None = None
 
     def __init__(self, endpoint: Endpoint, model: str, timeout_s: float) -> None:
         self._endpoint, self._model, self._timeout_s = endpoint, model, timeout_s
@@ -553,6 +591,7 @@ class _VLLMScore(_Posting):
     def __init__(self, endpoint: Endpoint, model: str, name: str | None, timeout_s: float) -> None:
         super().__init__(endpoint, model, timeout_s)
         self.info = ScorerInfo(name or f"vllm-score:{model}", "vllm-score", {"model": model})
+        self.asking = Asking(model, 0, lambda item: f"{item.asked}\n{item.text}")
 
     async def score(self, items: Sequence[Item]) -> list[Scored]:
         body = {"model": self._model, "text_1": items[0].asked, "text_2": [item.text for item in items]}
