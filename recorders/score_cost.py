@@ -125,10 +125,10 @@ class Purse:
     def pay(self, items: Sequence[Item], scored: Sequence[Scored]) -> None:
         """Count replies; where the server does not count tokens, the worst case."""
         for item, one in zip(items, scored, strict=True):
-            if self._price is None or self.usd is None or self._asking is None or one.problem == "refused":
+            if self._price is None or self.usd is None or self._asking is None:
                 continue
             if one.prompt_tokens is None or one.output_tokens is None:
-                self.usd += self._worst(item)
+                self.usd += 0.0 if one.problem == "refused" else self._worst(item)
                 continue
             self.usd += usd(self._price, one.prompt_tokens, one.output_tokens)
             self._density = max(self._density, one.prompt_tokens / max(1, len(self._asking.text(item))))

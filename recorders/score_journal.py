@@ -19,7 +19,10 @@ from typing import Any, NamedTuple, Self
 
 from recorders.appendlog import VERSION, AppendLog, Line, clean, line
 
-__all__ = ["CoTKey", "ScoreJournal", "Scored"]
+__all__ = ["REFUSED", "CoTKey", "ScoreJournal", "Scored"]
+
+REFUSED = "Refused: "
+"""Begins the verdict of a refused CoT, so that it can be told from one whose score could not be read."""
 
 
 class CoTKey(NamedTuple):

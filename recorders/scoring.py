@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import asyncio
 import signal
+import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import aclosing, suppress
+from contextlib import aclosing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -33,13 +34,12 @@ from recorders.errors import (
 from recorders.journal import journal_folder
 from recorders.pace import Limits, Pace, backoff
 from recorders.score_cost import Purse, ScoringEstimate, estimate
-from recorders.score_journal import CoTKey, Scored, ScoreJournal
+from recorders.score_journal import REFUSED, CoTKey, Scored, ScoreJournal
 from recorders.scorers import Item, Scorer
 
 __all__ = ["Scoring", "estimate_scoring", "score"]
 
 _REFUSALS_UNTIL_HOPELESS = 8
-_REFUSED = "Refused: "  # begins the verdict of a refused CoT, so that it can be told from one that could not be read
 _UNSCORED = "CoTs have no score"
 
 
@@ -277,7 +277,7 @@ def _scored(source: Recording, pair: tuple[str, str], scorer: str) -> Iterator[t
         ):
             problem = None
             if score is None and steps is None and verdict is not None:
-                problem = "refused" if verdict.startswith(_REFUSED) else "unreadable"
+                problem = "refused" if verdict.startswith(REFUSED) else "unreadable"
             steps = None if steps is None else tuple(steps)
             yield rows.question_id, sample, Scored(score, steps, verdict, prompt, output, problem)
 
@@ -334,16 +334,14 @@ class _Run:
         self._pace, self._disk, self._task = Pace(self._limits), asyncio.Lock(), asyncio.current_task()
         self._paid = asyncio.Condition()
         self._pay_earlier_runs()
-        # Only the main thread of a program may handle signals; elsewhere Ctrl-C is somebody else's.
-        with suppress(ValueError, RuntimeError, NotImplementedError):
-            asyncio.get_running_loop().add_signal_handler(signal.SIGINT, self._interrupt)
         batches = self._work.batches(self._journal, self._count_without_text)
         workers = min(self._scorer.concurrency or self._limits.concurrency, self._limits.concurrency)
         async with aclosing(self._scorer):
             try:
-                async with asyncio.TaskGroup() as group:
-                    for _ in range(workers):
-                        group.create_task(self._score(batches))
+                with self._interruptible():
+                    async with asyncio.TaskGroup() as group:
+                        for _ in range(workers):
+                            group.create_task(self._score(batches))
             except* RecorderError as errors:
                 raise _first(errors) from errors
         if self._stopping:
@@ -353,7 +351,7 @@ class _Run:
             raise CostLimitReached(f"{self.told(what)} Raise the limit.")
         if self._held:
             raise Fatal(
-                _hopeless(f"All {len(self._held):,} CoTs", (self._held[0][1].verdict or "").removeprefix(_REFUSED))
+                _hopeless(f"All {len(self._held):,} CoTs", (self._held[0][1].verdict or "").removeprefix(REFUSED))
             )
 
     def _count_without_text(self, number: int) -> None:
@@ -407,7 +405,7 @@ class _Run:
         try:
             found = await self._scored(batch)
         except Refused as error:
-            found = [Scored(verdict=_REFUSED + error.reason, problem="refused")] * len(batch)
+            found = [Scored(verdict=REFUSED + error.reason, problem="refused")] * len(batch)
             self._check_refusals(error, len(batch))
         else:
             self._answered = True
@@ -438,10 +436,33 @@ class _Run:
         if not self._answered and len(self._held) + number >= _REFUSALS_UNTIL_HOPELESS:
             raise Fatal(_hopeless(f"The first {len(self._held) + number:,} CoTs", error.reason))
 
+    @contextmanager
+    def _interruptible(self) -> Iterator[None]:
+        """Let Ctrl-C stop the run in two steps where signals can be had: in the main thread."""
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+        loop, before = asyncio.get_running_loop(), signal.getsignal(signal.SIGINT)
+        if self._scorer.info.kind == "python":  # it blocks the loop, which could not be told
+            signal.signal(signal.SIGINT, self._interrupt_function)
+        else:
+            loop.add_signal_handler(signal.SIGINT, self._interrupt)
+        try:
+            yield
+        finally:
+            loop.remove_signal_handler(signal.SIGINT)
+            signal.signal(signal.SIGINT, before)
+
     def _interrupt(self) -> None:
         """Ctrl-C: once, take what is in flight and end; twice, end."""
         if self._stopping and self._task is not None:
             self._task.cancel()
+        self._stopping = True
+
+    def _interrupt_function(self, *_: object) -> None:
+        """Ctrl-C: once, finish what the function was given and end; twice, end inside it."""
+        if self._stopping:
+            raise KeyboardInterrupt
         self._stopping = True
 
     async def _acknowledge(self, scores: list[tuple[CoTKey, Scored]]) -> None:

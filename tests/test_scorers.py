@@ -11,6 +11,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from decimal import Decimal
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any, Self
@@ -123,6 +124,25 @@ def fails(question, text, answer):
 def wrong(question, text, answer):
     return "high"
 
+def leaves(question, text, answer):
+    raise SystemExit(3)
+
+def stumbles(question, text, answer):
+    yield 1.0
+    yield 1 / 0
+
+def one_argument(question):
+    return 1
+
+def mixed(question, text, answer):
+    return [0.5, None]
+
+def named(question, text, answer):
+    return {"score": 1}
+
+async def later(question, text, answer):
+    return 1.0
+
 def counted(question, text, answer):
     with open(os.environ["COUNTS"], "a") as file:
         file.write(text.replace("\\n", " ") + "\\n")
@@ -186,11 +206,56 @@ def test_step_scores_none_and_what_is_not_finite(toy: Path, tmp_path: Path, func
     assert scores.aggregated("min")[0].tolist()[:2] == [0.25, 0.25]
 
 
-@pytest.mark.parametrize(("name", "message"), [("fails", "ValueError: no good"), ("wrong", "returned 'high'")])
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("fails", r"ValueError: no good; scorers_of_mine.py, line 13\)\. Correct it"),
+        ("wrong", "returned 'high'"),
+        ("leaves", r"SystemExit: 3; scorers_of_mine.py, line \d+\)"),
+        ("stumbles", r"ZeroDivisionError: .*; scorers_of_mine.py, line \d+\)"),
+        ("one_argument", "takes 1 positional argument but 3 were given"),
+        ("mixed", r"returned \[0.5, None\]"),
+        ("named", r"returned \{'score': 1\}"),
+    ],
+)
 def test_a_function_that_fails_is_named(toy: Path, tmp_path: Path, functions: str, name: str, message: str) -> None:
     with pytest.raises(RecorderError, match=message):
         run(toy, tmp_path / "out", f"python:{functions}:{name}")
     assert not (tmp_path / "out").exists()
+
+
+def test_values_of_any_kind_of_number_are_scores() -> None:
+    read = scorers.number_or_steps
+    assert read(np.float32(0.5)) == read(np.array(0.5)) == read(Decimal("0.5")) == Scored(0.5)
+    assert read(True) == Scored(1.0)
+    assert read(-3) == Scored(-3.0)
+    assert read(np.array([-1.0, 0.25])) == read(iter([-1, 0.25])) == Scored(step_scores=(-1.0, 0.25))
+    assert read([]) == read(None) == Scored()
+    unreadable = [10**400, math.inf, math.nan, [0.5, math.nan], [10**400], np.array(math.nan), Decimal("NaN")]
+    assert [read(value) for value in unreadable] == [Scored(problem="unreadable")] * len(unreadable)
+    for value in ("0.5", b"1", 1j, {"a": 1}, [[1.0]], ["1"], object()):
+        assert read(value) is None
+
+
+@pytest.mark.parametrize(
+    ("source", "message"),
+    [
+        ("x = (", r"SyntaxError: .*broken_scorer.py, line 1\)\)\. Correct it"),
+        ("1 / 0", r"ZeroDivisionError: division by zero; broken_scorer.py, line 1\)\. Correct it"),
+        ("raise SystemExit(4)", r"SystemExit: 4; broken_scorer.py, line 1\)"),
+        (
+            "import no_such_thing",
+            r"No module named 'no_such_thing'; broken_scorer.py, line 1\)\. Correct it, or install",
+        ),
+    ],
+)
+def test_a_module_that_fails_is_a_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, source: str, message: str
+) -> None:
+    (tmp_path / "broken_scorer.py").write_text(source)
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UsageError, match=message):
+        make_scorer("python:broken_scorer:f")
 
 
 def test_only_some_pairs(toy: Path, tmp_path: Path, functions: str) -> None:
@@ -214,7 +279,11 @@ def test_only_some_pairs(toy: Path, tmp_path: Path, functions: str) -> None:
         ("judge", UsageError, "write judge:MODEL"),
         ("judge:", UsageError, "write judge:MODEL"),
         ("python:math", UsageError, "names no function"),
-        ("python:no_such_module_here:f", UsageError, "could not be imported"),
+        ("python:no_such_module_here:f", UsageError, r"could not be imported \(.*'\)\. Run feval in the folder"),
+        ("python:mine.py:f", UsageError, "'mine.py', which cannot be imported by that name"),
+        ("python:./mine:f", UsageError, "Write it as after `import`"),
+        ("python:.mine:f", UsageError, "Write it as after `import`"),
+        ("python:asyncio:sleep", UsageError, "is asynchronous"),
         ("python:math:nothing", UsageError, "has no function 'nothing'"),
         ("python:math:pi", UsageError, "has no function 'pi'"),
         ("http:ftp://x/y", UsageError, "names no server"),
@@ -410,8 +479,14 @@ def test_rewards_may_be_steps_null_or_nonsense(toy: Path, tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("status", "value", "error", "message"),
     [
-        (200, {"scores": [1.0] * 99}, Fatal, "something else than one score for each CoT"),
-        (200, [1.0], Fatal, "something else"),
+        (
+            200,
+            {"scores": [1.0] * 99},
+            Fatal,
+            r"something else than one score for each CoT: .* found was 99 for \d CoTs",
+        ),
+        (200, [1.0], Fatal, "expected was a list `scores` in a JSON object, found was none"),
+        (404, {"detail": "Not Found"}, Fatal, r"404: Not Found\. Check the URL \(http"),
         (200, b"<html>", StoppedError, "no valid JSON"),
         (500, {"error": "oops"}, StoppedError, "500: oops"),
         (401, {"error": {"message": f"bad key {KEY}"}}, Fatal, r"bad key \[key\]"),
@@ -609,6 +684,41 @@ def test_a_model_that_wants_max_completion_tokens_gets_them(toy: Path, tmp_path:
 
     with Server(answer) as server:
         assert run(toy, tmp_path / "out", "judge:o", base_url=f"{server.url}/v1").with_score == 7
+
+
+@pytest.mark.parametrize("data", [[{"index": None, "score": 1}], [{"score": 1}, {"score": 2}], {"0": 1}, None])
+def test_pairs_without_places_are_an_error(toy: Path, tmp_path: Path, data: object) -> None:
+    with Server(lambda *_: (200, {"data": data})) as server, pytest.raises(Fatal, match="expected was a list `data`"):
+        run(toy, tmp_path / "out", "vllm-score:m", base_url=f"{server.url}/v1")
+
+
+def test_a_filtered_reply_is_a_refusal(toy: Path, tmp_path: Path) -> None:
+    pytest.importorskip("openai", reason="the official client (extra `record`) is not installed")
+    filtered = chat("")
+    filtered["choices"][0]["finish_reason"] = "content_filter"
+
+    def answer(_: str, body: Any) -> tuple[int, Any]:
+        return 200, filtered if "question 1" in str(body) else chat("Score: 5")
+
+    with Server(answer) as server:
+        done = run(toy, tmp_path / "out", "judge:m", base_url=f"{server.url}/v1")
+    assert (done.with_score, done.refused, done.unreadable) == (4, 3, 0)
+    [_, rows] = open_recording(tmp_path / "out").score_rows("toy", "alpha", "judge:m")
+    assert rows.verdicts == ["Refused: a content filter stopped the reply."]
+    assert rows.prompt_tokens == [11]
+
+
+def test_an_error_in_the_place_of_choices_is_understood(toy: Path, tmp_path: Path) -> None:
+    pytest.importorskip("openai", reason="the official client (extra `record`) is not installed")
+    wrong = {"error": {"message": "no such model", "code": 404}}
+    with Server(lambda *_: (200, wrong)) as server, pytest.raises(Fatal, match="no such model"):
+        run(toy, tmp_path / "out", "judge:m", base_url=f"{server.url}/v1")
+
+
+def test_lone_surrogates_in_a_verdict_are_kept_out(toy: Path, tmp_path: Path) -> None:
+    pytest.importorskip("openai", reason="the official client (extra `record`) is not installed")
+    with Server(lambda *_: (200, chat("bad \ud800 text. Score: 5"))) as server:
+        assert run(toy, tmp_path / "out", "judge:m", base_url=f"{server.url}/v1").with_score == 7
 
 
 def test_a_server_without_logprobs_cannot_give_p_true(toy: Path, tmp_path: Path) -> None:
