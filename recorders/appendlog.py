@@ -20,6 +20,7 @@ from typing import Any, ClassVar, NamedTuple, Self
 import orjson
 
 from feval.errors import StorageError
+from feval.recording import recording_around
 from recorders.errors import JournalError, LockedJournalError
 
 __all__ = ["VERSION", "AppendLog", "Line", "clean", "line"]
@@ -112,7 +113,14 @@ class AppendLog:
             take: called with each line after the first.
             about: further fields of a new first line.
             locked: called when the folder is locked, before the file is opened.
+
+        Raises:
+            StorageError: the folder lies inside a recording.
         """
+        if (holder := recording_around(self.folder)) is not None:
+            raise StorageError(
+                f"The journal {self.folder} would lie inside the recording {holder}, which never changes. Name another folder."
+            )
         self.folder.mkdir(parents=True, exist_ok=True)
         self._lock = self._locked()
         locked()

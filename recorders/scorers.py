@@ -618,6 +618,8 @@ class _Posting:
             return self._error(Answer(error.code, headers, body))
         except (OSError, HTTPException) as error:
             reason = getattr(error, "reason", error)
+            if isinstance(reason, TimeoutError):
+                return Transient(f"{self._endpoint.host} did not answer within {self._timeout_s:g} s")
             return Transient(f"the connection to {self._endpoint.host} failed ({type(reason).__name__})")
 
     def _error(self, answer: Answer) -> BackendError:
@@ -655,7 +657,7 @@ class _Rewards(_Posting):
     def _error(self, answer: Answer) -> BackendError:
         if answer.status not in {404, 405} and not 300 <= answer.status < 400:
             return super()._error(answer)
-        said = self._endpoint.redaction.reason(answer.message)
+        said = self._endpoint.redaction.reason(answer.message).rstrip(".")
         return Fatal(
             f"{self._endpoint.host} answered {answer.status}" + (f": {said}" if said else "") + ". Check the URL "
             f"({self._endpoint.url}): a reward model there should take a POST of JSON, without being moved elsewhere."

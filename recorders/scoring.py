@@ -117,7 +117,9 @@ def score(
     work = _Work.of(recording, scorer, datasets, llms, retry_refused=retry_refused)
     # Scores may cost money, and a damaged recording cannot be sealed again with them.
     if problems := verify_recording(recording).problems:
-        raise DamagedRecordingError(f"{recording} does not verify: {problems[0]} Nothing was scored.")
+        raise DamagedRecordingError(
+            f"{recording} does not verify: {problems[0]} Nothing was scored. `feval verify` lists all that is wrong."
+        )
     purse = Purse(scorer, _price(scorer, prices), cost_limit_usd)
     with ScoreJournal.open(journal_folder(out), work.identity) as journal:
         run = _Run(work, journal, limits or Limits(), purse, progress)
@@ -125,6 +127,12 @@ def score(
             asyncio.run(run.run())
         except (KeyboardInterrupt, asyncio.CancelledError) as error:
             raise InterruptedByUser(run.told("Scoring was interrupted")) from error
+        if not len(journal) and not work.kept:
+            journal.remove()
+            raise NotRecordedError(
+                f"{work.source.path} holds no text of the {work.total:,} CoTs that were named, and a scorer reads texts. Import "
+                "or record it with its texts."
+            )
         return _seal(work, out, journal, run)
 
 

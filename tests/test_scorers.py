@@ -11,6 +11,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from decimal import Decimal
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -18,12 +19,12 @@ from typing import Any, Self
 
 import numpy as np
 import pytest
-from small import write_toy
+from small import pool, question, write_toy
 from typer.testing import CliRunner, Result
 
 from feval.cli import app
 from feval.errors import DamagedRecordingError, FevalError, NotRecordedError, StorageError, UnknownNameError, UsageError
-from feval.recording import Question, open_recording, verify_recording
+from feval.recording import DatasetInfo, LLMInfo, Question, RecordingWriter, open_recording, verify_recording
 from recorders import scorers, scoring
 from recorders.errors import Fatal, JournalError, LockedJournalError, RecorderError, StoppedError
 from recorders.journal import journal_folder
@@ -142,6 +143,11 @@ def named(question, text, answer):
 
 async def later(question, text, answer):
     return 1.0
+
+def stuck(question, text, answer):
+    import time
+    open(os.environ["COUNTS"], "a").close()
+    time.sleep(50)
 
 def counted(question, text, answer):
     with open(os.environ["COUNTS"], "a") as file:
@@ -304,6 +310,14 @@ def test_a_damaged_recording_is_refused_before_anything_is_asked(toy: Path, tmp_
         assert server.seen == []
 
 
+def test_nothing_is_written_into_a_recording(toy: Path, functions: str) -> None:
+    for spec in (toy / "inside", toy / "deep" / "inside"):
+        with pytest.raises(StorageError, match="would lie inside the recording"):
+            run(toy, spec, f"python:{functions}:length")
+    assert sys.modules[functions].calls == []  # type: ignore[attr-defined]
+    assert verify_recording(toy).problems == ()
+
+
 # --- the journal ------------------------------------------------------------------------------------------------------------
 
 
@@ -389,7 +403,9 @@ def test_a_full_disk_keeps_what_was_acknowledged(tmp_path: Path, monkeypatch: py
             journal.write([(CoTKey("d", "m", "q", 1), Scored(1.0))])
 
 
-def spawn(toy: Path, out: Path, functions: str, counts: Path, *, slow: bool) -> subprocess.Popen[bytes]:
+def spawn(
+    toy: Path, out: Path, functions: str, counts: Path, *, slow: bool, function: str = "counted"
+) -> subprocess.Popen[bytes]:
     environment = {**os.environ, "COUNTS": str(counts), "PYTHONPATH": os.pathsep.join(sys.path)}
     code = "from feval.cli import main; main()"
     return subprocess.Popen(
@@ -400,7 +416,7 @@ def spawn(toy: Path, out: Path, functions: str, counts: Path, *, slow: bool) -> 
             "score",
             str(toy),
             "--scorer",
-            f"python:{functions}:counted",
+            f"python:{functions}:{function}",
             "--out",
             str(out),
             "-q",
@@ -434,6 +450,35 @@ def test_a_killed_run_loses_nothing_and_asks_little_twice(
     assert len(set(calls)) == 480
     assert len(calls) - 480 <= (kills * 16 if number == signal.SIGKILL else 0)  # at most what was in hand
     assert not np.isnan(open_recording(out).scores("toy", "alpha", f"python:{functions}:counted").values).any()
+
+
+def test_ctrl_c_twice_ends_a_function_that_does_not_return(tmp_path: Path, toy: Path, functions: str) -> None:
+    out, counts = tmp_path / "out", tmp_path / "counts"
+    process = spawn(toy, out, functions, counts, slow=True, function="stuck")
+    for _ in range(1000):
+        if counts.exists():
+            break
+        time.sleep(0.02)
+    process.send_signal(signal.SIGINT)
+    time.sleep(0.2)
+    process.send_signal(signal.SIGINT)
+    _, told = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert told.decode() == (
+        f"error: Scoring was interrupted inside the function {functions}:stuck. What was scored before is in the journal, and "
+        "the same command goes on from there.\n"
+    )
+
+
+def test_a_recording_without_texts_has_nothing_to_score(toy: Path, tmp_path: Path, functions: str) -> None:
+    pools = [replace(pool(0, ["4", "5"]), texts=[None, None]), replace(pool(1, ["4"]), texts=[None])]
+    with RecordingWriter(tmp_path / "bare", operation={"name": "test"}) as writer:
+        writer.add_dataset(DatasetInfo("toy", "Toy", "verbatim", "test-1"), [question(i, "4") for i in range(2)])
+        writer.add_pools("toy", LLMInfo("alpha"), "words", pools)
+    with pytest.raises(NotRecordedError, match="bare holds no text of the 3 CoTs that were named"):
+        run(tmp_path / "bare", tmp_path / "out", f"python:{functions}:length")
+    assert not (tmp_path / "out").exists()
+    assert not journal_folder(tmp_path / "out").exists()
 
 
 # --- reward models behind HTTP ----------------------------------------------------------------------------------------------
@@ -750,6 +795,31 @@ def test_local_reward_models(toy: Path, tmp_path: Path) -> None:
         found = scores.values[0] if labels == 1 else scores.aggregated("last")[0]
         assert np.isfinite(found).all()
         assert len(scores.steps(0, 0)) == labels - 1
+
+
+def test_a_local_model_without_its_packages_is_a_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "config.json").write_text("{}")
+    monkeypatch.setitem(sys.modules, "torch", None)
+    with pytest.raises(UsageError, match=r"needs torch and transformers .*: pip install 'feval\[coupled\]'"):
+        make_scorer(f"transformers:{tmp_path}")
+
+
+def test_a_slow_reward_model_is_named_with_the_limit(toy: Path, tmp_path: Path) -> None:
+    late = threading.Event()
+
+    def answer(_: str, body: Any) -> tuple[int, Any]:
+        late.wait(20)
+        return rewards("", body)
+
+    with Server(answer) as server:
+        made = make_scorer(f"http:{server.url}", timeout_s=0.2)
+        try:
+            with pytest.raises(
+                StoppedError, match=r"failed 1 times \(127.* did not answer within 0.2 s\): 0 of 7 CoTs"
+            ):
+                score(toy, tmp_path / "out", made, limits=Limits(retries=0))
+        finally:
+            late.set()
 
 
 def test_steps_are_paragraphs_or_lines() -> None:
