@@ -263,7 +263,7 @@ def _feval(
     pass
 
 
-# --- recordings: import, info, verify, merge, select, extract, score ----------------------------------------------------
+# --- recordings: import, info, verify, merge, select, extract ------------------------------------------------------
 
 
 @app.command("import")
@@ -473,71 +473,6 @@ def _extract(
         show.note(sentence)
     account = dataclasses.asdict(found) | {"path": str(out)}
     show.result(account, info_headline(open_recording(out)), "", *changes_tables(found))
-
-
-@app.command("score")
-@_guarded
-def _score(
-    recording: RecordingFolder,
-    scorer: Annotated[
-        str,
-        typer.Option(
-            "--scorer",
-            metavar="SPEC",
-            help="python:MODULE:FUNCTION, judge:MODEL, verbal:MODEL, p-true:MODEL, http:URL, vllm-score:MODEL or "
-            "transformers:FOLDER.",
-        ),
-    ],
-    out: NewFolder,
-    name: Annotated[
-        str | None, typer.Option("--name", metavar="NAME", help="Of the scores in the recording. Default: SPEC.")
-    ] = None,
-    dataset: Annotated[
-        list[str] | None, typer.Option("--dataset", metavar="ID", help="Score it only; repeat for more.")
-    ] = None,
-    llm: Annotated[
-        list[str] | None, typer.Option("--llm", metavar="NAME", help="Score its CoTs only; repeat for more.")
-    ] = None,
-    base_url: Annotated[
-        str | None,
-        typer.Option(
-            "--base-url", metavar="URL", help="OpenAI-compatible endpoint. Default: OPENAI_BASE_URL, or OpenAI."
-        ),
-    ] = None,
-    key_variable: Annotated[
-        str | None,
-        typer.Option("--api-key-env", metavar="VARIABLE", help="Variable that holds the key. Default: OPENAI_API_KEY."),
-    ] = None,
-    concurrency: Annotated[int, typer.Option("--concurrency", metavar="N", help="Most requests in flight.")] = 64,
-    timeout: Annotated[float, typer.Option("--timeout", metavar="SECONDS", help="Longest wait for a reply.")] = 600.0,
-    as_json: JsonFlag = False,
-    quiet: QuietFlag = False,
-) -> None:
-    """Add scores to the CoTs of a recording.
-
-    A function of yours, a judge, a self-check or a reward model gives every CoT a score, or a score per step, in a new recording.
-    Running the same command again goes on where it stopped. Functions are run as they are: name only those you trust.
-
-    Example: feval score my-recording --scorer judge:gpt-4o-mini --out judged
-    """
-    import dataclasses
-
-    from feval.recording import open_recording
-    from feval.report.info import info_headline
-    from recorders.pace import Limits
-    from recorders.scorers import make_scorer
-    from recorders.scoring import score
-
-    show = _Out(as_json=as_json, quiet=quiet)
-    limits = Limits(concurrency=concurrency, timeout_s=timeout)
-    made = make_scorer(scorer, name=name, base_url=base_url, key_variable=key_variable, timeout_s=timeout)
-    with show.progress(f"scoring {recording.name}") as progress:
-        done = score(recording, out, made, datasets=dataset or None, llms=llm or None, limits=limits, progress=progress)
-    for sentence in done.notes:
-        show.note(sentence)
-    account = dataclasses.asdict(done) | {"path": str(out)}
-    scored = f"{done.with_score:,} of {done.cots:,} CoTs have a score by {done.scorer}"
-    show.result(account, info_headline(open_recording(out)), scored)
 
 
 def _show_made(show: _Out, out: Path) -> None:
@@ -909,4 +844,5 @@ def _next_commands(made: Demo) -> list[str]:
 
 # Each of these registers its command with `app`.
 from feval.cli import record as _record_command  # noqa: E402, F401
+from feval.cli import score as _score_command  # noqa: E402, F401
 from feval.cli import servers as _server_commands  # noqa: E402, F401

@@ -26,7 +26,13 @@ from feval.recording.content import (
 )
 from feval.recording.format import SCORES, file_path, open_regular
 from feval.recording.manifest import Manifest, read_manifest
-from feval.recording.scores import Scores, scores_of_table
+from feval.recording.scores import (
+    SCORE_COLUMNS,
+    Scores,
+    SequenceLogprobs,
+    scores_of_table,
+    sequence_logprobs_of_tables,
+)
 from feval.recording.votes import Votes, open_votes
 
 __all__ = ["Recording", "open_recording"]
@@ -195,13 +201,25 @@ class Recording:
             NotRecordedError: it was not kept.
             DamagedRecordingError: the file is missing, changed or malformed.
         """
-        if part not in self.channels(dataset, llm):
-            raise NotRecordedError(
-                f"{self.path} holds no {part} of {llm} on {dataset}: it was not kept when it was recorded."
-            )
+        self._require_channel(dataset, llm, part)
         path = file_path(part, dataset, llm)
         with self._shape(path):
             yield from self._scan(path)
+
+    def sequence_logprobs(self, dataset: str, llm: str) -> SequenceLogprobs:
+        """How likely an LLM's CoTs on a dataset were, and over how many tokens, as arrays.
+
+        Raises:
+            NotRecordedError: log-probabilities were not kept.
+            DamagedRecordingError: the file is missing, changed or malformed.
+        """
+        self._require_channel(dataset, llm, "logprobs")
+        path = file_path("logprobs", dataset, llm)
+        votes = self.votes(dataset)
+        with self._shape(path):
+            table = self._tables(path)
+            groups = (table.group(group, None) for group in range(table.groups))
+            return sequence_logprobs_of_tables(groups, votes.question_ids, votes.llms[llm].codes.shape)
 
     def score_records(self, dataset: str, llm: str) -> list[dict[str, Any]]:
         """What the manifest says of the scores of an LLM on a dataset, one entry for each scorer."""
@@ -231,7 +249,7 @@ class Recording:
         path = self._scores_path(dataset, llm, scorer)
         votes = self.votes(dataset)
         with self._shape(path):
-            table = self._tables(path).read()
+            table = self._tables(path).read(list(SCORE_COLUMNS))
             return scores_of_table(self.scorer_info(scorer), table, votes.question_ids, votes.llms[llm].codes.shape)
 
     def score_rows(self, dataset: str, llm: str, scorer: str) -> Iterator[ScoreRows]:
@@ -248,6 +266,12 @@ class Recording:
                     for column, field in _SCORE_FIELDS.items()
                 }
                 yield ScoreRows(question, columns["sample_index"], columns["score"], **optional)
+
+    def _require_channel(self, dataset: str, llm: str, part: str) -> None:
+        if part not in self.channels(dataset, llm):
+            raise NotRecordedError(
+                f"{self.path} holds no {part} of {llm} on {dataset}: it was not kept when it was recorded."
+            )
 
     def _scores_path(self, dataset: str, llm: str, scorer: str) -> str:
         held = self.scorers(dataset, llm)

@@ -11,7 +11,7 @@ import json
 import os
 import secrets
 import shutil
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -272,8 +272,13 @@ class RecordingWriter:
                 self._keep(parent, dataset, llm.name, leaves)
         self._pairs.append({"dataset": dataset, "llm": llm.name, "counter": counter, **summary})
 
-    def keep_dataset(self, parent: Recording, dataset: str) -> None:
+    def keep_dataset(self, parent: Recording, dataset: str, without: Collection[tuple[str, str]] = ()) -> None:
         """Take a dataset and everything recorded on it from another recording, as it is: nothing is written again.
+
+        Args:
+            parent: the other recording.
+            dataset: id of the dataset.
+            without: (LLM, scorer) of scores that are left out.
 
         Raises:
             ConflictError: the dataset was added already, or an LLM under another decoding, or a scorer under other parameters.
@@ -292,7 +297,7 @@ class RecordingWriter:
                 pair = parent.manifest.pairs[dataset, llm]
                 self._add_llm(parent.llm_info(llm))
                 self._leaves.append((dataset, llm, "llm", llm_leaf(parent.llm_info(llm), pair["counter"])))
-                self._keep(parent, dataset, llm, {})
+                self._keep(parent, dataset, llm, {}, without)
                 self._pairs.append(pair)
                 votes = parent.votes(dataset)
                 sizes = votes.llms[llm].sizes.tolist()
@@ -357,11 +362,20 @@ class RecordingWriter:
             )
         return path
 
-    def _keep(self, parent: Recording, dataset: str, llm: str | None, written: Mapping[str, str]) -> None:
+    def _keep(
+        self,
+        parent: Recording,
+        dataset: str,
+        llm: str | None,
+        written: Mapping[str, str],
+        without: Collection[tuple[str, str]] = (),
+    ) -> None:
         """Take from the parent what was not written (part -> leaf), and in its place what was written and is the same."""
         for leaf in parent.manifest.raw["leaves"]:
             part, digest = leaf["part"], leaf["sha256"]
             if (leaf["dataset"], leaf["llm"]) != (dataset, llm) or part in {"dataset", "llm"}:
+                continue
+            if part.startswith(SCORES) and (llm, part.removeprefix(SCORES)) in without:
                 continue
             path = file_path(part, dataset, llm)
             if part not in written:
@@ -371,8 +385,9 @@ class RecordingWriter:
                 (self._root / path).unlink()
                 self._link(parent, path)
         for record in [] if llm is None else parent.score_records(dataset, llm):
-            self._add_scorer(parent.scorer_info(record["scorer"]))
-            self._scores.append(record)
+            if (llm, record["scorer"]) not in without:
+                self._add_scorer(parent.scorer_info(record["scorer"]))
+                self._scores.append(record)
 
     def _link(self, parent: Recording, path: str) -> None:
         record = parent.file_record(path)
