@@ -89,6 +89,7 @@ class PlainHTTP:
             for connection in connections:
                 connection.close()
         self._idle.clear()
+        await asyncio.sleep(0)  # the loop closes the sockets in its next round, which may be its last
 
     def _rested(self, place: tuple[str, int]) -> _Connection | None:
         """The connection that was used last: those that are not needed grow old."""
@@ -104,7 +105,7 @@ class PlainHTTP:
         loop = asyncio.get_running_loop()
         try:
             async with asyncio.timeout(timeout_s):
-                _, connection = await loop.create_connection(_Connection, *place, happy_eyeballs_delay=0.25)
+                _, connection = await loop.create_connection(_Connection, *place)
         except TimeoutError as error:
             raise self._library.ConnectTimeout(str(error)) from error
         except OSError as error:
