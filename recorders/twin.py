@@ -18,7 +18,7 @@ from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from feval.answers import canonical, extract
-from feval.errors import OutOfRangeError, PriceNotFoundError
+from feval.errors import OutOfRangeError, PriceNotFoundError, UsageError
 from feval.prices import Price, PriceList, billed_prompts, price_list, usd
 from feval.tokens import count_words
 from recorders.errors import RateLimited, StoppedError, Transient
@@ -101,8 +101,17 @@ class _Loop:
         self._thread = threading.Thread(target=self._loop.run_forever, name="live-llm", daemon=True)
         self._thread.start()
 
+    @property
+    def closed(self) -> bool:
+        return self._loop.is_closed()
+
     def run(self, work: Coroutine[Any, Any, _T]) -> _T:
-        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
+        asked = asyncio.run_coroutine_threadsafe(work, self._loop)
+        try:
+            return asked.result()
+        except BaseException:
+            asked.cancel()  # Ctrl-C: nobody waits for the reply any more
+            raise
 
     def close(self) -> None:
         self._loop.call_soon_threadsafe(self._loop.stop)
@@ -140,9 +149,13 @@ class LiveLLM:
         return MeteredLiveLLM(self.name, self._terms, self._loop, question, choices)
 
     def close(self) -> None:
-        """Let go of connections and the thread."""
-        self._loop.run(self._terms.backend.aclose())
-        self._loop.close()
+        """Let go of connections and the thread; a second time, do nothing."""
+        if self._loop.closed:
+            return
+        try:
+            self._loop.run(self._terms.backend.aclose())
+        finally:
+            self._loop.close()
 
 
 @dataclass
@@ -174,7 +187,10 @@ class MeteredLiveLLM:
             OutOfRangeError: k below 1.
             StoppedError: requests failed too often.
             BackendError: no request works, and why.
+            UsageError: the LLM was closed.
         """
+        if self._loop.closed:
+            raise UsageError(f"{self.name} was closed; ask it inside the `with` block, or make it anew with `live`.")
         if k < 1:
             raise OutOfRangeError(f"A method asks {self.name} for 1 CoT or more at a time; {k} were asked for.")
         completions = self._loop.run(self._asked(range(self.cots, self.cots + k)))
