@@ -432,7 +432,7 @@ class Journal:
             if found.get(name) != self.identity.get(name):
                 raise JournalError(
                     f"{self.folder} holds a journal of something else: its {name} is {found.get(name)!r:.200}, asked for is "
-                    f"{self.identity.get(name)!r:.200}. Record into another folder, or begin anew with the mode 'all'."
+                    f"{self.identity.get(name)!r:.200}. Record into another folder, or move {self.folder} away to begin anew."
                 )
 
     def _take(self, entry: Entry) -> None:
