@@ -11,6 +11,7 @@ Nothing is recorded here; `feval record` does that, and the same method then run
 from __future__ import annotations
 
 import asyncio
+import json
 import threading
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
@@ -20,6 +21,8 @@ from typing import Any, Self, TypeVar
 from feval.answers import canonical, extract
 from feval.errors import OutOfRangeError, PriceNotFoundError, UsageError
 from feval.prices import Price, PriceList, billed_prompts, price_list, usd
+from feval.replay import Metadata
+from feval.replay import Request as Sent
 from feval.tokens import count_words
 from recorders.errors import RateLimited, StoppedError, Transient
 from recorders.pace import Limits, backoff
@@ -40,6 +43,7 @@ class LiveCoT:
         tokens: output tokens, by the provider's count, or 1.365 per word where it gives none.
         dollar_cost: USD of the output tokens, `None` where the LLM has no price.
         finish_reason: a word of `feval.schema.FINISH_REASONS`.
+        sample: which CoT of its question it is, from 0.
     """
 
     raw_text: str
@@ -47,6 +51,12 @@ class LiveCoT:
     tokens: int
     dollar_cost: float | None
     finish_reason: str
+    sample: int
+
+    @property
+    def metadata(self) -> Metadata:
+        """Cost and end, as Listing 3 of FEval-TTC has them."""
+        return Metadata(self.tokens, self.dollar_cost, self.finish_reason)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,9 +65,12 @@ class LiveResponse:
 
     Attributes:
         cots: in the order in which they came back.
+        request: what was sent.
     """
 
     cots: list[LiveCoT]
+    request: Sent
+    _metered: MeteredLiveLLM = field(repr=False, compare=False)
 
     def __len__(self) -> int:
         return len(self.cots)
@@ -76,6 +89,15 @@ class LiveResponse:
     def tokens(self) -> int:
         """Output tokens of all CoTs."""
         return sum(cot.tokens for cot in self.cots)
+
+    @property
+    def dollar_cost(self) -> float:
+        """USD of the request and all CoTs, by eq. (1) of FEval-TTC and the billing.
+
+        Raises:
+            PriceNotFoundError: the price list has no such LLM.
+        """
+        return self._metered.dollars(1, len(self.cots), self.tokens)
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,7 +216,8 @@ class MeteredLiveLLM:
         if k < 1:
             raise OutOfRangeError(f"A method asks {self.name} for 1 CoT or more at a time; {k} were asked for.")
         completions = self._loop.run(self._asked(range(self.cots, self.cots + k)))
-        response = LiveResponse([self._cot(completion) for completion in completions])
+        cots = [self._cot(completion, self.cots + place) for place, completion in enumerate(completions)]
+        response = LiveResponse(cots, self._sent(), self)
         self.rounds, self.cots = self.rounds + 1, self.cots + k
         self.output_tokens += response.tokens
         return response
@@ -206,15 +229,37 @@ class MeteredLiveLLM:
         Raises:
             PriceNotFoundError: the price list has no such LLM.
         """
+        return self.dollars(self.rounds, self.cots, self.output_tokens)
+
+    def dollars(self, rounds: int, cots: int, output_tokens: int) -> float:
+        """USD of some requests for this question.
+
+        Args:
+            rounds: how many.
+            cots: that came back.
+            output_tokens: of those.
+
+        Raises:
+            PriceNotFoundError: the price list has no such LLM.
+        """
         if self._terms.price is None:
             raise PriceNotFoundError(f"There is no price for {self.name}; name a price list that has it.")
-        prompts = int(billed_prompts(self._terms.billing, self.rounds, self.cots))
-        return float(usd(self._terms.price, prompts * self.prompt_tokens, self.output_tokens))
+        prompts = int(billed_prompts(self._terms.billing, rounds, cots))
+        return float(usd(self._terms.price, prompts * self.prompt_tokens, output_tokens))
+
+    def _sent(self) -> Sent:
+        messages = [{"role": message.role, "content": message.content} for message in self._messages()]
+        price = self._terms.price
+        dollars = None if price is None else float(usd(price, self.prompt_tokens, 0))
+        return Sent(json.dumps(messages, ensure_ascii=False), self.prompt_tokens, dollars)
+
+    def _messages(self) -> tuple[Message, ...]:
+        return tuple(self._terms.messages(self._question))
 
     async def _asked(self, samples: Sequence[int]) -> list[Completion]:
         """Ask until every sample is there; servers that answer fewer at a time are asked again."""
         terms = self._terms
-        messages = tuple(terms.messages(self._question))
+        messages = self._messages()
         request = Request("live", "live", messages, terms.model, terms.decoding)
         found: list[Completion] = []
         failures = 0
@@ -235,13 +280,13 @@ class MeteredLiveLLM:
         counted = next((c.prompt_tokens for c in found if c.prompt_tokens is not None), None)
         self.prompt_tokens = counted if counted is not None else sum(count_words(m.content) for m in messages)
 
-    def _cot(self, completion: Completion) -> LiveCoT:
+    def _cot(self, completion: Completion, sample: int) -> LiveCoT:
         raw = extract(self._terms.answer_kind, completion.text, self._choices)
         answer = canonical(self._terms.answer_kind, raw, self._choices)
         tokens = count_words(completion.text) if completion.output_tokens is None else completion.output_tokens
         price = self._terms.price
         dollars = None if price is None else float(usd(price, 0, tokens))
-        return LiveCoT(completion.text, answer, tokens, dollars, completion.finish_reason)
+        return LiveCoT(completion.text, answer, tokens, dollars, completion.finish_reason, sample)
 
 
 def live(
