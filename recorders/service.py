@@ -306,6 +306,7 @@ class _Handler(BaseHTTPRequestHandler):
     def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:  # noqa: ARG002
         """Say in OpenAI's shape what the library would say in HTML: a request line or header that is none."""
         self.close_connection = True
+        self.request_version = self.protocol_version  # the library's guess is 0.9, which has no status line
         said = message or HTTPStatus(code).phrase
         self._write(ProblemError(code, f"This is no request that HTTP knows: {said}. Use an HTTP client.").answer())
 
