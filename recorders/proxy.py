@@ -12,6 +12,7 @@ key is masked, and a request whose body holds one is not recorded.
 from __future__ import annotations
 
 import http.client
+import json
 import re
 import secrets
 import ssl
@@ -39,6 +40,7 @@ __all__ = ["Proxy", "messages_id"]
 _TIMEOUT_S = 600.0
 _MOST_BYTES = 256 << 20
 _PIECE = 64 << 10
+_SURROGATES = re.compile("[\ud800-\udfff]")
 _MOST_SEARCHED = 1 << 20
 _REDIRECTS = {301, 302, 303, 307, 308}
 _PACKED = {"gzip", "x-gzip", "deflate"}
@@ -181,7 +183,7 @@ class Proxy:
         try:
             reply = replies.parse(content)
             completions = replies.read(reply, number, asked.request.decoding.logprobs, redaction.reply).completions
-            choices = orjson.loads(redaction.reply(orjson.dumps(replies.choices_of(reply)).decode()))[:number]
+            choices = orjson.loads(redaction.reply(_storable(replies.choices_of(reply))))[:number]
         except (BackendError, TypeError, ValueError):  # no chat completion: the client may make more of it
             with self._lock:
                 self.unrecorded += 1
@@ -406,6 +408,14 @@ def _reply(records: Sequence[Mapping[str, Any]], model: str) -> dict[str, Any]:
             "completion_tokens_details": {"reasoning_tokens": total["reasoning_tokens"]},
         }
     }
+
+
+def _storable(choices: Sequence[Mapping[str, Any]]) -> str:
+    """Choices as JSON that a file can hold; halves of surrogate pairs become U+FFFD."""
+    try:
+        return orjson.dumps(choices).decode()
+    except TypeError:
+        return orjson.dumps(json.loads(_SURROGATES.sub("\ufffd", json.dumps(choices, ensure_ascii=False)))).decode()
 
 
 def _origin_and_path(url: str | None) -> str | None:

@@ -302,6 +302,17 @@ def test_a_compressed_reply_is_recorded(upstream: Upstream, tmp_path: Path) -> N
         assert posted(run, json.dumps(body_of("?")).encode()) == (200, b"no gzip at all")
 
 
+def test_a_reply_that_no_file_can_hold_is_recorded_as_far_as_it_can(upstream: Upstream, tmp_path: Path) -> None:
+    message = b'{"role":"assistant","content":"a\\ud800 \\ud83d\\ude00"}'
+    strange = b'{"choices":[{"index":0,"message":%b,"finish_reason":"stop"}]}' % message
+    upstream.instead = Answer(200, strange, {"Content-Type": "application/json"})
+    with Service(upstream) as server, running(tmp_path, server.url) as run:
+        assert run.texts() == ["a\ufffd \U0001f600"]
+        assert (run.proxy.recorded, run.proxy.unrecorded) == (1, 0)
+    with running(tmp_path, server.url) as run:
+        assert run.texts() == ["a\ufffd \U0001f600"]
+
+
 def test_what_a_client_did_not_wait_for_is_given_to_the_next(
     upstream: Upstream, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
