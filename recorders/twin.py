@@ -270,7 +270,10 @@ class MeteredLiveLLM:
             except (RateLimited, Transient) as error:
                 failures += 1
                 if failures > terms.retries:
-                    raise StoppedError(f"{self.name} failed {failures} times in a row ({error.reason}).") from error
+                    raise StoppedError(
+                        f"{self.name} failed {failures} times in a row ({error.reason}). See that the server "
+                        "runs, or allow more retries."
+                    ) from error
                 pause = backoff(Limits(), failures, request.key())
                 await terms.wait(pause if error.retry_after is None else error.retry_after)
         self._count_prompt(messages, found)
@@ -297,7 +300,7 @@ def live(
     model: str | None = None,
     decoding: Decoding | None = None,
     messages: Callable[[str], Sequence[Message]] | None = None,
-    prices: str | PriceList = "2025-06-02",
+    prices: str | PriceList | None = None,
     billing: str = "once",
     retries: int = 5,
     wait: Callable[[float], Coroutine[Any, Any, None]] = asyncio.sleep,
@@ -311,18 +314,22 @@ def live(
         model: as the provider calls it; `None`: what stands before "@".
         decoding: how samples are drawn; `None`: as `recorders.assemble.usual_decoding` says.
         messages: what is sent for a question; `None`: the question as one user message.
-        prices: a price list or its id; "none" for no dollars.
+        prices: a price list or its id; "none" for no dollars; `None`: as `recorders.assemble.usual_prices` says.
         billing: "once", "per_round" or "per_sample".
         retries: of a request that may work next time, before giving up.
         wait: for tests.
 
     Raises:
         UnknownNameError: no such answer kind, price list or billing.
+        UsageError: an answer kind that reads no answers from texts.
         OutOfRangeError: negative retries.
     """
-    from recorders.assemble import usual_decoding
+    from recorders.assemble import usual_decoding, usual_prices
 
     canonical(answer_kind, None)
+    if answer_kind == "verbatim":
+        raise UsageError("Verbatim answers are not read from texts; name another answer kind for a live LLM.")
+    prices = usual_prices(llm) if prices is None else prices
     billed_prompts(billing, 1, 1)
     if retries < 0:
         raise OutOfRangeError(f"Requests are tried again 0 times or more; {retries} was given.")

@@ -11,6 +11,7 @@ from small import write_toy
 
 from feval import SelfConsistency, load
 from feval.errors import OutOfRangeError, PriceNotFoundError, UnknownNameError, UsageError
+from feval.prices import price_list, usd
 from recorders import live
 from recorders.errors import BackendError, Fatal, RateLimited, StoppedError, Transient
 from recorders.request import Completion, Request
@@ -115,6 +116,8 @@ def test_wrong_use_is_refused() -> None:
         live(Scripted(), "x", answer_kind="riddle")
     with pytest.raises(UnknownNameError):
         live(Scripted(), "x", answer_kind="number", billing="hourly")
+    with pytest.raises(UsageError, match="name another answer kind"):
+        live(Scripted(), "x", answer_kind="verbatim")
     with live(Scripted(), "no-price", answer_kind="number") as llm:
         metered = llm.ask("2 + 2?")
         with pytest.raises(OutOfRangeError):
@@ -160,6 +163,15 @@ def test_what_a_method_sees_is_called_as_in_the_replay(tmp_path: Path) -> None:
     assert twin.request.raw_text == '[{"role": "user", "content": "2 + 2?"}]'
     assert (twin.request.tokens, twin.request.dollar_cost) == (7, pytest.approx(3.5e-6))
     assert [(cot.sample, cot.metadata.tokens) for cot in twin.cots] == [(0, 10), (1, 10)]
+
+
+def test_a_built_in_model_has_its_price_without_naming_the_list() -> None:
+    with live(Scripted(), "feval/tiny-42k", answer_kind="number") as llm:
+        metered = llm.ask("2 + 2?")
+        metered.sample()
+        listed = price_list("tiny-2026-11").find("feval/tiny-42k")
+        assert listed is not None
+        assert metered.dollar_cost == float(usd(listed, 7, 10)) > 0
 
 
 def test_decoding_that_nobody_named_is_as_in_a_recording() -> None:
