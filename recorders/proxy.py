@@ -307,10 +307,11 @@ class Proxy:
         )
 
     def _broken(self, error: Exception) -> ProblemError:
+        why = error.strerror if isinstance(error, OSError) else None  # the system's words, never a header's
         return ProblemError(
             502,
-            f"{self._upstream.host} did not answer ({type(error).__name__}). What the journal holds is still given; see that "
-            "the server runs, and that --upstream names it.",
+            f"{self._upstream.host} did not answer ({why or type(error).__name__}). What the journal holds is still given; see "
+            "that the server runs, and that --upstream names it.",
             code="upstream",
         )
 
