@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from small import write_toy
 
+from feval.cli import _print_table
 from feval.curves import Curve, CurvePoint
 from feval.errors import StorageError
 from feval.recording import verify_recording
@@ -133,6 +134,24 @@ def test_rich_cells_keep_markup_as_text() -> None:
         rich_table(table)
     )
     assert "[red]x[/red] :smile: \\x1b[31m" in out.getvalue()
+
+
+@pytest.mark.parametrize("width", [40, 76, 80, 100, 200])
+def test_no_number_of_a_curve_is_cut_on_a_narrow_terminal(width: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    table = curves_table([PRICED])
+    out = Terminal()
+    monkeypatch.setattr("sys.stdout", out)
+    monkeypatch.setenv("COLUMNS", str(width))
+    monkeypatch.setenv("TERM", "dumb")
+    _print_table(table, apart=False)
+    drawn = out.getvalue()
+    assert "…" not in drawn
+    for row in table.rows:
+        assert any(all(cell in line for cell in row) for line in drawn.splitlines()), row
 
 
 def test_curve_table_shows_every_point_in_per_cent() -> None:

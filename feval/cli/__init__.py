@@ -39,6 +39,7 @@ _P = ParamSpec("_P")
 _MAX_COUNTS = 10_000
 _DEFAULT_COUNTS = 40
 _MAX_IDS_BYTES = 64 << 20
+_WIDEST_TABLE = 10_000
 
 app = typer.Typer(
     name="feval",
@@ -184,7 +185,14 @@ def _print_table(table: Table, *, apart: bool) -> None:
 
     from feval.report.tables import rich_table
 
-    Console(markup=False, highlight=False, emoji=False).print(rich_table(table))
+    console = Console(markup=False, highlight=False, emoji=False)
+    forms = (rich_table(table), rich_table(table, narrow=True))
+    wide = console.options.update(max_width=_WIDEST_TABLE)
+    fitting = next((drawn for drawn in forms if console.measure(drawn, options=wide).maximum <= console.width), None)
+    if fitting is None and table.columns[-1].number:  # nothing may give way: better wrapped by the terminal than cut
+        print(plain(table), end="")
+    else:
+        console.print(fitting or forms[0])
 
 
 class _Progress:
