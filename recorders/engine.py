@@ -17,9 +17,8 @@ from collections.abc import Callable, MutableSequence, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
-from feval.errors import OutOfRangeError, PriceNotFoundError
 from feval.prices import Price
-from recorders.budget import Budget
+from recorders.budget import Budget, check_cost_limit
 from recorders.checks import Checks
 from recorders.errors import (
     BackendError,
@@ -64,6 +63,7 @@ class Progress:
         eta_s: seconds to go at that rate; `None` before the first.
         usd: paid for this journal so far; `None` without a price.
         waiting_s: seconds until the server's Retry-After is over; 0 if there is none.
+        stopping: whether nothing more is sent, and what is in flight is waited for.
     """
 
     done: int
@@ -75,6 +75,7 @@ class Progress:
     eta_s: float | None
     usd: float | None
     waiting_s: float
+    stopping: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,13 +183,7 @@ async def record(
         OutOfRangeError: a cost limit that is no positive number.
         StorageError: the journal could not be written.
     """
-    if cost_limit_usd is not None:
-        if price is None:
-            raise PriceNotFoundError(
-                "A cost limit was given, but there is no price for this LLM; name a price list that has it."
-            )
-        if not cost_limit_usd > 0:
-            raise OutOfRangeError(f"A cost limit is a number of dollars above 0; {cost_limit_usd} was given.")
+    check_cost_limit(cost_limit_usd, price, "this LLM")
     run = _Run(
         plan,
         backend,
@@ -299,6 +294,7 @@ class _Run:
         """Stop: 1, after what is in flight; 2, at once."""
         if wish:
             self._stop(InterruptedByUser("Stopped by the user."))
+            self._show(final=True)
         if wish > 1:
             for task in self._jobs:
                 task.cancel()
@@ -323,6 +319,8 @@ class _Run:
     def _sentence(self, done: int) -> RecorderError:
         """Why something is missing, what is there, what to do."""
         held = f"{done} of {self.total} CoTs are in {self._journal.folder}, and the same command goes on from there."
+        if not self._journal.totals.cots:
+            held = "nothing is recorded yet."
         if isinstance(self._error, InterruptedByUser):
             return InterruptedByUser(f"Recording was interrupted: {held}")
         if isinstance(self._error, CostLimitReached):
@@ -332,8 +330,12 @@ class _Run:
         if isinstance(self._error, BackendError):
             return type(self._error)(f"{_full_stop(self._error.reason)} Recording stopped: {held}")
         reasons = "; ".join(dict.fromkeys(self._lost))
-        tries = self._limits.retries + 1
-        return StoppedError(f"{len(self._lost)} requests failed {tries} times each ({reasons:.400}): {held}")
+        return StoppedError(f"{_requests(len(self._lost))} failed {self._tries} ({reasons:.400}): {held}")
+
+    @property
+    def _tries(self) -> str:
+        """How often a request is sent before it is given up, in words."""
+        return f"{self._limits.retries + 1} times each" if self._limits.retries else "once each"
 
     # What is asked for.
 
@@ -487,8 +489,8 @@ class _Run:
         self._lost.append(error.reason)
         self._failures += 1
         if self._failures >= _FAILURES_UNTIL_HOPELESS:
-            tries = f"{self._failures} requests in a row failed {self._limits.retries + 1} times each"
-            self._stop(Transient(f"{tries}, the last one because {_full_stop(error.reason)}"))
+            failed = f"{self._failures} requests in a row failed {self._tries}"
+            self._stop(Transient(f"{failed}, the last one because {_full_stop(error.reason)}"))
         return None
 
     def _refuse(self, job: Job, error: Refused) -> None:
@@ -566,8 +568,13 @@ class _Run:
                 (self.total - done) / rate if rate else None,
                 self._budget.usd,
                 self._pace.held_for,
+                self._error is not None,
             )
         )
+
+
+def _requests(number: int) -> str:
+    return "1 request" if number == 1 else f"{number} requests"
 
 
 def _full_stop(sentence: str) -> str:

@@ -40,14 +40,16 @@ from feval.tokens import count_words
 from recorders.errors import JournalError, LockedJournalError
 from recorders.request import Completion, Request
 
-__all__ = ["JOURNAL", "MODES", "Entry", "Journal", "Totals", "journal_folder", "utc_now"]
+__all__ = ["JOURNAL", "MODES", "MOST_SAMPLES", "Entry", "Journal", "Totals", "difference", "journal_folder", "utc_now"]
 
 JOURNAL = "journal.jsonl"
 _LOCK = "lock"
 _VERSION = 1
-_MAX_SAMPLE = 1 << 20
 _VERY_UNLIKELY = 9999.0
 _CRC_BYTES = len(b',"crc":"00000000"}\n')
+
+MOST_SAMPLES = 1 << 20
+"""CoTs of one request, at most."""
 
 MODES: Mapping[str, str] = {
     "new_episodes": "ask for what the journal lacks (the default: begins, tops up, goes on after a kill)",
@@ -72,6 +74,7 @@ _TYPES: Mapping[str, tuple[type, ...]] = {
     "system_fingerprint": (str, type(None)),
     "token_logprobs": (list, type(None)),
     "token_confidences": (list, type(None)),
+    "sequence_logprob": (float, type(None)),
     "seed": (int, type(None)),
     "recorded_at": (str,),
 }
@@ -86,6 +89,18 @@ def journal_folder(out: str | Path) -> Path:
 def utc_now() -> str:
     """The time as the journal writes it: ISO 8601, UTC, seconds."""
     return datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+
+
+def difference(found: Mapping[str, Any], asked: Mapping[str, Any]) -> str | None:
+    """Say where two identities differ first, such as "decoding temperature is 0.7, asked for is 0.9"; `None`: nowhere."""
+    for name in dict.fromkeys([*asked, *found]):
+        here, there = found.get(name), asked.get(name)
+        if here == there:
+            continue
+        if isinstance(here, Mapping) and isinstance(there, Mapping):
+            return f"{name} {difference(here, there)}"
+        return f"{name} is {here!r:.200}, asked for is {there!r:.200}"
+    return None
 
 
 @dataclass(slots=True)
@@ -234,12 +249,7 @@ class Journal:
     def missing(self, key: str, samples: int) -> list[int]:
         """The indices below `samples` that a request lacks, ascending."""
         lacking = ~self._masks.get(key, 0) & ((1 << samples) - 1)
-        found = []
-        while lacking:
-            low = lacking & -lacking
-            found.append(low.bit_length() - 1)
-            lacking ^= low
-        return found
+        return [sample for sample, bit in enumerate(reversed(f"{lacking:b}")) if bit == "1"]
 
     def next_sample(self, key: str) -> int:
         """The index after the highest that counts, 0 where there is none."""
@@ -428,12 +438,12 @@ class Journal:
             raise JournalError(
                 f"{self.path} is no journal: its first line has no field 'journal'. Name another folder."
             )
-        for name in dict.fromkeys([*self.identity, *found]):
-            if found.get(name) != self.identity.get(name):
-                raise JournalError(
-                    f"{self.folder} holds a journal of something else: its {name} is {found.get(name)!r:.200}, asked for is "
-                    f"{self.identity.get(name)!r:.200}. Record into another folder, or begin anew with the mode 'all'."
-                )
+        differs = difference(found, self.identity)
+        if differs is not None:
+            raise JournalError(
+                f"{self.folder} holds a journal of something else: its {differs}. Record into another folder, or begin anew "
+                "with the mode 'all'."
+            )
 
     def _take(self, entry: Entry) -> None:
         record = entry.record
@@ -524,10 +534,12 @@ class _StorageErrors:
             what = "the folder is read-only"
         else:
             what = error.strerror or str(error)
-        raise StorageError(
-            f"The journal {self._path} could not be {self._verb}: {what}. What was acknowledged is in it; see to the disk and "
-            "run the same command again."
-        ) from error
+        advice = (
+            "Check that its folder can be made and written to, and run the same command again."
+            if self._verb == "opened"
+            else "What was acknowledged is in it; see to the disk and run the same command again."
+        )
+        raise StorageError(f"The journal {self._path} could not be {self._verb}: {what}. {advice}") from error
 
 
 def _cot_record(
@@ -614,7 +626,7 @@ def _wrong_field(kind: str, record: Mapping[str, Any]) -> str | None:
     if not isinstance(record.get("key"), str):
         return "key"
     sample = record.get("sample")
-    if type(sample) is not int or not 0 <= sample < _MAX_SAMPLE:
+    if type(sample) is not int or not 0 <= sample < MOST_SAMPLES:
         return "sample"
     for name, kinds in _TYPES.items():
         if not isinstance(record.get(name), kinds):
