@@ -321,6 +321,8 @@ class _Run:
         held = f"{done} of {self.total} CoTs are in {self._journal.folder}, and the same command goes on from there."
         if not self._journal.totals.cots:
             held = "nothing is recorded yet."
+            if isinstance(self._error, BackendError) or self._error is None:
+                held += " Put that right, or wait, and run the command again."
         if isinstance(self._error, InterruptedByUser):
             return InterruptedByUser(f"Recording was interrupted: {held}")
         if isinstance(self._error, CostLimitReached):
