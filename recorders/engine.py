@@ -64,6 +64,7 @@ class Progress:
         usd: paid for this journal so far; `None` without a price.
         waiting_s: seconds until the server's Retry-After is over; 0 if there is none.
         stopping: whether nothing more is sent, and what is in flight is waited for.
+        trouble: why the last request failed, if none was answered since; it is sent again.
     """
 
     done: int
@@ -76,6 +77,7 @@ class Progress:
     usd: float | None
     waiting_s: float
     stopping: bool = False
+    trouble: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +115,7 @@ class Control:
         self._run: _Run | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._wish = 0
+        self.signal: int | None = None
 
     def finish(self) -> None:
         """Send nothing more; wait for what is in flight."""
@@ -120,6 +123,11 @@ class Control:
 
     def now(self) -> None:
         """Send nothing more and wait for nothing; what has arrived is still written."""
+        self._set(2)
+
+    def ended_by(self, number: int) -> None:
+        """`now`, because of a signal: its number is kept in `signal`."""
+        self.signal = number
         self._set(2)
 
     def interrupt(self) -> None:
@@ -261,6 +269,7 @@ class _Run:
         self._held: list[tuple[Job, Refused]] = []
         self._lost: list[str] = []
         self._error: BaseException | None = None
+        self._trouble: str | None = None
         self._pace = Pace(limits, clock)
         self._speed = _Speed(clock)
         self._checks = Checks(plan.requests[0].decoding) if plan.requests else None
@@ -294,6 +303,7 @@ class _Run:
         """Stop: 1, after what is in flight; 2, at once."""
         if wish:
             self._stop(InterruptedByUser("Stopped by the user."))
+        if wish == 1:
             self._show(final=True)
         if wish > 1:
             for task in self._jobs:
@@ -433,6 +443,7 @@ class _Run:
         """Write a reply and wait until the disk has it; what is still missing goes back into the queue."""
         self._replies += 1
         self._failures = 0
+        self._trouble = None
         if not self._answered:
             self._answered = True
             self._settle_refusals()
@@ -487,6 +498,8 @@ class _Run:
         if self._error is not None:
             return None
         if job.failures <= self._limits.retries:
+            self._trouble = error.reason
+            self._show()
             return backoff(self._limits, job.failures, f"{job.todo.key}:{job.samples[0]}")
         self._lost.append(error.reason)
         self._failures += 1
@@ -571,6 +584,7 @@ class _Run:
                 self._budget.usd,
                 self._pace.held_for,
                 self._error is not None,
+                self._trouble,
             )
         )
 

@@ -171,7 +171,7 @@ def record_dataset(
 ) -> Path:
     """Ask for what is missing, seal, verify, and remove the journal.
 
-    In the main thread, the first Ctrl-C waits for the replies in flight, the second for nothing.
+    In the main thread, the first Ctrl-C waits for the replies in flight, the second for nothing, nor does SIGTERM or SIGHUP.
 
     Args:
         work: what is to be recorded.
@@ -319,9 +319,12 @@ def _run(asking: Coroutine[Any, Any, Outcome], backend: Backend, control: Contro
             await backend.aclose()
 
     try:
-        return _in_a_loop(whole(), control).error
-    except MissingError as error:
-        return error
+        error = _in_a_loop(whole(), control).error
+    except MissingError as missing:
+        return missing
+    if isinstance(error, InterruptedByUser) and control.signal is not None:
+        error.exit_code = 128 + control.signal
+    return error
 
 
 def _in_a_loop(work: Coroutine[Any, Any, Outcome], control: Control) -> Outcome:
@@ -341,18 +344,24 @@ def _in_a_loop(work: Coroutine[Any, Any, Outcome], control: Control) -> Outcome:
 
 @contextmanager
 def _interruptible(control: Control) -> Iterator[None]:
-    """Let Ctrl-C stop the run in two steps, where signals can be had: in the main thread."""
+    """Let Ctrl-C stop the run in two steps, and SIGTERM and SIGHUP at once, where signals can be had: in the main thread."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
     loop = asyncio.get_running_loop()
-    before = signal.getsignal(signal.SIGINT)
-    loop.add_signal_handler(signal.SIGINT, control.interrupt)
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+    handled = [number for number in before if before[number] not in (signal.SIG_IGN, None)]
+    for number in handled:
+        if number == signal.SIGINT:
+            loop.add_signal_handler(number, control.interrupt)
+        else:
+            loop.add_signal_handler(number, control.ended_by, number)
     try:
         yield
     finally:
-        loop.remove_signal_handler(signal.SIGINT)
-        signal.signal(signal.SIGINT, before)
+        for number in handled:
+            loop.remove_signal_handler(number)
+            signal.signal(number, before[number])
 
 
 @contextmanager

@@ -76,6 +76,10 @@ class Decoding:
             "seed": (self.seed, self.seed is None or 0 <= self.seed <= limit - _ROOM_FOR_SAMPLES, "0 to 2^63 - 2^32"),
             "logprobs": (self.logprobs, self.logprobs is None or 0 <= self.logprobs <= limit, "0 to 2^63 - 1"),
         }
+        if "" in self.stop:
+            raise OutOfRangeError(
+                "The setting stop holds an empty text, which would end every CoT at once; leave it out."
+            )
         for name, (value, ok, allowed) in ranges.items():
             if not ok:
                 raise OutOfRangeError(f"The setting {name} is {allowed}; {value} was given.")

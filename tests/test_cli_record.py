@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 from dataclasses import replace
 from pathlib import Path
 
@@ -269,3 +270,14 @@ def test_the_first_ctrl_c_says_what_is_waited_for(capsys: pytest.CaptureFixture[
     for each in (state, replace(state, stopping=True), replace(state, stopping=True, in_flight=1)):
         shown(each)
     assert capsys.readouterr().err == "note: Stopping: waiting for 3 requests in flight. Ctrl-C stops at once.\n"
+
+
+def test_the_first_failure_is_said_while_it_is_tried_again(tmp_path: Path) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))  # bound and not listening: every connection is refused
+        address = f"http://127.0.0.1:{taken.getsockname()[1]}/v1"
+        result = record(tmp_path / "r", "--backend", "openai", "--base-url", address, "--retries", "1")
+    assert result.exit_code == 1
+    assert result.stderr.count("note: A request failed and is sent again: the connection to 127.0.0.1:") == 1
+    assert "nothing is recorded yet" in result.stderr
+    assert list(tmp_path.iterdir()) == []

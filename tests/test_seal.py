@@ -213,6 +213,7 @@ def test_nothing_is_left_where_nothing_came(tmp_path: Path) -> None:
         ({"decoding": Decoding(top_p=0.0)}, "top_p is a number above 0 and at most 1; 0.0 was given"),
         ({"decoding": Decoding(temperature=float("nan"))}, "temperature is a number from 0 on; nan was given"),
         ({"decoding": Decoding(seed=2**63)}, "seed is 0 to"),
+        ({"decoding": Decoding(stop=("x", ""))}, "stop holds an empty text"),
         ({"decoding": Decoding(max_tokens=10**20)}, "max_tokens is 1 to"),
         ({"llm_name": "a\x00b"}, "control characters"),
         ({"dataset": ""}, "Dataset names have 1 to"),
@@ -411,9 +412,11 @@ def test_it_works_in_another_thread(tmp_path: Path) -> None:
     assert verify_recording(tmp_path / "r").ok
 
 
-@pytest.mark.parametrize("presses", [1, 2])
-def test_ctrl_c_in_a_real_process_loses_nothing(tmp_path: Path, presses: int) -> None:
-    """The first waits for the replies in flight (here 0.3 s away), the second does not."""
+@pytest.mark.parametrize(
+    ("presses", "number"), [(1, signal.SIGINT), (2, signal.SIGINT), (1, signal.SIGTERM), (1, signal.SIGHUP)]
+)
+def test_ctrl_c_in_a_real_process_loses_nothing(tmp_path: Path, presses: int, number: signal.Signals) -> None:
+    """The first waits for the replies in flight (here 0.3 s away), the second does not, nor does another signal."""
     program = f"""
 import asyncio, sys, time
 sys.path.insert(0, {str(Path(__file__).parent)!r})
@@ -422,7 +425,7 @@ from recorders.errors import InterruptedByUser
 async def slow(found):
     if len(backend.calls) > 4:
         print("asked", flush=True)
-    await asyncio.sleep(0.01 if len(backend.calls) <= 4 else 0.3 if {presses} == 1 else 60)
+    await asyncio.sleep(0.01 if len(backend.calls) <= 4 else 0.3 if {presses == 1 and number == signal.SIGINT} else 60)
     return found
 backend = FakeBackend([slow] * 1000)
 work = replace(WORK, questions=[Question(f"toy/{{i}}", f"What is question {{i}}?", "1") for i in range(40)])
@@ -438,13 +441,13 @@ except InterruptedByUser as error:
     assert process.stdout is not None
     assert process.stdout.readline() == "asked\n"
     for _ in range(presses):
-        process.send_signal(signal.SIGINT)
+        process.send_signal(number)
         threading.Event().wait(0.1)
     out, err = process.communicate(timeout=20)
     assert err == ""
-    assert process.returncode == 130
+    assert process.returncode == 128 + number
     assert "Recording was interrupted" in out
     with Journal.open(journal_folder(tmp_path / "r"), WORK.identity()) as journal:
         assert f"{journal.totals.cots} of 200 CoTs" in out
-        assert journal.totals.cots >= (40 if presses == 1 else 20)
+        assert journal.totals.cots >= (40 if presses == 1 and number == signal.SIGINT else 20)
     assert [path.name for path in tmp_path.iterdir()] == ["r.journal"]

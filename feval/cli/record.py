@@ -172,14 +172,18 @@ def _notes(show: _Out, sentences: Iterable[str]) -> frozenset[str]:
 
 
 class _Shown:
-    """Shows where a run is."""
+    """Shows where a run is; the first failure and the first stop are said, as a bar alone would leave one waiting."""
 
     def __init__(self, bar: _Progress, show: _Out, work: Work) -> None:
-        self._bar, self._show, self._name, self._stopping = bar, show, f"{work.llm_name} on {work.dataset}", False
+        self._bar, self._show, self._name = bar, show, f"{work.llm_name} on {work.dataset}"
+        self._stopping = self._troubled = False
 
     def __call__(self, state: Progress) -> None:
         self._bar.describe(f"{self._name}: {_state(state)}")
         self._bar(state.done, state.total)
+        if state.trouble is not None and not self._troubled:
+            self._troubled = True
+            self._show.note(f"A request failed and is sent again: {state.trouble.rstrip('.')}.")
         if state.stopping and state.in_flight and not self._stopping:
             self._stopping = True
             requests = "1 request" if state.in_flight == 1 else f"{state.in_flight} requests"
