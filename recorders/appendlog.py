@@ -23,7 +23,7 @@ from feval.errors import StorageError
 from feval.recording import recording_around
 from recorders.errors import JournalError, LockedJournalError
 
-__all__ = ["VERSION", "AppendLog", "Line", "clean", "line"]
+__all__ = ["VERSION", "AppendLog", "Line", "clean", "difference", "line"]
 
 VERSION = 1
 _LOCK = "lock"
@@ -210,10 +210,12 @@ class AppendLog:
                 what = "the folder is read-only"
             else:
                 what = error.strerror or str(error)
-            raise StorageError(
-                f"The journal {self.path} could not be {verb}: {what}. What was acknowledged is in it; see to the disk and run "
-                "the same command again."
-            ) from error
+            advice = (
+                "Check that its folder can be made and written to, and run the same command again."
+                if verb == "opened"
+                else "What was acknowledged is in it; see to the disk and run the same command again."
+            )
+            raise StorageError(f"The journal {self.path} could not be {verb}: {what}. {advice}") from error
 
     def _lines(self) -> Iterator[Line]:
         offset = 0
@@ -253,12 +255,24 @@ class AppendLog:
                 f"{self.path} is no journal of a {self.WORKER}: its first line has no field {self.HEADER!r}. To leave it alone, "
                 f"{self.ELSEWHERE}."
             )
-        for name in dict.fromkeys([*identity, *found]):
-            if found.get(name) != identity.get(name):
-                raise JournalError(
-                    f"{self.folder} holds a journal of something else: its {name} is {found.get(name)!r:.200}, asked for is "
-                    f"{identity.get(name)!r:.200}. To leave it alone, {self.ELSEWHERE}; if it is not needed, {self.ANEW}."
-                )
+        differs = difference(found, identity)
+        if differs is not None:
+            raise JournalError(
+                f"{self.folder} holds a journal of something else: its {differs}. To leave it alone, {self.ELSEWHERE}; if it is "
+                f"not needed, {self.ANEW}."
+            )
+
+
+def difference(found: Mapping[str, Any], asked: Mapping[str, Any]) -> str | None:
+    """Say where two identities differ first, such as "decoding temperature is 0.7, asked for is 0.9"; `None`: nowhere."""
+    for name in dict.fromkeys([*asked, *found]):
+        here, there = found.get(name), asked.get(name)
+        if here == there:
+            continue
+        if isinstance(here, Mapping) and isinstance(there, Mapping):
+            return f"{name} {difference(here, there)}"
+        return f"{name} is {here!r:.200}, asked for is {there!r:.200}"
+    return None
 
 
 def line(record: Mapping[str, Any]) -> bytes:

@@ -32,15 +32,17 @@ import orjson
 from feval.errors import UnknownNameError
 from feval.schema import FINISH_REASONS
 from feval.tokens import count_words
-from recorders.appendlog import VERSION, AppendLog, Line, clean, line
+from recorders.appendlog import VERSION, AppendLog, Line, clean, difference, line
 from recorders.errors import JournalError
 from recorders.request import Completion, Request
 
-__all__ = ["JOURNAL", "MODES", "Entry", "Journal", "Totals", "journal_folder", "utc_now"]
+__all__ = ["JOURNAL", "MODES", "MOST_SAMPLES", "Entry", "Journal", "Totals", "difference", "journal_folder", "utc_now"]
 
 JOURNAL = "journal.jsonl"
-_MAX_SAMPLE = 1 << 20
 _VERY_UNLIKELY = 9999.0
+
+MOST_SAMPLES = 1 << 20
+"""CoTs of one request, at most."""
 
 MODES: Mapping[str, str] = {
     "new_episodes": "ask for what the journal lacks (the default: begins, tops up, goes on after a kill)",
@@ -65,6 +67,7 @@ _TYPES: Mapping[str, tuple[type, ...]] = {
     "system_fingerprint": (str, type(None)),
     "token_logprobs": (list, type(None)),
     "token_confidences": (list, type(None)),
+    "sequence_logprob": (float, type(None)),
     "seed": (int, type(None)),
     "recorded_at": (str,),
 }
@@ -208,12 +211,7 @@ class Journal(AppendLog):
     def missing(self, key: str, samples: int) -> list[int]:
         """The indices below `samples` that a request lacks, ascending."""
         lacking = ~self._masks.get(key, 0) & ((1 << samples) - 1)
-        found = []
-        while lacking:
-            low = lacking & -lacking
-            found.append(low.bit_length() - 1)
-            lacking ^= low
-        return found
+        return [sample for sample, bit in enumerate(reversed(f"{lacking:b}")) if bit == "1"]
 
     def next_sample(self, key: str) -> int:
         """The index after the highest that counts, 0 where there is none."""
@@ -435,7 +433,7 @@ def _wrong_field(kind: str, record: Mapping[str, Any]) -> str | None:
     if not isinstance(record.get("key"), str):
         return "key"
     sample = record.get("sample")
-    if type(sample) is not int or not 0 <= sample < _MAX_SAMPLE:
+    if type(sample) is not int or not 0 <= sample < MOST_SAMPLES:
         return "sample"
     for name, kinds in _TYPES.items():
         if not isinstance(record.get(name), kinds):

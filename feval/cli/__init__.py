@@ -14,7 +14,7 @@ import shlex
 import signal
 import sys
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn, ParamSpec, Self
 
@@ -483,14 +483,15 @@ def _extract(
     show.result(account, info_headline(open_recording(out)), "", *changes_tables(found))
 
 
-def _show_made(show: _Out, out: Path) -> None:
-    """Show the recording that was just made."""
+def _show_made(show: _Out, out: Path, said: Collection[str] = ()) -> None:
+    """Show the recording that was just made, with its notes but for those that were said already."""
     from feval.recording import open_recording
     from feval.report.info import info_dict, info_headline
 
     made = open_recording(out)
     for sentence in made.manifest.raw.get("notes", ()):
-        show.note(str(sentence))
+        if sentence not in said:
+            show.note(str(sentence))
     show.result(info_dict(made), info_headline(made))
 
 

@@ -58,7 +58,7 @@ def regular_file(path: Path) -> Path:
     if path.is_file():
         return path
     found = "a folder" if path.is_dir() else "neither file nor folder" if path.exists() else "nothing"
-    raise SourceError(f"{path} should be the file to import; there is {found}. Check the path.")
+    raise SourceError(f"{path} should be a file to read; there is {found}. Check the path.")
 
 
 def fingerprint(path: Path) -> dict[str, str | int]:
@@ -81,7 +81,7 @@ def read_bytes(path: Path) -> bytes:
         stream: IO[bytes] = gzip.GzipFile(fileobj=file) if compressed else file  # type: ignore[assignment]
         data = expand(stream, size, str(path))
     if not data or data.isspace():
-        raise SourceError(f"{path} is empty; there is nothing to import.")
+        raise SourceError(f"{path} is empty; there is nothing to read.")
     return data
 
 
