@@ -345,7 +345,7 @@ def test_a_run_goes_on_where_it_stopped(
         assert not set(first[:3]) & set(asked[1:2])
     with Server(rewards) as server:
         made = make_scorer(f"http:{server.url}/score", name="rm")
-        with pytest.raises(JournalError, match="its parameters is"):  # another server is another scorer
+        with pytest.raises(JournalError, match="its parameters url is"):  # another server is another scorer
             score(toy, out, made, limits=FAST)
 
 
