@@ -12,7 +12,7 @@ small file and creates no object per CoT; question texts and CoT texts are read 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -54,7 +54,6 @@ class Pool:
         output_tokens: [Q, S] tokens of each CoT, 0 where absent.
         prompt_tokens: [Q] tokens of the request, -1 where not known.
         sizes: [Q] recorded CoTs of each question.
-        finish: [Q, S] position of each CoT's finish reason in `feval.schema.FINISH_REASONS`.
         candidates: [Q] number of codes in use on each question, by all LLMs together.
     """
 
@@ -63,8 +62,13 @@ class Pool:
     output_tokens: Integers
     prompt_tokens: Integers
     sizes: Integers
-    finish: Integers
+    _finish: Integers | Callable[[], Integers] = field(repr=False)
     candidates: Integers
+
+    @property
+    def finish(self) -> Integers:
+        """[Q, S] position of each CoT's finish reason in `feval.schema.FINISH_REASONS`; read when first asked for."""
+        return self._finish() if callable(self._finish) else self._finish
 
     @property
     def smallest(self) -> int:
@@ -525,7 +529,7 @@ def load(
 def _pool(llm: str, view: View) -> Pool:
     votes = view.pool(llm)
     counts = view.candidate_counts()
-    return Pool(llm, votes.codes, votes.output_tokens, votes.prompt_tokens, votes.sizes, votes.finish, counts)
+    return Pool(llm, votes.codes, votes.output_tokens, votes.prompt_tokens, votes.sizes, votes.read_finish, counts)
 
 
 def _is_price_list(prices: object) -> bool:
