@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 
 from feval.errors import OutOfRangeError, PriceNotFoundError
 from feval.prices import Price
+from feval.report.text import counted
 from recorders.budget import Budget
 from recorders.checks import Checks
 from recorders.errors import (
@@ -322,7 +323,8 @@ class _Run:
 
     def _sentence(self, done: int) -> RecorderError:
         """Why something is missing, what is there, what to do."""
-        held = f"{done} of {self.total} CoTs are in {self._journal.folder}, and the same command goes on from there."
+        kept = f"{done} of {counted(self.total, 'CoT')} {'is' if done == 1 else 'are'} in {self._journal.folder}"
+        held = f"{kept}, and the same command goes on from there."
         if isinstance(self._error, InterruptedByUser):
             return InterruptedByUser(f"Recording was interrupted: {held}")
         if isinstance(self._error, CostLimitReached):
@@ -333,7 +335,9 @@ class _Run:
             return type(self._error)(f"{_full_stop(self._error.reason)} Recording stopped: {held}")
         reasons = "; ".join(dict.fromkeys(self._lost))
         tries = self._limits.retries + 1
-        return StoppedError(f"{len(self._lost)} requests failed {tries} times each ({reasons:.400}): {held}")
+        return StoppedError(
+            f"{counted(len(self._lost), 'request')} failed {counted(tries, 'time')} each ({reasons:.400}): {held}"
+        )
 
     # What is asked for.
 
@@ -487,7 +491,9 @@ class _Run:
         self._lost.append(error.reason)
         self._failures += 1
         if self._failures >= _FAILURES_UNTIL_HOPELESS:
-            tries = f"{self._failures} requests in a row failed {self._limits.retries + 1} times each"
+            tries = (
+                f"{counted(self._failures, 'request')} in a row failed {counted(self._limits.retries + 1, 'time')} each"
+            )
             self._stop(Transient(f"{tries}, the last one because {_full_stop(error.reason)}"))
         return None
 

@@ -19,6 +19,7 @@ from typing import Any
 
 from feval.errors import DamagedRecordingError, NotRecordedError, StorageError
 from feval.recording import Recording, ScoreRows, add_scores, open_recording, verify_recording
+from feval.report.text import counted
 from recorders.errors import Fatal, InterruptedByUser, RateLimited, RecorderError, Refused, StoppedError, Transient
 from recorders.journal import journal_folder
 from recorders.pace import Limits, Pace, backoff
@@ -161,10 +162,9 @@ class _Run:
 
     def told(self, what: str) -> str:
         """A sentence for whoever is told that it ended early."""
-        return (
-            f"{what}. {len(self._journal):,} of {self._total:,} CoTs are scored, in {self._journal.folder}; the same command "
-            "goes on from there."
-        )
+        done = len(self._journal)
+        scored = f"{done:,} of {counted(self._total, 'CoT')} {'is' if done == 1 else 'are'} scored"
+        return f"{what}. {scored}, in {self._journal.folder}; the same command goes on from there."
 
     async def run(self) -> None:
         """Score everything that is missing."""
@@ -331,6 +331,6 @@ def _notes(name: str, seen: Mapping[str, int], without_text: int) -> Iterator[st
         (seen["none"], f"{name} gave none"),
     ):
         if count:
-            yield f"{count:,} of {total:,} CoTs have no score: {why}."
+            yield f"{count:,} of {counted(total, 'CoT')} {'has' if count == 1 else 'have'} no score: {why}."
     if without_text:
-        yield f"{without_text:,} CoTs have no text and were not given to {name}."
+        yield f"CoTs without text, which were not given to {name}: {without_text:,}."

@@ -628,3 +628,10 @@ def test_of_two_that_write_one_folder_the_second_says_so(tmp_path: Path) -> None
         first = write_toy(tmp_path / "r", POOLS, GOLDS)
     assert verify_recording(first).ok
     assert [path.name for path in tmp_path.iterdir()] == ["r"]
+
+
+def test_a_name_with_backticks_stays_one_code_span_in_the_readme(tmp_path: Path) -> None:
+    names = {"a`b": [["4"]], "``c": [["4"]], "d|e": [["4"]], "plain": [["4"]]}
+    readme = (write_toy(tmp_path / "r", names, ["4"]) / "README.md").read_text()
+    cells = [line.split(" | ")[1] for line in readme.splitlines() if line.startswith("| Toy")]
+    assert cells == ["`` a`b ``", "``` ``c ```", r"`d\|e`", "`plain`"]

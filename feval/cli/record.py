@@ -10,6 +10,7 @@ import typer
 
 from feval.cli import JsonFlag, NewFolder, QuietFlag, _guarded, _Out, _show_made, app
 from feval.errors import UsageError
+from feval.report.text import counted
 
 if TYPE_CHECKING:
     from recorders.assemble import Asked
@@ -231,8 +232,8 @@ def _estimate(show: _Out, asked: Asked, out: Path, limits: Limits, prices: str) 
     usd = "no price known" if to_come.usd is None else f"{most}${to_come.usd:,.4f} by price list {prices}"
     show.result(
         account,
-        f"To come: {to_come.cots:,} CoTs in {to_come.calls:,} calls (if the server gives several at once), "
-        f"{to_come.prompt_tokens:,} prompt tokens and {output} output tokens; {usd}.",
+        f"To come: {counted(to_come.cots, 'CoT')} in {counted(to_come.calls, 'call')} (if the server gives several at once), "
+        f"{counted(to_come.prompt_tokens, 'prompt token')} and {output} output tokens; {usd}.",
         f"Lengths are from {to_come.basis}. Prompt: {asked.prompt_version}. Nothing was asked.",
     )
 

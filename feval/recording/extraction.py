@@ -218,7 +218,7 @@ def _notes(parent: Recording, found: Sequence[DatasetChanges], source: str) -> I
     for changes in found:
         without = sum(llm.without_text for llm in changes.llms)
         if without and source == "text":
-            yield f"{changes.dataset}: {without} CoTs have no text; their raw answers are those of the parent."
+            yield f"{changes.dataset}: CoTs without text, whose raw answers are those of the parent: {without}."
         for llm in changes.llms:
             if llm.gained + llm.lost + llm.changed and (scorers := parent.scorers(changes.dataset, llm.llm)):
                 names = ", ".join(scorers)
