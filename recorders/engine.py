@@ -335,9 +335,8 @@ class _Run:
             return type(self._error)(f"{_full_stop(self._error.reason)} Recording stopped: {held}")
         reasons = "; ".join(dict.fromkeys(self._lost))
         tries = self._limits.retries + 1
-        return StoppedError(
-            f"{counted(len(self._lost), 'request')} failed {counted(tries, 'time')} each ({reasons:.400}): {held}"
-        )
+        each = f"{counted(tries, 'time')}{' each' if len(self._lost) > 1 else ''}"
+        return StoppedError(f"{counted(len(self._lost), 'request')} failed {each} ({reasons:.400}): {held}")
 
     # What is asked for.
 

@@ -226,7 +226,7 @@ def test_requests_that_keep_failing_are_left_out_and_said(tmp_path: Path) -> Non
     outcome = go(tmp_path, plan(4, 5), FakeBackend(answer=of_question_2), limits=Limits(retries=3))
     assert (outcome.done, outcome.requests) == (15, 3 + 4)
     assert isinstance(outcome.error, StoppedError)
-    assert "1 requests failed 4 times each (the reply is cut short): 15 of 20 CoTs" in str(outcome.error)
+    assert "1 request failed 4 times (the reply is cut short): 15 of 20 CoTs" in str(outcome.error)
     assert go(tmp_path, plan(4, 5), FakeBackend()).new == 5
 
 
