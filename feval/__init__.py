@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from feval.errors import FevalError
     from feval.importers import import_recording
     from feval.methods import METHODS, SelfConsistency
+    from feval.methods.vote import plurality
     from feval.names import DatasetType, LLMType
     from feval.prices import PriceList, price_list
     from feval.recording import merge, open_recording, select, verify_recording
@@ -28,6 +29,7 @@ _HOMES = {
     "import_recording": "feval.importers",
     "METHODS": "feval.methods",
     "SelfConsistency": "feval.methods",
+    "plurality": "feval.methods.vote",
     "DatasetType": "feval.names",
     "LLMType": "feval.names",
     "PriceList": "feval.prices",
@@ -57,6 +59,7 @@ __all__ = [
     "load",
     "merge",
     "open_recording",
+    "plurality",
     "price_list",
     "select",
     "self_consistency_curve",

@@ -12,7 +12,7 @@ small file and creates no object per CoT; question texts and CoT texts are read 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -54,7 +54,6 @@ class Pool:
         output_tokens: [Q, S] tokens of each CoT, 0 where absent.
         prompt_tokens: [Q] tokens of the request, -1 where not known.
         sizes: [Q] recorded CoTs of each question.
-        finish: [Q, S] position of each CoT's finish reason in `feval.schema.FINISH_REASONS`.
         candidates: [Q] number of codes in use on each question, by all LLMs together.
     """
 
@@ -63,8 +62,13 @@ class Pool:
     output_tokens: Integers
     prompt_tokens: Integers
     sizes: Integers
-    finish: Integers
+    _finish: Integers | Callable[[], Integers] = field(repr=False)
     candidates: Integers
+
+    @property
+    def finish(self) -> Integers:
+        """[Q, S] position of each CoT's finish reason in `feval.schema.FINISH_REASONS`; read when first asked for."""
+        return self._finish() if callable(self._finish) else self._finish
 
     @property
     def smallest(self) -> int:
@@ -327,8 +331,9 @@ class LLM:
         if n > size:
             name = self._view.votes.question_ids[row]
             advice = f"Ask for {size} or fewer, or record more" if size else "Select the other questions, or record it"
+            cots = f"{size} recorded CoT{'' if size == 1 else 's'}"
             raise ShortPoolError(
-                f"{self.name} has {size} recorded CoTs on question {name!r} of {self.dataset}; {n} were asked for. {advice}."
+                f"{self.name} has {cots} on question {name!r} of {self.dataset}; {n} were asked for. {advice}."
             )
 
     def numbered_as(self, view: View) -> bool:
@@ -429,6 +434,7 @@ class Dataset:
         id: of the dataset.
         gold: [Q] code of the gold answer, -1 where there is none. Only evaluation may look at it.
         question_keys: [Q] what draws are made from: tell questions apart wherever they stand, see `feval.draws`.
+        recording_hashes: of the recordings that were opened together, each once; questions and golds are theirs.
     """
 
     def __init__(self, view: View) -> None:
@@ -474,6 +480,32 @@ class Dataset:
     def question_ids(self) -> Sequence[str]:
         """Ids in recorded order."""
         return self._view.votes.question_ids
+
+    def is_right(self, question: str | int, answer: str | None) -> bool:
+        """Whether an answer is the gold one, once it is written in the canonical form of the dataset's answer kind.
+
+        Args:
+            question: its id or row.
+            answer: as somebody wrote it, or as `sample` gives it; `None`, no answer, is never right.
+
+        Raises:
+            NotRecordedError: no such question, or one without a gold.
+        """
+        row = self._view.row(question)
+        if self.gold[row] < 0:
+            raise NotRecordedError(
+                f"Question {self.question_ids[row]!r} of {self.id} has no gold answer, so nothing can be right or wrong; "
+                "leave it out."
+            )
+        gold = self._view.candidates(row)[int(self.gold[row])]
+        if answer is None or answer == gold:
+            return answer == gold
+        from feval.answers import keys
+
+        found = self._view.questions[row]
+        kind = self._view.recording.dataset_info(self.id).answer_kind
+        [key] = keys(kind, [answer], found.answer, found.choices).answers
+        return key == gold
 
     def candidates(self, question: str | int) -> list[str]:
         """The distinct answers of a question by code, the gold among them if there is one."""
@@ -525,7 +557,7 @@ def load(
 def _pool(llm: str, view: View) -> Pool:
     votes = view.pool(llm)
     counts = view.candidate_counts()
-    return Pool(llm, votes.codes, votes.output_tokens, votes.prompt_tokens, votes.sizes, votes.finish, counts)
+    return Pool(llm, votes.codes, votes.output_tokens, votes.prompt_tokens, votes.sizes, votes.read_finish, counts)
 
 
 def _is_price_list(prices: object) -> bool:

@@ -574,4 +574,4 @@ def _notes(name: str, seen: Mapping[str, int], without_text: int) -> Iterator[st
         if count:
             yield f"{count:,} of {total:,} {_UNSCORED}: {why}."
     if without_text:
-        yield f"{without_text:,} CoTs have no text and were not given to {name}."
+        yield f"CoTs without text, which were not given to {name}: {without_text:,}."

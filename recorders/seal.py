@@ -169,11 +169,11 @@ class _Sealing:
                 f"All tokens were counted by {self._counter!r}, because the provider's counts are not complete."
             )
         if self._shared:
-            found.append(f"{self._shared} questions have the same request as an earlier one; they share its CoTs.")
+            found.append(f"Questions with the same request as an earlier one, whose CoTs they share: {self._shared}.")
         if self._repeated_ids:
             found.append(
-                f"{self._repeated_ids} replies came with a response id that an earlier reply to the same question had; a cache "
-                "may have answered."
+                "Replies with a response id that an earlier reply to the same question had: "
+                f"{self._repeated_ids}; a cache may have answered."
             )
         return found
 

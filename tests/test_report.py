@@ -21,7 +21,7 @@ from feval.report.csv import POINT_COLUMNS, curve_csv, curves_csv
 from feval.report.files import save_files
 from feval.report.picture import curves_png
 from feval.report.tables import Column, Table, curve_table, curves_table, plain, rich_table, subtitles
-from feval.report.text import decimals_for, fixed, plain_number, visible
+from feval.report.text import counted, decimals_for, fixed, plain_number, visible
 
 
 def point(
@@ -37,6 +37,7 @@ def curve(*points: CurvePoint, llm: str = "gpt-3.5-turbo", **fields: object) -> 
         dataset="bigbench_date",
         llm=llm,
         recording_hash="ab" * 32,
+        recording_hashes=("ab" * 32,),
         prices="2025-06-02",
         billing="once",
         counter="words",
@@ -392,3 +393,8 @@ def test_no_report_is_written_into_a_recording(tmp_path: Path) -> None:
         with pytest.raises(StorageError, match="inside the recording"):
             save_files(folder, {"curve.csv": b"n\n"}, replace=True)
     assert verify_recording(toy).ok
+
+
+@pytest.mark.parametrize(("number", "expected"), [(0, "0 CoTs"), (1, "1 CoT"), (2, "2 CoTs"), (2000, "2,000 CoTs")])
+def test_one_of_something_is_no_plural(number: int, expected: str) -> None:
+    assert counted(number, "CoT") == expected

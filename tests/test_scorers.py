@@ -203,8 +203,8 @@ def test_step_scores_none_and_what_is_not_finite(toy: Path, tmp_path: Path, func
     done = run(toy, tmp_path / "out", f"python:{functions}:steps", name="steps")
     assert (done.with_score, done.unreadable) == (5, 1)
     assert done.notes == (
-        "1 of 7 CoTs have no score: what steps said holds none that can be read.",
-        "1 of 7 CoTs have no score: steps gave none.",
+        "1 of 7 CoTs has no score: what steps said holds none that can be read.",
+        "1 of 7 CoTs has no score: steps gave none.",
     )
     scores = open_recording(tmp_path / "out").scores("toy", "alpha", "steps")
     assert scores.steps(0, 0).tolist() == [0.5, 0.25, 1.0]
@@ -704,7 +704,7 @@ def test_an_endpoint_is_asked_through_the_official_client(
         assert (server.seen[0][2]["model"], server.seen[0][2]["temperature"]) == ("some/model", 0.0)
         assert ("top_logprobs" in server.seen[0][2]) == (kind == "p-true")
     assert (done.with_score, done.unreadable) == (6, 1)
-    assert done.notes == (f"1 of 7 CoTs have no score: what {kind}:some/model said holds none that can be read.",)
+    assert done.notes == (f"1 of 7 CoTs has no score: what {kind}:some/model said holds none that can be read.",)
     recording = open_recording(tmp_path / "out")
     scores = recording.scores("toy", "alpha", f"{kind}:some/model")
     np.testing.assert_allclose(scores.values[0], [0.5, 0.5, np.nan])
@@ -984,7 +984,7 @@ def test_the_command(toy: Path, tmp_path: Path, functions: str) -> None:
     assert done.exit_code == 0, done.output
     assert done.stdout.startswith(f"{tmp_path / 'out'}: 7 CoTs, 2 LLMs, 1 dataset, hash ")
     assert done.stdout.endswith("5 of 7 CoTs have a score by mine\n")
-    assert done.stderr.count("note: 1 of 7 CoTs have no score") == 2
+    assert done.stderr.count("note: 1 of 7 CoTs has no score") == 2
     done = command(toy, "--scorer", f"python:{functions}:length", "--out", tmp_path / "b", "--llm", "alpha", "--json")
     account = json.loads(done.stdout)
     assert (account["cots"], account["with_score"]) == (4, 4)

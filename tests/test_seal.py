@@ -311,7 +311,7 @@ def test_refused_and_filtered_replies_have_no_answer(tmp_path: Path) -> None:
     assert (pools[2].answers, pools[2].output_tokens, pools[2].prompt_tokens) == ([None] * 5, [0] * 5, 0)
     assert recording.manifest.pairs["toy", SMALL]["counter"] == "usage"
     assert (
-        "5 CoTs have no text because the server refused the request; they count as no answer."
+        "5 CoTs have no text because the server refused the request, which counts as no answer."
         in (recording.manifest.raw["notes"])
     )
 
@@ -342,7 +342,7 @@ def test_reasoning_and_logprobs_are_kept_where_they_came(tmp_path: Path) -> None
     assert recording.llm_info(SMALL).decoding["logprobs"] == 5
     notes = recording.manifest.raw["notes"]
     assert "16 of 20 CoTs came without the log-probabilities that were asked for." in notes
-    assert any(note.startswith("12 replies came with a response id that an earlier reply") for note in notes)
+    assert any("that an earlier reply to the same question had: 12; a cache" in note for note in notes)
 
 
 def test_equal_questions_share_cots(tmp_path: Path) -> None:
@@ -353,7 +353,8 @@ def test_equal_questions_share_cots(tmp_path: Path) -> None:
     assert pools[4].texts == pools[0].texts
     assert len(backend.calls) == 4
     assert (
-        "1 questions have the same request as an earlier one; they share its CoTs." in recording.manifest.raw["notes"]
+        "Questions with the same request as an earlier one, whose CoTs they share: 1."
+        in recording.manifest.raw["notes"]
     )
 
 

@@ -6,6 +6,7 @@ FEVAL_DEBUG=1 shows the one of an unexpected error.
 
 from __future__ import annotations
 
+import errno
 import functools
 import json
 import os
@@ -22,7 +23,7 @@ import typer
 
 from feval import __version__
 from feval.errors import FevalError, NotRecordedError, OutOfRangeError, SourceError, UnknownNameError, UsageError
-from feval.report.text import visible
+from feval.report.text import counted, visible
 
 if TYPE_CHECKING:
     from rich.progress import Progress as RichProgress
@@ -74,7 +75,7 @@ def main() -> None:
     except KeyboardInterrupt as error:
         sys.exit(_interrupted_code(error))
     except OSError as error:  # what the guarded commands let through: help or the version onto a full disk
-        _say(f"error: The output could not be written: {error.strerror or error}.")
+        _say(f"error: {_disk_sentence(error)}")
         sys.exit(1)
 
 
@@ -110,7 +111,7 @@ def _guarded(command: Callable[_P, None]) -> Callable[_P, None]:
         except KeyboardInterrupt as error:
             _fail("Interrupted. Nothing half-done was left behind.", _interrupted_code(error))
         except OSError as error:
-            _fail(f"{error.filename or 'The system'}: {error.strerror or error}.", 1)
+            _fail(_disk_sentence(error), 1)
         except MemoryError:
             _fail("There is not enough memory for this. Select fewer questions, LLMs or CoTs.", 1)
         except (typer.Exit, typer.Abort, typer.BadParameter):
@@ -119,6 +120,13 @@ def _guarded(command: Callable[_P, None]) -> Callable[_P, None]:
             _unexpected(error)
 
     return run
+
+
+def _disk_sentence(error: OSError) -> str:
+    where = f"{error.filename}" if error.filename else "The output"
+    if error.errno in {errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC)}:
+        return f"{where} could not be written because the disk is full. Make room there, or write to another disk."
+    return f"{where} could not be read or written: {error.strerror or error}. Check the path and its permissions."
 
 
 def _fail(sentence: str, code: int) -> NoReturn:
@@ -378,7 +386,8 @@ def _verify(recording: RecordingFolder, as_json: JsonFlag = False, quiet: QuietF
         "leaves": found.leaves,
         "problems": list(found.problems),
     }
-    checked = f"{found.files} files and {found.leaves} leaves checked"
+    leaves = "1 leaf" if found.leaves == 1 else f"{found.leaves:,} leaves"
+    checked = f"{counted(found.files, 'file')} and {leaves} checked"
     show.result(account, *([f"{recording} is sound: {checked}, hash {found.recording_hash}"] if found.ok else []))
     if not found.ok:
         for problem in found.problems:
@@ -527,7 +536,7 @@ def _first_questions(recording: Recording, datasets: Sequence[str] | None, first
     dataset = _only("dataset", datasets[0] if datasets and len(datasets) == 1 else None, recording.dataset_ids())
     questions = recording.questions(dataset)
     if first > len(questions):
-        raise OutOfRangeError(f"{dataset} has {len(questions)} questions; --first {first} asks for more.")
+        raise NotRecordedError(f"{dataset} has {counted(len(questions), 'question')}; --first {first} asks for more.")
     return [question.id for question in questions[:first]]
 
 
@@ -768,7 +777,7 @@ def _questions(
     }
     show.result(
         account,
-        f"{dataset}: {len(found):,} questions, SHA-256 {account['sha256']}",
+        f"{dataset}: {counted(len(found), 'question')}, SHA-256 {account['sha256']}",
         questions_table(found[:_SHOWN_QUESTIONS]),
         *(f"wrote {path}" for path in written),
     )

@@ -10,6 +10,7 @@ import typer
 
 from feval.cli import JsonFlag, NewFolder, QuietFlag, _guarded, _Out, _Progress, _show_made, app
 from feval.errors import UsageError
+from feval.report.text import counted
 
 if TYPE_CHECKING:
     from recorders.assemble import Asked
@@ -222,14 +223,10 @@ def _estimate(show: _Out, asked: Asked, to_come: Estimate, prices: str) -> None:
     usd = "no price known" if to_come.usd is None else f"{most}${dollars(to_come.usd)} by price list {prices}"
     show.result(
         account,
-        f"To come: {_counted(to_come.cots, 'CoT')} in {_counted(to_come.calls, 'call')} (if the server gives several at once), "
-        f"{to_come.prompt_tokens:,} prompt tokens and {output} output tokens; {usd}.",
+        f"To come: {counted(to_come.cots, 'CoT')} in {counted(to_come.calls, 'call')} (if the server gives several at once), "
+        f"{counted(to_come.prompt_tokens, 'prompt token')} and {output} output tokens; {usd}.",
         f"Lengths are from {to_come.basis}. Prompt: {asked.prompt_version}. Nothing was asked.",
     )
-
-
-def _counted(number: int, noun: str) -> str:
-    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
 
 
 def _state(state: Progress) -> str:

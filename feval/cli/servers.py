@@ -9,6 +9,7 @@ import typer
 
 from feval.cli import JsonFlag, QuietFlag, _guarded, _Out, app
 from feval.errors import StorageError, UnknownNameError, UsageError
+from feval.report.text import counted
 
 if TYPE_CHECKING:
     from recorders.proxy import Proxy
@@ -142,7 +143,8 @@ def _account(show: _Out, proxy: Proxy, sealed: Path | None) -> None:
         "unrecorded": proxy.unrecorded,
     }
     where = "Nothing was recorded, and nothing sealed." if sealed is None else f"The recording is {sealed}."
-    show.result(account, f"{proxy.recorded:,} CoTs were recorded, {proxy.replayed:,} given again. {where}")
+    recorded = f"{counted(proxy.recorded, 'CoT')} {'was' if proxy.recorded == 1 else 'were'} recorded"
+    show.result(account, f"{recorded}, {proxy.replayed:,} given again. {where}")
     if proxy.unrecorded:
         show.note(f"{proxy.unrecorded:,} chat completions could not be recorded and were passed on as they are.")
 

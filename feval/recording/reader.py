@@ -7,9 +7,9 @@ for; a text is one row group, its pages guarded by checksums.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from itertools import accumulate, islice
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -68,10 +68,13 @@ class Recording:
         self.path = path
         self.manifest = manifest
         self._votes: dict[str, Votes] = {}
-        self._tables = lru_cache(_TEXT_FILES_OPEN)(self._open_table)
 
     def __repr__(self) -> str:
         return f"Recording({str(self.path)!r}, hash={self.hash[:12]}, pairs={len(self.manifest.pairs)})"
+
+    @cached_property
+    def _tables(self) -> Callable[[str], _Table]:
+        return lru_cache(_TEXT_FILES_OPEN)(self._open_table)
 
     @property
     def hash(self) -> str:
@@ -106,12 +109,18 @@ class Recording:
         """
         if dataset not in self._votes:
             self.require(dataset)
-            path = file_path("votes", dataset)
-            record = self.file_record(path)
-            votes = open_votes(self.path / path, sha256=record["sha256"], size=record["bytes"])
+            path, details = file_path("votes", dataset), file_path("details", dataset)
+            votes = open_votes(
+                self.path / path, self.file_record(path), (self.path / details, self.manifest.files.get(details))
+            )
             self._agree(path, dataset, votes)
             self._votes[dataset] = votes
         return self._votes[dataset]
+
+    def votes_paths(self, dataset: str) -> dict[str, str]:
+        """Part -> path of the votes files: "votes" and, unless it is of format 1, "details"."""
+        paths = {part: file_path(part, dataset) for part in ("votes", "details")}
+        return {part: path for part, path in paths.items() if part == "votes" or path in self.manifest.files}
 
     def dataset_info(self, dataset: str) -> DatasetInfo:
         """What the manifest says of a dataset."""

@@ -292,7 +292,8 @@ class RecordingWriter:
         self._leaves.append((dataset, None, "dataset", dataset_leaf(info)))
         with _storage_errors(self.out):
             self._keep(parent, dataset, None, {})
-            self._link(parent, self._claim(file_path("votes", dataset)))
+            for path in parent.votes_paths(dataset).values():
+                self._link(parent, self._claim(path))
             for llm in parent.llm_names(dataset):
                 pair = parent.manifest.pairs[dataset, llm]
                 self._add_llm(parent.llm_info(llm))
@@ -449,7 +450,8 @@ class RecordingWriter:
 
     def _write_votes(self, path: str, data: bytes, dataset: str) -> None:
         parent = self._sources.get(dataset)
-        if parent is not None and parent.file_record(path)["sha256"] == hashlib.sha256(data).hexdigest():
+        known = parent.manifest.files.get(path) if parent is not None else None
+        if parent is not None and known is not None and known["sha256"] == hashlib.sha256(data).hexdigest():
             self._link(parent, path)
         else:
             self._write_bytes(path, data, len(self._datasets[dataset][1]))
@@ -458,8 +460,8 @@ class RecordingWriter:
         if not self._datasets:
             raise UsageError(f"{self.out}: a recording without a dataset is not written.")
         for dataset, votes in self._votes.items():
-            path = self._claim(file_path("votes", dataset))
-            self._write_votes(path, votes.to_bytes(), dataset)
+            for part, data in votes.to_bytes().items():
+                self._write_votes(self._claim(file_path(part, dataset)), data, dataset)
         manifest = self._manifest()
         self._write_bytes(README, readme_text(manifest).encode(), 0)
         manifest["files"] = dict(sorted(self._files.items()))

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from feval.report.text import decimals_for, fixed, percent, visible
+from feval.report.text import counted, decimals_for, fixed, percent, visible
 
 if TYPE_CHECKING:
     from rich.table import Table as RichTable
@@ -162,6 +162,6 @@ def subtitles(curve: Curve) -> tuple[str, str]:
     how = _KINDS[kind].format(replicates=curve.replicates, seed=curve.seed)
     prices = f"prices {curve.prices}" if curve.prices else "no prices"
     return (
-        f"{kind}: {how}; {curve.questions:,} questions",
+        f"{kind}: {how}; {counted(curve.questions, 'question')}",
         f"billing {curve.billing}; {prices}; token counter {curve.counter}",
     )
