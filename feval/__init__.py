@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from feval.evaluation import Evaluation, evaluate
     from feval.importers import import_recording
     from feval.methods import METHODS, SelfConsistency
+    from feval.methods.vote import plurality
     from feval.names import DatasetType, LLMType
     from feval.prices import PriceList, price_list
     from feval.recording import merge, open_recording, select, verify_recording
@@ -31,6 +32,7 @@ _HOMES = {
     "import_recording": "feval.importers",
     "METHODS": "feval.methods",
     "SelfConsistency": "feval.methods",
+    "plurality": "feval.methods.vote",
     "DatasetType": "feval.names",
     "LLMType": "feval.names",
     "PriceList": "feval.prices",
@@ -62,6 +64,7 @@ __all__ = [
     "load",
     "merge",
     "open_recording",
+    "plurality",
     "price_list",
     "select",
     "self_consistency_curve",

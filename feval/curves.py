@@ -61,6 +61,7 @@ class Curve:
         dataset: id.
         llm: name.
         recording_hash: of the recording the CoTs are from.
+        recording_hashes: of every recording that was opened together; questions and golds are theirs.
         prices: id of the price list, `None` where dollars were switched off.
         billing: how prompts were charged.
         counter: who counted the tokens.
@@ -76,6 +77,7 @@ class Curve:
     dataset: str
     llm: str
     recording_hash: str
+    recording_hashes: tuple[str, ...]
     prices: str | None
     billing: str
     counter: str
@@ -88,7 +90,10 @@ class Curve:
 
     def to_dict(self) -> dict[str, Any]:
         """The curve as JSON values."""
-        return asdict(self) | {"points": [asdict(point) for point in self.points]}
+        return asdict(self) | {
+            "recording_hashes": list(self.recording_hashes),
+            "points": [asdict(point) for point in self.points],
+        }
 
 
 def self_consistency_curve(
@@ -136,6 +141,7 @@ def self_consistency_curve(
         dataset=dataset.id,
         llm=llm.name,
         recording_hash=llm.recording_hash,
+        recording_hashes=dataset.recording_hashes,
         prices=llm.prices.id if llm.prices is not None else None,
         billing=llm.billing,
         counter=llm.counter,

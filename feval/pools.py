@@ -5,8 +5,8 @@ A pool is all that the batch form of a method sees of an LLM. It holds no gold, 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -176,7 +176,6 @@ class Pool:
         output_tokens: [Q, S] tokens of each CoT, 0 where absent.
         prompt_tokens: [Q] tokens of the request, -1 where not known.
         sizes: [Q] recorded CoTs of each question.
-        finish: [Q, S] position of each CoT's finish reason in `feval.schema.FINISH_REASONS`.
         candidates: [Q] number of codes in use on each question, by all LLMs together.
         question_keys: [Q] 64-bit keys that tell questions apart, for methods that toss coins; see `draws.uniforms`.
         channels: where scores and log-probabilities come from.
@@ -187,10 +186,15 @@ class Pool:
     output_tokens: Integers
     prompt_tokens: Integers
     sizes: Integers
-    finish: Integers
+    _finish: Integers | Callable[[], Integers] = field(repr=False)
     candidates: Integers
     question_keys: npt.NDArray[np.uint64] | None = None
     channels: Channels = ArrayChannels()  # noqa: RUF009  it holds nothing, and nothing can be put into it
+
+    @property
+    def finish(self) -> Integers:
+        """[Q, S] position of each CoT's finish reason in `feval.schema.FINISH_REASONS`; read when first asked for."""
+        return self._finish() if callable(self._finish) else self._finish
 
     @property
     def smallest(self) -> int:
@@ -213,7 +217,7 @@ class Pool:
             self.output_tokens[rows],
             self.prompt_tokens[rows],
             self.sizes[rows],
-            self.finish[rows],
+            lambda: self.finish[rows],
             self.candidates[rows],
             None if self.question_keys is None else self.question_keys[rows],
             self.channels.rows(rows),

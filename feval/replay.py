@@ -315,8 +315,9 @@ class LLM:
         if n > size:
             name = self._view.votes.question_ids[row]
             advice = f"Ask for {size} or fewer, or record more" if size else "Select the other questions, or record it"
+            cots = f"{size} recorded CoT{'' if size == 1 else 's'}"
             raise ShortPoolError(
-                f"{self.name} has {size} recorded CoTs on question {name!r} of {self.dataset}; {n} were asked for. {advice}."
+                f"{self.name} has {cots} on question {name!r} of {self.dataset}; {n} were asked for. {advice}."
             )
 
     def numbered_as(self, view: View) -> bool:
@@ -569,6 +570,32 @@ class Dataset:
         """Ids in recorded order."""
         return self._view.votes.question_ids
 
+    def is_right(self, question: str | int, answer: str | None) -> bool:
+        """Whether an answer is the gold one, once it is written in the canonical form of the dataset's answer kind.
+
+        Args:
+            question: its id or row.
+            answer: as somebody wrote it, or as `sample` gives it; `None`, no answer, is never right.
+
+        Raises:
+            NotRecordedError: no such question, or one without a gold.
+        """
+        row = self._view.row(question)
+        if self.gold[row] < 0:
+            raise NotRecordedError(
+                f"Question {self.question_ids[row]!r} of {self.id} has no gold answer, so nothing can be right or wrong; "
+                "leave it out."
+            )
+        gold = self._view.candidates(row)[int(self.gold[row])]
+        if answer is None or answer == gold:
+            return answer == gold
+        from feval.answers import keys
+
+        found = self._view.questions[row]
+        kind = self._view.recording.dataset_info(self.id).answer_kind
+        [key] = keys(kind, [answer], found.answer, found.choices).answers
+        return key == gold
+
     def candidates(self, question: str | int) -> list[str]:
         """The distinct answers of a question by code, the gold among them if there is one."""
         return self._view.candidates(self._view.row(question))
@@ -625,7 +652,7 @@ def _pool(llm: str, view: View) -> Pool:
         votes.output_tokens,
         votes.prompt_tokens,
         votes.sizes,
-        votes.finish,
+        votes.read_finish,
         counts,
         view.votes.question_keys,
     )

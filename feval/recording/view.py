@@ -225,7 +225,11 @@ class _Part:
             renumbered[row] = np.array([*table, ABSENT, NO_ANSWER], np.int32)[renumbered[row]]
         rows = self.rows
         return LLMVotes(
-            renumbered, votes.output_tokens[rows], votes.finish[rows], votes.prompt_tokens[rows], votes.sizes[rows]
+            renumbered,
+            votes.output_tokens[rows],
+            votes.prompt_tokens[rows],
+            votes.sizes[rows],
+            lambda: votes.finish[rows],
         )
 
     def gold(self, row: int) -> str | None:

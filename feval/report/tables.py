@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from feval.report.text import decimals_for, fixed, percent, visible
+from feval.report.text import counted, decimals_for, fixed, percent, visible
 
 if TYPE_CHECKING:
     from rich.table import Table as RichTable
@@ -14,6 +15,9 @@ if TYPE_CHECKING:
     from feval.curves import Curve, CurvePoint
 
 __all__ = ["Column", "Table", "curve_table", "curves_table", "plain", "rich_table", "subtitles"]
+
+
+_BREAKS = re.compile(r"(?<=/)(?=\w)|(?<=\w) ")
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,8 +61,13 @@ def _justified(cell: str, width: int, column: Column) -> str:
     return cell.rjust(width) if column.number else cell.ljust(width)
 
 
-def rich_table(table: Table) -> RichTable:
-    """Return the table as a rich one. Cells are plain text objects, so no markup in them is ever interpreted."""
+def rich_table(table: Table, *, narrow: bool = False) -> RichTable:
+    """Return the table as a rich one. Cells are plain text objects, so no markup in them is ever interpreted.
+
+    Args:
+        table: to draw.
+        narrow: break the headers into lines and leave one blank between columns.
+    """
     from rich import box
     from rich.table import Table as RichTable
     from rich.text import Text
@@ -72,12 +81,14 @@ def rich_table(table: Table) -> RichTable:
         box=box.SIMPLE_HEAD,
         pad_edge=False,
         show_header=any(column.name for column in table.columns),
+        collapse_padding=narrow,
     )
+    names = [_BREAKS.sub("\n", column.name) if narrow else column.name for column in table.columns]
     # The last column gives way first where the terminal is narrow: names and numbers are read in one piece.
-    for column in table.columns[:-1]:
-        drawn.add_column(Text(column.name), justify="right" if column.number else "left", no_wrap=True)
-    for column in table.columns[-1:]:
-        drawn.add_column(Text(column.name), justify="right" if column.number else "left", overflow="fold")
+    for column, name in zip(table.columns[:-1], names, strict=False):
+        drawn.add_column(Text(name), justify="right" if column.number else "left", no_wrap=True)
+    for column, name in zip(table.columns[-1:], names[-1:], strict=True):
+        drawn.add_column(Text(name), justify="right" if column.number else "left", overflow="fold")
     for row in table.rows:
         drawn.add_row(*(Text(visible(cell)) for cell in row))
     return drawn
@@ -151,6 +162,6 @@ def subtitles(curve: Curve) -> tuple[str, str]:
     how = _KINDS[kind].format(replicates=curve.replicates, seed=curve.seed)
     prices = f"prices {curve.prices}" if curve.prices else "no prices"
     return (
-        f"{kind}: {how}; {curve.questions:,} questions",
+        f"{kind}: {how}; {counted(curve.questions, 'question')}",
         f"billing {curve.billing}; {prices}; token counter {curve.counter}",
     )
