@@ -28,9 +28,8 @@ from feval.report.text import counted, visible
 if TYPE_CHECKING:
     from rich.progress import Progress as RichProgress
 
-    from feval.curves import Curve
     from feval.recording import Question, Recording
-    from feval.replay import LLM, Dataset
+    from feval.replay import LLM
     from feval.report.tables import Table
     from recorders.demo import Demo
 
@@ -609,113 +608,11 @@ def _only(noun: str, given: str | None, held: Iterable[str]) -> str:
 # --- curves -------------------------------------------------------------------------------------------------------------
 
 
-@app.command("curve")
-@_guarded
-def _curve(
-    method: Annotated[str, typer.Argument(metavar="METHOD", help="See `feval ls methods`.", show_default=False)],
-    recordings: Annotated[
-        list[Path] | None,
-        typer.Option("--recording", metavar="DIR", help="Repeat for several. Default: the folders in FEVAL_RECORDING."),
-    ] = None,
-    dataset: DatasetName = None,
-    llm: LLMName = None,
-    n: Annotated[
-        str | None,
-        typer.Option(
-            "--n",
-            metavar="COUNTS",
-            help="CoTs per question: 1..40, 1..40..3, 1,5,10 or 20. Default: 1 to what every question has, 40 at most.",
-        ),
-    ] = None,
-    billing: Annotated[
-        str, typer.Option("--billing", metavar="RULE", help="How prompts are paid: once, per_round or per_sample.")
-    ] = "once",
-    prices: Annotated[
-        str | None,
-        typer.Option("--prices", metavar="LIST", help="Id or file of a price list, or none. Default: the recording's."),
-    ] = None,
-    seed: Annotated[int, typer.Option("--seed", help="Of the draws, for --order seeded.")] = 0,
-    order: Annotated[
-        str,
-        typer.Option("--order", metavar="KIND", help="exact (all subsets), recorded (the first n) or seeded (draws)."),
-    ] = "exact",
-    replicates: Annotated[
-        int, typer.Option("--replicates", min=1, help="Draws per question, for --order seeded.")
-    ] = 100,
-    out: Annotated[
-        Path | None,
-        typer.Option(
-            "--out", metavar="DIR", help="Write curve.csv, .json, .png and receipt.json there. Default: write nothing."
-        ),
-    ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Replace other curve files in --out.")] = False,
-    as_json: JsonFlag = False,
-    quiet: QuietFlag = False,
-) -> None:
-    """Show accuracy against cost for a method.
-
-    One point for each number of CoTs per question, with a 95 % interval over questions and the ceiling pass@n.
-
-    Example: feval curve self-consistency --recording my-recording --n 1..40 --out my-curve
-    """
-    from feval.curves import self_consistency_curve
-    from feval.methods import METHODS
-    from feval.recording import open_recording
-    from feval.replay import load
-    from feval.report.tables import curve_table
-
-    if method not in METHODS:
-        raise UnknownNameError.of("method", method, METHODS)
-    counts: Sequence[int] = () if n is None else parse_counts(n)
-    show = _Out(as_json=as_json, quiet=quiet)
-    with show.progress(f"{method} curve"):
-        opened = [open_recording(folder) for folder in _folders(recordings)]
-        dataset = _only("dataset", dataset, (held for recording in opened for held in recording.dataset_ids()))
-        held = [name for recording in opened for name in recording.llm_names(dataset)]
-        llm = _only("LLM", llm, held) if held else llm  # if nobody is held, `load` says what is
-        questions, [replay] = load(dataset, llm, opened, seed=seed, prices=prices, billing=billing)
-        counts = counts or range(1, max(1, min(replay.pool.smallest, _DEFAULT_COUNTS)) + 1)
-        curve = self_consistency_curve(questions, replay, counts, order=order, replicates=replicates)
-        written = [] if out is None else _save_curve(out, curve, questions, replay, replace=force)
-    if prices != "none" and any(point.usd_per_question is None for point in curve.points):
-        show.note(_no_dollars(replay))
-    show.result(curve.to_dict(), curve_table(curve), *(f"wrote {path}" for path in written))
-
-
 def _folders(given: Sequence[Path] | None) -> list[Path]:
     folders = given or [Path(folder) for folder in os.environ.get("FEVAL_RECORDING", "").split(os.pathsep) if folder]
     if not folders:
         raise UsageError("No recording was named; give --recording DIR, or set FEVAL_RECORDING to its folder.")
     return list(folders)
-
-
-def _save_curve(out: Path, curve: Curve, dataset: Dataset, llm: LLM, *, replace: bool) -> list[Path]:
-    from feval.receipts import curve_receipt, pins
-    from feval.report.csv import curve_csv
-    from feval.report.files import save_files
-    from feval.report.picture import curves_png
-
-    _hush_matplotlib()
-    request = {
-        "method": curve.method,
-        "dataset": curve.dataset,
-        "llms": [curve.llm],
-        "n": [point.n for point in curve.points],
-        "order": curve.points[0].kind,
-        "replicates": curve.replicates or 1,
-        "seed": curve.seed,
-        "billing": curve.billing,
-        "confidence": curve.confidence,
-        "resamples": curve.resamples,
-    }
-    receipt = curve_receipt(request, curve.to_dict(), pins(dataset, [llm], out))
-    files = {
-        "curve.csv": curve_csv(curve).encode(),
-        "curve.json": (json.dumps(curve.to_dict(), indent=2) + "\n").encode(),
-        "curve.png": curves_png([curve]),
-        "receipt.json": (json.dumps(receipt, indent=2) + "\n").encode(),
-    }
-    return save_files(out, files, replace=replace)
 
 
 def _hush_matplotlib() -> None:
@@ -930,6 +827,7 @@ def _next_commands(made: Demo) -> list[str]:
 
 
 # Each of these registers its command with `app`.
+from feval.cli import curve as _curve_command  # noqa: E402, F401
 from feval.cli import record as _record_command  # noqa: E402, F401
 from feval.cli import run as _run_command  # noqa: E402, F401
 from feval.cli import score as _score_command  # noqa: E402, F401

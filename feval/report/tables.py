@@ -121,7 +121,7 @@ def curves_table(curves: Sequence[Curve]) -> Table:
 
 def _point_columns(curve: Curve) -> tuple[Column, ...]:
     interval = "interval" if curve.confidence is None else f"{100 * curve.confidence:g} % interval"
-    names = ("n", "accuracy %", interval, "USD/question", "tokens/question", "pass@n %")
+    names = (curve.field, "accuracy %", interval, "USD/question", "tokens/question", "pass@n %")
     return tuple(Column(name, number=True) for name in names)
 
 
@@ -137,7 +137,7 @@ def _rows(points: Sequence[CurvePoint], usd_decimals: int) -> tuple[tuple[str, .
             _interval(point),
             fixed(point.usd_per_question, usd_decimals),
             fixed(point.tokens_per_question, 1),
-            percent(point.pass_at_n),
+            "-" if point.pass_at_n is None else percent(point.pass_at_n),
         )
         for point in points
     )
@@ -161,7 +161,10 @@ def subtitles(curve: Curve) -> tuple[str, str]:
     kind = curve.points[0].kind
     how = _KINDS[kind].format(replicates=curve.replicates, seed=curve.seed)
     prices = f"prices {curve.prices}" if curve.prices else "no prices"
+    if curve.field != "n" and kind == "recorded":
+        how = "CoTs in recorded order"
+    fields = "".join(f"; {name}={value}" for name, value in curve.settings.items())
     return (
-        f"{kind}: {how}; {counted(curve.questions, 'question')}",
+        f"{kind}: {how}; {counted(curve.questions, 'question')}{fields}",
         f"billing {curve.billing}; {prices}; token counter {curve.counter}",
     )
