@@ -21,6 +21,7 @@ from typing import Any
 from feval.errors import DamagedRecordingError, NotRecordedError, StorageError, UsageError
 from feval.prices import Price, price_list
 from feval.recording import Recording, ScoreRows, add_scores, open_recording, verify_recording
+from feval.report.text import counted
 from recorders.errors import (
     CostLimitReached,
     Fatal,
@@ -40,7 +41,7 @@ from recorders.scorers import Item, Scorer
 __all__ = ["Scoring", "estimate_scoring", "score"]
 
 _REFUSALS_UNTIL_HOPELESS = 8
-_UNSCORED = "CoTs have no score"
+_UNSCORED = " no score: "
 
 
 @dataclass(frozen=True, slots=True)
@@ -572,6 +573,6 @@ def _notes(name: str, seen: Mapping[str, int], without_text: int) -> Iterator[st
         (seen["none"], f"{name} gave none"),
     ):
         if count:
-            yield f"{count:,} of {total:,} {_UNSCORED}: {why}."
+            yield f"{count:,} of {counted(total, 'CoT')} {'has' if count == 1 else 'have'}{_UNSCORED}{why}."
     if without_text:
         yield f"CoTs without text, which were not given to {name}: {without_text:,}."

@@ -226,6 +226,9 @@ class _Details:
         expected = len(self._starts) - 1, len(self._starts) - 1, int(self._starts[-1])
         ids, answers = arrays["question_id_offsets"], arrays["candidate_offsets"]
         found = len(ids) - 1, len(arrays["text_keys"]), len(answers) - 1
+        for texts, ends in (("question_ids", ids), ("candidates", answers)):
+            if int(ends[-1]) != len(arrays[texts]):
+                raise ValueError(f"{texts} should have {int(ends[-1])} bytes, found {len(arrays[texts])}")
         if found != expected:
             raise ValueError(f"ids, texts and answers should be {expected}, found {found}")
         for llm, shape in enumerate(self._shapes):
