@@ -11,7 +11,7 @@ import numpy.typing as npt
 import pytest
 from method_cases import CASES, Case
 from real_files import Codes, golden, real_codes
-from small import write_toy
+from small import write_scored_toy
 
 from feval.errors import OutOfRangeError, ShortPoolError, UsageError
 from feval.estimators.counts import vote_counts
@@ -38,7 +38,7 @@ GOLDS = ["a", "b", "c", "z", "a", None]
 
 @pytest.fixture(scope="module")
 def replay(tmp_path_factory: pytest.TempPathFactory) -> tuple[Dataset, list[LLM]]:
-    out = write_toy(tmp_path_factory.mktemp("contract") / "toy", {"strong": POOLS, "weak": POOLS[::-1]}, GOLDS)
+    out = write_scored_toy(tmp_path_factory.mktemp("contract") / "toy", {"strong": POOLS, "weak": POOLS[::-1]}, GOLDS)
     return load("toy", recording=out, seed=7)
 
 
