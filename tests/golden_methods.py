@@ -16,6 +16,11 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from golden_cascades import (
+    model_switch_replay,
+    model_switch_run,
+    model_switch_weights,
+)
 from real_files import letters
 
 from feval.estimators.counts import vote_counts
@@ -154,5 +159,8 @@ GOLDENS: dict[str, Callable[[Real, Entry], Any]] = {
     "sc.exact.": sc_exact,
     "sc.prefix.": sc_prefix,
     "sc.none.": sc_none,
+    "ms.weights": model_switch_weights,
+    "ms.run.": model_switch_run,
+    "feval.replay.model_switch": model_switch_replay,
 }
 """Prefix of ids -> what computes the expected value."""

@@ -20,5 +20,14 @@ class Case:
 
 CASES: dict[str, list[Case]] = {
     "self-consistency": [Case({"n": n}) for n in (1, 2, 5, 8)],
+    "model-switch": [
+        Case(llms=1),
+        Case(llms=2),
+        Case(llms=3),
+        Case({"samples": 1}, llms=2),
+        Case({"samples": (2, 8, 3)}, llms=3),
+        Case({"samples": 8, "normaliser": "samples", "weights": (1.0, 0.5, 3.0)}, llms=3),
+        Case({"samples": 2, "gate": "answered"}, llms=3),
+    ],
 }
-"""Name in METHODS -> cases; the toy recording has two LLMs with eight or more CoTs on each of six questions."""
+"""Name in METHODS -> cases; the toy recording has three LLMs with eight or more CoTs on each of six questions."""

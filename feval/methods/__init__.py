@@ -9,12 +9,14 @@ from __future__ import annotations
 
 from typing import Any
 
+from feval.methods.model_switch import ModelSwitch
 from feval.methods.self_consistency import SelfConsistency
 
-__all__ = ["METHODS", "SelfConsistency", "method_name"]
+__all__ = ["METHODS", "ModelSwitch", "SelfConsistency", "method_name"]
 
 METHODS: dict[str, type[Any]] = {
     "self-consistency": SelfConsistency,
+    "model-switch": ModelSwitch,
 }
 """Name on the command line -> method."""
 
