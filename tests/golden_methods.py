@@ -21,6 +21,7 @@ from golden_cascades import (
     model_switch_run,
     model_switch_weights,
 )
+from golden_confidence import best_of_n
 from real_files import letters
 
 from feval.estimators.counts import vote_counts
@@ -159,6 +160,7 @@ GOLDENS: dict[str, Callable[[Real, Entry], Any]] = {
     "sc.exact.": sc_exact,
     "sc.prefix.": sc_prefix,
     "sc.none.": sc_none,
+    "bon.": best_of_n,
     "ms.weights": model_switch_weights,
     "ms.run.": model_switch_run,
     "feval.replay.model_switch": model_switch_replay,
