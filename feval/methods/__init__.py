@@ -10,16 +10,29 @@ from __future__ import annotations
 from typing import Any
 
 from feval.methods.best_of_n import BestOfN, WeightedBestOfN
+from feval.methods.confidence_weighted import ConfidenceWeighted
+from feval.methods.deep_confidence import DeepConfidence
 from feval.methods.model_switch import ModelSwitch
 from feval.methods.self_consistency import SelfConsistency
 
-__all__ = ["METHODS", "BestOfN", "ModelSwitch", "SelfConsistency", "WeightedBestOfN", "method_name"]
+__all__ = [
+    "METHODS",
+    "BestOfN",
+    "ConfidenceWeighted",
+    "DeepConfidence",
+    "ModelSwitch",
+    "SelfConsistency",
+    "WeightedBestOfN",
+    "method_name",
+]
 
 METHODS: dict[str, type[Any]] = {
     "self-consistency": SelfConsistency,
     "best-of-n": BestOfN,
     "weighted-best-of-n": WeightedBestOfN,
     "model-switch": ModelSwitch,
+    "confidence-weighted": ConfidenceWeighted,
+    "deep-confidence": DeepConfidence,
 }
 """Name on the command line -> method."""
 
