@@ -12,8 +12,10 @@ import numpy as np
 import numpy.typing as npt
 
 from feval.channels import ArrayChannels
-from feval.methods import BestOfN, WeightedBestOfN
-from feval.pools import Pool, Ragged
+from feval.estimators.traces import known_percentiles
+from feval.methods import BestOfN, ConfidenceWeighted, DeepConfidence, SelfConsistency, WeightedBestOfN
+from feval.methods.confidence_weighted import confidence_weights
+from feval.pools import Pool, Ragged, TokenLogprobs
 from feval.recording import ScorerInfo
 from feval.recording.scores import Scores
 
@@ -126,3 +128,73 @@ def best_of_n(real: Real, entry: Entry) -> Any:
             }
         )
     return found
+
+
+def confidence_weighted(real: Real, entry: Entry) -> Any:
+    def channels(shape: tuple[int, int]) -> ArrayChannels:
+        values = np.full(shape, np.nan)
+        for q in asked(entry):
+            values[q] = formula(entry["params"]["confidence"], question=q)[: shape[1]]
+        return ArrayChannels({"synthetic": scores_of(values)})
+
+    pool = first_samples(real, entry, channels)
+    found = []
+    for case in entry["expected"]:
+        question, temperature = case["question"], case["T"]
+        method = ConfidenceWeighted(pool.codes.shape[1], "synthetic", temperature)
+        weights = confidence_weights(pool.aggregated("synthetic")[question], temperature)
+        found.append(
+            {
+                "question": question,
+                "T": temperature,
+                "answer": answers(real, entry, method, pool, [question])[question],
+                "weights_head": (weights / weights.sum())[: len(case["weights_head"])].tolist(),
+            }
+        )
+    return found
+
+
+MEASURES = {"mean": "mean", "tail": "tail", "bottom10": "bottom-10%", "lowest": "lowest-group"}
+
+
+def deep_confidence(real: Real, entry: Entry) -> Any:
+    params = entry["params"]
+
+    def channels(shape: tuple[int, int]) -> ArrayChannels:
+        places = [(q, i) for q in asked(entry) for i in range(shape[1])]
+        lists = {(q, i): formula(params["token_confidences"], question=q, i=i) for q, i in places}
+        none = ragged({}, shape)
+        return ArrayChannels(logprobs=TokenLogprobs(np.full(shape, np.nan), ragged(lists, shape), none))
+
+    pool = first_samples(real, entry, channels)
+    n = pool.codes.shape[1]
+    fields = {"n": n, "group": params["window"], "tail": params["tail"]}
+
+    def answer(method: Any, question: int) -> str | None:
+        return answers(real, entry, method, pool, [question])[question]
+
+    def offline(name: str, question: int) -> Any:
+        everyone = DeepConfidence(keep=100, measure=MEASURES[name], **fields)
+        best = DeepConfidence(keep=params["top_percent"], measure=MEASURES[name], **fields)
+        scores = best.confidences(pool)[question]
+        bar = known_percentiles(scores, 100 - params["top_percent"])
+        return {
+            "scores_head": scores[:3].tolist(),
+            "weighted": answer(everyone, question),
+            "top10_kept": np.flatnonzero(scores >= bar).tolist(),
+            "top10_weighted": answer(best, question),
+        }
+
+    def online(question: int) -> Any:
+        keep = params["online_percentile"]
+        method = DeepConfidence(mode="online", keep=keep, warm_up=params["warmup"], **fields)
+        scores = method.confidences(pool)[question]
+        bar = known_percentiles(scores[: params["warmup"]], 100 - keep)
+        kept = np.flatnonzero(scores >= bar).tolist()
+        return {"bar": float(bar), "kept": kept, "answer": answer(method, question)}
+
+    return [
+        {"question": q, "majority": answer(SelfConsistency(n), q), "online_high": online(q)}
+        | {name: offline(name, q) for name in MEASURES}
+        for q in (case["question"] for case in entry["expected"])
+    ]

@@ -21,7 +21,7 @@ from golden_cascades import (
     model_switch_run,
     model_switch_weights,
 )
-from golden_confidence import best_of_n
+from golden_confidence import best_of_n, confidence_weighted, deep_confidence
 from real_files import letters
 
 from feval.estimators.counts import vote_counts
@@ -161,6 +161,8 @@ GOLDENS: dict[str, Callable[[Real, Entry], Any]] = {
     "sc.prefix.": sc_prefix,
     "sc.none.": sc_none,
     "bon.": best_of_n,
+    "cisc.": confidence_weighted,
+    "deepconf.": deep_confidence,
     "ms.weights": model_switch_weights,
     "ms.run.": model_switch_run,
     "feval.replay.model_switch": model_switch_replay,

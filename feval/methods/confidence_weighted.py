@@ -58,9 +58,9 @@ def confidence_weights(confidences: Floats, temperature: float) -> Floats:
 class ConfidenceWeighted:
     """The answer with the largest sum of exp(c_i / T) over the n CoTs that give it, c_i the confidence of CoT i (CISC).
 
-    T towards infinity is self-consistency, T towards 0 the most confident CoT. CoTs without an answer, or without a
-    confidence, do not vote. Weights are summed in draw order; sums within 1e-12 of the largest are equal, and of several answers the first drawn
-    wins. T is learnt: `fit` takes it from questions that are then not evaluated, unless it is given.
+    T towards infinity is self-consistency, T towards 0 the most confident CoT. CoTs without an answer, or without a confidence,
+    do not vote. Weights are summed in draw order; sums within 1e-12 of the largest are equal, and of several answers the first
+    drawn wins. T is learnt: `fit` takes it from questions that are then not evaluated, unless it is given.
 
     Attributes:
         n: CoTs per question.

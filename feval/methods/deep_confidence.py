@@ -45,10 +45,10 @@ class DeepConfidence:
 
     A token's confidence is minus the mean log-probability of the k likeliest tokens (k = 20 in the paper; a recording has its
     own k). *Offline*, all n traces are drawn; of those with an answer, the traces whose confidence is at least the percentile
-    100 - eta (linear interpolation) vote. *Online*, the bar is that percentile over `warm_up` traces, with or without an answer; each later
-    trace is cut when its first full group falls below the bar, billed up to that group's last token, and does not vote, nor do
-    warm-up traces below the bar. CoTs without recorded token confidences do not vote and are not cut. Weights are summed in draw
-    order; sums within 1e-12 of the largest are equal, and of several answers the first drawn wins.
+    100 - eta (linear interpolation) vote. *Online*, the bar is that percentile over `warm_up` traces, with or without an answer;
+    each later trace is cut when its first full group falls below the bar, billed up to that group's last token, and does not
+    vote, nor does any trace below the bar. CoTs without recorded token confidences do not vote and are not cut. Weights are
+    summed in draw order; sums within 1e-12 of the largest are equal, and of several answers the first drawn wins.
 
     Attributes:
         n: traces per question.
