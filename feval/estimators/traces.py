@@ -79,8 +79,8 @@ class LowGroups:
     """Where the groups of each trace fall below all groups before them: enough to find the first one below any bar.
 
     Attributes:
-        means: of those groups, trace by trace; falling within a trace.
-        ends: how many tokens of the trace there are when each group is complete.
+        means: of those groups, trace by trace; falling within a trace. One entry more closes the list.
+        ends: how many tokens of the trace there are when each group is complete; one entry more closes the list.
         offsets: [S + 1] those of trace s begin at `offsets[s]`; none for a trace that is shorter than a group.
     """
 
@@ -108,6 +108,8 @@ def low_groups(questions: Sequence[tuple[npt.NDArray[Any], Int64]], group: int) 
         means.append(groups[trace, start])
         ends.append(start + group)
         counts[-1][long] = np.bincount(trace, minlength=len(long))
+    means.append(np.array([-np.inf]))
+    ends.append(np.zeros(1, np.int64))
     return LowGroups(np.concatenate(means), np.concatenate(ends), np.cumsum(np.concatenate(counts)))
 
 
@@ -124,14 +126,13 @@ def tokens_until_below(low: LowGroups, traces: npt.NDArray[np.integer[Any]], bar
     """
     first, last = low.offsets[traces], low.offsets[np.asarray(traces) + 1]
     stop = last.copy()
-    padded = np.append(low.means, -np.inf)
     for _ in range(int((last - first).max(initial=0)).bit_length()):
         middle = (first + stop) // 2
-        below = (padded[middle] < bars) & (first < stop)
+        below = (low.means[middle] < bars) & (first < stop)
         stop = np.where(below, middle, stop)
         first = np.where(below | (first >= stop), first, middle + 1)
-    found: Int64 = np.append(low.ends, 0)[np.minimum(first, len(low.ends))]
-    return np.where(first < last, found, 1 << 62)
+    found: Int64 = np.where(first < last, low.ends[first], 1 << 62)
+    return found
 
 
 def known_percentiles(values: Floats, percent: float) -> Floats:

@@ -230,25 +230,25 @@ class DeepConfidence:
 
     def _drawn(self, codes: npt.NDArray[Any], weights: Floats) -> Int64:
         """[R', Q'] traces asked for until the votes [R', Q', n] agree."""
-        drawn = np.full(codes.shape[:2], self.n, np.int64)
         if self.consensus is None:
-            return drawn
-        share = self._share
-        cells = np.where(codes < 0, codes.max(initial=-1) + 1, codes).astype(
-            np.intp
-        )  # the last row takes who does not vote
-        sums = np.zeros((int(cells.max(initial=0)) + 1, *codes.shape[:2]))
-        leader, total = np.zeros((2, *codes.shape[:2]))
-        rows, columns = np.indices(codes.shape[:2])
-        for k in range(self.n):
-            voting, own = codes[:, :, k] >= 0, (cells[:, :, k], rows, columns)
-            sums[own] += np.where(voting, weights[:, :, k], 0.0)
-            np.maximum(leader, sums[own], out=leader, where=voting)
-            total += np.where(voting, weights[:, :, k], 0.0)
-            if k + 1 >= self.warm_up:
+            return np.full(codes.shape[:2], self.n, np.int64)
+        size, share = codes.shape[0] * codes.shape[1], self._share
+        voting = np.ascontiguousarray(codes.reshape(size, self.n).T) >= 0
+        given = np.where(voting, weights.reshape(size, self.n).T, 0.0)
+        # A table [candidates, N]; those who do not vote add nothing to the first candidate.
+        cells = np.maximum(codes.reshape(size, self.n).T, 0).astype(np.intp) * size + np.arange(size)
+        sums = np.zeros((int(codes.max(initial=0)) + 1) * size)
+        leader, total = np.zeros((2, size))
+        drawn = np.full(size, self.n, np.int64)
+        for k, (cell, weight) in enumerate(zip(cells, given, strict=True), start=1):
+            reached = sums[cell] + weight
+            sums[cell] = reached
+            np.maximum(leader, reached, out=leader)
+            total += weight
+            if k >= self.warm_up:
                 agreed = (total > 0) & (leader * share.denominator >= share.numerator * total)
-                drawn[agreed & (drawn == self.n)] = k + 1
-        return drawn
+                drawn[agreed & (drawn == self.n)] = k
+        return drawn.reshape(codes.shape[:2])
 
     def _billed(self, pool: Pool, batch: Batch, known: Floats, bars: Floats) -> Int64:
         """[R', Q', n] tokens of each trace, up to the cut where it is cut."""
