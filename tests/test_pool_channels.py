@@ -12,7 +12,10 @@ import numpy as np
 import pytest
 from small import SCORER, pool, question, scored_pool, write_scored_toy, write_toy
 
-from feval.errors import NotRecordedError, UnknownNameError
+from feval.errors import NotRecordedError, ShortPoolError, UnknownNameError
+from feval.evaluation import evaluate
+from feval.exact import exact_expectation
+from feval.methods import BestOfN, ConfidenceWeighted
 from feval.recording import (
     DatasetInfo,
     LLMInfo,
@@ -182,3 +185,27 @@ def test_a_live_response_says_that_it_has_no_channels() -> None:
         response.token_confidences  # noqa: B018  the property raises
     with pytest.raises(AttributeError, match="'LiveResponse' has no attribute 'other'"):
         response.other  # noqa: B018
+
+
+def test_methods_over_channels_are_evaluated(scored: Path) -> None:
+    dataset, [strong, _] = load("toy", recording=scored)
+    best = BestOfN(2, aggregate="score")
+    exact = evaluate(best, dataset, strong, confidence=None)
+    assert exact.kind == "exact"
+    seeded = evaluate(best, dataset, strong, order="seeded", replicates=4000, confidence=None)
+    assert seeded.right == pytest.approx(exact.right, abs=0.035)  # four standard errors
+    assert seeded.tokens == pytest.approx(exact.tokens, rel=0.01)
+    part = evaluate(best, dataset, strong, order="seeded", replicates=50, rows=[2, 0], confidence=None)
+    whole = evaluate(best, dataset, strong, order="seeded", replicates=50, confidence=None)
+    assert part.right.tolist() == whole.right[[2, 0]].tolist()
+    judged = ConfidenceWeighted(2, SCORER.name)
+    fitted = judged.fit([strong.pool.rows(np.array([0, 1]))], dataset.gold[:2])
+    found = evaluate(fitted, dataset, strong, order="recorded", rows=[2], confidence=None)
+    free = evaluate(replace(fitted, self_check="free"), dataset, strong, order="recorded", rows=[2], confidence=None)
+    checks = [tokens for tokens in strong.ask(2, None).sample(2).scoring_tokens() if tokens is not None]
+    assert found.tokens is not None
+    assert free.tokens is not None
+    assert found.calls[0] - free.calls[0] == len(checks)
+    assert found.tokens[0] - free.tokens[0] == sum(prompt + output for prompt, output in checks)
+    with pytest.raises(ShortPoolError, match="needs 3"):
+        exact_expectation(BestOfN(3, aggregate="score"), [strong.pool], dataset.gold)
