@@ -6,21 +6,26 @@ The method sees pools and orders, or metered LLMs. The gold answers are looked a
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, is_dataclass
+from dataclasses import dataclass, field, fields, is_dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
-from feval.errors import FevalError, MethodError, OutOfRangeError, UnknownNameError, UsageError
+from feval.calling import TIME_LIMIT, call_method
+from feval.errors import OutOfRangeError, UnknownNameError, UsageError
+from feval.methods.decisions import Ledger
+from feval.specs import MethodFile
 
 if TYPE_CHECKING:
     from feval.exact import Expectation
-    from feval.methods.decisions import Decisions, Ledger
-    from feval.methods.protocol import BatchMethod, Method
+    from feval.methods.decisions import Decisions
+    from feval.methods.protocol import BatchMethod, Method, Orders
+    from feval.pools import Pool
     from feval.replay import LLM, Dataset
 
-__all__ = ["MAX_REPLICATES", "ORDERS", "Evaluation", "decisions", "drawn_orders", "evaluate"]
+__all__ = ["MAX_REPLICATES", "ORDERS", "Evaluation", "decisions", "drawn_orders", "evaluate", "fit", "train_test_rows"]
 
 Floats = npt.NDArray[np.float64]
 Int64 = npt.NDArray[np.int64]
@@ -59,6 +64,11 @@ class Evaluation:
         samples: [Q] CoTs.
         tokens: [Q] prompt and output tokens billed, `None` where some prompt's tokens are not known.
         usd: [Q] dollars, `None` without a price or prompt tokens.
+        stopped_early: [Q] probability of being wrong where the plurality of all CoTs that the method might have drawn of an LLM
+            it asked, and did not all draw, is right; `None` where not known (exact, users' methods).
+        routed_wrong: [Q] probability of being wrong, not by stopping early, where the plurality of the CoTs of an LLM it did
+            not ask is right; `None` where not known. What is neither, nor without an answer, is a wrong vote.
+        train_questions: how many other questions the method learnt from; 0 for none.
         accuracy_low: lower end of the confidence interval, `None` where none was asked for.
         accuracy_high: upper end.
         confidence: of the interval.
@@ -84,6 +94,9 @@ class Evaluation:
     samples: Floats = field(repr=False)
     tokens: Floats | None = field(repr=False)
     usd: Floats | None = field(repr=False)
+    stopped_early: Floats | None = field(default=None, repr=False)
+    routed_wrong: Floats | None = field(default=None, repr=False)
+    train_questions: int = 0
     accuracy_low: float | None = None
     accuracy_high: float | None = None
     confidence: float | None = None
@@ -109,6 +122,15 @@ class Evaluation:
         """Mean tokens billed."""
         return None if self.tokens is None else float(self.tokens.mean())
 
+    def errors(self) -> dict[str, float | None]:
+        """Shares of all questions: how the wrong answers came about; see the attributes. They add up to 1 - accuracy."""
+        none, early, routed = (
+            None if part is None else float(part.mean())
+            for part in (self.no_answer, self.stopped_early, self.routed_wrong)
+        )
+        vote = None if none is None or early is None or routed is None else 1 - self.accuracy - none - early - routed
+        return {"no_answer": none, "wrong_vote": vote, "stopped_early": early, "routed_wrong": routed}
+
     def to_dict(self) -> dict[str, Any]:
         """The averages as JSON values: what `feval run --json` prints."""
         result: dict[str, Any] = {
@@ -129,7 +151,10 @@ class Evaluation:
             "seed": self.seed,
             "billing": self.billing,
             "prices": self.prices,
+            "errors": self.errors(),
         }
+        if self.train_questions:
+            result["train_questions"] = self.train_questions
         if self.kind == "recorded":
             result |= {"correct": int(self.right.sum()), "samples": int(self.samples.sum())}
         return result
@@ -144,6 +169,10 @@ def evaluate(
     replicates: int = 100,
     seed: int | None = None,
     rows: Sequence[int] | Rows | None = None,
+    train_fraction: float | None = None,
+    split_seed: int = 0,
+    workers: int = 1,
+    time_limit: float | None = TIME_LIMIT,
     confidence: float | None = 0.95,
     resamples: int = 10_000,
 ) -> Evaluation:
@@ -158,6 +187,10 @@ def evaluate(
         replicates: how many draws of every question, for "seeded".
         seed: of the draws; `None` takes that of the load.
         rows: which questions, by row; `None` for all.
+        train_fraction: share of the questions that a method which learns is fitted on; the rest is judged, for every method.
+        split_seed: of that split, see `train_test_rows`.
+        workers: processes that share the questions of seeded and recorded evaluations; the numbers are the same for any number.
+        time_limit: seconds that a user's method may take on one question; `None` for no limit.
         confidence: level of the percentile bootstrap over questions; `None` for no interval.
         resamples: of the bootstrap.
 
@@ -172,20 +205,75 @@ def evaluate(
     from feval.replay import LLM
 
     asked = [llms] if isinstance(llms, LLM) else list(llms)
-    if not asked or replicates < 1:
-        raise UsageError(f"An evaluation needs an LLM and a replicate; {len(asked)} and {replicates} were given.")
+    if not asked or replicates < 1 or workers < 1:
+        raise UsageError(
+            f"An evaluation needs an LLM, a replicate and a worker; {len(asked)}, {replicates} and {workers} were given."
+        )
     dataset.require(asked)
     asked = asked if seed is None else [llm.seeded(seed) for llm in asked]
     chosen = np.arange(len(dataset)) if rows is None else np.asarray(rows, np.intp)
+    trained = 0
+    if train_fraction is not None:
+        train, chosen = train_test_rows(dataset, train_fraction, split_seed, chosen)
+        trained = len(train)
+        if hasattr(method, "fit"):
+            method = fit(method, dataset, asked, train)
     if not len(chosen):
         raise UsageError(f"An evaluation needs a question; {dataset.id} was to be evaluated on none.")
     kind = _kind(method, order)
-    means = (
-        _expected(method, dataset, asked, chosen)
-        if kind == "exact"
-        else _drawn(method, dataset, asked, chosen, kind, replicates)
-    )
-    return _evaluation(method, dataset, asked, chosen, kind, replicates, means, confidence, resamples)
+    if kind == "exact":
+        means = _expected(method, dataset, asked, chosen)
+    else:
+        sums = _sums(method, dataset, asked, chosen, kind, replicates, time_limit, workers)
+        means = sums.means(1 if kind == "recorded" else replicates, [llm.pool.prompt_tokens[chosen] for llm in asked])
+    told = _evaluation(method, dataset, asked, chosen, kind, replicates, means, confidence, resamples)
+    return replace(told, train_questions=trained)
+
+
+def train_test_rows(
+    dataset: Dataset, train_fraction: float, split_seed: int = 0, rows: Rows | None = None
+) -> tuple[Rows, Rows]:
+    """Split questions at random into training and test questions, each in recorded order.
+
+    Which side a question is on depends on its key, the seed and the other questions, not on their order: questions are sorted by
+    a hash of key and seed, and the first are for training.
+
+    Args:
+        dataset: whose questions.
+        train_fraction: between 0 and 1; at least one question is on each side.
+        split_seed: other seeds give other splits.
+        rows: which questions are split; `None` for all.
+
+    Returns:
+        Rows of training and of test questions.
+
+    Raises:
+        OutOfRangeError: a fraction that is not between 0 and 1, or fewer than two questions.
+    """
+    from feval.draws import uniforms
+
+    rows = np.arange(len(dataset)) if rows is None else rows
+    if not 0 < train_fraction < 1 or len(rows) < 2:
+        raise OutOfRangeError(
+            f"A split takes a share between 0 and 1 of two questions or more; {train_fraction} of {len(rows)} was asked for."
+        )
+    coins = uniforms(dataset.question_keys[rows], np.zeros((1, len(rows), 1), np.uint16), split_seed)[0, :, 0]
+    order = np.argsort(coins, kind="stable")
+    count = min(max(round(train_fraction * len(rows)), 1), len(rows) - 1)
+    return np.sort(rows[order[:count]]), np.sort(rows[order[count:]])
+
+
+def fit(method: Any, dataset: Dataset, llms: Sequence[LLM], rows: Rows) -> Any:
+    """A method with what it learnt on some questions, which it must not be judged on.
+
+    Args:
+        method: with a `fit`, see `feval.methods.protocol.Learner`.
+        dataset: from `load`.
+        llms: from the same `load`.
+        rows: of the training questions.
+    """
+    dataset.require(llms)
+    return method.fit([llm.pool.rows(rows) for llm in llms], dataset.gold[rows])
 
 
 def decisions(
@@ -203,19 +291,24 @@ def decisions(
     Yields:
         Answers and ledgers [R', Q]; the R' add up to the replicates.
     """
+    pools, batches = _drawn(method, llms, order, replicates, rows)
+    for orders in batches:
+        yield method.decide(pools, orders)
+
+
+def _drawn(
+    method: BatchMethod, llms: Sequence[LLM], order: str, replicates: int, rows: Rows | None
+) -> tuple[list[Pool], Iterator[tuple[Orders, ...]]]:
+    """The pools of some questions, and the orders of some replicates at a time."""
     needed = method.draws(len(llms))
     for llm, draws in zip(llms, needed, strict=True):
         llm.require(None, draws)
+    if rows is not None and len(rows) == len(llms[0].pool.sizes) and bool((np.diff(rows) == 1).all()):
+        rows = None
     pools = [llm.pool if rows is None else llm.pool.rows(rows) for llm in llms]
     chunk = _replicates_at_once(len(pools[0].sizes), needed)
-    for orders in zip(
-        *(
-            drawn_orders(llm, order, replicates, draws, rows, chunk=chunk)
-            for llm, draws in zip(llms, needed, strict=True)
-        ),
-        strict=True,
-    ):
-        yield method.decide(pools, orders)
+    each = (drawn_orders(llm, order, replicates, n, rows, chunk=chunk) for llm, n in zip(llms, needed, strict=True))
+    return pools, zip(*each, strict=True)
 
 
 def _replicates_at_once(questions: int, draws: Sequence[int]) -> int:
@@ -258,32 +351,67 @@ def drawn_orders(
 # -- means per question -----------------------------------------------------------------------------------------------
 
 
-@dataclass(eq=False)
-class _Consumed:
-    """Sums over replicates of what one LLM gave on each question: integers, so that they add up the same in any order."""
+_LEDGER = tuple(f.name for f in fields(Ledger))
 
-    rounds: Int64
-    cots: Int64
+
+@dataclass(eq=False)
+class _Sums:
+    """Sums over replicates, per question: integers, so that they add up the same in any order and in any number of processes.
+
+    Attributes:
+        right, none, early, routed: [Q] replicates with that outcome; `split` says whether the last two were looked at.
+        prompts: [L, Q] prompts billed.
+        ledgers: [L, 6, Q] fields of `Ledger`, in their order.
+    """
+
+    right: Int64
+    none: Int64
+    early: Int64
+    routed: Int64
     prompts: Int64
-    output_tokens: Int64
-    auxiliary_calls: Int64
-    auxiliary_prompt_tokens: Int64
-    auxiliary_output_tokens: Int64
+    ledgers: Int64
+    split: bool = False
 
     @classmethod
-    def nothing(cls, questions: int) -> _Consumed:
-        return cls(*np.zeros((7, questions), np.int64))
+    def nothing(cls, llms: int, questions: int) -> _Sums:
+        right, none, early, routed = np.zeros((4, questions), np.int64)
+        prompts = np.zeros((llms, questions), np.int64)
+        return cls(right, none, early, routed, prompts, np.zeros((llms, len(_LEDGER), questions), np.int64))
 
-    def add(self, ledger: Ledger, billing: str) -> None:
+    @classmethod
+    def joined(cls, parts: Sequence[_Sums]) -> _Sums:
+        """Those of blocks of questions, beside each other."""
+        names = ("right", "none", "early", "routed", "prompts", "ledgers")
+        whole = {name: np.concatenate([getattr(part, name) for part in parts], axis=-1) for name in names}
+        return cls(**whole, split=parts[0].split)
+
+    def add(self, decided: Decisions, right: npt.NDArray[np.bool_], billing: str) -> None:
         from feval.prices import billed_prompts
 
-        self.rounds += ledger.rounds.sum(axis=0, dtype=np.int64)
-        self.cots += ledger.cots.sum(axis=0, dtype=np.int64)
-        self.prompts += np.asarray(billed_prompts(billing, ledger.rounds, ledger.cots)).sum(axis=0, dtype=np.int64)
-        self.output_tokens += ledger.output_tokens.sum(axis=0, dtype=np.int64)
-        for name in ("auxiliary_calls", "auxiliary_prompt_tokens", "auxiliary_output_tokens"):
-            if (consumed := getattr(ledger, name)) is not None:
-                getattr(self, name).__iadd__(consumed.sum(axis=0, dtype=np.int64))
+        self.right += right.sum(axis=0)
+        self.none += (decided.answer < 0).sum(axis=0)
+        for llm, ledger in enumerate(decided.ledgers):
+            prompts = np.asarray(billed_prompts(billing, ledger.rounds, ledger.cots))
+            self.prompts[llm] += prompts.sum(axis=0, dtype=np.int64)
+            for place, name in enumerate(_LEDGER):
+                if (consumed := getattr(ledger, name)) is not None:
+                    self.ledgers[llm, place] += consumed.sum(axis=0, dtype=np.int64)
+
+    def means(self, count: int, prompt_tokens: Sequence[npt.NDArray[Any]]) -> _Means:
+        own = {name: self.ledgers[:, place] for place, name in enumerate(_LEDGER)}
+        billed = [
+            p * t + a for p, t, a in zip(self.prompts, prompt_tokens, own["auxiliary_prompt_tokens"], strict=True)
+        ]
+        return _Means(
+            self.right / count,
+            self.none / count,
+            (own["rounds"] + own["auxiliary_calls"]).sum(axis=0) / count,
+            own["cots"].sum(axis=0) / count,
+            [tokens / count for tokens in billed],
+            [tokens / count for tokens in own["output_tokens"] + own["auxiliary_output_tokens"]],
+            self.early / count if self.split else None,
+            self.routed / count if self.split else None,
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -296,10 +424,12 @@ class _Means:
     samples: Floats
     prompt_tokens: list[Floats]
     output_tokens: list[Floats]
+    stopped_early: Floats | None = None
+    routed_wrong: Floats | None = None
 
 
 def _kind(method: object, order: str | None) -> str:
-    from feval.exact import has_exact_form
+    from feval.exact import Oracle, has_exact_form
 
     exact = has_exact_form(method)
     if order is None:
@@ -310,86 +440,111 @@ def _kind(method: object, order: str | None) -> str:
         raise UsageError(
             f"No exact expectation over all draws is known for {_name(method)}; evaluate it with order 'seeded' or 'recorded'."
         )
+    if isinstance(method, Oracle) and order != "exact":
+        raise UsageError("The oracle is an expectation over all draws; evaluate it with order 'exact'.")
     return order
 
 
-def _drawn(method: Any, dataset: Dataset, llms: Sequence[LLM], rows: Rows, order: str, replicates: int) -> _Means:
-    gold = dataset.gold[rows]
-    right, none = np.zeros((2, len(rows)), np.int64)
-    consumed = [_Consumed.nothing(len(rows)) for _ in llms]
-    count = 0
-    for decided in _decided(method, dataset, llms, rows, order, replicates):
-        right += ((decided.answer == gold) & (gold >= 0)).sum(axis=0)
-        none += (decided.answer < 0).sum(axis=0)
-        count += len(decided.answer)
-        for total, ledger, llm in zip(consumed, decided.ledgers, llms, strict=True):
-            total.add(ledger, llm.billing)
-    return _Means(
-        right / count,
-        none / count,
-        sum((c.rounds + c.auxiliary_calls for c in consumed), np.zeros(len(rows), np.int64)) / count,
-        sum((c.cots for c in consumed), np.zeros(len(rows), np.int64)) / count,
-        [
-            (c.prompts * llm.pool.prompt_tokens[rows] + c.auxiliary_prompt_tokens) / count
-            for c, llm in zip(consumed, llms, strict=True)
-        ],
-        [(c.output_tokens + c.auxiliary_output_tokens) / count for c in consumed],
-    )
-
-
-def _decided(
-    method: Any, dataset: Dataset, llms: Sequence[LLM], rows: Rows, order: str, replicates: int
-) -> Iterator[Decisions]:
-    """What a method decides, by its batch form or, where it has none, question by question."""
+def _sums(
+    method: Any,
+    dataset: Dataset,
+    llms: Sequence[LLM],
+    rows: Rows,
+    order: str,
+    replicates: int,
+    time_limit: float | None,
+    workers: int,
+) -> _Sums:
     from feval.methods.protocol import BatchMethod
 
-    if isinstance(method, BatchMethod):
-        everyone = len(rows) == len(dataset) and bool((rows == np.arange(len(rows))).all())
-        yield from decisions(method, llms, order=order, replicates=replicates, rows=None if everyone else rows)
-        return
-    for replicate in range(replicates) if order == "seeded" else [None]:
-        yield _called(method, dataset, llms, rows, replicate)
+    batch = isinstance(method, BatchMethod)
+    work = partial(_block, method, order=order, replicates=replicates, time_limit=time_limit)
+    if workers == 1 or len(rows) < 2 or getattr(method, "whole_set", False):
+        return work(dataset, llms, rows)
+    if batch:
+        for llm, draws in zip(llms, method.draws(len(llms)), strict=True):
+            llm.require(None, draws)  # so that the message does not depend on the workers
+    from feval.workers import map_blocks
+
+    return _Sums.joined(map_blocks(work, dataset, llms, np.array_split(rows, min(workers, len(rows))), workers))
 
 
-def _called(method: Any, dataset: Dataset, llms: Sequence[LLM], rows: Rows, replicate: int | None) -> Decisions:
+def _block(
+    method: Any,
+    dataset: Dataset,
+    llms: Sequence[LLM],
+    rows: Rows,
+    *,
+    order: str,
+    replicates: int,
+    time_limit: float | None,
+) -> _Sums:
+    """Run a method over some questions."""
+    from feval.methods.protocol import BatchMethod
+
+    gold = dataset.gold[rows]
+    sums = _Sums.nothing(len(llms), len(rows))
+    if not isinstance(method, BatchMethod):
+        for replicate in range(replicates) if order == "seeded" else [None]:
+            decided = _called(method, dataset, llms, rows, replicate, time_limit)
+            sums.add(decided, (decided.answer == gold) & (gold >= 0), llms[0].billing)
+        return sums
+    sums.split = True
+    pools, batches = _drawn(method, llms, order, replicates, rows)
+    for orders in batches:
+        decided = method.decide(pools, orders)
+        right = (decided.answer == gold) & (gold >= 0)
+        sums.add(decided, right, llms[0].billing)
+        _split_errors(sums, decided, right, gold, pools, orders)
+    return sums
+
+
+def _split_errors(
+    sums: _Sums,
+    decided: Decisions,
+    right: npt.NDArray[np.bool_],
+    gold: npt.NDArray[Any],
+    pools: Sequence[Pool],
+    orders: Sequence[Orders],
+) -> None:
+    """Which wrong answers more CoTs of an LLM that was asked, or any of another, would have put right."""
+    from feval.methods.protocol import drawn
+    from feval.methods.vote import plurality_codes
+
+    wrong = ~right & (decided.answer >= 0) & (gold >= 0)
+    early, elsewhere = np.zeros((2, *right.shape), np.bool_)
+    for pool, order, ledger in zip(pools, orders, decided.ledgers, strict=True):
+        short = wrong & (ledger.cots < order.shape[2])
+        if short.any():
+            put_right = short & (plurality_codes(drawn(pool.codes, order)) == gold)
+            early |= put_right & (ledger.cots > 0)
+            elsewhere |= put_right & (ledger.cots == 0)
+    sums.early += early.sum(axis=0)
+    sums.routed += (elsewhere & ~early).sum(axis=0)
+
+
+def _called(
+    method: Any, dataset: Dataset, llms: Sequence[LLM], rows: Rows, replicate: int | None, time_limit: float | None
+) -> Decisions:
     """One replicate of a method that is a plain callable."""
-    from feval.methods.decisions import Decisions, Ledger
+    from feval.methods.decisions import Decisions
 
     answer = np.empty((1, len(rows)), np.int64)
-    consumed = np.empty((len(llms), 6, 1, len(rows)), np.int64)
+    consumed = np.empty((len(llms), len(_LEDGER), 1, len(rows)), np.int64)
     for place, row in enumerate(rows.tolist()):
         metered = [llm.ask(row, replicate) for llm in llms]
-        question_id = dataset.question_ids[row]
-        try:
-            given = method(dataset[row].question, *metered)
-        except FevalError:
-            raise
-        except Exception as error:
-            raise MethodError(
-                f"The method {_name(method)} failed on question {question_id!r}: {type(error).__name__}: {error}"
-            ) from error
-        answer[0, place] = _code(given, dataset, row, method)
+        name, question = dataset.question_ids[row], dataset[row].question
+        given = call_method(method, _name(method), name, question, metered, time_limit)
+        answer[0, place] = _code(given, dataset, row)
         for llm, taken in zip(metered, consumed, strict=True):
-            taken[:, 0, place] = (
-                llm.rounds,
-                llm.cots,
-                llm.output_tokens,
-                llm.auxiliary_calls,
-                llm.auxiliary_prompt_tokens,
-                llm.auxiliary_output_tokens,
-            )
+            taken[:, 0, place] = [getattr(llm, field) for field in _LEDGER]
     return Decisions(answer, tuple(Ledger(*taken) for taken in consumed))
 
 
-def _code(given: object, dataset: Dataset, row: int, method: object) -> int:
+def _code(given: str | None, dataset: Dataset, row: int) -> int:
     """The code of an answer; an answer nobody gave gets a code of its own, which is never right."""
     if given is None:
         return -1
-    if not isinstance(given, str):
-        raise MethodError(
-            f"The method {_name(method)} answered question {dataset.question_ids[row]!r} with {given!r:.80}, which is "
-            f"{type(given).__name__}. A method returns an answer as text, or None."
-        )
     candidates = dataset.candidates(row)
     return candidates.index(given) if given in candidates else len(candidates)
 
@@ -440,7 +595,7 @@ def _evaluation(
     low, high = _interval(means.right, keys, confidence, resamples, llms[0].seed)
     return Evaluation(
         method=_name(method),
-        fields=asdict(method) if is_dataclass(method) and not isinstance(method, type) else {},
+        fields=_fields(method),
         dataset=dataset.id,
         llms=tuple(llm.name for llm in llms),
         kind=kind,
@@ -458,6 +613,8 @@ def _evaluation(
         samples=means.samples,
         tokens=tokens,
         usd=dollars,
+        stopped_early=means.stopped_early,
+        routed_wrong=means.routed_wrong,
         accuracy_low=low,
         accuracy_high=high,
         confidence=confidence,
@@ -476,6 +633,12 @@ def _interval(
     in_order = right[np.argsort(keys, kind="stable"), None]
     interval = bootstrap_interval(in_order, confidence=confidence, resamples=resamples, seed=seed % (1 << 64))
     return float(interval.low[0]), float(interval.high[0])
+
+
+def _fields(method: object) -> dict[str, Any]:
+    """The hyper-parameters of a method; a function has none."""
+    known = is_dataclass(method) and not isinstance(method, (type, MethodFile))
+    return {f.name: getattr(method, f.name) for f in fields(method)} if known else {}  # type: ignore[arg-type]
 
 
 def _name(method: object) -> str:

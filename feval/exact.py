@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from feval.errors import ShortPoolError
+from feval.errors import OutOfRangeError, ShortPoolError, UsageError
 from feval.methods import BestOfN, SelfConsistency
 from feval.pools import Pool
 
-__all__ = ["EXACT", "Expectation", "exact_expectation", "has_exact_form"]
+__all__ = ["EXACT", "Expectation", "Oracle", "exact_expectation", "has_exact_form"]
 
 Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.integer[Any]]
@@ -37,6 +37,27 @@ class Expectation:
     rounds: Floats
     cots: Floats
     output_tokens: Floats
+
+
+@dataclass(frozen=True)
+class Oracle:
+    """pass@n: a picker that knows the gold takes it wherever one of n CoTs has it. No method: the ceiling of those that choose.
+
+    Attributes:
+        n: CoTs per question.
+    """
+
+    n: int = 20
+
+    def __post_init__(self) -> None:
+        if self.n < 1:
+            raise OutOfRangeError(f"The oracle looks at 1 CoT or more; n={self.n} was asked for.")
+
+    def draws(self, llms: int) -> tuple[int, ...]:
+        """CoTs asked of the one LLM."""
+        if llms != 1:
+            raise UsageError(f"The oracle is the ceiling of one LLM; {llms} were given.")
+        return (self.n,)
 
 
 def has_exact_form(method: object) -> bool:
@@ -85,8 +106,20 @@ def _best_of_n(method: BestOfN, pool: Pool, gold: Integers) -> Expectation:
     return Expectation(right, ones, method.n * ones, method.n * mean_output_tokens(pool.output_tokens, pool.sizes))
 
 
+def _oracle(oracle: Oracle, pool: Pool, gold: Integers) -> Expectation:
+    from feval.estimators.cost import mean_output_tokens
+    from feval.estimators.counts import vote_counts
+    from feval.estimators.plurality import pass_at_k
+
+    counts = vote_counts(pool.codes, gold)
+    right = pass_at_k(counts.gold, counts.size, [oracle.n]).per_question()[:, 0]
+    ones = np.ones(len(right))
+    return Expectation(right, ones, oracle.n * ones, oracle.n * mean_output_tokens(pool.output_tokens, pool.sizes))
+
+
 EXACT: dict[type, Callable[[Any, Pool, Integers], Expectation]] = {
     SelfConsistency: _self_consistency,
     BestOfN: _best_of_n,
+    Oracle: _oracle,
 }
 """Method -> its expectation."""

@@ -570,6 +570,8 @@ class Dataset:
         id: of the dataset.
         gold: [Q] code of the gold answer, -1 where there is none. Only evaluation may look at it.
         question_keys: [Q] what draws are made from: tell questions apart wherever they stand, see `feval.draws`.
+        recording_hashes: of every recording behind the questions and CoTs.
+        recording_paths: folders of those.
     """
 
     def __init__(self, view: View) -> None:
@@ -578,6 +580,7 @@ class Dataset:
         self.gold: Integers = view.votes.gold
         self.question_keys = view.votes.question_keys
         self.recording_hashes = tuple(dict.fromkeys(s.recording.hash for s in view.all_views()))
+        self.recording_paths = tuple(dict.fromkeys(s.recording.path for s in view.all_views()))
 
     def __repr__(self) -> str:
         return f"Dataset({self.id!r}, {len(self)} questions)"

@@ -909,4 +909,5 @@ def _next_commands(made: Demo) -> list[str]:
 
 # Each of these registers its command with `app`.
 from feval.cli import record as _record_command  # noqa: E402, F401
+from feval.cli import run as _run_command  # noqa: E402, F401
 from feval.cli import servers as _server_commands  # noqa: E402, F401

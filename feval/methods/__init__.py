@@ -42,4 +42,4 @@ def method_name(method: object) -> str:
     for name, kind in METHODS.items():
         if type(method) is kind:
             return name
-    return getattr(method, "__name__", type(method).__name__)
+    return getattr(method, "__name__", type(method).__name__.lower())

@@ -1,0 +1,108 @@
+"""`feval run`: one method on one dataset."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from feval.cli import DatasetName, JsonFlag, QuietFlag, _folders, _guarded, _no_dollars, _only, _Out, app
+
+if TYPE_CHECKING:
+    from feval.evaluation import Evaluation
+    from feval.replay import LLM
+
+__all__: list[str] = []
+
+
+@app.command("run")
+@_guarded
+def _run(
+    method: Annotated[
+        str,
+        typer.Argument(
+            metavar="METHOD", help="See `feval ls methods`; FILE.py:FUNCTION; or oracle.", show_default=False
+        ),
+    ],
+    settings: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="FIELD=VALUE", help="A field of the method. Repeat for several."),
+    ] = None,
+    recordings: Annotated[
+        list[Path] | None,
+        typer.Option("--recording", metavar="DIR", help="Repeat for several. Default: the folders in FEVAL_RECORDING."),
+    ] = None,
+    dataset: DatasetName = None,
+    llms: Annotated[
+        list[str] | None,
+        typer.Option("--llm", metavar="NAME", help="Repeat for several, in the order the method wants them."),
+    ] = None,
+    order: Annotated[
+        str | None,
+        typer.Option(
+            "--order", metavar="KIND", help="exact, seeded or recorded. Default: exact where there is such a form."
+        ),
+    ] = None,
+    replicates: Annotated[
+        int, typer.Option("--replicates", min=1, help="Draws per question, for --order seeded.")
+    ] = 100,
+    seed: Annotated[int, typer.Option("--seed", help="Of the draws, and of the interval.")] = 0,
+    train_fraction: Annotated[
+        float | None,
+        typer.Option(
+            "--train-fraction", metavar="SHARE", help="Of the questions, to learn from; the others are judged."
+        ),
+    ] = None,
+    split_seed: Annotated[int, typer.Option("--split-seed", help="Of that split.")] = 0,
+    billing: Annotated[
+        str, typer.Option("--billing", metavar="RULE", help="How prompts are paid: once, per_round or per_sample.")
+    ] = "once",
+    prices: Annotated[
+        str | None,
+        typer.Option("--prices", metavar="LIST", help="Id or file of a price list, or none. Default: the recording's."),
+    ] = None,
+    workers: Annotated[int, typer.Option("--workers", min=1, help="Processes; the numbers do not depend on it.")] = 1,
+    time_limit: Annotated[
+        float, typer.Option("--time-limit", min=0.001, metavar="SECONDS", help="For a user's method, per question.")
+    ] = 60.0,
+    as_json: JsonFlag = False,
+    quiet: QuietFlag = False,
+) -> None:
+    """Run one method on a dataset: accuracy with its interval, CoTs, tokens, dollars.
+
+    Example: feval run early-stopping --set window=5 --recording my-recording --llm gpt-4o-mini
+    """
+    from feval.evaluation import evaluate
+    from feval.recording import open_recording
+    from feval.replay import load
+    from feval.report.results import evaluation_tables
+    from feval.specs import make_method, parse_settings
+
+    show = _Out(as_json=as_json, quiet=quiet)
+    chosen = make_method(method, parse_settings(settings or []))
+    with show.progress(method):
+        opened = [open_recording(folder) for folder in _folders(recordings)]
+        dataset = _only("dataset", dataset, (held for recording in opened for held in recording.dataset_ids()))
+        held = [name for recording in opened for name in recording.llm_names(dataset)]
+        names = llms or ([_only("LLM", None, held)] if held else None)
+        questions, replayed = load(dataset, names, opened, seed=seed, prices=prices, billing=billing)
+        told = evaluate(
+            chosen,
+            questions,
+            replayed,
+            order=order,
+            replicates=replicates,
+            train_fraction=train_fraction,
+            split_seed=split_seed,
+            workers=workers,
+            time_limit=time_limit,
+        )
+    _note_dollars(show, prices, told, replayed)
+    show.result(told.to_dict(), *evaluation_tables([told]))
+
+
+def _note_dollars(show: _Out, prices: str | None, told: Evaluation, llms: list[LLM]) -> None:
+    if prices != "none" and told.usd is None:
+        poor = next((llm for llm in llms if llm.price is None), llms[0])
+        show.note(_no_dollars(poor))

@@ -1,0 +1,86 @@
+"""Evaluations as tables."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from feval.report.tables import Column, Table
+from feval.report.text import decimals_for, fixed, percent
+
+if TYPE_CHECKING:
+    from feval.evaluation import Evaluation
+
+__all__ = ["evaluation_tables", "label"]
+
+_KINDS = {
+    "exact": "expectation over all draws of the recorded CoTs",
+    "recorded": "CoTs in recorded order",
+    "seeded": "mean over {replicates} seeded draws of each question, seed {seed}",
+}
+
+
+def label(told: Evaluation) -> str:
+    """A method with those of its fields that are set, on one line."""
+    fields = ", ".join(f"{name}={value}" for name, value in told.fields.items() if value is not None)
+    return f"{told.method}({fields})" if fields else told.method
+
+
+def evaluation_tables(evaluations: Sequence[Evaluation]) -> list[Table]:
+    """A table of results, one row per evaluation, and one of how wrong answers came about where that is known.
+
+    Args:
+        evaluations: one at least, on the same questions.
+    """
+    first = evaluations[0]
+    interval = "interval" if first.confidence is None else f"{100 * first.confidence:g} % interval"
+    numbers = ("accuracy %", interval, "USD/question", "tokens/question", "CoTs/question", "calls/question")
+    decimals = decimals_for(told.usd_per_question or 0.0 for told in evaluations)
+    results = Table(
+        title=f"{first.dataset}, {first.questions:,} questions",
+        columns=(Column("method"), Column("LLMs"), *(Column(name, number=True) for name in numbers)),
+        rows=tuple(_row(told, decimals) for told in evaluations),
+        notes=_notes(evaluations),
+    )
+    split = [told for told in evaluations if None not in told.errors().values()]
+    return [results, _errors(split)] if split else [results]
+
+
+def _row(told: Evaluation, decimals: int) -> tuple[str, ...]:
+    low, high = told.accuracy_low, told.accuracy_high
+    return (
+        label(told),
+        " > ".join(told.llms),
+        percent(told.accuracy),
+        "-" if low is None or high is None else f"{percent(low)} to {percent(high)}",
+        fixed(told.usd_per_question, decimals),
+        fixed(told.tokens_per_question, 1),
+        fixed(float(told.samples.mean()), 2),
+        fixed(float(told.calls.mean()), 2),
+    )
+
+
+def _errors(evaluations: Sequence[Evaluation]) -> Table:
+    names = ("no answer %", "wrong vote %", "stopped early %", "routed wrong %")
+    return Table(
+        title="How wrong answers came about",
+        columns=(Column("method"), *(Column(name, number=True) for name in names)),
+        rows=tuple(
+            (label(t), *(percent(max(share or 0.0, 0.0)) for share in t.errors().values())) for t in evaluations
+        ),
+        notes=(
+            "stopped early: all CoTs the method might have drawn of an LLM it asked vote right",
+            "routed wrong: the CoTs of an LLM it did not ask vote right",
+        ),
+    )
+
+
+def _notes(evaluations: Sequence[Evaluation]) -> tuple[str, ...]:
+    kinds = dict.fromkeys((told.kind, told.replicates, told.seed) for told in evaluations)
+    said = [f"{kind}: {_KINDS[kind].format(replicates=replicates, seed=seed)}" for kind, replicates, seed in kinds]
+    first = evaluations[0]
+    prices = f"prices {first.prices}" if first.prices else "no prices"
+    counters = ", ".join(dict.fromkeys(counter for told in evaluations for counter in told.counters))
+    learnt = max(told.train_questions for told in evaluations)
+    split = [f"{learnt:,} other questions were learnt from"] if learnt else []
+    return (*said, *split, f"billing {first.billing}; {prices}; token counter {counters}")

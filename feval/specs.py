@@ -1,0 +1,225 @@
+"""Methods by name: from a name and fields as text or TOML give them, to a method; and methods from a user's file.
+
+Nothing is registered: a name is a key of `METHODS`, or `FILE.py:FUNCTION`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from functools import cached_property
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
+from types import NoneType, UnionType
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+
+from feval.errors import MethodError, UnknownNameError, UsageError
+from feval.methods import METHODS
+
+__all__ = ["MethodFile", "make_method", "parse_settings"]
+
+
+@dataclass(frozen=True)
+class MethodFile:
+    """A user's method: a callable in a Python file, pinned by the sha256 of the file.
+
+    Attributes:
+        path: of the file.
+        function: its name there.
+    """
+
+    path: Path
+    function: str
+    _module: dict[str, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
+
+    @property
+    def __name__(self) -> str:
+        return self.function
+
+    @cached_property
+    def source_sha256(self) -> str:
+        """Of the file's bytes, in hex."""
+        try:
+            return hashlib.sha256(self.path.read_bytes()).hexdigest()
+        except OSError as error:
+            raise UsageError(f"The method's file {self.path} cannot be read: {error.strerror or error}.") from error
+
+    def load(self) -> Any:
+        """The callable itself; runs the file once.
+
+        Raises:
+            UsageError: no such file, or nothing callable of that name in it.
+            MethodError: the file raised.
+        """
+        if "callable" not in self._module:
+            self._module["callable"] = self._loaded()
+        return self._module["callable"]
+
+    def __call__(self, question: str, *llms: Any) -> Any:
+        """The user's answer."""
+        return self.load()(question, *llms)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"path": self.path, "function": self.function}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        for name, value in (*state.items(), ("_module", {})):
+            object.__setattr__(self, name, value)
+
+    def _loaded(self) -> Any:
+        pinned = self.source_sha256
+        name = f"feval_method_{pinned[:16]}"
+        spec = spec_from_file_location(name, self.path)
+        if spec is None or spec.loader is None:
+            raise UsageError(f"{self.path} is no Python file; a user's method is FILE.py:FUNCTION.")
+        module = module_from_spec(spec)
+        sys.modules[name] = module  # dataclasses look their module up
+        try:
+            spec.loader.exec_module(module)
+        except Exception as error:
+            raise MethodError(
+                f"The file {self.path} could not be run: {type(error).__name__}: {error}. Mend it and try again."
+            ) from error
+        found = getattr(module, self.function, None)
+        if not callable(found):
+            names = [n for n, value in vars(module).items() if callable(value) and not n.startswith("_")]
+            raise UnknownNameError.of("callable", self.function, names, f"It should be defined in {self.path}.")
+        return found() if isinstance(found, type) else found
+
+
+def make_method(name: str, settings: Mapping[str, Any] | None = None) -> Any:
+    """A method by its name.
+
+    Args:
+        name: a key of `METHODS`, or `FILE.py:FUNCTION` for a user's own.
+        settings: fields that differ from the defaults. Text is read as the field's type wants it.
+
+    Raises:
+        UnknownNameError: no such method or field; the message names the nearest.
+        UsageError: a value of the wrong type, or fields for a user's method.
+        OutOfRangeError: the method refuses a value.
+    """
+    settings = settings or {}
+    if ":" in name:
+        path, _, function = name.rpartition(":")
+        if settings:
+            raise UsageError(f"{name} is a user's method, which has no fields; {', '.join(settings)} cannot be set.")
+        if not Path(path).is_file():
+            raise UsageError(f"There is no file {path!r}; a user's method is named FILE.py:FUNCTION.")
+        return MethodFile(Path(path), function)
+    if name == "path-consistency":
+        raise UsageError(
+            "Path-Consistency (arXiv 2409.01281) cannot be replayed: its later CoTs are generated from prefixes of earlier ones, "
+            "and a recording holds CoTs that were drawn independently. Anything replayed under its name would be another method."
+        )
+    if name not in (*METHODS, "oracle"):
+        raise UnknownNameError.of("method", name, METHODS, "A user's own is named FILE.py:FUNCTION.")
+    kind = METHODS[name] if name in METHODS else _oracle()
+    known = {f.name for f in fields(kind) if f.init}
+    for setting in settings:
+        if setting not in known:
+            raise UnknownNameError.of(f"field of {name}", setting, known)
+    hints = get_type_hints(kind)
+    return kind(**{key: _fitting(name, key, value, hints[key]) for key, value in settings.items()})
+
+
+def _oracle() -> type[Any]:
+    from feval.exact import Oracle
+
+    return Oracle
+
+
+def parse_settings(pairs: list[str]) -> dict[str, str]:
+    """Read FIELD=VALUE pairs.
+
+    Raises:
+        UsageError: one is no such pair, or a field comes twice.
+    """
+    settings: dict[str, str] = {}
+    for pair in pairs:
+        key, equals, value = pair.partition("=")
+        if not equals or not key.strip():
+            raise UsageError(f"A field is set by FIELD=VALUE, such as --set n=20; {pair!r} was given.")
+        if key.strip() in settings:
+            raise UsageError(f"The field {key.strip()!r} is set twice.")
+        settings[key.strip()] = value.strip()
+    return settings
+
+
+def _fitting(method: str, name: str, value: Any, hint: Any) -> Any:
+    """The value, as one of the types that a field takes."""
+    for candidate in _readings(value, hint):
+        for option in _options(hint):
+            fitted = _as(candidate, option)
+            if fitted is not _MISFIT:
+                return fitted
+    wanted = " or ".join(_words(option) for option in _options(hint))
+    raise UsageError(f"The field {name!r} of {method} takes {wanted}; {value!r} was given.")
+
+
+_MISFIT = object()
+
+
+def _readings(value: Any, hint: Any) -> list[Any]:
+    """A text may stand for a number, a list, true, false or nothing; where the field takes text, the text itself counts last."""
+    if not isinstance(value, str):
+        return [value]
+    if value.lower() in {"none", "null"} and NoneType in _options(hint):
+        return [None]
+    if value.lower() in {"true", "false"}:
+        return [value.lower() == "true", value]
+    readings: list[Any] = []
+    try:
+        readings.append(json.loads(value))
+    except ValueError:
+        if "," in value:
+            readings.append([_number_or_text(piece.strip()) for piece in value.strip("()").split(",") if piece.strip()])
+    return [*readings, value]
+
+
+def _number_or_text(piece: str) -> Any:
+    try:
+        return json.loads(piece)
+    except ValueError:
+        return piece
+
+
+def _options(hint: Any) -> tuple[Any, ...]:
+    return get_args(hint) if get_origin(hint) in {Union, UnionType} else (hint,)
+
+
+def _as(value: Any, option: Any) -> Any:
+    """The value as one type, or `_MISFIT`."""
+    origin = get_origin(option)
+    if option in {None, NoneType}:
+        return None if value is None else _MISFIT
+    if origin is Literal:
+        return value if value in get_args(option) else _MISFIT
+    if origin is tuple:
+        return _as_tuple(value, get_args(option))
+    if option is float and isinstance(value, int) and not isinstance(value, bool):
+        return float(value)
+    if option is bool or not isinstance(value, bool):
+        return value if isinstance(option, type) and isinstance(value, option) else _MISFIT
+    return _MISFIT
+
+
+def _as_tuple(value: Any, options: tuple[Any, ...]) -> Any:
+    if not isinstance(value, (list, tuple)):
+        return _MISFIT
+    inner = options[0] if options else Any
+    fitted = [next((f for o in _options(inner) if (f := _as(v, o)) is not _MISFIT), _MISFIT) for v in value]
+    return _MISFIT if any(f is _MISFIT for f in fitted) else tuple(fitted)
+
+
+def _words(option: Any) -> str:
+    if option in {None, NoneType}:
+        return "none"
+    if get_origin(option) is Literal:
+        return " or ".join(map(repr, get_args(option)))
+    if get_origin(option) is tuple:
+        return "a list such as 1,2"
+    return {int: "a whole number", float: "a number", str: "a word", bool: "true or false"}.get(option, str(option))

@@ -1,0 +1,327 @@
+"""Evaluation: any callable, kinds, costs, splits, how errors came about, workers, and what goes wrong in users' methods."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import math
+import threading
+import time
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from small import write_toy
+
+from feval import SelfConsistency, evaluate, load
+from feval.errors import MethodError, OutOfRangeError, UnknownNameError, UsageError
+from feval.evaluation import train_test_rows
+from feval.exact import Oracle
+from feval.methods.decisions import Decisions, Ledger
+from feval.methods.protocol import drawn
+from feval.replay import LLM, Dataset
+
+STRONG = [["a", "a", "b", "a"], ["x", "y", None, "y"], ["b", "b", "b", "b"], [None] * 4]
+WEAK = [["b", "a", "b", "b"], ["y", "x", "x", "x"], ["a", "b", "a", "a"], ["q", None, "q", "p"]]
+GOLDS = ["a", "y", "b", None]
+
+
+@pytest.fixture(scope="module")
+def replay(tmp_path_factory: pytest.TempPathFactory) -> tuple[Dataset, list[LLM]]:
+    out = write_toy(
+        tmp_path_factory.mktemp("evaluation") / "toy", {"gpt-3.5-turbo": STRONG, "gpt-4o-mini": WEAK}, GOLDS
+    )
+    return load("toy", recording=out, seed=3)
+
+
+def vote_of_three(question: str, llm: Any) -> str | None:
+    votes = Counter(answer for answer in llm.sample(3).answers if answer is not None)
+    return max(votes, key=votes.__getitem__) if votes else None
+
+
+def two_rounds(question: str, first: Any, second: Any) -> str | None:
+    a, b = first.sample(2).answers
+    return a if a == b else second.sample().answers[0]
+
+
+@dataclass(frozen=True)
+class TwoRounds:
+    """`two_rounds` over arrays."""
+
+    def draws(self, llms: int) -> tuple[int, ...]:
+        return 2, 1
+
+    def decide(self, pools: Any, orders: Any) -> Decisions:
+        first, second = (drawn(pool.codes, order) for pool, order in zip(pools, orders, strict=True))
+        agree = first[..., 0] == first[..., 1]
+        tokens = [drawn(pool.output_tokens, order).sum(axis=-1) for pool, order in zip(pools, orders, strict=True)]
+        ledgers = Ledger.one_round(np.ones_like(agree), 2, tokens[0]), Ledger.one_round(~agree, 1, tokens[1])
+        return Decisions(np.where(agree, first[..., 0], second[..., 0]), ledgers)
+
+
+# -- numbers --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("order", ["seeded", "recorded"])
+def test_a_callable_and_its_batch_form_give_the_same_numbers(order: str, replay: tuple[Dataset, list[LLM]]) -> None:
+    called = evaluate(two_rounds, *replay, order=order, replicates=9)
+    batch = evaluate(TwoRounds(), *replay, order=order, replicates=9)
+    for name in ("right", "no_answer", "calls", "samples", "tokens", "usd"):
+        assert getattr(called, name).tolist() == getattr(batch, name).tolist(), name
+    assert called.to_dict() | {"method": "", "errors": 0} == batch.to_dict() | {"method": "", "errors": 0}
+    assert (called.method, batch.method) == ("two_rounds", "tworounds")
+
+
+def test_recorded_order_by_hand(replay: tuple[Dataset, list[LLM]]) -> None:
+    dataset, [strong, _] = replay
+    told = evaluate(vote_of_three, dataset, strong, order="recorded")
+    assert told.right.tolist() == [1, 0, 1, 0]  # a, then x and y tie and x is seen first, b, and no answer
+    assert told.no_answer is not None
+    assert told.no_answer.tolist() == [0, 0, 0, 1]
+    assert told.usd is not None
+    assert told.usd.tolist() == pytest.approx([1e-6 * (7 * 0.5 + 33 * 1.5)] * 4)
+    summary = told.to_dict()
+    assert (summary["correct"], summary["samples"], summary["calls_per_question"]) == (2, 12, 1.0)
+    assert summary["tokens_per_question"] == 7 + 33
+    assert (summary["kind"], summary["replicates"]) == ("recorded", 1)
+
+
+def test_exact_is_the_default_where_there_is_such_a_form(replay: tuple[Dataset, list[LLM]]) -> None:
+    dataset, [strong, _] = replay
+    exact, seeded = evaluate(SelfConsistency(3), dataset, strong), evaluate(vote_of_three, dataset, strong)
+    assert (exact.kind, seeded.kind) == ("exact", "seeded")
+    draws = [vote_of_three("", _Canned(order)) for order in itertools.permutations(STRONG[0], 3)]
+    assert exact.right[0] == pytest.approx(draws.count("a") / len(draws), abs=1e-14)
+    assert exact.errors() == {"no_answer": None, "wrong_vote": None, "stopped_early": None, "routed_wrong": None}
+    with pytest.raises(UsageError, match=r"No exact expectation .* is known for vote_of_three"):
+        evaluate(vote_of_three, dataset, strong, order="exact")
+    with pytest.raises(UnknownNameError, match="recorded"):
+        evaluate(vote_of_three, dataset, strong, order="recordd")
+
+
+@dataclass(frozen=True)
+class _Canned:
+    answers: Any
+
+    def sample(self, k: int) -> _Canned:
+        return _Canned(self.answers[:k])
+
+
+def test_the_oracle_is_pass_at_n(replay: tuple[Dataset, list[LLM]]) -> None:
+    dataset, [strong, _] = replay
+    told = evaluate(Oracle(2), dataset, strong)
+    assert told.right.tolist() == pytest.approx([1, 1 - math.comb(2, 2) / math.comb(4, 2), 1, 0])
+    with pytest.raises(UsageError, match="order 'exact'"):
+        evaluate(Oracle(2), dataset, strong, order="seeded")
+    with pytest.raises(OutOfRangeError, match="n=0"):
+        Oracle(0)
+    with pytest.raises(UsageError, match="2 were given"):
+        evaluate(Oracle(2), *replay)
+
+
+def test_prompts_are_billed_by_the_rule(tmp_path: Path) -> None:
+    out = write_toy(tmp_path / "toy", {"gpt-3.5-turbo": STRONG, "gpt-4o-mini": WEAK}, GOLDS)
+    for billing, prompts in (("once", [1, 1]), ("per_round", [3, 1]), ("per_sample", [4, 2])):
+        dataset, llms = load("toy", recording=out, billing=billing)
+        told = evaluate(_rounds, dataset, llms, order="recorded")
+        assert told.tokens is not None
+        assert told.tokens.tolist() == [7 * sum(prompts) + 100 + (10 + 11 + 12 + 5 + 3) + (10 + 11)] * 4, billing
+        assert told.calls.tolist() == [3 + 2 + 1] * 4
+
+
+def _rounds(question: str, first: Any, second: Any) -> str | None:
+    for k in (1, 2, 1):
+        first.sample(k)
+    first.truncate(3, 5)
+    first.charge(calls=2, prompt_tokens=100, output_tokens=3)
+    return str(second.sample(2).answers[0])
+
+
+def test_the_seed_of_an_evaluation_overrides_that_of_the_load(replay: tuple[Dataset, list[LLM]]) -> None:
+    dataset, [strong, _] = replay
+    same = [evaluate(vote_of_three, dataset, strong, replicates=29, seed=s).right.tolist() for s in (3, 4)]
+    assert same[0] == evaluate(vote_of_three, dataset, strong, replicates=29).right.tolist()
+    assert same[0] != same[1]
+
+
+def test_an_answer_that_nobody_gave_is_wrong(replay: tuple[Dataset, list[LLM]]) -> None:
+    dataset, [strong, _] = replay
+    told = evaluate(lambda question, llm: "made up", dataset, strong, order="recorded")
+    assert told.right.tolist() == [0] * 4
+    assert told.no_answer is not None
+    assert told.no_answer.sum() == 0
+    assert told.samples.sum() == 0
+    assert told.usd is not None
+    assert told.usd.sum() == 0
+
+
+# -- how errors came about ------------------------------------------------------------------------------------------
+
+
+def test_errors_are_told_apart(replay: tuple[Dataset, list[LLM]]) -> None:
+    dataset, llms = replay
+
+    @dataclass(frozen=True)
+    class Fixed:
+        """Takes the first CoT of the second LLM, though it might take four of each."""
+
+        def draws(self, llms: int) -> tuple[int, ...]:
+            return (4,) * llms
+
+        def decide(self, pools: Any, orders: Any) -> Decisions:
+            code = drawn(pools[1].codes, orders[1])[..., 0].astype(int)
+            one, none = np.ones(code.shape, int), np.zeros(code.shape, int)
+            return Decisions(code, (Ledger(none, none, none), Ledger(one, one, one)))
+
+    told = evaluate(Fixed(), dataset, llms, order="recorded")
+    assert told.right.tolist() == [0, 1, 0, 0]
+    assert told.stopped_early is not None
+    assert told.routed_wrong is not None
+    assert told.stopped_early.tolist() == [0, 0, 0, 0]  # all four of the weak LLM vote wrong, too
+    assert told.routed_wrong.tolist() == [1, 0, 1, 0]  # those of the strong one would be right
+    assert told.errors() == {"no_answer": 0, "wrong_vote": 0.25, "stopped_early": 0, "routed_wrong": 0.5}
+    early = evaluate(Fixed(), dataset, llms[::-1], order="recorded")
+    assert early.right.tolist() == [1, 0, 1, 0]
+    assert early.stopped_early is not None
+    assert early.stopped_early.tolist() == [0, 1, 0, 0]  # x, y, no answer, y: y
+    assert sum(share or 0 for share in early.errors().values()) == pytest.approx(1 - early.accuracy)
+
+
+# -- splits ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_split_is_a_function_of_keys_and_seed(tmp_path: Path) -> None:
+    pools = [["a", "b"]] * 40
+    dataset, _ = load("toy", recording=write_toy(tmp_path / "a", {"m": pools}, ["a"] * 40))
+    train, test = train_test_rows(dataset, 0.25, 1)
+    assert sorted([*train, *test]) == list(range(40))
+    assert len(train) == 10
+    assert [train_test_rows(dataset, 0.25, 1)[0].tolist()] == [train.tolist()]
+    assert train_test_rows(dataset, 0.25, 2)[0].tolist() != train.tolist()
+    assert set(train) < set(train_test_rows(dataset, 0.5, 1)[0])
+    assert len(train_test_rows(dataset, 0.001)[0]) == 1
+    for fraction in (0.0, 1.0, -1.0, math.nan):
+        with pytest.raises(OutOfRangeError, match="between 0 and 1"):
+            train_test_rows(dataset, fraction)
+
+
+@dataclass(frozen=True)
+class Learner(TwoRounds):
+    """Remembers what it was taught."""
+
+    taught: tuple[int, ...] | None = None
+
+    def fit(self, pools: Any, gold: Any) -> Learner:
+        assert len(pools[0].sizes) == len(pools[1].sizes) == len(gold)
+        return Learner(tuple(gold.tolist()))
+
+
+def test_what_learns_is_judged_on_other_questions(replay: tuple[Dataset, list[LLM]]) -> None:
+    told = evaluate(Learner(), *replay, train_fraction=0.5, split_seed=5)
+    train, test = train_test_rows(replay[0], 0.5, 5)
+    assert told.fields == {"taught": tuple(replay[0].gold[train].tolist())}
+    assert told.question_ids == [replay[0].question_ids[row] for row in test]
+    assert (told.train_questions, told.questions) == (2, 2)
+    plain = evaluate(TwoRounds(), *replay, train_fraction=0.5, split_seed=5)
+    assert plain.question_ids == told.question_ids
+    assert plain.right.tolist() == evaluate(TwoRounds(), *replay).right[test].tolist()
+
+
+# -- workers --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("method", [TwoRounds(), two_rounds])
+def test_numbers_do_not_depend_on_the_number_of_workers(method: Any, replay: tuple[Dataset, list[LLM]]) -> None:
+    alone, shared = (evaluate(method, *replay, order="seeded", replicates=7, workers=n) for n in (1, 3))
+    for name in ("right", "no_answer", "calls", "samples", "tokens", "usd"):
+        assert getattr(alone, name).tolist() == getattr(shared, name).tolist(), name
+    assert alone.to_dict() == shared.to_dict()
+
+
+def test_a_method_that_cannot_travel_needs_one_worker(replay: tuple[Dataset, list[LLM]]) -> None:
+    with pytest.raises(UsageError, match="cannot be sent to another process"):
+        evaluate(lambda question, a, b: None, *replay, workers=2)
+
+
+def test_an_error_in_a_worker_is_the_error(replay: tuple[Dataset, list[LLM]]) -> None:
+    with pytest.raises(MethodError, match="The method raises on question 'toy/0' raised ZeroDivisionError"):
+        evaluate(raises, *replay, workers=2)
+
+
+# -- users' methods that go wrong -----------------------------------------------------------------------------------
+
+
+def raises(question: str, *llms: Any) -> str:
+    return str(1 / 0)
+
+
+def greedy(question: str, *llms: Any) -> None:
+    while True:
+        llms[0].sample()
+
+
+def tampers(question: str, *llms: Any) -> None:
+    llms[0].cots = -1
+
+
+def number(question: str, *llms: Any) -> int:
+    return 42
+
+
+@pytest.mark.parametrize(
+    ("method", "words"),
+    [
+        (raises, "raises on question 'toy/0' raised ZeroDivisionError: division by zero .*test_evaluation.py, line"),
+        (greedy, "greedy on question 'toy/0' failed: .* has 4 recorded CoTs .*; 5 were asked for"),
+        (tampers, "tampers on question 'toy/0' raised AttributeError"),
+        (
+            number,
+            "number on question 'toy/0' answered with 42, of type int. A method returns an answer as text, or None",
+        ),
+    ],
+)
+def test_a_method_that_fails_is_named_with_its_question(
+    method: Any, words: str, replay: tuple[Dataset, list[LLM]]
+) -> None:
+    with pytest.raises(MethodError, match=words):
+        evaluate(method, *replay)
+
+
+def for_ever(question: str, *llms: Any) -> None:
+    while True:
+        with contextlib.suppress(Exception):
+            continue
+
+
+def test_a_method_that_loops_for_ever_is_stopped(replay: tuple[Dataset, list[LLM]]) -> None:
+    sentence = "on question 'toy/0' did not come to an end in 0.05 seconds"
+    with pytest.raises(MethodError, match=sentence):
+        evaluate(for_ever, *replay, time_limit=0.05)
+    with pytest.raises(MethodError, match=sentence):
+        evaluate(lambda *_: time.sleep(30), *replay, time_limit=0.05)
+    found: list[BaseException] = []
+
+    def elsewhere() -> None:
+        try:
+            evaluate(for_ever, *replay, time_limit=0.05)
+        except MethodError as error:
+            found.append(error)
+
+    thread = threading.Thread(target=elsewhere)
+    thread.start()
+    thread.join(20)
+    assert [sentence in str(error) for error in found] == [True]
+
+
+def test_nonsense_is_refused(replay: tuple[Dataset, list[LLM]]) -> None:
+    dataset, llms = replay
+    for wrong in ({"replicates": 0}, {"workers": 0}):
+        with pytest.raises(UsageError, match="needs an LLM, a replicate and a worker"):
+            evaluate(two_rounds, dataset, llms, **wrong)
+    with pytest.raises(UsageError, match="needs an LLM"):
+        evaluate(two_rounds, dataset, [])
+    with pytest.raises(UsageError, match="evaluated on none"):
+        evaluate(two_rounds, dataset, llms, rows=[])

@@ -1,0 +1,132 @@
+"""`feval run`, methods by name, and methods from a user's file."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from small import write_toy
+from typer.testing import CliRunner
+
+from feval.cli import app
+from feval.errors import MethodError, UnknownNameError, UsageError
+from feval.methods import SelfConsistency
+from feval.specs import MethodFile, make_method, parse_settings
+
+POOLS = [["a", "a", "b", "a"], ["x", "y", None, "y"], ["b", "b", "b", "b"]]
+SIX_LINES = """
+def agree(question, llm):
+    first, second = llm.sample(2).answers
+    if first == second:
+        return first
+    return llm.sample(1).answers[0]
+"""
+
+
+@pytest.fixture
+def toy(tmp_path: Path) -> Path:
+    return write_toy(tmp_path / "toy", {"gpt-3.5-turbo": POOLS, "gpt-4o-mini": POOLS}, ["a", "y", "b"])
+
+
+def run(*arguments: object) -> Any:
+    return CliRunner().invoke(app, ["run", *map(str, arguments)])
+
+
+def test_run_prints_one_json_object(toy: Path) -> None:
+    done = run("self-consistency", "--set", "n=3", "--recording", toy, "--llm", "gpt-3.5-turbo", "--json")
+    assert done.exit_code == 0, done.output
+    told = json.loads(done.stdout)
+    keys = {
+        "method", "fields", "kind", "questions", "accuracy", "accuracy_low", "accuracy_high", "samples_per_question",
+        "usd_per_question", "tokens_per_question", "calls_per_question",
+    }  # fmt: skip
+    assert keys <= set(told)
+    assert (told["method"], told["fields"]["n"], told["kind"], told["questions"]) == ("self-consistency", 3, "exact", 3)
+    assert told["samples_per_question"] == 3
+    assert not {"correct", "samples"} & set(told)
+
+
+def test_run_in_recorded_order_counts(toy: Path) -> None:
+    arguments = ["--recording", toy, "--llm", "gpt-3.5-turbo", "--order", "recorded", "--json"]
+    told = json.loads(run("self-consistency", "--set", "n=3", *arguments).stdout)
+    assert (told["correct"], told["samples"], told["kind"]) == (2, 9, "recorded")
+
+
+def test_run_a_users_method(toy: Path, tmp_path: Path) -> None:
+    file = tmp_path / "mine.py"
+    file.write_text(SIX_LINES)
+    told = json.loads(
+        run(f"{file}:agree", "--recording", toy, "--llm", "gpt-4o-mini", "--order", "recorded", "--json").stdout
+    )
+    assert (told["method"], told["correct"], told["samples"]) == ("agree", 2, 2 + 3 + 2)
+    seeded = [
+        run(f"{file}:agree", "--recording", toy, "--llm", "gpt-4o-mini", "--workers", n, "--json").stdout
+        for n in (1, 2)
+    ]
+    assert seeded[0] == seeded[1]
+    assert json.loads(seeded[0])["kind"] == "seeded"
+
+
+def test_run_shows_tables(toy: Path) -> None:
+    shown = run("self-consistency", "--set", "n=2", "--recording", toy, "--llm", "gpt-3.5-turbo", "--order", "seeded")
+    assert "self-consistency(n=2" in shown.stdout
+    assert "How wrong answers came about" in shown.stdout
+    assert "mean over 100 seeded draws" in shown.stdout
+    assert "pass" not in run("oracle", "--set", "n=2", "--recording", toy, "--llm", "gpt-3.5-turbo").stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "words"),
+    [
+        (["self-consistancy"], 2, "'self-consistency'"),
+        (["self-consistency", "--set", "k=3"], 2, "no field of self-consistency"),
+        (["self-consistency", "--set", "n"], 2, "FIELD=VALUE"),
+        (["self-consistency", "--set", "n=3", "--set", "n=4"], 2, "set twice"),
+        (["self-consistency", "--set", "n=many"], 2, "takes a whole number; 'many' was given"),
+        (["self-consistency", "--set", "n=2.5"], 2, "takes a whole number"),
+        (["self-consistency", "--set", "n=0"], 2, "1 CoT or more"),
+        (["self-consistency", "--set", "n=5"], 1, "5 were asked for"),
+        (["self-consistency", "--order", "sorted"], 2, "sorted"),
+        (["oracle", "--order", "seeded"], 2, "oracle"),
+        (["path-consistency"], 2, "cannot be replayed"),
+        (["nowhere.py:method"], 2, "no file 'nowhere.py'"),
+        (["self-consistency", "--train-fraction", "2"], 2, "between 0 and 1"),
+    ],
+)
+def test_what_run_refuses(arguments: list[str], code: int, words: str, toy: Path) -> None:
+    done = run(*arguments, "--recording", toy, "--llm", "gpt-3.5-turbo")
+    assert done.exit_code == code, done.output
+    assert words in done.stderr
+    assert done.stderr.startswith("error: ")
+    assert "Traceback" not in done.output
+
+
+def test_a_file_that_cannot_be_used(tmp_path: Path) -> None:
+    file = tmp_path / "mine.py"
+    file.write_text("x = 1\ndef method(q, llm): pass\n")
+    with pytest.raises(UnknownNameError, match=r"methd.*'method'"):
+        make_method(f"{file}:methd").load()
+    with pytest.raises(UsageError, match="has no fields"):
+        make_method(f"{file}:method", {"n": 1})
+    file.write_text("1 / 0\n")
+    with pytest.raises(MethodError, match="could not be run: ZeroDivisionError"):
+        make_method(f"{file}:method").load()
+
+
+def test_a_users_method_is_pinned_by_its_source(tmp_path: Path) -> None:
+    file = tmp_path / "mine.py"
+    file.write_text(SIX_LINES)
+    before = MethodFile(file, "agree").source_sha256
+    file.write_text(SIX_LINES + "\n")
+    assert MethodFile(file, "agree").source_sha256 != before
+
+
+def test_settings_are_read_as_their_fields_want_them() -> None:
+    assert (
+        make_method("self-consistency", {"n": "7"}) == make_method("self-consistency", {"n": 7}) == SelfConsistency(7)
+    )
+    assert parse_settings(["n=7", "scorer = a=b "]) == {"n": "7", "scorer": "a=b"}
+    with pytest.raises(UsageError, match="whole number; True was given"):
+        make_method("self-consistency", {"n": True})
