@@ -9,6 +9,7 @@ from pathlib import Path
 from pickle import loads
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from small import SCORER, pool, question, scored_pool, write_scored_toy, write_toy
 
@@ -24,6 +25,7 @@ from feval.recording import (
     ScoreRows,
     add_scores,
 )
+from feval.recording.logprobs import logprobs_of_tables
 from feval.replay import LLM, load
 from recorders.twin import LiveResponse
 
@@ -209,3 +211,32 @@ def test_methods_over_channels_are_evaluated(scored: Path) -> None:
     assert found.tokens[0] - free.tokens[0] == sum(prompt + output for prompt, output in checks)
     with pytest.raises(ShortPoolError, match="needs 3"):
         exact_expectation(BestOfN(3, aggregate="score"), [strong.pool], dataset.gold)
+
+
+@pytest.mark.parametrize(
+    ("places", "words"),
+    [
+        ([("toy/0", 0), ("toy/9", 0)], "not recorded"),
+        ([("toy/0", 0), ("toy/0", 2)], "not recorded"),
+        ([("toy/1", 0), ("toy/0", 1)], "out of order"),
+        ([("toy/0", 1), ("toy/0", 1)], "out of order"),
+    ],
+)
+def test_tables_of_log_probabilities_that_do_not_fit_are_refused(places: list[tuple[str, int]], words: str) -> None:
+    tables = [
+        pa.table(
+            {
+                "question_id": [name],
+                "sample_index": pa.array([sample], pa.int32()),
+                "sequence_logprob": [-1.0],
+                "token_confidences": pa.array([None], pa.list_(pa.float32())),
+                "token_logprobs": pa.array([[-1.0]], pa.list_(pa.float32())),
+            }
+        )
+        for name, sample in places
+    ]
+    with pytest.raises(ValueError, match=words):
+        logprobs_of_tables(tables, ["toy/0", "toy/1"], (2, 2))
+    kept = logprobs_of_tables(tables[:1], ["toy/0", "toy/1"], (2, 2))
+    assert kept.logprobs.lengths().sum() == 1
+    assert kept.confidences.lengths().sum() == 0
