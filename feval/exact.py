@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from feval.errors import OutOfRangeError, UsageError
-from feval.methods import SelfConsistency
+from feval.errors import OutOfRangeError, ShortPoolError, UsageError
+from feval.methods import BestOfN, SelfConsistency
 from feval.pools import Pool
 
 __all__ = ["EXACT", "Expectation", "Oracle", "exact_expectation", "has_exact_form"]
@@ -91,6 +91,21 @@ def _self_consistency(method: SelfConsistency, pool: Pool, gold: Integers) -> Ex
     return Expectation(right, ones, method.n * ones, method.n * mean_output_tokens(pool.output_tokens, pool.sizes))
 
 
+def _best_of_n(method: BestOfN, pool: Pool, gold: Integers) -> Expectation:
+    from feval.estimators.best_of_n import subset_best_accuracy
+    from feval.estimators.cost import mean_output_tokens
+
+    if len(pool.sizes) and pool.smallest < method.n:
+        raise ShortPoolError(
+            f"{pool.llm} has {pool.smallest} recorded CoTs on the question in row {int(pool.sizes.argmin())}; {method} needs "
+            f"{method.n}. Ask for fewer, or record more."
+        )
+    scores = np.where(pool.codes < 0, np.nan, pool.aggregated(method.scorer, method.aggregate))
+    right = subset_best_accuracy(scores, (pool.codes == gold[:, None]) & (pool.codes >= 0), pool.sizes, method.n)
+    ones = np.ones(len(right))
+    return Expectation(right, ones, method.n * ones, method.n * mean_output_tokens(pool.output_tokens, pool.sizes))
+
+
 def _oracle(oracle: Oracle, pool: Pool, gold: Integers) -> Expectation:
     from feval.estimators.cost import mean_output_tokens
     from feval.estimators.counts import vote_counts
@@ -104,6 +119,7 @@ def _oracle(oracle: Oracle, pool: Pool, gold: Integers) -> Expectation:
 
 EXACT: dict[type, Callable[[Any, Pool, Integers], Expectation]] = {
     SelfConsistency: _self_consistency,
+    BestOfN: _best_of_n,
     Oracle: _oracle,
 }
 """Method -> its expectation."""

@@ -16,6 +16,12 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from golden_cascades import (
+    model_switch_replay,
+    model_switch_run,
+    model_switch_weights,
+)
+from golden_confidence import best_of_n, confidence_weighted, deep_confidence
 from golden_difficulty import dsc
 from real_files import letters
 
@@ -157,5 +163,11 @@ GOLDENS: dict[str, Callable[[Real, Entry], Any]] = {
     "sc.none.": sc_none,
     "dsc.date_cot1_40.": dsc,
     "dsc.last_letters_gpt35.": dsc,
+    "bon.": best_of_n,
+    "cisc.": confidence_weighted,
+    "deepconf.": deep_confidence,
+    "ms.weights": model_switch_weights,
+    "ms.run.": model_switch_run,
+    "feval.replay.model_switch": model_switch_replay,
 }
 """Prefix of ids -> what computes the expected value."""

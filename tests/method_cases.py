@@ -18,6 +18,13 @@ class Case:
         return ",".join(f"{name}={value}" for name, value in self.settings.items()) or "defaults"
 
 
+BEST_OF_N = [
+    Case({"n": 1}),
+    Case({"n": 5}),
+    *(Case({"n": 8, "aggregate": aggregate}) for aggregate in ("last", "min", "prod", "mean", "score")),
+    Case({"n": 4, "scorer": "judge:toy", "aggregate": "score"}),
+]
+
 CASES: dict[str, list[Case]] = {
     "self-consistency": [Case({"n": n}) for n in (1, 2, 5, 8)],
     "difficulty-adaptive": [
@@ -33,5 +40,41 @@ CASES: dict[str, list[Case]] = {
         )
         for judged, pre in ((2, True), (2, False), (6, True))
     ],
+    "best-of-n": BEST_OF_N,
+    "weighted-best-of-n": BEST_OF_N,
+    "confidence-weighted": [
+        *(Case({"n": n, "temperature": t}) for n, t in ((1, 0.5), (8, 0.05), (8, 1.0), (8, float("inf")), (5, 1e-300))),
+        *(
+            Case({"n": 8, "confidence": "judge:toy", "temperature": 0.3, "self_check": billing})
+            for billing in ("whole", "cached", "free")
+        ),
+    ],
+    "deep-confidence": [
+        *(
+            Case({"n": 8, "keep": keep, "measure": measure, "group": 4, "tail": 6})
+            for keep in ("low", "high", 50, "37.5", 100)
+            for measure in ("mean", "tail", "lowest-group", "bottom-10%")
+        ),
+        Case({"n": 8, "vote": "plain"}),
+        *(
+            Case(
+                {"n": 8, "mode": "online", "keep": keep, "warm_up": 4, "group": 3, "vote": vote, "consensus": consensus}
+            )
+            for keep in ("low", "high", 50)
+            for vote in ("weighted", "plain")
+            for consensus in (None, 0.6, "2/3", 1)
+        ),
+        Case({"n": 8, "mode": "online", "warm_up": 8, "group": 13}),
+        Case({"n": 8, "mode": "online", "warm_up": 1, "group": 13, "keep": "low"}),
+    ],
+    "model-switch": [
+        Case(llms=1),
+        Case(llms=2),
+        Case(llms=3),
+        Case({"samples": 1}, llms=2),
+        Case({"samples": (2, 8, 3)}, llms=3),
+        Case({"samples": 8, "normaliser": "samples", "weights": (1.0, 0.5, 3.0)}, llms=3),
+        Case({"samples": 2, "gate": "answered"}, llms=3),
+    ],
 }
-"""Name in METHODS -> cases; the toy recording has two LLMs with eight or more CoTs on each of six questions."""
+"""Name in METHODS -> cases; the toy recording has three LLMs with eight or more CoTs on each of six questions."""

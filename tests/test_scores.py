@@ -148,17 +148,13 @@ def test_aggregates_and_log_probabilities_agree_with_a_loop_over_the_rows(tmp_pa
         found = aggregate_scores(recording, "toy", "alpha", "org/judge", how)
         np.testing.assert_allclose(found, expected, rtol=1e-12)
 
-    likely = recording.sequence_logprobs("toy", "alpha")
-    values, tokens = np.full((7, max(sizes)), np.nan), np.full((7, max(sizes)), -1)
+    likely = recording.logprobs("toy", "alpha")
     for i, own_pool in enumerate(pools):
-        for sample in range(sizes[i]):
-            kept = [column[sample] for column in (own_pool.token_logprobs, own_pool.token_confidences) if column]
-            lengths = [len(one) for one in kept if one is not None]
-            tokens[i, sample] = lengths[0] if lengths else -1
-            value = (own_pool.sequence_logprobs or [])[sample]
-            values[i, sample] = math.nan if value is None else value
-    np.testing.assert_array_equal(likely.values, values)
-    np.testing.assert_array_equal(likely.tokens, tokens)
+        for sample in range(max(sizes)):
+            value = (own_pool.sequence_logprobs or [])[sample] if sample < sizes[i] else None
+            np.testing.assert_equal(likely.sequence[i, sample], math.nan if value is None else value)
+            tokens = (own_pool.token_logprobs or [])[sample] if sample < sizes[i] else None
+            np.testing.assert_allclose(likely.logprobs.of(i, sample), tokens or [], rtol=1e-6)
 
 
 def test_scores_that_a_scorer_did_not_give_are_an_error(scored: Path, toy: Path, tmp_path: Path) -> None:
@@ -173,8 +169,8 @@ def test_scores_that_a_scorer_did_not_give_are_an_error(scored: Path, toy: Path,
     assert aggregate_scores(without, "toy", "alpha", "org/judge")[0, 0] == 0.5
     with pytest.raises(NotRecordedError, match="holds no scores of alpha on toy by 'nobody'"):
         aggregate_scores(without, "toy", "alpha", "nobody")
-    with pytest.raises(NotRecordedError, match="no logprobs of alpha"):
-        without.sequence_logprobs("toy", "alpha")
+    with pytest.raises(NotRecordedError, match="no log-probabilities of alpha"):
+        without.logprobs("toy", "alpha")
 
 
 def test_the_rest_is_linked_and_the_parent_untouched(toy: Path, tmp_path: Path) -> None:

@@ -9,14 +9,33 @@ from __future__ import annotations
 
 from typing import Any
 
+from feval.methods.best_of_n import BestOfN, WeightedBestOfN
+from feval.methods.confidence_weighted import ConfidenceWeighted
+from feval.methods.deep_confidence import DeepConfidence
 from feval.methods.difficulty_adaptive import DifficultyAdaptive
+from feval.methods.model_switch import ModelSwitch
 from feval.methods.self_consistency import SelfConsistency
 
-__all__ = ["METHODS", "DifficultyAdaptive", "SelfConsistency", "method_name"]
+__all__ = [
+    "METHODS",
+    "BestOfN",
+    "ConfidenceWeighted",
+    "DeepConfidence",
+    "DifficultyAdaptive",
+    "ModelSwitch",
+    "SelfConsistency",
+    "WeightedBestOfN",
+    "method_name",
+]
 
 METHODS: dict[str, type[Any]] = {
     "self-consistency": SelfConsistency,
     "difficulty-adaptive": DifficultyAdaptive,
+    "best-of-n": BestOfN,
+    "weighted-best-of-n": WeightedBestOfN,
+    "confidence-weighted": ConfidenceWeighted,
+    "deep-confidence": DeepConfidence,
+    "model-switch": ModelSwitch,
 }
 """Name on the command line -> method."""
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from feval.recording.extraction import Extraction, extract
     from feval.recording.manifest import recording_around
     from feval.recording.reader import Recording, open_recording
-    from feval.recording.scores import Scores, SequenceLogprobs, aggregate_scores
+    from feval.recording.scores import Scores, aggregate_scores
     from feval.recording.verify import Verification, verify_recording
     from feval.recording.votes import ABSENT, NO_ANSWER
     from feval.recording.writer import RecordingWriter
@@ -33,7 +33,6 @@ __all__ = [
     "ScoreRows",
     "ScorerInfo",
     "Scores",
-    "SequenceLogprobs",
     "Verification",
     "add_scores",
     "aggregate_scores",
@@ -58,7 +57,6 @@ _HOMES = {
     "ScoreRows": "content",
     "ScorerInfo": "content",
     "Scores": "scores",
-    "SequenceLogprobs": "scores",
     "add_scores": "derive",
     "aggregate_scores": "scores",
     "Verification": "verify",

@@ -7,7 +7,7 @@ never given to it and one that it could not score both have no score; `Scores.sc
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
@@ -27,10 +27,8 @@ __all__ = [
     "SCORE_COLUMNS",
     "ScoreTally",
     "Scores",
-    "SequenceLogprobs",
     "aggregate_scores",
     "scores_of_table",
-    "sequence_logprobs_of_tables",
 ]
 
 AGGREGATES = ("score", "min", "product", "last", "mean", "sum")
@@ -98,19 +96,6 @@ class Scores:
             if how == "mean":
                 found[with_steps] /= counts[with_steps]
         return found.reshape(self.values.shape)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class SequenceLogprobs:
-    """How likely one LLM's CoTs were, on all questions of a dataset (Q questions, S the largest pool).
-
-    Attributes:
-        values: [Q, S] float64, natural logarithm of the probability of the whole CoT; NaN where it was not kept.
-        tokens: [Q, S] int32, how many tokens it is the sum over; -1 where not known. `values / tokens` is the mean per token.
-    """
-
-    values: npt.NDArray[np.float64]
-    tokens: npt.NDArray[np.int32]
 
 
 def aggregate_scores(
@@ -184,36 +169,6 @@ def scores_of_table(scorer: ScorerInfo, table: Any, question_ids: Sequence[str],
         prompt_tokens=spread("prompt_tokens", -1, np.int32),
         output_tokens=spread("output_tokens", -1, np.int32),
     )
-
-
-def sequence_logprobs_of_tables(
-    tables: Iterable[Any], question_ids: Sequence[str], shape: tuple[int, ...]
-) -> SequenceLogprobs:
-    """The arrays of Parquet tables of log-probabilities.
-
-    Args:
-        tables: as read by pyarrow, one row group after the other.
-        question_ids: Q ids, in recorded order.
-        shape: [Q, S] of the LLM's pools.
-
-    Raises:
-        ValueError, IndexError: the tables speak of CoTs that are not there, or are out of order.
-    """
-    import pyarrow.compute as pc
-
-    rows = {question: row for row, question in enumerate(question_ids)}
-    values = np.full(shape[0] * shape[1], np.nan)
-    tokens = np.full(values.size, -1, np.int32)
-    last = -1
-    for table in tables:
-        places = _places(table, rows, shape)
-        if places.size and places[0] <= last:
-            raise ValueError("values out of order")
-        last = places[-1] if places.size else last
-        values[places] = pc.fill_null(table.column("sequence_logprob"), math.nan).to_numpy()
-        lengths = [pc.list_value_length(table.column(column)) for column in ("token_logprobs", "token_confidences")]
-        tokens[places] = pc.fill_null(pc.coalesce(*lengths), -1).to_numpy()
-    return SequenceLogprobs(values.reshape(shape), tokens.reshape(shape))
 
 
 def _places(table: Any, rows: Mapping[str, int], shape: tuple[int, ...]) -> npt.NDArray[np.int64]:

@@ -1,0 +1,181 @@
+"""ModelSwitch: ask one LLM after the other until one agrees with itself, else vote by consistency (arXiv 2504.00762)."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from math import isfinite, log
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from feval.errors import OutOfRangeError, UnknownNameError, UsageError
+from feval.methods.decisions import Decisions, Ledger
+from feval.methods.fields import per_llm, require_cots, tuples_of_lists
+from feval.methods.protocol import Orders, Sampler, require_draws
+from feval.methods.vote import weighted_plurality, weighted_plurality_codes
+
+if TYPE_CHECKING:
+    from feval.pools import Pool
+
+__all__ = ["GATES", "NORMALISERS", "ModelSwitch", "consistency_weight"]
+
+NORMALISERS = ("distinct", "samples")
+GATES = ("all", "answered")
+
+Floats = npt.NDArray[np.float64]
+Integers = npt.NDArray[np.integer[Any]]
+
+_BLOCK = 1 << 17  # codes of one LLM worked on at once: they stay in a core's own cache
+
+
+def consistency_weight(counts: Collection[int], normaliser: str = "distinct") -> float:
+    """How much an LLM agrees with itself: 1/n + (1 - 1/n) (1 - H / H_max), with H the entropy of its n answers.
+
+    Args:
+        counts: how often it gave each of its answers, each 1 or more.
+        normaliser: H_max is log of the number of "distinct" answers or of "samples", see `ModelSwitch`.
+
+    Returns:
+        1 for one answer only, at least 1/n otherwise; 0 for no answer at all.
+    """
+    n = sum(counts)
+    if len(counts) <= 1:
+        return float(len(counts))
+    entropy = log(n) - sum(count * log(count) for count in counts) / n
+    return 1 / n + (1 - 1 / n) * (1 - entropy / log(len(counts) if normaliser == "distinct" else n))
+
+
+@dataclass(frozen=True)
+class ModelSwitch:
+    """Ask LLMs in order; the first whose CoTs all agree decides. If none does, all CoTs vote, weighted by consistency.
+
+    After the last LLM the answer is argmax_a sum_i beta_i w_i count_i(a), with the external weight beta_i of LLM i and its
+    consistency w_i (`consistency_weight`). Ties go to the answer seen first, in the order of the LLMs. LLMs that are not reached
+    cost nothing.
+
+    Chen et al., "Do We Truly Need So Many Samples? Multi-LLM Repeated Sampling Efficiently Scales Test-Time Compute",
+    arXiv 2504.00762, Algorithm 1; their repository JianhaoChen-nju/ModelSwitch, `Analyze.py`. https://arxiv.org/abs/2504.00762
+
+    Attributes:
+        samples: CoTs of each LLM, or one number per LLM; the scripts of the paper take 5.
+        normaliser: what the entropy is divided by, "distinct" or "samples".
+        gate: when an LLM agrees with itself, "all" or "answered".
+        weights: external weight of each LLM, its performance known beforehand; `None` for 1 each.
+    """
+
+    samples: int | tuple[int, ...] = 5
+    # The authors' code divides by the log of the number of distinct answers; FEval-TTC's example by the log of the number of
+    # samples. We follow the authors, though five against five and ten different answers then weigh the same.
+    normaliser: str = "distinct"
+    # The authors stop only if all CoTs have an answer and the same one; FEval-TTC's example first drops those without, so that
+    # one answer out of five stops. We follow the authors: a CoT that fails is a sign of doubt.
+    gate: str = "all"
+    weights: tuple[float, ...] | None = None
+
+    def __post_init__(self) -> None:
+        tuples_of_lists(self, "samples", "weights")
+        require_cots("samples", self.samples)
+        if self.normaliser not in NORMALISERS:
+            raise UnknownNameError.of("normaliser", self.normaliser, NORMALISERS)
+        if self.gate not in GATES:
+            raise UnknownNameError.of("gate", self.gate, GATES)
+        if self.weights is not None and not all(isfinite(weight) and weight >= 0 for weight in self.weights):
+            raise OutOfRangeError(f"External weights are finite numbers, 0 or more; {self.weights} were given.")
+
+    def draws(self, llms: int) -> tuple[int, ...]:
+        """CoTs asked of each LLM, if it is reached."""
+        if llms < 1 or (self.weights is not None and len(self.weights) != llms):
+            raise UsageError(f"{self} asks one LLM or more, each with its weight; {llms} were given.")
+        return per_llm("samples", self.samples, llms)
+
+    def __call__(self, question: str, *llms: Sampler) -> str | None:  # noqa: ARG002  a replayed LLM already has its question
+        """The answer to one question, from LLMs in the order in which they are to be asked; `None` if nobody answered."""
+        votes: list[str | None] = []
+        weights: list[float] = []
+        for llm, samples, external in zip(llms, self.draws(len(llms)), self._external(len(llms)), strict=True):
+            answers = llm.sample(samples).answers
+            counts = Counter(answer for answer in answers if answer is not None)
+            if len(counts) == 1 and (self.gate == "answered" or None not in answers):
+                return next(iter(counts))
+            votes += answers
+            weights += [external * consistency_weight(counts.values(), self.normaliser)] * samples
+        return weighted_plurality(votes, weights)
+
+    def decide(self, pools: Sequence[Pool], orders: Sequence[Orders]) -> Decisions:
+        """The same for all questions and many replicates; see `BatchMethod.decide`."""
+        needed = require_draws(self, pools, orders)
+        shape = orders[0].shape[:2]
+        size = shape[0] * shape[1]
+        flat = [order.reshape(size, order.shape[2])[:, :n] for order, n in zip(orders, needed, strict=True)]
+        answer = np.full(size, -1, np.result_type(*(pool.codes.dtype for pool in pools)))
+        asked = np.zeros((len(pools), size), np.bool_)
+        tokens = np.zeros((len(pools), size), np.int64)
+        step = max(1, _BLOCK // max(needed))
+        for start in range(0, size, step):
+            block = np.arange(start, min(start + step, size))
+            self._decide(pools, flat, block, answer, asked, tokens)
+        ledgers = (
+            Ledger.one_round(was_asked.reshape(shape), n, taken.reshape(shape))
+            for was_asked, n, taken in zip(asked, needed, tokens, strict=True)
+        )
+        return Decisions(answer.reshape(shape), tuple(ledgers))
+
+    def _decide(
+        self,
+        pools: Sequence[Pool],
+        orders: Sequence[Orders],
+        block: npt.NDArray[np.intp],
+        answer: Integers,
+        asked: npt.NDArray[np.bool_],
+        tokens: Integers,
+    ) -> None:
+        """Fill in the answers [N] and what was taken of each LLM [LLMs, N], for a block of places in N = R * Q."""
+        left = block  # whom no LLM has decided yet
+        votes = np.empty((0, len(left)), answer.dtype)
+        weights = np.empty((0, len(left)))
+        for i, (pool, order, external) in enumerate(zip(pools, orders, self._external(len(pools)), strict=True)):
+            places = order[left].T + (left % len(pool.codes)) * pool.codes.shape[1]
+            asked[i, left] = True
+            tokens[i, left] = pool.output_tokens.ravel().take(places).sum(axis=0, dtype=np.int64)
+            own = pool.codes.ravel().take(places)
+            agreed = self._agreed(own)
+            stops = agreed >= 0
+            answer[left[stops]] = agreed[stops]
+            goes_on = np.flatnonzero(~stops)
+            left, own = left[goes_on], own[:, goes_on]
+            weight = external * _consistency_weights(own, self.normaliser)
+            votes = np.concatenate([votes[:, goes_on], own.astype(votes.dtype)])
+            weights = np.concatenate([weights[:, goes_on], np.broadcast_to(weight, own.shape)])
+        answer[left] = weighted_plurality_codes(votes.T, weights.T)
+
+    def _agreed(self, codes: Integers) -> Integers:
+        """[N] the one answer of draws [n, N], negative where there is none that stops."""
+        one = codes.max(axis=0)
+        agree = codes == one
+        if self.gate == "answered":
+            agree |= codes < 0
+        return np.where(agree.all(axis=0), one, -1)
+
+    def _external(self, llms: int) -> tuple[float, ...]:
+        return (1.0,) * llms if self.weights is None else self.weights
+
+
+def _consistency_weights(codes: Integers, normaliser: str) -> Floats:
+    """[N] the consistency weights of draws [n, N]."""
+    answered = codes >= 0
+    n = answered.sum(axis=0)
+    count = np.zeros(codes.shape, np.uint16)  # how often the answer of each CoT was given
+    for code in codes:
+        count += codes == code
+    table = np.maximum(np.arange(len(codes) + 1), 1)
+    distinct = np.rint(np.where(answered, (1 / table)[count], 0).sum(axis=0))
+    spread = np.where(answered, np.log(table)[count], 0).sum(axis=0)
+    some = np.maximum(n, 1)
+    entropy = np.log(some) - spread / some
+    most = np.log(np.maximum(distinct if normaliser == "distinct" else n, 2))
+    weight: Floats = 1 / some + (1 - 1 / some) * (1 - entropy / most)
+    weight[distinct <= 1] = distinct[distinct <= 1]
+    return weight
