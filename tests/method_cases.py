@@ -19,6 +19,10 @@ class Case:
 
 
 CASES: dict[str, list[Case]] = {
-    "self-consistency": [Case({"n": n}) for n in (1, 2, 5, 8)],
+    "single-call": [Case()],
+    "self-consistency": [
+        *(Case({"n": n}) for n in (1, 2, 5, 8)),
+        *(Case({"n": n, "no_answer": "vote"}) for n in (1, 3, 8)),
+    ],
 }
 """Name in METHODS -> cases; the toy recording has two LLMs with eight or more CoTs on each of six questions."""

@@ -10,10 +10,12 @@ from __future__ import annotations
 from typing import Any
 
 from feval.methods.self_consistency import SelfConsistency
+from feval.methods.single_call import SingleCall
 
-__all__ = ["METHODS", "SelfConsistency", "method_name"]
+__all__ = ["METHODS", "SelfConsistency", "SingleCall", "method_name"]
 
 METHODS: dict[str, type[Any]] = {
+    "single-call": SingleCall,
     "self-consistency": SelfConsistency,
 }
 """Name on the command line -> method."""
