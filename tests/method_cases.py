@@ -19,7 +19,11 @@ class Case:
 
 
 CASES: dict[str, list[Case]] = {
-    "self-consistency": [Case({"n": n}) for n in (1, 2, 5, 8)],
+    "single-call": [Case()],
+    "self-consistency": [
+        *(Case({"n": n}) for n in (1, 2, 5, 8)),
+        *(Case({"n": n, "no_answer": "vote"}) for n in (1, 3, 8)),
+    ],
     "model-switch": [
         Case(llms=1),
         Case(llms=2),

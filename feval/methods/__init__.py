@@ -11,10 +11,12 @@ from typing import Any
 
 from feval.methods.model_switch import ModelSwitch
 from feval.methods.self_consistency import SelfConsistency
+from feval.methods.single_call import SingleCall
 
-__all__ = ["METHODS", "ModelSwitch", "SelfConsistency", "method_name"]
+__all__ = ["METHODS", "ModelSwitch", "SelfConsistency", "SingleCall", "method_name"]
 
 METHODS: dict[str, type[Any]] = {
+    "single-call": SingleCall,
     "self-consistency": SelfConsistency,
     "model-switch": ModelSwitch,
 }
