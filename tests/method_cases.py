@@ -33,5 +33,14 @@ CASES: dict[str, list[Case]] = {
         Case({"samples": 8, "normaliser": "samples", "weights": (1.0, 0.5, 3.0)}, llms=3),
         Case({"samples": 2, "gate": "answered"}, llms=3),
     ],
+    "mixture-of-thoughts": [
+        Case({"samples": 8}, llms=2),
+        Case(llms=3),
+        Case({"threshold": "1/2", "samples": (2, 8), "strict": True}, llms=3),
+        Case({"threshold": 0.5, "samples": 8, "no_answer": "vote"}, llms=2),
+        Case({"threshold": 1, "samples": 2, "strong_samples": 8}, llms=2),
+        Case({"rule": "verify", "strong_samples": 1}, llms=3),
+        Case({"rule": "verify", "samples": (8, 3), "no_answer": "vote"}, llms=3),
+    ],
 }
 """Name in METHODS -> cases; the toy recording has three LLMs with eight or more CoTs on each of six questions."""
