@@ -15,10 +15,10 @@ import threading
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, NoReturn, Self, TypeVar
 
 from feval.answers import canonical, extract
-from feval.errors import OutOfRangeError, PriceNotFoundError
+from feval.errors import NotRecordedError, OutOfRangeError, PriceNotFoundError
 from feval.prices import Price, PriceList, billed_prompts, price_list, usd
 from feval.tokens import count_words
 from recorders.errors import RateLimited, StoppedError, Transient
@@ -28,6 +28,9 @@ from recorders.request import Backend, Completion, Decoding, Message, Request
 __all__ = ["LiveCoT", "LiveLLM", "LiveResponse", "MeteredLiveLLM", "live"]
 
 _T = TypeVar("_T")
+_RECORDED_ONLY = (
+    "scores", "step_scores", "scoring_tokens", "sequence_logprobs", "sequence_probabilities", "token_confidences"
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +79,15 @@ class LiveResponse:
     def tokens(self) -> int:
         """Output tokens of all CoTs."""
         return sum(cot.tokens for cot in self.cots)
+
+    def __getattr__(self, name: str) -> NoReturn:
+        """What a replayed response has and this one cannot have is told in a sentence."""
+        if name in _RECORDED_ONLY:
+            raise NotRecordedError(
+                f"A live CoT has no {name.replace('_', ' ')}: nobody scored it, and its log-probabilities were not kept. Record "
+                "with `feval record --logprobs K`, score with `feval score`, and run the method on the recording."
+            )
+        raise AttributeError(f"{type(self).__name__!r} has no attribute {name!r}")
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ import numpy.typing as npt
 import pytest
 from method_cases import CASES, Case
 from real_files import Codes, golden, real_codes
-from small import write_toy
+from small import write_scored_toy
 
 from feval.errors import OutOfRangeError, ShortPoolError, UsageError
 from feval.estimators.counts import vote_counts
@@ -39,7 +39,7 @@ GOLDS = ["a", "b", "c", "z", "a", None]
 @pytest.fixture(scope="module")
 def replay(tmp_path_factory: pytest.TempPathFactory) -> tuple[Dataset, list[LLM]]:
     answers = {"strong": POOLS, "weak": POOLS[::-1], "other": [POOLS[2], *POOLS[:2], *POOLS[3:5], POOLS[0]]}
-    out = write_toy(tmp_path_factory.mktemp("contract") / "toy", answers, GOLDS)
+    out = write_scored_toy(tmp_path_factory.mktemp("contract") / "toy", answers, GOLDS)
     return load("toy", recording=out, seed=7)
 
 

@@ -25,6 +25,7 @@ from feval.recording.content import (
     ScoreRows,
 )
 from feval.recording.format import SCORES, file_path, open_regular
+from feval.recording.logprobs import TokenLogprobs, logprobs_of_tables
 from feval.recording.manifest import Manifest, read_manifest
 from feval.recording.scores import Scores, scores_of_table
 from feval.recording.votes import Votes, open_votes
@@ -202,6 +203,26 @@ class Recording:
         path = file_path(part, dataset, llm)
         with self._shape(path):
             yield from self._scan(path)
+
+    def logprobs(self, dataset: str, llm: str) -> TokenLogprobs:
+        """What was kept of the tokens of an LLM's CoTs on a dataset, as arrays.
+
+        Raises:
+            NotRecordedError: no log-probabilities were kept.
+            DamagedRecordingError: the file is missing, changed or malformed.
+        """
+        if "logprobs" not in self.channels(dataset, llm):
+            raise NotRecordedError(
+                f"{self.path} holds no log-probabilities of {llm} on {dataset}. They are kept by `feval record --logprobs K` "
+                "only; record the LLM again with it."
+            )
+        path = file_path("logprobs", dataset, llm)
+        votes = self.votes(dataset)
+        with self._shape(path):
+            table = self._tables(path)
+            groups = (table.group(group, None) for group in range(table.groups))
+            questions, width = votes.llms[llm].codes.shape
+            return logprobs_of_tables(groups, votes.question_ids, (questions, width))
 
     def score_records(self, dataset: str, llm: str) -> list[dict[str, Any]]:
         """What the manifest says of the scores of an LLM on a dataset, one entry for each scorer."""
