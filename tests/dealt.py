@@ -53,6 +53,11 @@ def letters_of(codes: npt.NDArray[Any]) -> list[str | None]:
     return [None if code < 0 else chr(ord("a") + code) for code in codes.tolist()]
 
 
+def known(values: npt.NDArray[Any]) -> list[float | None]:
+    """The numbers, `None` for NaN."""
+    return [None if np.isnan(value) else value for value in values.tolist()]
+
+
 @dataclass(frozen=True)
 class Dealt:
     """CoTs that were dealt."""
@@ -65,21 +70,49 @@ class Dealt:
     def answers(self) -> list[str | None]:
         return letters_of(self.pool.codes[self.row, self.places])
 
+    def scores(self, scorer: str | None = None, aggregate: str = "score") -> list[float | None]:
+        return known(self.pool.aggregated(scorer, aggregate)[self.row, self.places])
+
+    def scoring_tokens(self, scorer: str | None = None, *, prefix_cached: bool = False) -> list[tuple[int, int] | None]:
+        taken = self.pool.scoring_tokens(scorer, prefix_cached=prefix_cached)
+        prompts, outputs = (
+            column[self.row, self.places].tolist() for column in (taken.prompt_tokens, taken.output_tokens)
+        )
+        calls = taken.calls[self.row, self.places].tolist()
+        return [(p, o) if asked else None for asked, p, o in zip(calls, prompts, outputs, strict=True)]
+
+    @property
+    def sequence_probabilities(self) -> list[float | None]:
+        return known(self.pool.sequence_probabilities()[self.row, self.places])
+
+    @property
+    def token_confidences(self) -> list[npt.NDArray[Any] | None]:
+        kept = self.pool.logprobs().confidences
+        return [own if len(own := kept.of(self.row, place)) else None for place in self.places]
+
 
 class Dealer:
     """An LLM in front of one question: deals from a pool in a given order, and keeps the ledger."""
 
     def __init__(self, pool: Pool, row: int, order: npt.NDArray[Any]) -> None:
         self.pool, self.row, self.order = pool, row, order.tolist()
-        self.rounds = self.cots = self.output_tokens = 0
+        self.rounds = self.cots = 0
+        self.tokens: list[int] = []
         self.auxiliary_calls = self.auxiliary_prompt_tokens = self.auxiliary_output_tokens = 0
 
     def sample(self, k: int = 1) -> Dealt:
         places = self.order[self.cots : self.cots + k]
         assert len(places) == k
         self.rounds, self.cots = self.rounds + 1, self.cots + k
-        self.output_tokens += int(self.pool.output_tokens[self.row, places].sum())
+        self.tokens += self.pool.output_tokens[self.row, places].tolist()
         return Dealt(self.pool, self.row, places)
+
+    @property
+    def output_tokens(self) -> int:
+        return sum(self.tokens)
+
+    def truncate(self, index: int, tokens: int) -> None:
+        self.tokens[index] = min(self.tokens[index], tokens)
 
     def charge(self, *, calls: int = 1, prompt_tokens: int = 0, output_tokens: int = 0) -> None:
         self.auxiliary_calls += calls

@@ -24,6 +24,7 @@ from golden_cascades import (
     model_switch_run,
     model_switch_weights,
 )
+from golden_confidence import best_of_n
 from real_files import letters
 
 from feval.estimators.counts import vote_counts
@@ -162,6 +163,7 @@ GOLDENS: dict[str, Callable[[Real, Entry], Any]] = {
     "sc.exact.": sc_exact,
     "sc.prefix.": sc_prefix,
     "sc.none.": sc_none,
+    "bon.": best_of_n,
     "mot.date.": mixture_of_thoughts,
     "mot.date40.": mixture_of_40_samples,
     "feval.replay.mot": mixture_replay,

@@ -18,12 +18,21 @@ class Case:
         return ",".join(f"{name}={value}" for name, value in self.settings.items()) or "defaults"
 
 
+BEST_OF_N = [
+    Case({"n": 1}),
+    Case({"n": 5}),
+    *(Case({"n": 8, "aggregate": aggregate}) for aggregate in ("last", "min", "prod", "mean", "score")),
+    Case({"n": 4, "scorer": "judge:toy", "aggregate": "score"}),
+]
+
 CASES: dict[str, list[Case]] = {
     "single-call": [Case()],
     "self-consistency": [
         *(Case({"n": n}) for n in (1, 2, 5, 8)),
         *(Case({"n": n, "no_answer": "vote"}) for n in (1, 3, 8)),
     ],
+    "best-of-n": BEST_OF_N,
+    "weighted-best-of-n": BEST_OF_N,
     "model-switch": [
         Case(llms=1),
         Case(llms=2),

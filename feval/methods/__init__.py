@@ -9,16 +9,28 @@ from __future__ import annotations
 
 from typing import Any
 
+from feval.methods.best_of_n import BestOfN, WeightedBestOfN
 from feval.methods.mixture_of_thoughts import MixtureOfThoughts
 from feval.methods.model_switch import ModelSwitch
 from feval.methods.self_consistency import SelfConsistency
 from feval.methods.single_call import SingleCall
 
-__all__ = ["METHODS", "MixtureOfThoughts", "ModelSwitch", "SelfConsistency", "SingleCall", "method_name"]
+__all__ = [
+    "METHODS",
+    "BestOfN",
+    "MixtureOfThoughts",
+    "ModelSwitch",
+    "SelfConsistency",
+    "SingleCall",
+    "WeightedBestOfN",
+    "method_name",
+]
 
 METHODS: dict[str, type[Any]] = {
     "single-call": SingleCall,
     "self-consistency": SelfConsistency,
+    "best-of-n": BestOfN,
+    "weighted-best-of-n": WeightedBestOfN,
     "model-switch": ModelSwitch,
     "mixture-of-thoughts": MixtureOfThoughts,
 }

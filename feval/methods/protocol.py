@@ -25,6 +25,8 @@ __all__ = [
     "Orders",
     "Response",
     "Sampler",
+    "ScoredResponse",
+    "ScoredSampler",
     "WholeSetMethod",
     "drawn",
     "require_draws",
@@ -46,6 +48,25 @@ class Sampler(Protocol):
     """An LLM in front of one question, recorded or live."""
 
     def sample(self, k: int = 1, /) -> Response:
+        """The next k CoTs, as one request."""
+
+
+class ScoredResponse(Response, Protocol):
+    """What `sample` of a recorded LLM gives where CoTs were scored."""
+
+    def scores(self, scorer: str | None = None, aggregate: str = "score") -> Sequence[float | None]:
+        """What a scorer said of each CoT; `None` where it said nothing."""
+
+    def scoring_tokens(
+        self, scorer: str | None = None, *, prefix_cached: bool = False
+    ) -> Sequence[tuple[int, int] | None]:
+        """Prompt and output tokens of the scorer's requests; `None` where there was none."""
+
+
+class ScoredSampler(Protocol):
+    """A recorded LLM in front of one question, whose CoTs were scored."""
+
+    def sample(self, k: int = 1, /) -> ScoredResponse:
         """The next k CoTs, as one request."""
 
 
