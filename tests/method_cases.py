@@ -51,5 +51,18 @@ CASES: dict[str, list[Case]] = {
         Case({"rule": "verify", "strong_samples": 1}, llms=3),
         Case({"rule": "verify", "samples": (8, 3), "no_answer": "vote"}, llms=3),
     ],
+    "cascade": [
+        Case({"thresholds": (0.5, "0.5")}, llms=3),
+        Case({"thresholds": (0.75, 0.25), "samples": (8, 3, 2), "strict": False}, llms=3),
+        Case({"thresholds": (0.6,), "aggregate": "min", "order": (2, 0), "scorer": "judge:toy"}, llms=3),
+        Case({"thresholds": ("1/2", "2/3"), "samples": (8, 3, 1), "score": "vote-share"}, llms=3),
+        Case({"thresholds": ("1/2",), "samples": 8, "score": "vote-share", "strict": False}, llms=2),
+        Case({"thresholds": ()}, llms=1),
+    ],
+    "automix": [
+        Case(llms=2),
+        Case({"threshold": "3/4", "strict": True, "scorer": "judge:toy"}, llms=2),
+        Case({"threshold": 0.4, "aggregate": "mean", "verification": "free"}, llms=2),
+    ],
 }
 """Name in METHODS -> cases; the toy recording has three LLMs with eight or more CoTs on each of six questions."""

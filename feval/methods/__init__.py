@@ -9,7 +9,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from feval.methods.automix import AutoMix
 from feval.methods.best_of_n import BestOfN, WeightedBestOfN
+from feval.methods.cascade import Cascade
 from feval.methods.mixture_of_thoughts import MixtureOfThoughts
 from feval.methods.model_switch import ModelSwitch
 from feval.methods.self_consistency import SelfConsistency
@@ -17,7 +19,9 @@ from feval.methods.single_call import SingleCall
 
 __all__ = [
     "METHODS",
+    "AutoMix",
     "BestOfN",
+    "Cascade",
     "MixtureOfThoughts",
     "ModelSwitch",
     "SelfConsistency",
@@ -33,6 +37,8 @@ METHODS: dict[str, type[Any]] = {
     "weighted-best-of-n": WeightedBestOfN,
     "model-switch": ModelSwitch,
     "mixture-of-thoughts": MixtureOfThoughts,
+    "cascade": Cascade,
+    "automix": AutoMix,
 }
 """Name on the command line -> method."""
 
