@@ -33,6 +33,31 @@ CASES: dict[str, list[Case]] = {
     ],
     "best-of-n": BEST_OF_N,
     "weighted-best-of-n": BEST_OF_N,
+    "confidence-weighted": [
+        *(Case({"n": n, "temperature": t}) for n, t in ((1, 0.5), (8, 0.05), (8, 1.0), (8, float("inf")), (5, 1e-300))),
+        *(
+            Case({"n": 8, "confidence": "judge:toy", "temperature": 0.3, "self_check": billing})
+            for billing in ("whole", "cached", "free")
+        ),
+    ],
+    "deep-confidence": [
+        *(
+            Case({"n": 8, "keep": keep, "measure": measure, "group": 4, "tail": 6})
+            for keep in ("low", "high", 50, "37.5", 100)
+            for measure in ("mean", "tail", "lowest-group", "bottom-10%")
+        ),
+        Case({"n": 8, "vote": "plain"}),
+        *(
+            Case(
+                {"n": 8, "mode": "online", "keep": keep, "warm_up": 4, "group": 3, "vote": vote, "consensus": consensus}
+            )
+            for keep in ("low", "high", 50)
+            for vote in ("weighted", "plain")
+            for consensus in (None, 0.6, "2/3", 1)
+        ),
+        Case({"n": 8, "mode": "online", "warm_up": 8, "group": 13}),
+        Case({"n": 8, "mode": "online", "warm_up": 1, "group": 13, "keep": "low"}),
+    ],
     "model-switch": [
         Case(llms=1),
         Case(llms=2),

@@ -43,7 +43,8 @@ def incremental_benefit_per_cost(
     gained = np.asarray(performance, np.float64) - np.asarray(small_performance, np.float64)
     gained, spent = np.broadcast_arrays(gained, costs - small_costs)
     benefit: Floats = np.full(spent.shape, np.nan)
-    return np.divide(gained, spent, out=benefit, where=spent > 0)
+    np.divide(gained, spent, out=benefit, where=spent > 0)
+    return benefit
 
 
 def relative_benefit_per_cost(

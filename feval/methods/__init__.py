@@ -12,6 +12,8 @@ from typing import Any
 from feval.methods.automix import AutoMix
 from feval.methods.best_of_n import BestOfN, WeightedBestOfN
 from feval.methods.cascade import Cascade
+from feval.methods.confidence_weighted import ConfidenceWeighted
+from feval.methods.deep_confidence import DeepConfidence
 from feval.methods.mixture_of_thoughts import MixtureOfThoughts
 from feval.methods.model_switch import ModelSwitch
 from feval.methods.self_consistency import SelfConsistency
@@ -22,6 +24,8 @@ __all__ = [
     "AutoMix",
     "BestOfN",
     "Cascade",
+    "ConfidenceWeighted",
+    "DeepConfidence",
     "MixtureOfThoughts",
     "ModelSwitch",
     "SelfConsistency",
@@ -39,6 +43,8 @@ METHODS: dict[str, type[Any]] = {
     "mixture-of-thoughts": MixtureOfThoughts,
     "cascade": Cascade,
     "automix": AutoMix,
+    "confidence-weighted": ConfidenceWeighted,
+    "deep-confidence": DeepConfidence,
 }
 """Name on the command line -> method."""
 

@@ -13,7 +13,7 @@ from feval.channels import AGGREGATES
 from feval.errors import UnknownNameError, UsageError
 from feval.methods.decisions import Decisions
 from feval.methods.fields import exact_threshold
-from feval.methods.protocol import Orders, Sampler, ScoredSampler, require_draws
+from feval.methods.protocol import Orders, RecordedSampler, Sampler, require_draws
 from feval.methods.taken import Takings
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ class AutoMix:
             raise UsageError(f"{self} asks a small LLM and then a large one; {llms} were given.")
         return (1, 1)
 
-    def __call__(self, question: str, small: ScoredSampler, large: Sampler) -> str | None:  # noqa: ARG002  a replayed LLM already has its question
+    def __call__(self, question: str, small: RecordedSampler, large: Sampler) -> str | None:  # noqa: ARG002  a replayed LLM already has its question
         """The answer to one question; `None` if the large LLM was asked and has none."""
         response = small.sample(1)
         answer, verified = response.answers[0], response.scores(self.scorer, self.aggregate)[0]

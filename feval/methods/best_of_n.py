@@ -16,7 +16,7 @@ from feval.channels import AGGREGATES
 from feval.errors import OutOfRangeError, UnknownNameError, UsageError
 from feval.methods.batches import batches
 from feval.methods.decisions import Decisions, Ledger
-from feval.methods.protocol import Orders, ScoredSampler, require_draws
+from feval.methods.protocol import Orders, RecordedSampler, require_draws
 from feval.methods.vote import weighted_plurality, weighted_plurality_codes
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ class BestOfN:
         """CoTs asked of the one LLM."""
         return _draws(self, llms)
 
-    def __call__(self, question: str, llm: ScoredSampler) -> str | None:  # noqa: ARG002  a replayed LLM already has its question
+    def __call__(self, question: str, llm: RecordedSampler) -> str | None:  # noqa: ARG002  a replayed LLM already has its question
         """The answer to one question.
 
         Args:
@@ -94,7 +94,7 @@ class WeightedBestOfN:
         """CoTs asked of the one LLM."""
         return _draws(self, llms)
 
-    def __call__(self, question: str, llm: ScoredSampler) -> str | None:  # noqa: ARG002  a replayed LLM already has its question
+    def __call__(self, question: str, llm: RecordedSampler) -> str | None:  # noqa: ARG002  a replayed LLM already has its question
         """The answer to one question.
 
         Args:

@@ -17,7 +17,7 @@ from feval.errors import NotRecordedError, OutOfRangeError, UnknownNameError, Us
 from feval.methods.cascade_search import Choice, Stage, bars, best_choice, written
 from feval.methods.decisions import Decisions
 from feval.methods.fields import exact_threshold, per_llm, require_cots, tuples_of_lists
-from feval.methods.protocol import Orders, ScoredResponse, ScoredSampler, require_draws
+from feval.methods.protocol import Orders, RecordedResponse, RecordedSampler, require_draws
 from feval.methods.taken import Taken, Takings, blocks
 from feval.methods.vote import plurality, plurality_codes
 
@@ -117,7 +117,7 @@ class Cascade:
             raise UsageError(f"{self} has prices of {len(self.prices)} LLMs; {llms} were given.")
         return per_llm("samples", self.samples, llms)
 
-    def __call__(self, question: str, *llms: ScoredSampler) -> str | None:  # noqa: ARG002  a replayed LLM already has its question
+    def __call__(self, question: str, *llms: RecordedSampler) -> str | None:  # noqa: ARG002  a replayed LLM already has its question
         """The answer to one question; `None` if the last LLM has none."""
         samples, deltas = self.draws(len(llms)), self._deltas()
         *early, last = self._chain(len(llms))
@@ -128,7 +128,7 @@ class Cascade:
                 return answer
         return plurality(llms[last].sample(samples[last]).answers)
 
-    def _trusts(self, response: ScoredResponse, answer: str, delta: Fraction) -> bool:
+    def _trusts(self, response: RecordedResponse, answer: str, delta: Fraction) -> bool:
         answers = list(response.answers)
         if self.score == "vote-share":
             return answers.count(answer) >= self._votes_needed(len(answers), delta)

@@ -23,10 +23,10 @@ __all__ = [
     "Learner",
     "Method",
     "Orders",
+    "RecordedResponse",
+    "RecordedSampler",
     "Response",
     "Sampler",
-    "ScoredResponse",
-    "ScoredSampler",
     "WholeSetMethod",
     "drawn",
     "require_draws",
@@ -51,8 +51,19 @@ class Sampler(Protocol):
         """The next k CoTs, as one request."""
 
 
-class ScoredResponse(Response, Protocol):
-    """What `sample` of a recorded LLM gives where CoTs were scored."""
+class RecordedResponse(Response, Protocol):
+    """What `sample` of a recorded LLM gives: CoTs in draw order, with what was recorded beside their answers.
+
+    Everything here raises `NotRecordedError` where the recording lacks it.
+    """
+
+    @property
+    def sequence_probabilities(self) -> Sequence[float | None]:
+        """Length-normalised probability of each CoT."""
+
+    @property
+    def token_confidences(self) -> Sequence[npt.NDArray[np.floating[Any]] | None]:
+        """Minus the mean log-probability of the top k at each token of each CoT."""
 
     def scores(self, scorer: str | None = None, aggregate: str = "score") -> Sequence[float | None]:
         """What a scorer said of each CoT; `None` where it said nothing."""
@@ -63,11 +74,17 @@ class ScoredResponse(Response, Protocol):
         """Prompt and output tokens of the scorer's requests; `None` where there was none."""
 
 
-class ScoredSampler(Protocol):
-    """A recorded LLM in front of one question, whose CoTs were scored."""
+class RecordedSampler(Protocol):
+    """A recorded LLM in front of one question."""
 
-    def sample(self, k: int = 1, /) -> ScoredResponse:
+    def sample(self, k: int = 1, /) -> RecordedResponse:
         """The next k CoTs, as one request."""
+
+    def truncate(self, index: int, tokens: int) -> None:
+        """Bill only the first tokens of a CoT, numbered from 0 among those handed out."""
+
+    def charge(self, *, calls: int = 1, prompt_tokens: int = 0, output_tokens: int = 0) -> None:
+        """Bill requests that give no CoT."""
 
 
 class Method(Protocol):
