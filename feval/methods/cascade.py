@@ -212,7 +212,7 @@ class Cascade:
         require_draws(unfitted, pools, [np.empty((0, len(gold), n), np.uint16) for n in needed])
         asked = min(pool.smallest // n for pool, n in zip(pools, needed, strict=True))
         given = self._chain(len(pools))
-        stages = {llm: self._stage(pools[llm], llm, needed[llm], asked, gold) for llm in given}
+        stages = {llm: self._stage(pools[llm], llm, needed[llm], asked, gold, given) for llm in given}
         best: Choice | None = None
         for chain in self._candidates(given):
             found = best_choice([stages[llm] for llm in chain], budget=self.budget, non_decreasing=self.non_decreasing)
@@ -236,14 +236,14 @@ class Cascade:
         for length in [len(given)] if self.chains == "permutations" else range(1, len(given) + 1):
             yield from permutations(given, length)
 
-    def _stage(self, pool: Pool, llm: int, samples: int, asked: int, gold: Integers) -> Stage:
+    def _stage(self, pool: Pool, llm: int, samples: int, asked: int, gold: Integers, given: tuple[int, ...]) -> Stage:
         """What one LLM gives on the training questions, asked several times."""
         order = np.arange(asked * samples, dtype=np.uint16).reshape(asked, 1, samples)
         takings = Takings(pool, np.broadcast_to(order, (asked, len(gold), samples)), samples)
         taken = takings.take(np.arange(asked * len(gold)))
         leader = plurality_codes(taken.codes.T)
         by_votes = self.score == "vote-share"
-        if self.chains == "given" and llm == self._chain(llm + 1)[-1]:
+        if self.chains == "given" and llm == given[-1]:
             score = np.full(len(leader), np.nan)  # the last LLM is not judged, and need not have been
         else:
             score = (taken.codes == leader).mean(axis=0) if by_votes else self._recorded(pool, taken, leader)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import Context, Decimal, Inexact
 from fractions import Fraction
-from math import inf, nextafter
+from math import ceil, floor
 from typing import Any
 
 import numpy as np
@@ -78,9 +78,8 @@ def bars(scores: Floats, grid: int, *, strict: bool, samples: int | None = None)
         return Bars([Fraction(0)] * (grid + 2), np.full(len(scores), grid + 2))
     picks = known[np.rint(np.linspace(0, len(known) - 1, grid)).astype(np.intp)].tolist()
     if samples is None:
-        most, least = known[0].item(), known[-1].item()
-        nothing, everything = (most, nextafter(least, -inf)) if strict else (nextafter(most, inf), least)
-        values = [Fraction(repr(bar)) for bar in (nothing, *picks, everything)]
+        # Beyond either end by more than rounding: what was never seen in training is accepted, or not, all the same.
+        values = [Fraction(ceil(known[0]) + 1), *(Fraction(repr(bar)) for bar in picks), Fraction(floor(known[-1]) - 1)]
     else:
         shares = [Fraction(pick).limit_denominator(samples) for pick in picks]
         values = [Fraction(1) if strict else Fraction(samples + 1, samples), *shares, Fraction(0)]
