@@ -146,15 +146,19 @@ def _consistency_weights(codes: Integers, normaliser: str) -> Floats:
     """[N] the consistency weights of draws [n, N]."""
     answered = codes >= 0
     n = answered.sum(axis=0)
-    count = np.zeros(codes.shape, np.uint16)  # how often the answer of each CoT was given
+    count = np.zeros(codes.shape, np.uint8 if len(codes) < 256 else np.uint16)  # how often each CoT's answer was given
     for code in codes:
         count += codes == code
+    count *= answered
     table = np.maximum(np.arange(len(codes) + 1), 1)
-    distinct = np.rint(np.where(answered, (1 / table)[count], 0).sum(axis=0))
-    spread = np.where(answered, np.log(table)[count], 0).sum(axis=0)
+    inverse, logarithm = np.where(np.arange(len(table)) > 0, 1 / table, 0), np.log(table)
+    places = count.astype(np.intp)
+    distinct = np.rint(inverse.take(places).sum(axis=0))
     some = np.maximum(n, 1)
-    entropy = np.log(some) - spread / some
-    most = np.log(np.maximum(distinct if normaliser == "distinct" else n, 2))
+    entropy = logarithm.take(some) - logarithm.take(places).sum(axis=0) / some
+    parties = distinct.astype(np.intp) if normaliser == "distinct" else n
+    most = logarithm.take(np.maximum(parties, min(2, len(codes))))
+    most[most == 0] = 1  # one answer at most: the weight does not depend on it
     weight: Floats = 1 / some + (1 - 1 / some) * (1 - entropy / most)
     weight[distinct <= 1] = distinct[distinct <= 1]
     return weight
