@@ -18,7 +18,7 @@ from pathlib import Path
 
 from benchmarks.measure import Workspace
 
-NAMES = ("open", "curve", "replay", "confidence", "startup", "importing", "recording", "tiny")
+NAMES = ("open", "curve", "replay", "cascades", "confidence", "startup", "importing", "recording", "tiny")
 
 
 def main() -> int:

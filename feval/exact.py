@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from feval.errors import OutOfRangeError, ShortPoolError, UsageError
-from feval.methods import BestOfN, SelfConsistency
+from feval.methods import BestOfN, SelfConsistency, SingleCall
 from feval.pools import Pool
 
 __all__ = ["EXACT", "Expectation", "Oracle", "exact_expectation", "has_exact_form"]
@@ -85,7 +85,8 @@ def _self_consistency(method: SelfConsistency, pool: Pool, gold: Integers) -> Ex
     from feval.estimators.counts import vote_counts
     from feval.estimators.plurality import subset_plurality_accuracy
 
-    counts = vote_counts(pool.codes, gold)
+    codes = pool.codes if method.no_answer == "drop" else pool.with_no_answer_as_vote().codes
+    counts = vote_counts(codes, gold)
     right = subset_plurality_accuracy(counts.gold, counts.rivals, counts.no_answer, [method.n]).per_question()[:, 0]
     ones = np.ones(len(right))
     return Expectation(right, ones, method.n * ones, method.n * mean_output_tokens(pool.output_tokens, pool.sizes))
@@ -117,9 +118,14 @@ def _oracle(oracle: Oracle, pool: Pool, gold: Integers) -> Expectation:
     return Expectation(right, ones, oracle.n * ones, oracle.n * mean_output_tokens(pool.output_tokens, pool.sizes))
 
 
+def _single_call(method: SingleCall, pool: Pool, gold: Integers) -> Expectation:  # noqa: ARG001  it has no fields
+    return _self_consistency(SelfConsistency(1), pool, gold)
+
+
 EXACT: dict[type, Callable[[Any, Pool, Integers], Expectation]] = {
     SelfConsistency: _self_consistency,
     BestOfN: _best_of_n,
     Oracle: _oracle,
+    SingleCall: _single_call,
 }
 """Method -> its expectation."""

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from feval.methods import ModelSwitch
+from feval.methods import MixtureOfThoughts, ModelSwitch
 from feval.methods.decisions import Decisions
 from feval.methods.model_switch import consistency_weight
 from feval.pools import Pool
@@ -120,3 +120,58 @@ def model_switch_replay(real: Real, entry: Entry) -> Any:
     orders = sampled_orders(pools, params["N"], params["seed"])
     decisions = ModelSwitch(tuple(order.shape[2] for order in orders)).decide(pools, orders)
     return {"correct": right(decisions, gold), "usd": dollars(decisions, pools, params["prices"])}
+
+
+# -- Mixture of thoughts ----------------------------------------------------------------------------------------------
+
+_STRONG = "gpt4_date_cot1"
+
+
+def mixture_of_thoughts(real: Real, entry: Entry) -> Any:
+    """A cell of the paper's Table 5: each combination of weak variants, then their means."""
+    params = entry["params"]
+    rule = {"rule": "verify"} if entry["id"].endswith("Verify") else {"threshold": params["tau"]}
+    strong = params.get("strong", _STRONG).split()[0]
+    found = []
+    for weak in params["combinations"]:
+        pools, gold = real.pools(*weak, strong)
+        decisions = decided(MixtureOfThoughts(**rule), pools)
+        found.append([right(decisions, gold), int(decisions.ledgers[-1].rounds.sum())])
+    correct, escalated = np.mean(found, axis=0) / len(gold)
+    return {"per_combination": found, "accuracy": correct, "escalation": escalated}
+
+
+def mixture_of_40_samples(real: Real, entry: Entry) -> Any:
+    """CoT-1D-Vote over all recorded samples."""
+    pools, gold = real.pools(*entry["inputs"])
+    found: dict[str, int] = {"questions": len(gold)}
+    for prefix, strict in (("", False), ("strict_", True)):
+        method = MixtureOfThoughts(entry["params"]["tau"], samples=pools[0].smallest, strict=strict)
+        decisions = decided(method, pools)
+        found[f"{prefix}correct"] = right(decisions, gold)
+        found[f"{prefix}escalated"] = int(decisions.ledgers[-1].rounds.sum())
+    return found
+
+
+def mixture_replay(real: Real, entry: Entry) -> Any:
+    """The reference package's example on its own draws; "strict" is its rule, "paper" the right one."""
+    params = entry["params"]
+    # Entries with the draws of another one are named after it, and take its prices.
+    prices = params.get("prices", [[0.02, 0.06], [0.13, 0.4]])
+    seed = int(params.get("seed", entry["id"].rpartition("seed")[2]))
+    pools, gold = real.pools(*entry["inputs"])
+    pools = with_tokens(real, pools)
+    orders = sampled_orders(pools, params["N"], seed)
+    method = MixtureOfThoughts(
+        params["tau"],
+        samples=orders[0].shape[2],
+        strong_samples=orders[1].shape[2],
+        strict=params["rule"] == "share > tau",
+        no_answer="vote",
+    )
+    decisions = method.decide(pools, orders)
+    return {
+        "correct": right(decisions, gold),
+        "usd": dollars(decisions, pools, prices),
+        "escalated": int(decisions.ledgers[-1].rounds.sum()),
+    }

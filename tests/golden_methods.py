@@ -17,6 +17,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 from golden_cascades import (
+    mixture_of_40_samples,
+    mixture_of_thoughts,
+    mixture_replay,
     model_switch_replay,
     model_switch_run,
     model_switch_weights,
@@ -166,6 +169,9 @@ GOLDENS: dict[str, Callable[[Real, Entry], Any]] = {
     "bon.": best_of_n,
     "cisc.": confidence_weighted,
     "deepconf.": deep_confidence,
+    "mot.date.": mixture_of_thoughts,
+    "mot.date40.": mixture_of_40_samples,
+    "feval.replay.mot": mixture_replay,
     "ms.weights": model_switch_weights,
     "ms.run.": model_switch_run,
     "feval.replay.model_switch": model_switch_replay,

@@ -26,7 +26,11 @@ BEST_OF_N = [
 ]
 
 CASES: dict[str, list[Case]] = {
-    "self-consistency": [Case({"n": n}) for n in (1, 2, 5, 8)],
+    "single-call": [Case()],
+    "self-consistency": [
+        *(Case({"n": n}) for n in (1, 2, 5, 8)),
+        *(Case({"n": n, "no_answer": "vote"}) for n in (1, 3, 8)),
+    ],
     "difficulty-adaptive": [
         Case(
             {
@@ -75,6 +79,28 @@ CASES: dict[str, list[Case]] = {
         Case({"samples": (2, 8, 3)}, llms=3),
         Case({"samples": 8, "normaliser": "samples", "weights": (1.0, 0.5, 3.0)}, llms=3),
         Case({"samples": 2, "gate": "answered"}, llms=3),
+    ],
+    "mixture-of-thoughts": [
+        Case({"samples": 8}, llms=2),
+        Case(llms=3),
+        Case({"threshold": "1/2", "samples": (2, 8), "strict": True}, llms=3),
+        Case({"threshold": 0.5, "samples": 8, "no_answer": "vote"}, llms=2),
+        Case({"threshold": 1, "samples": 2, "strong_samples": 8}, llms=2),
+        Case({"rule": "verify", "strong_samples": 1}, llms=3),
+        Case({"rule": "verify", "samples": (8, 3), "no_answer": "vote"}, llms=3),
+    ],
+    "cascade": [
+        Case({"thresholds": (0.5, "0.5")}, llms=3),
+        Case({"thresholds": (0.75, 0.25), "samples": (8, 3, 2), "strict": False}, llms=3),
+        Case({"thresholds": (0.6,), "aggregate": "min", "order": (2, 0), "scorer": "judge:toy"}, llms=3),
+        Case({"thresholds": ("1/2", "2/3"), "samples": (8, 3, 1), "score": "vote-share"}, llms=3),
+        Case({"thresholds": ("1/2",), "samples": 8, "score": "vote-share", "strict": False}, llms=2),
+        Case({"thresholds": ()}, llms=1),
+    ],
+    "automix": [
+        Case(llms=2),
+        Case({"threshold": "3/4", "strict": True, "scorer": "judge:toy"}, llms=2),
+        Case({"threshold": 0.4, "aggregate": "mean", "verification": "free"}, llms=2),
     ],
 }
 """Name in METHODS -> cases; the toy recording has three LLMs with eight or more CoTs on each of six questions."""

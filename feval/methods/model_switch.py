@@ -12,9 +12,10 @@ import numpy as np
 import numpy.typing as npt
 
 from feval.errors import OutOfRangeError, UnknownNameError, UsageError
-from feval.methods.decisions import Decisions, Ledger
+from feval.methods.decisions import Decisions
 from feval.methods.fields import per_llm, require_cots, tuples_of_lists
 from feval.methods.protocol import Orders, Sampler, require_draws
+from feval.methods.taken import Takings, blocks
 from feval.methods.vote import weighted_plurality, weighted_plurality_codes
 
 if TYPE_CHECKING:
@@ -27,8 +28,6 @@ GATES = ("all", "answered")
 
 Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.integer[Any]]
-
-_BLOCK = 1 << 17  # codes of one LLM worked on at once: they stay in a core's own cache
 
 
 def consistency_weight(counts: Collection[int], normaliser: str = "distinct") -> float:
@@ -108,48 +107,28 @@ class ModelSwitch:
         """The same for all questions and many replicates; see `BatchMethod.decide`."""
         needed = require_draws(self, pools, orders)
         shape = orders[0].shape[:2]
-        size = shape[0] * shape[1]
-        flat = [order.reshape(size, order.shape[2])[:, :n] for order, n in zip(orders, needed, strict=True)]
-        answer = np.full(size, -1, np.result_type(*(pool.codes.dtype for pool in pools)))
-        asked = np.zeros((len(pools), size), np.bool_)
-        tokens = np.zeros((len(pools), size), np.int64)
-        step = max(1, _BLOCK // max(needed))
-        for start in range(0, size, step):
-            block = np.arange(start, min(start + step, size))
-            self._decide(pools, flat, block, answer, asked, tokens)
-        ledgers = (
-            Ledger.one_round(was_asked.reshape(shape), n, taken.reshape(shape))
-            for was_asked, n, taken in zip(asked, needed, tokens, strict=True)
-        )
-        return Decisions(answer.reshape(shape), tuple(ledgers))
+        llms = [Takings(*drawn) for drawn in zip(pools, orders, needed, strict=True)]
+        answer = np.full(shape[0] * shape[1], -1, np.result_type(*(pool.codes.dtype for pool in pools)))
+        for places in blocks(answer.size, max(needed)):
+            left, votes, weights = self._undecided(llms, places, answer)
+            answer[left] = weighted_plurality_codes(votes.T, weights.T)
+        return Decisions(answer.reshape(shape), tuple(llm.ledger() for llm in llms))
 
-    def _decide(
-        self,
-        pools: Sequence[Pool],
-        orders: Sequence[Orders],
-        block: npt.NDArray[np.intp],
-        answer: Integers,
-        asked: npt.NDArray[np.bool_],
-        tokens: Integers,
-    ) -> None:
-        """Fill in the answers [N] and what was taken of each LLM [LLMs, N], for a block of places in N = R * Q."""
-        left = block  # whom no LLM has decided yet
-        votes = np.empty((0, len(left)), answer.dtype)
-        weights = np.empty((0, len(left)))
-        for i, (pool, order, external) in enumerate(zip(pools, orders, self._external(len(pools)), strict=True)):
-            places = order[left].T + (left % len(pool.codes)) * pool.codes.shape[1]
-            asked[i, left] = True
-            tokens[i, left] = pool.output_tokens.ravel().take(places).sum(axis=0, dtype=np.int64)
-            own = pool.codes.ravel().take(places)
-            agreed = self._agreed(own)
-            stops = agreed >= 0
-            answer[left[stops]] = agreed[stops]
-            goes_on = np.flatnonzero(~stops)
-            left, own = left[goes_on], own[:, goes_on]
-            weight = external * _consistency_weights(own, self.normaliser)
-            votes = np.concatenate([votes[:, goes_on], own.astype(votes.dtype)])
-            weights = np.concatenate([weights[:, goes_on], np.broadcast_to(weight, own.shape)])
-        answer[left] = weighted_plurality_codes(votes.T, weights.T)
+    def _undecided(
+        self, llms: Sequence[Takings], places: npt.NDArray[np.intp], answer: Integers
+    ) -> tuple[npt.NDArray[np.intp], Integers, Floats]:
+        """Write down the answers at the places where an LLM decides; the others [N], with votes and weights [draws, N]."""
+        votes, weights = np.empty((0, len(places)), answer.dtype), np.empty((0, len(places)))
+        for llm, external in zip(llms, self._external(len(llms)), strict=True):
+            codes = llm.take(places).codes
+            agreed = self._agreed(codes)
+            answer[places[agreed >= 0]] = agreed[agreed >= 0]
+            goes_on = np.flatnonzero(agreed < 0)
+            places, codes = places[goes_on], codes[:, goes_on]
+            weight = external * _consistency_weights(codes, self.normaliser)
+            votes = np.concatenate([votes[:, goes_on], codes.astype(votes.dtype)])
+            weights = np.concatenate([weights[:, goes_on], np.broadcast_to(weight, codes.shape)])
+        return places, votes, weights
 
     def _agreed(self, codes: Integers) -> Integers:
         """[N] the one answer of draws [n, N], negative where there is none that stops."""
@@ -167,15 +146,19 @@ def _consistency_weights(codes: Integers, normaliser: str) -> Floats:
     """[N] the consistency weights of draws [n, N]."""
     answered = codes >= 0
     n = answered.sum(axis=0)
-    count = np.zeros(codes.shape, np.uint16)  # how often the answer of each CoT was given
+    count = np.zeros(codes.shape, np.uint8 if len(codes) < 256 else np.uint16)  # how often each CoT's answer was given
     for code in codes:
         count += codes == code
+    count *= answered
     table = np.maximum(np.arange(len(codes) + 1), 1)
-    distinct = np.rint(np.where(answered, (1 / table)[count], 0).sum(axis=0))
-    spread = np.where(answered, np.log(table)[count], 0).sum(axis=0)
+    inverse, logarithm = np.where(np.arange(len(table)) > 0, 1 / table, 0), np.log(table)
+    places = count.astype(np.intp)
+    distinct = np.rint(inverse.take(places).sum(axis=0))
     some = np.maximum(n, 1)
-    entropy = np.log(some) - spread / some
-    most = np.log(np.maximum(distinct if normaliser == "distinct" else n, 2))
+    entropy = logarithm.take(some) - logarithm.take(places).sum(axis=0) / some
+    parties = distinct.astype(np.intp) if normaliser == "distinct" else n
+    most = logarithm.take(np.maximum(parties, min(2, len(codes))))
+    most[most == 0] = 1  # one answer at most: the weight does not depend on it
     weight: Floats = 1 / some + (1 - 1 / some) * (1 - entropy / most)
     weight[distinct <= 1] = distinct[distinct <= 1]
     return weight

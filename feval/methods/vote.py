@@ -14,7 +14,16 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["plurality", "plurality_codes", "weighted_plurality", "weighted_plurality_codes"]
+from feval.errors import UnknownNameError
+
+__all__ = [
+    "NO_ANSWER_RULES",
+    "plurality",
+    "plurality_codes",
+    "require_no_answer_rule",
+    "weighted_plurality",
+    "weighted_plurality_codes",
+]
 
 Integers = npt.NDArray[np.integer[Any]]
 
@@ -24,25 +33,44 @@ _TIE = 1e-12  # relative: sums of weights that are equal on paper may differ by 
 _BLOCK = 1 << 17  # codes worked on at once: they stay in a core's own cache
 
 
-def plurality(answers: Sequence[str | None]) -> str | None:
+NO_ANSWER_RULES = ("drop", "vote")
+"""What a CoT without an answer does in a vote: casts none, or is one more answer, which is never right."""
+
+
+def require_no_answer_rule(rule: str) -> None:
+    """Make sure that a rule for CoTs without an answer is one of `NO_ANSWER_RULES`.
+
+    Raises:
+        UnknownNameError: it is not.
+    """
+    if rule not in NO_ANSWER_RULES:
+        raise UnknownNameError.of("rule for no answer", rule, NO_ANSWER_RULES)
+
+
+def plurality(answers: Sequence[str | None], *, no_answer: str = "drop") -> str | None:
     """The most frequent answer; the first seen of several; `None` if nobody answered.
 
     Args:
         answers: canonical answers in draw order, `None` for no answer.
+        no_answer: "drop", or "vote": `None` is then an answer like the others, and can win.
     """
-    votes = Counter(answer for answer in answers if answer is not None)
+    votes = Counter(answer for answer in answers if answer is not None or no_answer == "vote")
     return max(votes, key=votes.__getitem__) if votes else None
 
 
-def plurality_codes(codes: Integers) -> Integers:
+def plurality_codes(codes: Integers, *, no_answer: str = "drop") -> Integers:
     """The same vote over answer codes, for any number of draws at once.
 
     Args:
         codes: [..., n] answer codes in draw order, equal codes for equal answers; negative ones do not vote.
+        no_answer: "drop", or "vote": then -1 votes, too.
 
     Returns:
-        [...] the winning codes, -1 where nobody answered; of the type of `codes`.
+        [...] the winning codes, -1 where nobody answered or no answer won; of the type of `codes`.
     """
+    if no_answer == "vote":
+        shifted: Integers = plurality_codes(codes.astype(np.int32) + 1) - 1
+        return shifted.astype(codes.dtype)
     rows = codes.reshape(prod(codes.shape[:-1]), codes.shape[-1])
     winners = np.full(len(rows), -1, codes.dtype)
     if rows.size:
