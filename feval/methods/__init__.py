@@ -9,14 +9,18 @@ from __future__ import annotations
 
 from typing import Any
 
+from feval.methods.adaptive_consistency import AdaptiveConsistency
+from feval.methods.early_stopping import EarlyStopping
 from feval.methods.self_consistency import SelfConsistency
 from feval.methods.single_call import SingleCall
 
-__all__ = ["METHODS", "SelfConsistency", "SingleCall", "method_name"]
+__all__ = ["METHODS", "AdaptiveConsistency", "EarlyStopping", "SelfConsistency", "SingleCall", "method_name"]
 
 METHODS: dict[str, type[Any]] = {
     "single-call": SingleCall,
     "self-consistency": SelfConsistency,
+    "adaptive-consistency": AdaptiveConsistency,
+    "early-stopping": EarlyStopping,
 }
 """Name on the command line -> method."""
 
