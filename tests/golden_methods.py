@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from golden_votes import VOTES
 from real_files import letters
 
 from feval.estimators.counts import vote_counts
@@ -154,5 +155,6 @@ GOLDENS: dict[str, Callable[[Real, Entry], Any]] = {
     "sc.exact.": sc_exact,
     "sc.prefix.": sc_prefix,
     "sc.none.": sc_none,
+    **VOTES,
 }
 """Prefix of ids -> what computes the expected value."""
