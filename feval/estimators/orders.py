@@ -28,11 +28,14 @@ from feval.estimators.per_question import distinct
 __all__ = ["Ends", "OverOrders", "Pools", "ends_of_rule", "over_orders", "partitions"]
 
 Integers = npt.NDArray[np.integer[Any]]
+Int16 = npt.NDArray[np.int16]
 Int64 = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
 UInt64 = npt.NDArray[np.uint64]
 
-_MOST_STATES = 50_000_000
+_MOST_STATES = 400_000_000  # under a minute
+_LARGEST_BUDGET = 300  # the table of smallest ends grows with its cube
+_NEVER = np.iinfo(np.int16).max
 _BLOCK = 1 << 16  # states walked at once
 _GOLDEN = 0x9E3779B97F4A7C15
 _MASK = (1 << 64) - 1
@@ -86,25 +89,33 @@ class Ends:
         keys: [T] of the counts, ascending; see `_keys`.
         chance: [T] probability that draws with these counts, in random order, end there and no earlier.
         budget: most samples.
-        leaders: [n + 1, n + 2] how many ends have a first and a second largest count below the column's.
+        smallest: [n + 1, n + 1, n + 1] fewest samples of any end with that largest count and a second one from .. to; more than
+            there can be where there is no such end.
     """
 
     keys: UInt64
     chance: Floats
     budget: int
-    leaders: Int64
+    smallest: Int16
 
     @classmethod
     def of(cls, counts: Integers, chance: Floats, budget: int) -> Ends:
         """From [T, 1 + K] counts, samples without an answer first, then the candidates' with the largest first."""
+        if budget > _LARGEST_BUDGET:
+            raise UsageError(
+                f"The exact expectation over all orders reaches budgets of {_LARGEST_BUDGET} samples; {budget} were asked for. "
+                "Take seeded replicates (order 'seeded'), or a smaller budget."
+            )
         counts, chance = counts[chance > 0], chance[chance > 0]
         keys = _keys(counts)
         order = np.argsort(keys)
         first = counts[:, 1].astype(np.int64) if counts.shape[1] > 1 else np.zeros(len(counts), np.int64)
         second = counts[:, 2].astype(np.int64) if counts.shape[1] > 2 else np.zeros(len(counts), np.int64)
-        pairs = np.zeros((budget + 2, budget + 2), np.int64)
-        np.add.at(pairs, (first, second + 1), 1)
-        return cls(keys[order], chance[order], budget, np.cumsum(pairs, axis=1))
+        smallest = np.full((budget + 1,) * 3, _NEVER, np.int16)
+        np.minimum.at(smallest, (first, second, second), counts.sum(axis=1, dtype=np.int16))
+        for upper in range(1, budget + 1):
+            smallest[:, :upper, upper] = np.minimum(smallest[:, :upper, upper - 1], smallest[:, upper, upper, None])
+        return cls(keys[order], chance[order], budget, smallest)
 
     def at(self, keys: UInt64) -> Floats:
         """The chance to end at some counts; 0 at counts where no draw ends."""
@@ -114,10 +125,19 @@ class Ends:
         found: Floats = np.where(self.keys[place] == keys, self.chance[place], 0.0)
         return found
 
-    def possible(self, first: Int64, second: Int64, largest_to_come: Int64) -> npt.NDArray[np.bool_]:
-        """Whether counts whose two largest are these, with further ones up to `largest_to_come`, can belong to an end."""
+    def possible(
+        self, first: Int16, second: Int16, largest_to_come: Int16, within_reach: Int16
+    ) -> npt.NDArray[np.bool_]:
+        """Whether counts can still belong to an end.
+
+        Args:
+            first: [N] the largest so far.
+            second: [N] the second largest so far.
+            largest_to_come: [N] no further count is larger.
+            within_reach: [N] samples so far and all that can come.
+        """
         most = np.maximum(second, np.minimum(largest_to_come, first))
-        known: npt.NDArray[np.bool_] = self.leaders[first, most + 1] > self.leaders[first, second]
+        known: npt.NDArray[np.bool_] = self.smallest[first, second, most] <= within_reach
         return known | (largest_to_come >= first)
 
 
@@ -278,13 +298,13 @@ class _States:
     pool: npt.NDArray[np.intp]
     weight: Floats  # product of binomials, and of the arrangements within lumps
     key: UInt64
-    total: Int64
-    gold: Int64
-    first: Int64  # largest count, the gold answer's included
-    second: Int64
-    tied: Int64  # candidates that have the largest
-    last: Int64  # count of the candidate before
-    run: Int64  # candidates of its lump with the same count, itself included
+    total: Int16
+    gold: Int16
+    first: Int16  # largest count, the gold answer's included
+    second: Int16
+    tied: Int16  # candidates that have the largest
+    last: Int16  # count of the candidate before
+    run: Int16  # candidates of its lump with the same count, itself included
 
     def take(self, which: Any) -> _States:
         """Some of them, or repeated."""
@@ -301,14 +321,16 @@ class _Walk:
 
     def __init__(self, pools: Pools, rivals: int, ends: Ends) -> None:
         self.ends, self.rivals = ends, rivals
-        self.counts = np.column_stack([pools.none, pools.gold, pools.rivals[:, :rivals]])
+        self.counts = np.column_stack([pools.none, pools.gold, pools.rivals[:, :rivals]]).astype(np.int16)
+        self.to_come = pools.none[:, None] + np.cumsum(self.counts[:, :0:-1], axis=1)[:, ::-1]  # from a column on
+        self.to_come = np.column_stack([self.to_come, pools.none]).astype(np.int16)
         self.size = pools.size
         self.codes = _code(np.arange(ends.budget + 1))
         self.none_codes = _none_code(np.arange(ends.budget + 1))
         self.binomials = _binomials(int(self.size.max(initial=0)), ends.budget)
         self.right, self.votes = np.zeros(len(self.size)), np.zeros(self.counts.shape)
         self.walked = 0
-        nothing = np.zeros((7, len(self.size)), np.int64)
+        nothing = np.zeros((7, len(self.size)), np.int16)
         start = _States(
             np.arange(len(self.size)), np.ones(len(self.size)), np.zeros(len(self.size), np.uint64), *nothing
         )
@@ -337,20 +359,22 @@ class _Walk:
         parent, votes = _up_to(most)
         old = states.take(parent)
         self._count(len(parent))
-        run = np.where(lumped[parent] & (votes == old.last), old.run + 1, 1)
+        run = np.where(lumped[parent] & (votes == old.last), old.run + np.int16(1), np.int16(1))
         weight = old.weight * self.binomials[recorded[parent], votes]
         if column > 2 and lumped.any():  # the place within the lump over the run: their product is a multinomial
             place = 1 + column - self._lump_start(column)[old.pool]
             weight *= np.where(lumped[parent], place / run, 1.0)
+        votes = votes.astype(np.int16)
         first = np.maximum(old.first, votes)
         second = np.maximum(np.minimum(old.first, votes), old.second)
-        tied = np.where(votes > old.first, 1, old.tied + (votes == old.first))
+        tied = np.where(votes > old.first, np.int16(1), old.tied + (votes == old.first))
         gold = votes if column == 1 else old.gold
         new = _States(
             old.pool, weight, old.key + self.codes[votes], old.total + votes, gold, first, second, tied, votes, run
         )
         to_come = self.counts[new.pool, column + 1] if column + 1 < self.counts.shape[1] else np.zeros_like(votes)
-        kept = np.flatnonzero(self.ends.possible(first, second, to_come))
+        within_reach = new.total + self.to_come[new.pool, column]
+        kept = np.flatnonzero(self.ends.possible(first, second, to_come, within_reach))
         return parent[kept], votes[kept], new.take(kept)
 
     def _lump_start(self, column: int) -> Int64:
@@ -362,7 +386,8 @@ class _Walk:
     def _end(self, states: _States) -> Floats:
         """[N] the probability of the ends at each state, over all numbers of samples without an answer."""
         none = self.counts[states.pool, 0]
-        parent, silent = _up_to(np.minimum(none, self.ends.budget - states.total))
+        most = np.minimum(none, self.ends.budget - states.total)
+        parent, silent = _up_to(most)
         self._count(len(parent))
         pool, drawn = states.pool[parent], states.total[parent] + silent
         chance = self.ends.at(states.key[parent] + self.none_codes[silent])
@@ -388,8 +413,9 @@ def _sums(place: npt.NDArray[np.intp], values: Floats, length: int) -> Floats:
     return sums
 
 
-def _up_to(most: Int64) -> tuple[npt.NDArray[np.intp], Int64]:
+def _up_to(most: Int16) -> tuple[npt.NDArray[np.intp], Int64]:
     """0, 1, ..., most of each row, end to end, and whose they are."""
+    most = most.astype(np.int64)
     parent = np.repeat(np.arange(len(most)), most + 1)
     starts = np.cumsum(most + 1) - (most + 1)
     return parent, np.arange(len(parent)) - starts[parent]

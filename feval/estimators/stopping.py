@@ -15,6 +15,7 @@ close to the threshold to tell.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from decimal import Decimal, localcontext
 from fractions import Fraction
@@ -193,6 +194,24 @@ class Criterion:
                 return dirichlet_confidence(votes[: self.top]) >= self.threshold
         return crp_confidence(votes, self.budget - drawn, self.concentration) >= self.threshold
 
+    def of_two_counts(self) -> Callable[[Integers, Integers, int], Bools]:
+        """`stop_mask` of "beta" and "majority", which look at no more than the two largest counts [N] and the draws."""
+        if self.name == "majority":
+            share = self.threshold
+
+            def enough(first: Integers, second: Integers, drawn: int) -> Bools:  # noqa: ARG001
+                least = max(-(-share.numerator * drawn // share.denominator), 1 if drawn > 1 else drawn + 1)
+                settled: Bools = first >= least
+                return settled
+
+            return enough
+        table, width = _beta_table(self.threshold, self.budget).ravel(), self.budget + 1
+
+        def sure(first: Integers, second: Integers, drawn: int) -> Bools:  # noqa: ARG001
+            return table.take(first.astype(np.int32) * width + second)
+
+        return sure
+
     @property
     def columns(self) -> int | None:
         """How many of the largest counts it looks at; `None` for all."""
@@ -210,12 +229,9 @@ class Criterion:
         """
         if not votes.shape[1] or (drawn < 2 and self.name in ("entropy", "majority")):
             return np.zeros(len(votes), np.bool_)
-        if self.name == "beta":
-            second = votes[:, 1] if votes.shape[1] > 1 else np.zeros(len(votes), np.intp)
-            return _beta_table(self.threshold, self.budget)[votes[:, 0], second]
-        if self.name == "majority":
-            least = -(-self.threshold.numerator * drawn // self.threshold.denominator)
-            return (votes[:, 0] > 0) & (votes[:, 0] >= least)
+        if self.name in ("beta", "majority"):
+            second = votes[:, 1] if votes.shape[1] > 1 else np.zeros(len(votes), votes.dtype)
+            return self.of_two_counts()(votes[:, 0], second, drawn)
         margin = {"entropy": _entropy_margin, "dirichlet": _dirichlet_margin, "crp": _crp_margin}[self.name]
         above = margin(self, votes[:, : self.columns], drawn)
         mask: Bools = above >= 0.0

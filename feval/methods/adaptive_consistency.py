@@ -140,7 +140,7 @@ class AdaptiveConsistency:
         seen = np.arange(self.budget) < cots[:, :, None]
         # Beyond the stop stands -2, which votes under neither rule.
         answer = plurality_codes(np.where(seen, codes, codes.dtype.type(-2)), no_answer=self.no_answer)
-        tokens = drawn(pool.output_tokens, order).sum(axis=2, where=seen, dtype=np.int64)
+        tokens = np.einsum("rqn->rq", drawn(pool.output_tokens, order).astype(np.int64) * seen)
         return Decisions(answer, (Ledger(cots, cots, tokens),))
 
     def _cots(self, pool: Pool, order: npt.NDArray[np.uint16], codes: npt.NDArray[np.integer]) -> Integers:
@@ -180,32 +180,33 @@ def _coins(pool: Pool, order: npt.NDArray[np.uint16], seed: int) -> npt.NDArray[
 def _first_two(rule: Criterion, codes: npt.NDArray[np.integer]) -> Integers:
     """[N] where each of N orders [budget, N] stops, by a criterion that looks at the two largest counts only.
 
-    One pass over the draws that keeps the leader's count and the runner-up's; orders that have stopped are dropped.
+    One pass over the draws that keeps the two largest counts; orders that have stopped are dropped. A count that passes the
+    largest was the largest, or tied with it, so the second largest stays what it was.
     """
     stopped = np.full(codes.shape[1], rule.budget)
+    width = int(codes.max(initial=0)) + 2  # the first column is for no answer, which does not vote
     rows = np.arange(codes.shape[1])
-    width = int(codes.max(initial=0)) + 2  # code -1 counts in the last column, which nobody looks at
+    base = rows * width + 1
+    some_silent = int(codes.min(initial=0)) < 0
     votes = np.zeros(codes.shape[1] * width, np.int16)
-    base = rows * width
-    leader = np.full(codes.shape[1], -1, np.int64)
-    top = np.zeros((codes.shape[1], 2), np.int16)
+    first = second = np.zeros(codes.shape[1], np.int16)
+    settled = rule.of_two_counts()
     for draws in range(1, rule.budget):
-        code = codes[draws - 1, rows]
+        code = codes[draws - 1].take(rows)
         place = base + code
-        place[code < 0] = base[code < 0] + width - 1
-        count = votes[place] + np.int16(1)
+        count = votes.take(place)
+        count += 1
         votes[place] = count
-        count[code < 0] = 0
-        ahead = count > top[:, 0]
-        leads = code == leader
-        top[:, 1] = np.where(ahead & ~leads, top[:, 0], np.where(leads, top[:, 1], np.maximum(top[:, 1], count)))
-        top[:, 0] = np.maximum(top[:, 0], count)
-        leader = np.where(ahead, code, leader)
-        stops = rule.stop_mask(top, draws)
-        if stops.any():
-            stopped[rows[stops]] = draws
-            going = ~stops
-            rows, base, leader, top = rows[going], base[going], leader[going], top[going]
+        if some_silent:
+            count[code < 0] = 0
+        second = np.where(count > first, second, np.maximum(second, count))
+        first = np.maximum(first, count)
+        stops = settled(first, second, draws)
+        ended = stops.nonzero()[0]
+        if len(ended):
+            stopped[rows.take(ended)] = draws
+            going = (~stops).nonzero()[0]
+            rows, base, first, second = (kept.take(going) for kept in (rows, base, first, second))
             if not len(rows):
                 break
     return stopped

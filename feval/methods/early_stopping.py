@@ -92,5 +92,5 @@ class EarlyStopping:
         if self.answer == "window":
             last = np.take_along_axis(codes, (cots - 1)[:, :, None].astype(np.intp), axis=2)[:, :, 0]
             answer = np.where(stopped, last, answer)
-        tokens = drawn(pool.output_tokens, order).sum(axis=2, where=seen, dtype=np.int64)
+        tokens = np.einsum("rqn->rq", drawn(pool.output_tokens, order).astype(np.int64) * seen)
         return Decisions(answer, (Ledger(rounds, cots, tokens),))
