@@ -373,7 +373,7 @@ class _Walk:
             old.pool, weight, old.key + self.codes[votes], old.total + votes, gold, first, second, tied, votes, run
         )
         to_come = self.counts[new.pool, column + 1] if column + 1 < self.counts.shape[1] else np.zeros_like(votes)
-        within_reach = new.total + self.to_come[new.pool, column]
+        within_reach: Int16 = new.total + self.to_come[new.pool, column]
         kept = np.flatnonzero(self.ends.possible(first, second, to_come, within_reach))
         return parent[kept], votes[kept], new.take(kept)
 

@@ -14,7 +14,7 @@ import numpy.typing as npt
 from feval.errors import OutOfRangeError, UnknownNameError, UsageError
 from feval.estimators.stopping import Criterion
 from feval.methods.decisions import Decisions, Ledger
-from feval.methods.protocol import Response, drawn, require_draws
+from feval.methods.protocol import Response, drawn, require_draws, seen_tokens
 from feval.methods.vote import plurality, plurality_codes, require_no_answer_rule
 
 if TYPE_CHECKING:
@@ -137,10 +137,10 @@ class AdaptiveConsistency:
         pool, order = pools[0], orders[0][:, :, : self.budget]
         codes = drawn(pool.codes, order)
         cots = self._cots(pool, order, codes)
-        seen = np.arange(self.budget) < cots[:, :, None]
+        seen = np.arange(self.budget, dtype=np.int16) < cots[:, :, None].astype(np.int16)
         # Beyond the stop stands -2, which votes under neither rule.
         answer = plurality_codes(np.where(seen, codes, codes.dtype.type(-2)), no_answer=self.no_answer)
-        tokens = np.einsum("rqn->rq", drawn(pool.output_tokens, order).astype(np.int64) * seen)
+        tokens = seen_tokens(drawn(pool.output_tokens, order), seen)
         return Decisions(answer, (Ledger(cots, cots, tokens),))
 
     def _cots(self, pool: Pool, order: npt.NDArray[np.uint16], codes: npt.NDArray[np.integer]) -> Integers:
@@ -189,7 +189,8 @@ def _first_two(rule: Criterion, codes: npt.NDArray[np.integer]) -> Integers:
     base = rows * width + 1
     some_silent = int(codes.min(initial=0)) < 0
     votes = np.zeros(codes.shape[1] * width, np.int16)
-    first = second = np.zeros(codes.shape[1], np.int16)
+    first: npt.NDArray[np.int16] = np.zeros(codes.shape[1], np.int16)
+    second = first
     settled = rule.of_two_counts()
     for draws in range(1, rule.budget):
         code = codes[draws - 1].take(rows)
@@ -206,7 +207,8 @@ def _first_two(rule: Criterion, codes: npt.NDArray[np.integer]) -> Integers:
         if len(ended):
             stopped[rows.take(ended)] = draws
             going = (~stops).nonzero()[0]
-            rows, base, first, second = (kept.take(going) for kept in (rows, base, first, second))
+            rows, base = rows.take(going), base.take(going)
+            first, second = first.take(going), second.take(going)
             if not len(rows):
                 break
     return stopped

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from feval.errors import OutOfRangeError, UnknownNameError, UsageError
 from feval.methods.decisions import Decisions, Ledger
-from feval.methods.protocol import Sampler, drawn, require_draws
+from feval.methods.protocol import Sampler, drawn, require_draws, seen_tokens
 from feval.methods.vote import plurality, plurality_codes
 
 if TYPE_CHECKING:
@@ -87,10 +87,10 @@ class EarlyStopping:
         stopped = unanimous.any(axis=2)
         rounds = np.where(stopped, unanimous.argmax(axis=2) + 1, self.windows).astype(np.int32)
         cots = rounds * self.window
-        seen = np.arange(draws) < cots[:, :, None]
+        seen = np.arange(draws, dtype=np.int32) < cots[:, :, None]
         answer = plurality_codes(np.where(seen, codes, codes.dtype.type(-1)))
         if self.answer == "window":
             last = np.take_along_axis(codes, (cots - 1)[:, :, None].astype(np.intp), axis=2)[:, :, 0]
             answer = np.where(stopped, last, answer)
-        tokens = np.einsum("rqn->rq", drawn(pool.output_tokens, order).astype(np.int64) * seen)
+        tokens = seen_tokens(drawn(pool.output_tokens, order), seen)
         return Decisions(answer, (Ledger(rounds, cots, tokens),))
