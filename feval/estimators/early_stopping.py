@@ -29,7 +29,7 @@ import numpy as np
 import numpy.typing as npt
 
 from feval.errors import OutOfRangeError
-from feval.estimators.orders import Ends, partitions
+from feval.estimators.orders import Ends, partitions, require_budget
 
 __all__ = ["EarlyStops", "early_stops", "expected_samples", "window_ends"]
 
@@ -123,7 +123,11 @@ def window_ends(bounds: Int64, *, window: int, windows: int, only_unstopped: boo
         window: samples per window.
         windows: most windows.
         only_unstopped: leave out the ends at a unanimous window.
+
+    Raises:
+        UsageError: a budget above 300.
     """
+    require_budget(window * windows)
     ended, chances = [], []
     for j in range(windows if only_unstopped else 1, windows + 1):
         counts = partitions(bounds, window * j)

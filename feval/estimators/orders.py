@@ -25,7 +25,7 @@ import numpy.typing as npt
 from feval.errors import UsageError
 from feval.estimators.per_question import distinct
 
-__all__ = ["Ends", "OverOrders", "Pools", "ends_of_rule", "over_orders", "partitions"]
+__all__ = ["Ends", "OverOrders", "Pools", "ends_of_rule", "over_orders", "partitions", "require_budget"]
 
 Integers = npt.NDArray[np.integer[Any]]
 Int16 = npt.NDArray[np.int16]
@@ -101,11 +101,6 @@ class Ends:
     @classmethod
     def of(cls, counts: Integers, chance: Floats, budget: int) -> Ends:
         """From [T, 1 + K] counts, samples without an answer first, then the candidates' with the largest first."""
-        if budget > _LARGEST_BUDGET:
-            raise UsageError(
-                f"The exact expectation over all orders reaches budgets of {_LARGEST_BUDGET} samples; {budget} were asked for. "
-                "Take seeded replicates (order 'seeded'), or a smaller budget."
-            )
         counts, chance = counts[chance > 0], chance[chance > 0]
         keys = _keys(counts)
         order = np.argsort(keys)
@@ -165,6 +160,19 @@ def _keys(counts: Integers) -> UInt64:
     return keys
 
 
+def require_budget(budget: int) -> None:
+    """Make sure that a table of ends is not too large.
+
+    Raises:
+        UsageError: it would be.
+    """
+    if budget > _LARGEST_BUDGET:
+        raise UsageError(
+            f"The exact expectation over all orders reaches budgets of {_LARGEST_BUDGET} samples; {budget} were asked for. "
+            "Take seeded replicates (order 'seeded'), or a smaller budget."
+        )
+
+
 def ends_of_rule(stops: Callable[[Integers, int], npt.NDArray[np.bool_]], bounds: Int64, budget: int) -> Ends:
     """The table of a rule that looks at the counts after every draw.
 
@@ -172,7 +180,11 @@ def ends_of_rule(stops: Callable[[Integers, int], npt.NDArray[np.bool_]], bounds
         stops: (counts of candidates [N, K] with the largest first, draws so far) -> [N] whether it stops there.
         bounds: see `Pools.bounds`.
         budget: most draws.
+
+    Raises:
+        UsageError: a budget above 300.
     """
+    require_budget(budget)
     counts: Integers = np.zeros((1, len(bounds)), np.int16)
     reach: Floats = np.ones(1)
     ended, chances = [], []
@@ -348,7 +360,7 @@ class _Walk:
         self.votes[:, column] += np.bincount(children.pool, chance * votes, minlength=len(self.size))
         return _sums(parent, chance, len(states.pool))
 
-    def _children(self, column: int, states: _States) -> tuple[npt.NDArray[np.intp], Int64, _States]:
+    def _children(self, column: int, states: _States) -> tuple[npt.NDArray[np.intp], Int16, _States]:
         """Every count that the next candidate can have: whose child it is, the count, the state."""
         recorded = self.counts[states.pool, column]
         most = np.minimum(recorded, self.ends.budget - states.total)
@@ -356,22 +368,21 @@ class _Walk:
         if column > 2:
             lumped = recorded == self.counts[states.pool, column - 1]
             most = np.where(lumped, np.minimum(most, states.last), most)
-        parent, votes = _up_to(most)
+        parent, wide = _up_to(most)
+        votes: Int16 = wide.astype(np.int16)
         old = states.take(parent)
         self._count(len(parent))
-        run = np.where(lumped[parent] & (votes == old.last), old.run + np.int16(1), np.int16(1))
+        run: Int16 = np.where(lumped[parent] & (votes == old.last), old.run + np.int16(1), np.int16(1))
         weight = old.weight * self.binomials[recorded[parent], votes]
         if column > 2 and lumped.any():  # the place within the lump over the run: their product is a multinomial
             place = 1 + column - self._lump_start(column)[old.pool]
             weight *= np.where(lumped[parent], place / run, 1.0)
-        votes = votes.astype(np.int16)
         first = np.maximum(old.first, votes)
         second = np.maximum(np.minimum(old.first, votes), old.second)
-        tied = np.where(votes > old.first, np.int16(1), old.tied + (votes == old.first))
+        tied: Int16 = np.where(votes > old.first, np.int16(1), old.tied + (votes == old.first))
         gold = votes if column == 1 else old.gold
-        new = _States(
-            old.pool, weight, old.key + self.codes[votes], old.total + votes, gold, first, second, tied, votes, run
-        )
+        key, total = old.key + self.codes[votes], old.total + votes
+        new = _States(old.pool, weight, key, total, gold, first, second, tied, votes, run)
         to_come = self.counts[new.pool, column + 1] if column + 1 < self.counts.shape[1] else np.zeros_like(votes)
         within_reach: Int16 = new.total + self.to_come[new.pool, column]
         kept = np.flatnonzero(self.ends.possible(first, second, to_come, within_reach))

@@ -208,7 +208,7 @@ class Criterion:
         table, width = _beta_table(self.threshold, self.budget).ravel(), self.budget + 1
 
         def sure(first: Integers, second: Integers, drawn: int) -> Bools:  # noqa: ARG001
-            return table.take(first.astype(np.int32) * width + second)
+            return table.take(first * width + second)
 
         return sure
 
@@ -231,7 +231,7 @@ class Criterion:
             return np.zeros(len(votes), np.bool_)
         if self.name in ("beta", "majority"):
             second = votes[:, 1] if votes.shape[1] > 1 else np.zeros(len(votes), votes.dtype)
-            return self.of_two_counts()(votes[:, 0], second, drawn)
+            return self.of_two_counts()(votes[:, 0].astype(np.intp), second, drawn)
         margin = {"entropy": _entropy_margin, "dirichlet": _dirichlet_margin, "crp": _crp_margin}[self.name]
         above = margin(self, votes[:, : self.columns], drawn)
         mask: Bools = above >= 0.0

@@ -32,6 +32,8 @@ THRESHOLDS = {
 }
 """Criterion -> the threshold of the authors' code; "crp" is named in its documentation only, and takes beta's."""
 
+_DROPPED_FROM = 16
+
 Integers = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
 
@@ -136,15 +138,21 @@ class AdaptiveConsistency:
         require_draws(self, pools, orders)
         pool, order = pools[0], orders[0][:, :, : self.budget]
         codes = drawn(pool.codes, order)
-        cots = self._cots(pool, order, codes)
+        cots = self.stops(pool, order, codes)
         seen = np.arange(self.budget, dtype=np.int16) < cots[:, :, None].astype(np.int16)
-        # Beyond the stop stands -2, which votes under neither rule.
-        answer = plurality_codes(np.where(seen, codes, codes.dtype.type(-2)), no_answer=self.no_answer)
+        np.putmask(codes, ~seen, -2)  # which votes under neither rule
+        answer = plurality_codes(codes, no_answer=self.no_answer)
         tokens = seen_tokens(drawn(pool.output_tokens, order), seen)
         return Decisions(answer, (Ledger(cots, cots, tokens),))
 
-    def _cots(self, pool: Pool, order: npt.NDArray[np.uint16], codes: npt.NDArray[np.integer]) -> Integers:
-        """[R, Q] CoTs drawn until the stop."""
+    def stops(self, pool: Pool, order: npt.NDArray[np.uint16], codes: npt.NDArray[np.integer]) -> Integers:
+        """[R, Q] CoTs drawn until the stop.
+
+        Args:
+            pool: of Q questions.
+            order: [R, Q, budget] recorded places, in draw order.
+            codes: [R, Q, budget] what stands there.
+        """
         rule = self.rule
         if rule.name == "random":
             stops = _coins(pool, order, self.seed) < float(rule.threshold)
@@ -188,8 +196,8 @@ def _first_two(rule: Criterion, codes: npt.NDArray[np.integer]) -> Integers:
     rows = np.arange(codes.shape[1])
     base = rows * width + 1
     some_silent = int(codes.min(initial=0)) < 0
-    votes = np.zeros(codes.shape[1] * width, np.int16)
-    first: npt.NDArray[np.int16] = np.zeros(codes.shape[1], np.int16)
+    votes = np.zeros(codes.shape[1] * width, np.intp)
+    first: Integers = np.zeros(codes.shape[1], np.intp)
     second = first
     settled = rule.of_two_counts()
     for draws in range(1, rule.budget):
@@ -205,7 +213,9 @@ def _first_two(rule: Criterion, codes: npt.NDArray[np.integer]) -> Integers:
         stops = settled(first, second, draws)
         ended = stops.nonzero()[0]
         if len(ended):
-            stopped[rows.take(ended)] = draws
+            places = rows.take(ended)
+            stopped[places] = np.minimum(stopped[places], draws)
+        if len(ended) * _DROPPED_FROM > len(rows):  # dropping a few costs more than carrying them along
             going = (~stops).nonzero()[0]
             rows, base = rows.take(going), base.take(going)
             first, second = first.take(going), second.take(going)
