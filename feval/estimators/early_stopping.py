@@ -92,6 +92,8 @@ def early_stops(
     large = min(counts.shape[1], int(size.max(initial=0)) // window)
     columns = np.argsort(-counts.astype(np.int64), axis=1, kind="stable")[:, :large]
     counted = np.take_along_axis(counts, columns, axis=1).astype(np.int64)
+    large = int((counted.max(axis=0, initial=0) >= window).sum())  # columns fall
+    columns, counted = columns[:, :large], counted[:, :large]
     spent = np.take_along_axis(tokens, columns, axis=1).astype(np.int64)
     is_gold = columns == gold[:, None]
     plain, marked, weighted = _ones(len(size), windows, exactly), _zeros(len(size), windows, exactly), None
@@ -194,9 +196,9 @@ def _ones(questions: int, windows: int, exactly: bool) -> Numbers:
 
 def _falling(n: Numbers, length: int) -> Numbers:
     """[length, Q] the falling factorials (n)_0, (n)_1, ..."""
-    result = np.empty((length, len(n)), n.dtype)
+    result = np.zeros((length, len(n)), n.dtype)
     result[0] = n * 0 + 1
-    for k in range(1, length):
+    for k in range(1, min(length, int(n.max(initial=0)) + 1)):  # (n)_k = 0 beyond
         result[k] = result[k - 1] * np.maximum(n - (k - 1), 0)
     return result
 
