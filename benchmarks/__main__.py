@@ -18,7 +18,9 @@ from pathlib import Path
 
 from benchmarks.measure import Workspace
 
-NAMES = ("open", "curve", "replay", "cascades", "confidence", "startup", "importing", "recording", "tiny")
+NAMES = (
+    "open", "curve", "replay", "methods", "cascades", "confidence", "startup", "importing", "recording", "tiny",
+)  # fmt: skip
 
 
 def main() -> int:

@@ -26,6 +26,7 @@ from golden_cascades import (
 )
 from golden_confidence import best_of_n, confidence_weighted, deep_confidence
 from golden_difficulty import dsc
+from golden_votes import VOTES
 from real_files import letters
 
 from feval.estimators.counts import vote_counts
@@ -175,5 +176,6 @@ GOLDENS: dict[str, Callable[[Real, Entry], Any]] = {
     "ms.weights": model_switch_weights,
     "ms.run.": model_switch_run,
     "feval.replay.model_switch": model_switch_replay,
+    **VOTES,
 }
 """Prefix of ids -> what computes the expected value."""

@@ -102,5 +102,25 @@ CASES: dict[str, list[Case]] = {
         Case({"threshold": "3/4", "strict": True, "scorer": "judge:toy"}, llms=2),
         Case({"threshold": 0.4, "aggregate": "mean", "verification": "free"}, llms=2),
     ],
+    "adaptive-consistency": [
+        *(
+            Case({"criterion": criterion, "budget": 8, "no_answer": rule})
+            for criterion in ("beta", "dirichlet", "entropy", "majority", "random", "crp")
+            for rule in ("drop", "vote")
+        ),
+        Case({"threshold": "0.8", "budget": 8}),
+        Case({"criterion": "beta", "threshold": 0.5, "budget": 5}),
+        Case({"criterion": "dirichlet", "threshold": 0.7, "top": 2, "budget": 8}),
+        Case({"criterion": "entropy", "threshold": 1, "budget": 8}),
+        Case({"criterion": "majority", "threshold": "2/3", "budget": 7}),
+        Case({"criterion": "random", "threshold": 0.4, "budget": 8, "seed": 3}),
+        Case({"criterion": "crp", "threshold": 0.6, "concentration": "0.5", "budget": 8}),
+        Case({"budget": 1}),
+    ],
+    "early-stopping": [
+        Case({"window": window, "budget": budget, "answer": answer})
+        for window, budget in ((1, 8), (2, 8), (3, 8), (5, 8), (8, 8))
+        for answer in ("all", "window")
+    ],
 }
 """Name in METHODS -> cases; the toy recording has three LLMs with eight or more CoTs on each of six questions."""

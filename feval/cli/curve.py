@@ -140,7 +140,7 @@ def _swept(method: str, budget: str | None, n: str | None, sweep: str | None) ->
     field, equals, values = sweep.partition("=")
     if not equals or not values:
         raise UsageError(f"--sweep takes FIELD=VALUES, such as threshold=0.5,0.7; {sweep!r} was given.")
-    if field in {"n", "k", "budget"}:
+    if field in {"n", "budget", "samples"}:
         return field, parse_counts(values)
     try:
         return field, [float(value) for value in values.split(",")]

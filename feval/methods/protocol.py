@@ -30,6 +30,7 @@ __all__ = [
     "WholeSetMethod",
     "drawn",
     "require_draws",
+    "seen_tokens",
 ]
 
 Orders = npt.NDArray[np.uint16]
@@ -151,6 +152,17 @@ def drawn(values: npt.NDArray[Any], orders: Orders) -> npt.NDArray[Any]:
     rows = np.arange(values.shape[0], dtype=np.intp) * values.shape[1]
     taken: npt.NDArray[Any] = values.ravel().take(orders + rows[:, None])
     return taken
+
+
+def seen_tokens(tokens: npt.NDArray[Any], seen: npt.NDArray[np.bool_]) -> npt.NDArray[np.int64]:
+    """[R, Q] the tokens of the draws a method looked at.
+
+    Args:
+        tokens: [R, Q, n] of each draw.
+        seen: [R, Q, n] whether it was looked at.
+    """
+    total: npt.NDArray[np.int64] = np.einsum("rqn,rqn->rq", tokens, seen, dtype=np.int64, casting="unsafe")
+    return total
 
 
 def require_draws(method: BatchMethod, pools: Sequence[Pool], orders: Sequence[Orders]) -> tuple[int, ...]:
