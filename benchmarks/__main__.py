@@ -1,6 +1,6 @@
 """Run the benchmarks and compare each number with its goal.
 
-    python -m benchmarks                        everything (about five minutes)
+    python -m benchmarks                        everything (about ten minutes)
     python -m benchmarks open replay            some of them
     python -m benchmarks --folder /tmp/bench    keep the synthetic files there (1 GB) for the next run
 
@@ -18,7 +18,10 @@ from pathlib import Path
 
 from benchmarks.measure import Workspace
 
-NAMES = ("open", "curve", "replay", "startup", "importing", "recording", "report", "tiny")
+NAMES = (
+    "open", "curve", "replay", "methods", "cascades", "confidence", "startup", "importing", "recording", "report",
+    "tiny",
+)  # fmt: skip
 
 
 def main() -> int:

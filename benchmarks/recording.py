@@ -1,17 +1,21 @@
-"""Recording against a server in memory: CoTs per second of one core, and memory that does not grow with their number.
+"""Recording: CoTs per second of one core, and memory that does not grow with their number.
 
-The server answers after 10 ms with CoTs of about 1 kB, at concurrency 256, one CoT per request; every CoT is synced to the disk
+Once with a server in memory, which leaves the engine and the journal, and once over HTTP, through the official client, with a
+server in another process. Both answer after 10 ms with CoTs of about 1 kB, at concurrency 256; every CoT is synced to the disk
 before it counts. CPU time counts, as everywhere here; what the disk and the server take is waiting.
 """
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
+from typing import Any
 
 from benchmarks.measure import Goal, Workspace, python
 
 _COTS = 40_000
 _MANY = 1_000_000
+_HTTP_RUNS = 3
 
 _RECORD = """
 import asyncio, resource, sys, time
@@ -54,6 +58,27 @@ def _record(folder: Path, cots: int, per_request: int) -> list[float]:
     ]
 
 
+def _over_http(folder: Path, cots: int, per_request: int) -> dict[str, Any]:
+    arguments = [str(number) for number in (folder / "http", cots, per_request, _HTTP_RUNS)]
+    measured: dict[str, Any] = json.loads(python(["-m", "benchmarks.over_http", *arguments]))
+    return measured
+
+
+def _http_goals(folder: Path) -> list[Goal]:
+    """The least disturbed of a few runs: nothing cancels a busy neighbour out."""
+    goals = []
+    for per_request, cots, limit in ((1, 10_000, 1000), (20, 100_000, None)):
+        measured = _over_http(folder, cots, per_request)
+        (rate, wall), (bare, _) = measured["recorder"], measured["client"]
+        note = (
+            f"{1e3 / rate:.2f} ms per CoT, {wall:,.0f} CoT/s by the wall clock, {measured['grown_mib']:.0f} MiB; the official "
+            f"client as it comes, keeping nothing: {bare:,.0f} CoT/s"
+        )
+        name = f"recording over HTTP, n = {per_request}, CoTs per CPU second"
+        goals.append(Goal(name, rate, limit, "CoT/s", at_least=True, note=note))
+    return goals
+
+
 def goals(workspace: Workspace) -> list[Goal]:
     """Throughput of one core, and memory for many CoTs."""
     cpu, wall, _, size = _record(workspace.folder, _COTS, 1)
@@ -62,5 +87,6 @@ def goals(workspace: Workspace) -> list[Goal]:
     many = f"{many_size:,.0f} MiB of journal in {many_wall:.0f} s, {_MANY / many_cpu:,.0f} CoT per CPU second"
     return [
         Goal("recording, concurrency 256, CoTs per CPU second", _COTS / cpu, 1000, "CoT/s", at_least=True, note=note),
+        *_http_goals(workspace.folder),
         Goal("memory of recording a million CoTs", grown, 100, "MiB", note=many),
     ]

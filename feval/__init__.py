@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from feval.evaluation import Evaluation, evaluate
     from feval.importers import import_recording
     from feval.methods import METHODS, SelfConsistency
+    from feval.methods.vote import plurality
     from feval.names import DatasetType, LLMType
     from feval.plans import Plan
     from feval.prices import PriceList, price_list
@@ -35,6 +36,7 @@ _HOMES = {
     "import_recording": "feval.importers",
     "METHODS": "feval.methods",
     "SelfConsistency": "feval.methods",
+    "plurality": "feval.methods.vote",
     "DatasetType": "feval.names",
     "LLMType": "feval.names",
     "Plan": "feval.plans",
@@ -70,6 +72,7 @@ __all__ = [
     "load",
     "merge",
     "open_recording",
+    "plurality",
     "price_list",
     "select",
     "self_consistency_curve",

@@ -7,7 +7,8 @@ let the first seen win; in expectation over draws the two agree.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import dataclasses
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -20,9 +21,12 @@ from feval.methods.protocol import drawn
 
 if TYPE_CHECKING:
     from feval.estimators.per_question import PerQuestion
+    from feval.evaluation import Evaluation
     from feval.replay import LLM, Dataset
 
-__all__ = ["Curve", "CurvePoint", "self_consistency_curve"]
+__all__ = ["Curve", "CurvePoint", "budget_field", "method_curve", "self_consistency_curve"]
+
+_BUDGET_FIELDS = ("n", "budget", "samples")
 
 Floats = npt.NDArray[np.float64]
 
@@ -32,35 +36,37 @@ class CurvePoint:
     """One budget on a curve.
 
     Attributes:
-        n: CoTs per question.
+        n: CoTs per question; on a curve over another field, its value.
         accuracy: mean over questions of the probability that the method is right.
         accuracy_low: lower end of the confidence interval; `None` where none was asked for.
         accuracy_high: upper end.
         usd_per_question: mean USD, `None` without a price or prompt tokens.
         tokens_per_question: mean prompt and output tokens billed, `None` without prompt tokens.
-        pass_at_n: mean probability that at least one of the n CoTs is right: no vote can do better.
+        pass_at_n: mean probability that at least one of the CoTs that the method may look at is right: no vote can do better.
+            `None` where it looks at several LLMs.
         kind: "exact", "recorded" or "seeded".
     """
 
-    n: int
+    n: int | float
     accuracy: float
     accuracy_low: float | None
     accuracy_high: float | None
     usd_per_question: float | None
     tokens_per_question: float | None
-    pass_at_n: float
+    pass_at_n: float | None
     kind: str
 
 
 @dataclass(frozen=True, slots=True)
 class Curve:
-    """One method of one LLM on one dataset, over budgets.
+    """One method on one dataset, over the values of one of its fields: its budget, as a rule.
 
     Attributes:
         method: its label.
         dataset: id.
-        llm: name.
+        llm: name, or names with " > " between them, in the order the method was given them.
         recording_hash: of the recording the CoTs are from.
+        recording_hashes: of every recording that was opened together; questions and golds are theirs.
         prices: id of the price list, `None` where dollars were switched off.
         billing: how prompts were charged.
         counter: who counted the tokens.
@@ -70,12 +76,15 @@ class Curve:
         confidence: of the intervals; resamples: how many they were made from.
         resamples: bootstrap resamples over questions.
         points: by n.
+        field: of the method, whose values the points have.
+        settings: the method's other fields that were set.
     """
 
     method: str
     dataset: str
     llm: str
     recording_hash: str
+    recording_hashes: tuple[str, ...]
     prices: str | None
     billing: str
     counter: str
@@ -85,10 +94,15 @@ class Curve:
     confidence: float | None
     resamples: int
     points: tuple[CurvePoint, ...]
+    field: str = "n"
+    settings: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
         """The curve as JSON values."""
-        return asdict(self) | {"points": [asdict(point) for point in self.points]}
+        return asdict(self) | {
+            "recording_hashes": list(self.recording_hashes),
+            "points": [asdict(point) for point in self.points],
+        }
 
 
 def self_consistency_curve(
@@ -136,6 +150,7 @@ def self_consistency_curve(
         dataset=dataset.id,
         llm=llm.name,
         recording_hash=llm.recording_hash,
+        recording_hashes=dataset.recording_hashes,
         prices=llm.prices.id if llm.prices is not None else None,
         billing=llm.billing,
         counter=llm.counter,
@@ -146,6 +161,105 @@ def self_consistency_curve(
         resamples=resamples,
         points=tuple(points),
     )
+
+
+def budget_field(method: str) -> str | None:
+    """The field of a method that says how many CoTs it takes: `n`, `budget` or `samples`; `None` where it has none of these."""
+    from feval.specs import field_names
+
+    return next((name for name in _BUDGET_FIELDS if name in field_names(method)), None)
+
+
+def method_curve(
+    dataset: Dataset,
+    llms: Sequence[LLM],
+    method: str,
+    field: str,
+    values: Sequence[int | float],
+    *,
+    settings: Mapping[str, Any] | None = None,
+    order: str | None = None,
+    replicates: int = 100,
+    train_fraction: float | None = None,
+    split_seed: int = 0,
+    confidence: float | None = 0.95,
+    resamples: int = 10_000,
+) -> Curve:
+    """Any method over the values of one of its fields.
+
+    Args:
+        dataset: from `load`.
+        llms: from the same `load`, in the order the method wants them.
+        method: its name, a key of `METHODS`.
+        field: which field varies, such as `budget_field(method)`, or a threshold.
+        values: its values, ascending on the curve.
+        settings: other fields that differ from their defaults.
+        order: as for `evaluate`, which computes each point.
+        replicates: as for `evaluate`.
+        train_fraction: as for `evaluate`.
+        split_seed: as for `evaluate`.
+        confidence: as for `evaluate`.
+        resamples: as for `evaluate`.
+
+    Raises:
+        UnknownNameError: no such method, field or order.
+        OutOfRangeError: no value, one that comes twice, or one that the method refuses.
+        ShortPoolError: a value asks for more CoTs than were recorded.
+    """
+    from feval.evaluation import evaluate
+    from feval.specs import make_method
+
+    if not values or len(set(values)) < len(values):
+        raise OutOfRangeError(f"A curve needs distinct values of {field}; {list(values)[:10]} was asked for.")
+    settings = dict(settings or {})
+    asked = {"order": order, "replicates": replicates, "train_fraction": train_fraction, "split_seed": split_seed}
+    points = []
+    for value in sorted(values):
+        made = make_method(method, settings | {field: value})
+        told = evaluate(made, dataset, llms, confidence=confidence, resamples=resamples, **asked)  # type: ignore[arg-type]
+        points.append(_point(value, told, _ceiling(made, dataset, llms, told)))
+    return Curve(
+        method=method,
+        dataset=dataset.id,
+        llm=" > ".join(told.llms),
+        recording_hash=llms[0].recording_hash,
+        recording_hashes=dataset.recording_hashes,
+        prices=told.prices,
+        billing=told.billing,
+        counter=", ".join(dict.fromkeys(told.counters)),
+        questions=told.questions,
+        seed=told.seed,
+        replicates=told.replicates,
+        confidence=confidence,
+        resamples=resamples,
+        points=tuple(points),
+        field=field,
+        settings=settings,
+    )
+
+
+def _point(value: float, told: Evaluation, ceiling: float | None) -> CurvePoint:
+    return CurvePoint(
+        value,
+        told.accuracy,
+        told.accuracy_low,
+        told.accuracy_high,
+        told.usd_per_question,
+        told.tokens_per_question,
+        ceiling,
+        told.kind,
+    )
+
+
+def _ceiling(method: Any, dataset: Dataset, llms: Sequence[LLM], told: Evaluation) -> float | None:
+    """pass@n with all the CoTs that the method may look at, on the questions it was judged on."""
+    if len(llms) != 1:
+        return None
+    from feval.evaluation import evaluate
+    from feval.exact import Oracle
+
+    rows = np.flatnonzero(np.isin(dataset.question_keys, told.question_keys))
+    return evaluate(Oracle(*method.draws(1)), dataset, llms, rows=rows, confidence=None).accuracy
 
 
 @dataclass(frozen=True, eq=False)

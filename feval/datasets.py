@@ -96,9 +96,11 @@ def train_rows(dataset_id: str, *, source: Path | None = None) -> list[Row]:
 
     card = dataset_card(dataset_id)
     if card.hub is None:
-        raise CardError(f"The dataset {card.id!r} is not on the Hub. Pass a file with the rows of its train split.")
+        raise CardError(
+            f"The dataset {card.id!r} is not on the Hub. Pass a file with the rows of its train split, --train-rows FILE."
+        )
     train = card.hub.model_copy(update={"split": "train", "files": None})
-    return [row for file in question_files(train) for row in _rows(file.path, file.data)]
+    return [row for file in question_files(train, train=True) for row in _rows(file.path, file.data)]
 
 
 def remarks(questions: Sequence[Question]) -> list[str]:
@@ -162,7 +164,7 @@ def _from_file(path: Path, dataset_id: str) -> list[SourceQuestion]:
     for note in reader.notes():
         _LOG.info("%s: %s", path.name, note)
     for question in found:
-        if not question.text:
+        if not (question.text or "").strip():
             raise SourceError(f"{path.name} has no text for the question {question.id!r}; an LLM cannot be asked it.")
     return found
 

@@ -19,7 +19,7 @@ from feval.methods.decisions import Ledger
 from feval.specs import MethodFile
 
 if TYPE_CHECKING:
-    from feval.exact import Expectation
+    from feval.exact import Expectation, Oracle
     from feval.methods.decisions import Decisions
     from feval.methods.protocol import BatchMethod, Method, Orders
     from feval.pools import Pool
@@ -171,7 +171,7 @@ class Evaluation:
 
 
 def evaluate(
-    method: BatchMethod | Method,
+    method: BatchMethod | Method | Oracle,
     dataset: Dataset,
     llms: LLM | Sequence[LLM],
     *,
@@ -189,7 +189,7 @@ def evaluate(
     """Run a method over a dataset.
 
     Args:
-        method: a built-in method, or any callable `(question, *llms) -> answer`.
+        method: a built-in method, any callable `(question, *llms) -> answer`, or the oracle.
         dataset: from `load`; only evaluation looks at its golds.
         llms: from the same `load`, in the order the method wants them.
         order: "exact" (expectation over all draws; the default where the method has one), "seeded" (the default elsewhere) or

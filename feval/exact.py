@@ -7,14 +7,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
-from feval.errors import OutOfRangeError, UsageError
-from feval.methods import SelfConsistency
+from feval.errors import OutOfRangeError, ShortPoolError, UsageError
+from feval.methods import AdaptiveConsistency, BestOfN, EarlyStopping, SelfConsistency, SingleCall
 from feval.pools import Pool
+
+if TYPE_CHECKING:
+    from feval.estimators.orders import Pools
 
 __all__ = ["EXACT", "Expectation", "Oracle", "exact_expectation", "has_exact_form"]
 
@@ -85,8 +88,24 @@ def _self_consistency(method: SelfConsistency, pool: Pool, gold: Integers) -> Ex
     from feval.estimators.counts import vote_counts
     from feval.estimators.plurality import subset_plurality_accuracy
 
-    counts = vote_counts(pool.codes, gold)
+    codes = pool.codes if method.no_answer == "drop" else pool.with_no_answer_as_vote().codes
+    counts = vote_counts(codes, gold)
     right = subset_plurality_accuracy(counts.gold, counts.rivals, counts.no_answer, [method.n]).per_question()[:, 0]
+    ones = np.ones(len(right))
+    return Expectation(right, ones, method.n * ones, method.n * mean_output_tokens(pool.output_tokens, pool.sizes))
+
+
+def _best_of_n(method: BestOfN, pool: Pool, gold: Integers) -> Expectation:
+    from feval.estimators.best_of_n import subset_best_accuracy
+    from feval.estimators.cost import mean_output_tokens
+
+    if len(pool.sizes) and pool.smallest < method.n:
+        raise ShortPoolError(
+            f"{pool.llm} has {pool.smallest} recorded CoTs on the question in row {int(pool.sizes.argmin())}; {method} needs "
+            f"{method.n}. Ask for fewer, or record more."
+        )
+    scores = np.where(pool.codes < 0, np.nan, pool.aggregated(method.scorer, method.aggregate))
+    right = subset_best_accuracy(scores, (pool.codes == gold[:, None]) & (pool.codes >= 0), pool.sizes, method.n)
     ones = np.ones(len(right))
     return Expectation(right, ones, method.n * ones, method.n * mean_output_tokens(pool.output_tokens, pool.sizes))
 
@@ -102,8 +121,110 @@ def _oracle(oracle: Oracle, pool: Pool, gold: Integers) -> Expectation:
     return Expectation(right, ones, oracle.n * ones, oracle.n * mean_output_tokens(pool.output_tokens, pool.sizes))
 
 
+def _single_call(method: SingleCall, pool: Pool, gold: Integers) -> Expectation:  # noqa: ARG001  it has no fields
+    return _self_consistency(SelfConsistency(1), pool, gold)
+
+
+def _adaptive_consistency(method: AdaptiveConsistency, pool: Pool, gold: Integers) -> Expectation:
+    if method.criterion == "random":
+        return _random_stop(method, pool, gold)
+    from feval.estimators.orders import ends_of_rule, over_orders
+
+    held = _Held.of(pool, gold, method.no_answer)
+    ends = ends_of_rule(method.rule.stop_mask, held.pools.bounds(), method.budget)
+    found = over_orders(held.pools, held.gold_tokens, held.rival_tokens, held.none_tokens, ends)
+    return Expectation(found.right, found.samples, found.samples, found.output_tokens)
+
+
+def _random_stop(method: AdaptiveConsistency, pool: Pool, gold: Integers) -> Expectation:
+    """The coin does not look at the answers: a mixture of self-consistency over numbers of CoTs."""
+    from feval.estimators.cost import mean_output_tokens
+    from feval.estimators.counts import vote_counts
+    from feval.estimators.plurality import subset_plurality_accuracy
+
+    codes = pool.codes if method.no_answer == "drop" else pool.with_no_answer_as_vote().codes
+    counts = vote_counts(codes, gold)
+    n = np.arange(1, method.budget + 1)
+    stop = float(method.rule.threshold)
+    share = np.where(n < method.budget, stop, 1.0) * (1.0 - stop) ** (n - 1)
+    right = subset_plurality_accuracy(counts.gold, counts.rivals, counts.no_answer, n).per_question() @ share
+    cots = np.full(len(right), share @ n)
+    return Expectation(right, cots, cots, cots * mean_output_tokens(pool.output_tokens, pool.sizes))
+
+
+def _early_stopping(method: EarlyStopping, pool: Pool, gold: Integers) -> Expectation:
+    """In closed form where a stop answers with its window and no stop means that the whole pool votes; else over all counts."""
+    from feval.estimators.early_stopping import early_stops, window_ends
+    from feval.estimators.orders import over_orders
+
+    [budget] = method.draws(1)
+    held = _Held.of(pool, gold, "drop")
+    stops = early_stops(
+        np.column_stack([held.pools.gold, held.pools.rivals]),
+        np.zeros(len(gold), np.intp),
+        held.pools.size,
+        np.column_stack([held.gold_tokens, held.rival_tokens]),
+        pool.output_tokens.sum(axis=1, dtype=np.int64),
+        window=method.window,
+        windows=method.windows,
+    )
+    if method.answer == "window" and bool((pool.sizes == budget).all()):
+        right = stops.gold_window + stops.no_stop * _whole_pool(held.pools)
+    else:
+        ends = window_ends(
+            held.pools.bounds(), window=method.window, windows=method.windows, only_unstopped=method.answer == "window"
+        )
+        right = over_orders(held.pools, held.gold_tokens, held.rival_tokens, held.none_tokens, ends).right
+        right = right + stops.gold_window if method.answer == "window" else right
+    return Expectation(np.minimum(right, 1.0), stops.windows, stops.windows * method.window, stops.output_tokens)
+
+
+def _whole_pool(pools: Pools) -> Floats:
+    """[Q] the gold answer's share of the lead when all recorded CoTs vote."""
+    most = np.maximum(pools.gold, pools.rivals.max(axis=1, initial=0))
+    leaders = 1 + (pools.rivals == most[:, None]).sum(axis=1)
+    share: Floats = np.where((pools.gold == most) & (most > 0), 1.0 / leaders, 0.0)
+    return share
+
+
+@dataclass(frozen=True, eq=False)
+class _Held:
+    """What Q pools hold: counts, and the output tokens of the gold answer, of each rival, and of CoTs without an answer."""
+
+    pools: Pools
+    gold_tokens: Integers
+    rival_tokens: Integers
+    none_tokens: Integers
+
+    @classmethod
+    def of(cls, pool: Pool, gold: Integers, no_answer: str) -> _Held:
+        from feval.estimators.orders import Pools
+
+        codes = pool.codes.astype(np.int64)
+        if no_answer == "vote":
+            codes = np.where(codes == -1, codes.max(initial=-1) + 1, codes)
+        candidates = int(codes.max(initial=-1)) + 1
+        shape = (len(codes), candidates + 2)
+        place = (codes + 2 + shape[1] * np.arange(len(codes))[:, None]).ravel()
+        counts = np.bincount(place, minlength=shape[0] * shape[1]).reshape(shape)
+        spent = np.bincount(place, pool.output_tokens.ravel(), minlength=shape[0] * shape[1]).reshape(shape)
+        rows = np.flatnonzero((gold >= 0) & (gold < candidates))
+        own = np.zeros((2, len(codes)), np.int64)
+        for kept, table in zip(own, (counts, spent), strict=True):
+            kept[rows] = table[rows, gold[rows] + 2]
+            table[rows, gold[rows] + 2] = 0
+        columns = np.argsort(-counts[:, 2:], axis=1, kind="stable")
+        pools = Pools.of(own[0], counts[:, 2:], counts[:, 1])
+        spent_by_rank = np.take_along_axis(spent[:, 2:], columns, axis=1)[:, : pools.rivals.shape[1]]
+        return cls(pools, own[1], spent_by_rank.astype(np.int64), spent[:, 1].astype(np.int64))
+
+
 EXACT: dict[type, Callable[[Any, Pool, Integers], Expectation]] = {
     SelfConsistency: _self_consistency,
+    BestOfN: _best_of_n,
     Oracle: _oracle,
+    SingleCall: _single_call,
+    AdaptiveConsistency: _adaptive_consistency,
+    EarlyStopping: _early_stopping,
 }
 """Method -> its expectation."""

@@ -73,11 +73,16 @@ def cache_folder() -> Path:
     return Path(platform).expanduser() / "feval"
 
 
-def question_files(source: HubSource) -> list[QuestionFile]:
+_QUESTIONS_FILE = "pass a file with the questions, --questions FILE"
+_ROWS_FILE = "pass a file with the rows of the train split, --train-rows FILE"
+
+
+def question_files(source: HubSource, *, train: bool = False) -> list[QuestionFile]:
     """Return the files of a split, from the cache or else from the Hub.
 
     Args:
         source: the `hub` section of a dataset card.
+        train: whether exemplars are to be made of it; messages then say how to give its rows instead.
 
     Returns:
         The files in the order of the splits and shards.
@@ -87,10 +92,11 @@ def question_files(source: HubSource) -> list[QuestionFile]:
             the Hub itself says.
         StorageError: the cache folder cannot be read or written.
     """
+    remedy = _ROWS_FILE if train else _QUESTIONS_FILE
     if source.revision is None:
         raise HubError(
             f"The card pins no commit of {source.repository} on the Hub, because none was verified, and questions are fetched "
-            "at a pinned commit only. Pass a file with the questions, --questions FILE."
+            f"at a pinned commit only. {_sentence(remedy)}"
         )
     folder = _entry_folder(source, source.revision)
     try:
@@ -102,9 +108,13 @@ def question_files(source: HubSource) -> list[QuestionFile]:
         if held is not None:
             return held
         instead = f"no copy is in {cache_folder()}"
-    files = _Fetch(source, source.revision, instead).files()
+    files = _Fetch(source, source.revision, instead, remedy).files()
     _write_entry(folder, source, files)
     return files
+
+
+def _sentence(words: str) -> str:
+    return f"{words[0].upper()}{words[1:]}."
 
 
 # --- the cache ----------------------------------------------------------------------------------------------------------
@@ -278,10 +288,11 @@ class _TransientError(Exception):
 class _Fetch:
     """One split, on its way from the Hub."""
 
-    def __init__(self, source: HubSource, revision: str, instead: str) -> None:
+    def __init__(self, source: HubSource, revision: str, instead: str, remedy: str) -> None:
         self._source = source
         self._revision = revision
         self._instead = instead
+        self._remedy = remedy
         self._what = f"{source.repository} at commit {revision[:12]}"
         endpoint = os.environ.get("HF_ENDPOINT") or None
         self._host = urlsplit(endpoint or "https://huggingface.co").hostname or "its address"
@@ -332,7 +343,7 @@ class _Fetch:
         if size > MAX_BYTES:
             raise HubError(
                 f"The split {source.split!r} of {self._what} has {size:,} bytes, and {MAX_BYTES:,} is the most that is fetched. "
-                "Take the questions you need into a file and pass it, --questions FILE."
+                f"{_sentence(self._remedy)}"
             )
         return chosen
 
@@ -344,10 +355,9 @@ class _Fetch:
             if data
             else "it has no data files"
         )
-        return (
-            f"No files of config {source.config!r} and split {source.split!r} were found in {self._what}; {held}. "
-            "Name them under `files` in the `hub` section of the card, or pass a file with the questions, --questions FILE."
-        )
+        named = "name them under `files` in the `hub` section of the card, or "
+        advice = _sentence(self._remedy if self._remedy == _ROWS_FILE else named + self._remedy)
+        return f"No files of config {source.config!r} and split {source.split!r} were found in {self._what}; {held}. {advice}"
 
     def _download(self, api: HfApi, listed: RepoSibling, scratch: Path) -> bytes:
         with self._hub_errors(client_retries=True):
@@ -443,7 +453,7 @@ class _Fetch:
     def _failed(self, reason: str, advice: str) -> HubError:
         return HubError(
             f"The questions of {self._what} could not be fetched from the Hub ({self._host}): {reason}, and {self._instead}. "
-            f"{advice}, or pass a file with the questions, --questions FILE."
+            f"{advice}, or {self._remedy}."
         )
 
 

@@ -109,7 +109,13 @@ def run_receipt(request: Mapping[str, Any], numbers: Mapping[str, Any], pinned: 
 
 
 def curve_receipt(request: Mapping[str, Any], numbers: Mapping[str, Any], pinned: Mapping[str, Any]) -> dict[str, Any]:
-    """The receipt of a curve: as for `run_receipt`, with the budgets "n"; numbers are `Curve.to_dict()`."""
+    """The receipt of a curve.
+
+    Args:
+        request: as for `run_receipt`, with the swept "field" (`None` for the plain curve of self-consistency) and its "values".
+        numbers: `Curve.to_dict()`.
+        pinned: from `pins`.
+    """
     return _receipt("curve", request, numbers, pinned)
 
 
@@ -269,12 +275,15 @@ def _run_again(again: _Again) -> dict[str, Any]:
 
 
 def _curve_again(again: _Again) -> dict[str, Any]:
-    from feval.curves import self_consistency_curve
+    from feval.curves import method_curve, self_consistency_curve
 
     asked = again.request
-    dataset, [llm] = again.load()
-    names = ("order", "replicates", "confidence", "resamples")
-    return self_consistency_curve(dataset, llm, asked["n"], **{name: asked[name] for name in names}).to_dict()
+    dataset, llms = again.load()
+    given = {name: asked[name] for name in ("order", "replicates", "confidence", "resamples")}
+    if asked["field"] is None:
+        return self_consistency_curve(dataset, llms[0], asked["values"], **given).to_dict()
+    named = asked["method"], asked["field"], asked["values"]
+    return method_curve(dataset, llms, *named, settings=asked["settings"], **given).to_dict()
 
 
 _RECOMPUTE: dict[str, Callable[[_Again], dict[str, Any]]] = {"run": _run_again, "curve": _curve_again}

@@ -11,6 +11,7 @@ small file and creates no object per CoT; question texts and CoT texts are read 
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Iterator, Sequence
 from copy import copy
@@ -22,6 +23,7 @@ from typing import TYPE_CHECKING, Any, cast, overload
 import numpy as np
 import numpy.typing as npt
 
+from feval.channels import Channels, RecordedChannels
 from feval.draws import orders, pool_key, uniforms
 from feval.errors import (
     ConflictError,
@@ -177,6 +179,74 @@ class LLMResponse:
         """
         return self._llm.dollars(self._question, rounds=1, cots=len(self.samples), output_tokens=self.tokens)
 
+    def scores(self, scorer: str | None = None, aggregate: str = "score") -> list[float | None]:
+        """What a scorer said of each CoT, in draw order; `None` where it said nothing.
+
+        Args:
+            scorer: its name; the only one for `None`.
+            aggregate: "score" for its score of the CoT; "last", "min", "prod" or "mean" of its step scores.
+
+        Raises:
+            UnknownNameError: no such aggregate.
+            NotRecordedError: no such scores were recorded; `feval score` adds some.
+        """
+        return _known(self._llm.pool.aggregated(scorer, aggregate)[self._question, list(self.samples)])
+
+    def step_scores(self, scorer: str | None = None) -> list[list[float]]:
+        """A scorer's scores of the steps of each CoT, in draw order; empty where there are none.
+
+        Raises:
+            NotRecordedError: no such scores were recorded; `feval score` adds some.
+        """
+        scores = self._llm.pool.scores(scorer)
+        return [scores.steps(self._question, sample).tolist() for sample in self.samples]
+
+    def scoring_tokens(self, scorer: str | None = None, *, prefix_cached: bool = False) -> list[tuple[int, int] | None]:
+        """Prompt and output tokens of a scorer's request for each CoT, in draw order; `None` where there was none.
+
+        Args:
+            scorer: its name; the only one for `None`.
+            prefix_cached: leave out of the prompts what the LLM had already read and written; see `Pool.scoring_tokens`.
+
+        Raises:
+            NotRecordedError: no such scores were recorded, or not their tokens.
+        """
+        row = slice(self._question, self._question + 1)
+        taken = self._llm.pool.scoring_tokens(scorer, prefix_cached=prefix_cached, questions=row)
+        columns = (taken.calls, taken.prompt_tokens, taken.output_tokens)
+        rows = zip(*(column[0, list(self.samples)].tolist() for column in columns), strict=True)
+        return [(prompt, output) if calls else None for calls, prompt, output in rows]
+
+    @property
+    def sequence_logprobs(self) -> list[float | None]:
+        """Natural logarithm of the probability of each CoT, in draw order; `None` where it was not kept.
+
+        Raises:
+            NotRecordedError: no log-probabilities were recorded; `feval record --logprobs K` keeps them.
+        """
+        return _known(self._llm.pool.logprobs().sequence[self._question, list(self.samples)])
+
+    @property
+    def sequence_probabilities(self) -> list[float | None]:
+        """Length-normalised probability of each CoT, in draw order; see `Pool.sequence_probabilities`.
+
+        Raises:
+            NotRecordedError: as for `sequence_logprobs`.
+        """
+        row = slice(self._question, self._question + 1)
+        return _known(self._llm.pool.sequence_probabilities(row)[0, list(self.samples)])
+
+    @property
+    def token_confidences(self) -> list[npt.NDArray[np.floating[Any]] | None]:
+        """Minus the mean log-probability of the top k at each token of each CoT, in draw order; `None` where not kept.
+
+        Raises:
+            NotRecordedError: as for `sequence_logprobs`.
+        """
+        kept = self._llm.pool.logprobs().confidences
+        found = [kept.of(self._question, sample) for sample in self.samples]
+        return [confidences if confidences.size else None for confidences in found]
+
     def to_model(self) -> schema.LLMResponse:
         """The wire model of Listing 3, texts included."""
         from feval import schema
@@ -315,8 +385,9 @@ class LLM:
         if n > size:
             name = self._view.votes.question_ids[row]
             advice = f"Ask for {size} or fewer, or record more" if size else "Select the other questions, or record it"
+            cots = f"{size} recorded CoT{'' if size == 1 else 's'}"
             raise ShortPoolError(
-                f"{self.name} has {size} recorded CoTs on question {name!r} of {self.dataset}; {n} were asked for. {advice}."
+                f"{self.name} has {cots} on question {name!r} of {self.dataset}; {n} were asked for. {advice}."
             )
 
     def numbered_as(self, view: View) -> bool:
@@ -569,6 +640,32 @@ class Dataset:
         """Ids in recorded order."""
         return self._view.votes.question_ids
 
+    def is_right(self, question: str | int, answer: str | None) -> bool:
+        """Whether an answer is the gold one, once it is written in the canonical form of the dataset's answer kind.
+
+        Args:
+            question: its id or row.
+            answer: as somebody wrote it, or as `sample` gives it; `None`, no answer, is never right.
+
+        Raises:
+            NotRecordedError: no such question, or one without a gold.
+        """
+        row = self._view.row(question)
+        if self.gold[row] < 0:
+            raise NotRecordedError(
+                f"Question {self.question_ids[row]!r} of {self.id} has no gold answer, so nothing can be right or wrong; "
+                "leave it out."
+            )
+        gold = self._view.candidates(row)[int(self.gold[row])]
+        if answer is None or answer == gold:
+            return answer == gold
+        from feval.answers import keys
+
+        found = self._view.questions[row]
+        kind = self._view.recording.dataset_info(self.id).answer_kind
+        [key] = keys(kind, [answer], found.answer, found.choices).answers
+        return key == gold
+
     def candidates(self, question: str | int) -> list[str]:
         """The distinct answers of a question by code, the gold among them if there is one."""
         return self._view.candidates(self._view.row(question))
@@ -616,8 +713,16 @@ def load(
     return Dataset(view), opened
 
 
+def _known(values: npt.NDArray[np.float64]) -> list[float | None]:
+    return [None if math.isnan(value) else value for value in values.tolist()]
+
+
 def _pool(llm: str, view: View) -> Pool:
     votes = view.pool(llm)
+    own = view.of(llm)
+    channels: Channels = RecordedChannels(own.recording, view.votes.dataset, llm)
+    if (rows := own.recorded_rows()) is not None:
+        channels = channels.rows(rows)
     counts = view.candidate_counts()
     return Pool(
         llm,
@@ -625,9 +730,10 @@ def _pool(llm: str, view: View) -> Pool:
         votes.output_tokens,
         votes.prompt_tokens,
         votes.sizes,
-        votes.finish,
+        votes.read_finish,
         counts,
         view.votes.question_keys,
+        channels,
     )
 
 

@@ -19,7 +19,7 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 from feval.errors import MethodError, UnknownNameError, UsageError
 from feval.methods import METHODS
 
-__all__ = ["MethodFile", "make_method", "parse_settings"]
+__all__ = ["MethodFile", "field_names", "make_method", "parse_settings"]
 
 
 @dataclass(frozen=True)
@@ -130,6 +130,17 @@ def _oracle() -> type[Any]:
     from feval.exact import Oracle
 
     return Oracle
+
+
+def field_names(name: str) -> list[str]:
+    """The fields of a built-in method, in order.
+
+    Raises:
+        UnknownNameError: no such method.
+    """
+    if name not in METHODS:
+        raise UnknownNameError.of("method", name, METHODS)
+    return [f.name for f in fields(METHODS[name]) if f.init]
 
 
 def parse_settings(pairs: list[str]) -> dict[str, str]:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from feval.cards import find_llm_card
 from feval.errors import OutOfRangeError, UnknownNameError, UsageError
 from feval.front_matter import find_card
+from feval.recording.format import check_name
 from recorders.recording import Work
 from recorders.request import Decoding, Message
 
@@ -89,11 +90,13 @@ class Asked:
         work: for `recorders.recording.record_dataset`.
         prompt_version: what the recording will say of the prompt.
         reasoning: whether the zero-shot form is sent.
+        remarks: what must be known of the questions, in sentences; the recording will keep them.
     """
 
     work: Work
     prompt_version: str
     reasoning: bool
+    remarks: tuple[str, ...] = ()
 
 
 def assemble(ask: Ask, questions: Sequence[Question]) -> Asked:
@@ -108,25 +111,22 @@ def assemble(ask: Ask, questions: Sequence[Question]) -> Asked:
         CardError: a card that cannot be read, or a prompt that resembles a question.
         UnknownNameError: no prompt card of that name.
     """
+    check_name("LLM", ask.llm)
+    ask.decoding.check()
     card = find_llm_card(ask.llm)
     reasoning = _reasons(card, ask.reasoning)
     usual = _REASONING_SAMPLES if reasoning else _SAMPLES
     samples = ask.samples if ask.samples is not None else card.cots_to_record if card else usual
     if samples < 1:
         raise OutOfRangeError(f"A recording has at least 1 CoT per question; {samples} were asked for.")
+    from feval.datasets import remarks
+
     version, messages = _prompt(ask, questions, reasoning=reasoning)
+    peculiar = tuple(remarks(questions))
     work = Work(
-        questions,
-        ask.dataset,
-        ask.llm,
-        messages,
-        version,
-        ask.decoding,
-        samples,
-        ask.model,
-        ask.answer_kind,
+        questions, ask.dataset, ask.llm, messages, version, ask.decoding, samples, ask.model, ask.answer_kind, peculiar
     )
-    return Asked(work, version, reasoning)
+    return Asked(work, version, reasoning, peculiar)
 
 
 def backend(
@@ -223,7 +223,9 @@ def questions_of(
         else questions(dataset, source=path, answer_kind=answer_kind)
     )
     if first is not None and not 1 <= first <= len(found):
-        raise OutOfRangeError(f"{dataset} has {len(found)} questions; the first {first} were asked for.")
+        raise OutOfRangeError(
+            f"{dataset} has {len(found)} questions; the first {first} were asked for. Ask for 1 to {len(found)}."
+        )
     return found[:first]
 
 

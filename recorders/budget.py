@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from feval.errors import OutOfRangeError, PriceNotFoundError
 from feval.prices import Price, usd
 from feval.tokens import count_words
 from recorders.journal import Journal
@@ -12,7 +13,7 @@ from recorders.pace import Limits
 from recorders.plan import Job, Plan, characters, missing
 from recorders.request import Completion
 
-__all__ = ["Budget", "Estimate", "estimate"]
+__all__ = ["Budget", "Estimate", "check_cost_limit", "dollars", "estimate"]
 
 _TOKENS_PER_CHARACTER = 0.5  # more than text of any common language takes; replaced by what the server counts
 _OUTPUT_UNKNOWN = 4096
@@ -73,6 +74,38 @@ def estimate(
     output_tokens = None if length is None else round(cots * length)
     dollars = None if price is None or output_tokens is None else usd(price, prompt_tokens, output_tokens)
     return Estimate(cots, calls, prompt_tokens, output_tokens, dollars, basis, at_most)
+
+
+def check_cost_limit(limit_usd: float | None, price: Price | None, llm: str, prices: str | None = None) -> None:
+    """Refuse a cost limit that cannot be kept.
+
+    Args:
+        limit_usd: in USD; `None` for no limit.
+        price: of the LLM; `None` where it is not known.
+        llm: its name, for the message.
+        prices: id of the price list, for the message.
+
+    Raises:
+        OutOfRangeError: it is no positive number.
+        PriceNotFoundError: there is no price.
+    """
+    if limit_usd is None:
+        return
+    if not limit_usd > 0:
+        raise OutOfRangeError(f"A cost limit is a number of dollars above 0; {limit_usd} was given.")
+    if price is None:
+        where = "" if prices in (None, "none") else f" in the price list {prices}"
+        raise PriceNotFoundError(
+            f"A cost limit was given, but there is no price for {llm}{where}; name a price list that has it."
+        )
+
+
+def dollars(amount: float) -> str:
+    """Write dollars for people: four decimals, or as many as two significant digits take."""
+    decimals = 4
+    while 0 < abs(amount) < 10.0 ** (1 - decimals) and decimals < 12:
+        decimals += 1
+    return f"{amount:,.{decimals}f}"
 
 
 class Budget:
@@ -136,7 +169,7 @@ class Budget:
         return characters(job.todo.request) * (self._density or _TOKENS_PER_CHARACTER)
 
     def __str__(self) -> str:
-        return f"{self.usd or 0:.4f} of {self._limit or 0:.4f} USD are spent"
+        return f"{dollars(self.usd or 0)} of {dollars(self._limit or 0)} USD are spent"
 
 
 def _expected_length(plan: Plan, recorded: float | None, given: float | None) -> tuple[float | None, str, bool]:

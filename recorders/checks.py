@@ -56,8 +56,9 @@ class Checks:
     def notes(self) -> list[str]:
         """What is odd, in sentences."""
         seen, cots = self._seen, self._seen["cots"]
+        have = "CoT has" if seen["refused"] == 1 else "CoTs have"
         facts = [
-            (seen["refused"], "CoTs have no text because the server refused the request; they count as no answer."),
+            (seen["refused"], f"{have} no text because the server refused the request, which counts as no answer."),
             (seen["length"], f"of {cots} CoTs were cut off at the limit on output tokens."),
             (seen["content_filter"], f"of {cots} CoTs were stopped by a content filter; they count as no answer."),
             (seen["error"], f"of {cots} CoTs ended in an error of the server; they count as no answer."),

@@ -16,7 +16,7 @@ from importlib.resources import as_file, files
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from feval.errors import DamagedRecordingError, StorageError
+from feval.errors import DamagedRecordingError, FevalError, StorageError
 
 if TYPE_CHECKING:
     from feval.curves import Curve
@@ -167,10 +167,14 @@ def _copy_bundled(recording: Path) -> None:
 def _verified(recording: Path) -> str:
     from feval.recording import verify_recording
 
-    found = verify_recording(recording)
-    if not found.ok:
+    try:
+        found = verify_recording(recording)
+        problem = None if found.ok else found.problems[0]
+    except FevalError as error:  # not even a manifest
+        problem = str(error)
+    if problem is not None:
         raise DamagedRecordingError(
-            f"{recording} is no longer what the demo wrote ({found.problems[0]}) Delete the folder and run the demo again."
+            f"{recording} is no longer what the demo wrote ({problem}) Delete the folder and run the demo again."
         )
     return found.recording_hash
 
@@ -185,6 +189,8 @@ def _record_live(out: Path) -> Live:
     ask = Ask(DATASET, LIVE_LLM, samples=LIVE_SAMPLES, decoding=decoding)
     asked = assemble(ask, questions_of(DATASET, first=LIVE_QUESTIONS))
     there = out.exists()
+    if there:
+        _verified(out)  # before it is gone on with, which has a sentence of its own for a folder in the way
     start = time.perf_counter()
     record_dataset(asked.work, backend("tiny"), out, prices=usual_prices(LIVE_LLM))
     seconds = None if there else time.perf_counter() - start

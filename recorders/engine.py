@@ -17,9 +17,8 @@ from collections.abc import Callable, MutableSequence, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
-from feval.errors import OutOfRangeError, PriceNotFoundError
 from feval.prices import Price
-from recorders.budget import Budget
+from recorders.budget import Budget, check_cost_limit
 from recorders.checks import Checks
 from recorders.errors import (
     BackendError,
@@ -64,6 +63,8 @@ class Progress:
         eta_s: seconds to go at that rate; `None` before the first.
         usd: paid for this journal so far; `None` without a price.
         waiting_s: seconds until the server's Retry-After is over; 0 if there is none.
+        stopping: whether nothing more is sent, and what is in flight is waited for.
+        trouble: why the last request failed, if none was answered since; it is sent again.
     """
 
     done: int
@@ -75,6 +76,8 @@ class Progress:
     eta_s: float | None
     usd: float | None
     waiting_s: float
+    stopping: bool = False
+    trouble: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +115,7 @@ class Control:
         self._run: _Run | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._wish = 0
+        self.signal: int | None = None
 
     def finish(self) -> None:
         """Send nothing more; wait for what is in flight."""
@@ -119,6 +123,11 @@ class Control:
 
     def now(self) -> None:
         """Send nothing more and wait for nothing; what has arrived is still written."""
+        self._set(2)
+
+    def ended_by(self, number: int) -> None:
+        """`now`, because of a signal: its number is kept in `signal`."""
+        self.signal = number
         self._set(2)
 
     def interrupt(self) -> None:
@@ -182,13 +191,7 @@ async def record(
         OutOfRangeError: a cost limit that is no positive number.
         StorageError: the journal could not be written.
     """
-    if cost_limit_usd is not None:
-        if price is None:
-            raise PriceNotFoundError(
-                "A cost limit was given, but there is no price for this LLM; name a price list that has it."
-            )
-        if not cost_limit_usd > 0:
-            raise OutOfRangeError(f"A cost limit is a number of dollars above 0; {cost_limit_usd} was given.")
+    check_cost_limit(cost_limit_usd, price, "this LLM")
     run = _Run(
         plan,
         backend,
@@ -266,6 +269,7 @@ class _Run:
         self._held: list[tuple[Job, Refused]] = []
         self._lost: list[str] = []
         self._error: BaseException | None = None
+        self._trouble: str | None = None
         self._pace = Pace(limits, clock)
         self._speed = _Speed(clock)
         self._checks = Checks(plan.requests[0].decoding) if plan.requests else None
@@ -299,6 +303,8 @@ class _Run:
         """Stop: 1, after what is in flight; 2, at once."""
         if wish:
             self._stop(InterruptedByUser("Stopped by the user."))
+        if wish == 1:
+            self._show(final=True)
         if wish > 1:
             for task in self._jobs:
                 task.cancel()
@@ -323,6 +329,10 @@ class _Run:
     def _sentence(self, done: int) -> RecorderError:
         """Why something is missing, what is there, what to do."""
         held = f"{done} of {self.total} CoTs are in {self._journal.folder}, and the same command goes on from there."
+        if not self._journal.totals.cots:
+            held = "nothing is recorded yet."
+            if isinstance(self._error, BackendError) or self._error is None:
+                held += " Put that right, or wait, and run the command again."
         if isinstance(self._error, InterruptedByUser):
             return InterruptedByUser(f"Recording was interrupted: {held}")
         if isinstance(self._error, CostLimitReached):
@@ -332,8 +342,12 @@ class _Run:
         if isinstance(self._error, BackendError):
             return type(self._error)(f"{_full_stop(self._error.reason)} Recording stopped: {held}")
         reasons = "; ".join(dict.fromkeys(self._lost))
-        tries = self._limits.retries + 1
-        return StoppedError(f"{len(self._lost)} requests failed {tries} times each ({reasons:.400}): {held}")
+        return StoppedError(f"{_requests(len(self._lost))} failed {self._tries} ({reasons:.400}): {held}")
+
+    @property
+    def _tries(self) -> str:
+        """How often a request is sent before it is given up, in words."""
+        return f"{self._limits.retries + 1} times each" if self._limits.retries else "once each"
 
     # What is asked for.
 
@@ -429,6 +443,7 @@ class _Run:
         """Write a reply and wait until the disk has it; what is still missing goes back into the queue."""
         self._replies += 1
         self._failures = 0
+        self._trouble = None
         if not self._answered:
             self._answered = True
             self._settle_refusals()
@@ -483,12 +498,14 @@ class _Run:
         if self._error is not None:
             return None
         if job.failures <= self._limits.retries:
+            self._trouble = error.reason
+            self._show()
             return backoff(self._limits, job.failures, f"{job.todo.key}:{job.samples[0]}")
         self._lost.append(error.reason)
         self._failures += 1
         if self._failures >= _FAILURES_UNTIL_HOPELESS:
-            tries = f"{self._failures} requests in a row failed {self._limits.retries + 1} times each"
-            self._stop(Transient(f"{tries}, the last one because {_full_stop(error.reason)}"))
+            failed = f"{self._failures} requests in a row failed {self._tries}"
+            self._stop(Transient(f"{failed}, the last one because {_full_stop(error.reason)}"))
         return None
 
     def _refuse(self, job: Job, error: Refused) -> None:
@@ -566,8 +583,14 @@ class _Run:
                 (self.total - done) / rate if rate else None,
                 self._budget.usd,
                 self._pace.held_for,
+                self._error is not None,
+                self._trouble,
             )
         )
+
+
+def _requests(number: int) -> str:
+    return "1 request" if number == 1 else f"{number} requests"
 
 
 def _full_stop(sentence: str) -> str:

@@ -19,35 +19,30 @@ Nothing from the environment is written: what a line holds is what the caller ha
 
 from __future__ import annotations
 
-import errno
-import fcntl
 import math
-import os
 import threading
-import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from datetime import UTC, datetime
 from pathlib import Path
-from types import TracebackType
 from typing import Any, NamedTuple, Self
 
 import orjson
 
-from feval.errors import StorageError, UnknownNameError
+from feval.errors import UnknownNameError
 from feval.schema import FINISH_REASONS
 from feval.tokens import count_words
-from recorders.errors import JournalError, LockedJournalError
+from recorders.appendlog import VERSION, AppendLog, Line, clean, difference, line
+from recorders.errors import JournalError
 from recorders.request import Completion, Request
 
-__all__ = ["JOURNAL", "MODES", "Entry", "Journal", "Totals", "journal_folder", "utc_now"]
+__all__ = ["JOURNAL", "MODES", "MOST_SAMPLES", "Entry", "Journal", "Totals", "difference", "journal_folder", "utc_now"]
 
 JOURNAL = "journal.jsonl"
-_LOCK = "lock"
-_VERSION = 1
-_MAX_SAMPLE = 1 << 20
 _VERY_UNLIKELY = 9999.0
-_CRC_BYTES = len(b',"crc":"00000000"}\n')
+
+MOST_SAMPLES = 1 << 20
+"""CoTs of one request, at most."""
 
 MODES: Mapping[str, str] = {
     "new_episodes": "ask for what the journal lacks (the default: begins, tops up, goes on after a kill)",
@@ -72,6 +67,7 @@ _TYPES: Mapping[str, tuple[type, ...]] = {
     "system_fingerprint": (str, type(None)),
     "token_logprobs": (list, type(None)),
     "token_confidences": (list, type(None)),
+    "sequence_logprob": (float, type(None)),
     "seed": (int, type(None)),
     "recorded_at": (str,),
 }
@@ -130,7 +126,7 @@ class Entry(NamedTuple):
     record: dict[str, Any]
 
 
-class Journal:
+class Journal(AppendLog):
     """The journal in one folder, locked for this process; made by `Journal.open`, used as a context manager.
 
     `add`, `note` and `commit` may be called from different threads; two commits wait for each other.
@@ -144,24 +140,20 @@ class Journal:
         recovered: a sentence if a torn last line was cut off; `None` otherwise.
     """
 
+    NAME, HEADER, WORKER = JOURNAL, "journal", "recorder"
+    ELSEWHERE, ANEW = "record into another folder", "begin anew with the mode 'all'"
+
     def __init__(self, folder: Path, identity: Mapping[str, Any], mode: str) -> None:
-        self.folder = folder
-        self.path = folder / JOURNAL
+        super().__init__(folder)
         self.identity = dict(identity)
         self.mode = mode
         self.totals = Totals()
-        self.existed = False
-        self.recovered: str | None = None
         self._masks: dict[str, int] = {}
         self._notes: set[str] = set()
         self._pending: list[bytes] = []
         self._uncounted: list[dict[str, Any]] = []
         self._adding = threading.Lock()
         self._committing = threading.Lock()
-        self._failed: str | None = None
-        self._size = 0
-        self._file = -1
-        self._lock = -1
 
     @classmethod
     def open(
@@ -192,26 +184,11 @@ class Journal:
         journal = cls(Path(folder), orjson.loads(orjson.dumps(dict(identity))), mode)
         try:
             with journal._storage_errors("opened"):
-                journal._open(dict(about or {}))
+                journal._begin(dict(about or {}))
         except BaseException:
             journal.close()
             raise
         return journal
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """Let go of file and lock. What was added and not committed is not written."""
-        for descriptor in (self._file, self._lock):
-            if descriptor >= 0:
-                os.close(descriptor)
-        self._file = self._lock = -1
 
     @property
     def may_ask(self) -> bool:
@@ -234,12 +211,7 @@ class Journal:
     def missing(self, key: str, samples: int) -> list[int]:
         """The indices below `samples` that a request lacks, ascending."""
         lacking = ~self._masks.get(key, 0) & ((1 << samples) - 1)
-        found = []
-        while lacking:
-            low = lacking & -lacking
-            found.append(low.bit_length() - 1)
-            lacking ^= low
-        return found
+        return [sample for sample, bit in enumerate(reversed(f"{lacking:b}")) if bit == "1"]
 
     def next_sample(self, key: str) -> int:
         """The index after the highest that counts, 0 where there is none."""
@@ -278,12 +250,12 @@ class Journal:
         ]
         for record, choice in zip(records, choices or (), strict=False):
             record["choice"] = choice
-        lines = [_line(record) for record in records]
+        lines = [line(record) for record in records]
         with self._adding:
             self._refuse_after_failure()
             if key not in self._masks:
                 self._masks[key] = 0
-                self._pending.append(_line(_request_record(request, key)))
+                self._pending.append(line(_request_record(request, key)))
             self._pending += lines
             self._uncounted += records
 
@@ -293,7 +265,7 @@ class Journal:
             self._refuse_after_failure()
             if sentence not in self._notes:
                 self._notes.add(sentence)
-                self._pending.append(_line({"v": _VERSION, "note": _clean(sentence)}))
+                self._pending.append(line({"v": VERSION, "note": clean(sentence)}))
 
     def commit(self) -> list[tuple[str, int]]:
         """Write and sync everything that was added: from now on it counts.
@@ -313,7 +285,7 @@ class Journal:
             if not lines:
                 return []
             with self._storage_errors("written"):
-                self._write(b"".join(lines))
+                self._append(b"".join(lines))
             for record in records:
                 self._masks[record["key"]] |= 1 << record["sample"]
                 self.totals.count(record)
@@ -326,14 +298,8 @@ class Journal:
             JournalError: a line is damaged.
             StorageError: the disk said no.
         """
-        with self._storage_errors("read"), self.path.open("rb") as file:
-            offset = 0
-            for number, line in enumerate(file, 1):
-                if offset >= self._size:
-                    return
-                if number > 1:
-                    yield self._entry(number, offset, line)
-                offset += len(line)
+        for found in self._written():
+            yield self._entry(*found)
 
     def read(self, offset: int) -> dict[str, Any]:
         """Read the CoT whose line begins at an offset that `entries` gave."""
@@ -348,48 +314,22 @@ class Journal:
                 found.append(self._entry(None, offset, file.readline()).record)
             return found
 
-    def remove(self) -> None:
-        """Remove the journal and its folder: its recording was sealed and verified."""
-        with self._storage_errors("removed"):
-            self.path.unlink()
-            (self.folder / _LOCK).unlink()
-            try:
-                self.folder.rmdir()
-            except OSError as error:
-                if error.errno not in {errno.ENOTEMPTY, errno.EEXIST}:
-                    raise  # something else lies there, such as a journal that was set aside: it stays
-        self.close()
-
-    def _open(self, about: dict[str, Any]) -> None:
+    def _begin(self, about: dict[str, Any]) -> None:
         if self.mode == "none" and not self.path.exists():
-            raise JournalError(f"There is no journal in {self.folder}, and the mode 'none' asks for nothing.")
-        self.folder.mkdir(parents=True, exist_ok=True)
-        self._lock = self._locked()
-        if self.mode == "all":
-            self._set_aside()
-        self._file = os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
-        self._scan()
-        if not self.existed:
-            self._write(_line({"v": _VERSION, "journal": self.identity, "about": about | {"created": utc_now()}}))
-            _sync_folder(self.folder)
-        os.fsync(self._file)  # a killed recorder may have written lines that it did not live to sync
+            raise JournalError(
+                f"There is no journal in {self.folder}, and the mode 'none' asks for nothing. Name the folder of a journal, or "
+                "record with the mode 'new_episodes'."
+            )
+        set_aside = self._set_aside if self.mode == "all" else lambda: None
+        about = {"about": about | {"created": utc_now()}}
+        self._open(self.identity, self._take, about=about, locked=set_aside)
 
-    def _locked(self) -> int:
-        path = self.folder / _LOCK
-        while True:
-            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-            try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError as error:
-                os.close(descriptor)
-                if error.errno not in {errno.EAGAIN, errno.EACCES}:
-                    raise
-                raise LockedJournalError(
-                    f"Another recorder is at work in {self.folder}. Wait until it is done, or record into another folder."
-                ) from error
-            if path.exists() and os.path.samestat(os.fstat(descriptor), path.stat()):
-                return descriptor
-            os.close(descriptor)  # a recorder that finished removed the file between our opening and locking it
+    def _may_begin(self) -> None:
+        if self.mode == "none":
+            raise JournalError(
+                f"The journal in {self.folder} is empty, and the mode 'none' asks for nothing. Record with the mode "
+                "'new_episodes'."
+            )
 
     def _set_aside(self) -> None:
         if self.path.exists():
@@ -398,44 +338,8 @@ class Journal:
                 number += 1
             self.path.rename(kept)
 
-    def _scan(self) -> None:
-        """Read what is there: the index, the totals, the notes; cut off a torn last line."""
-        with self.path.open("rb") as file:
-            for number, line in enumerate(file, 1):
-                if not line.endswith(b"\n"):
-                    self._cut(number, len(line))
-                    break
-                if number == 1:
-                    self._check_header(line)
-                else:
-                    self._take(self._entry(number, self._size, line))
-                self._size += len(line)
-        self.existed = self._size > 0
-        if self.mode == "none" and not self.existed:
-            raise JournalError(f"The journal in {self.folder} is empty, and the mode 'none' asks for nothing.")
-
-    def _cut(self, number: int, size: int) -> None:
-        os.ftruncate(self._file, self._size)
-        self.recovered = (
-            f"Line {number} of {self.path} had no end ({size} bytes, an interrupted write) and was cut off; what it held had "
-            "not been acknowledged."
-        )
-
-    def _check_header(self, line: bytes) -> None:
-        header = self._parse(1, line)
-        found = header.get("journal")
-        if not isinstance(found, dict):
-            raise JournalError(
-                f"{self.path} is no journal: its first line has no field 'journal'. Name another folder."
-            )
-        for name in dict.fromkeys([*self.identity, *found]):
-            if found.get(name) != self.identity.get(name):
-                raise JournalError(
-                    f"{self.folder} holds a journal of something else: its {name} is {found.get(name)!r:.200}, asked for is "
-                    f"{self.identity.get(name)!r:.200}. Record into another folder, or begin anew with the mode 'all'."
-                )
-
-    def _take(self, entry: Entry) -> None:
+    def _take(self, found: Line) -> None:
+        entry = self._entry(*found)
         record = entry.record
         if entry.kind == "note":
             self._notes.add(record["note"])
@@ -458,77 +362,6 @@ class Journal:
             raise self._damaged(number, f"has the field {wrong!r} missing or of a wrong type")
         return Entry(number or 0, offset, kind, record)
 
-    def _parse(self, number: int | None, line: bytes) -> dict[str, Any]:
-        content, end = line[:-_CRC_BYTES], line[-_CRC_BYTES:]
-        if end != b',"crc":"%08x"}\n' % zlib.crc32(content):
-            raise self._damaged(number, "does not agree with its checksum")
-        try:
-            record = orjson.loads(line)
-        except orjson.JSONDecodeError as error:
-            raise self._damaged(number, f"is not JSON ({error})") from error
-        if not isinstance(record, dict) or not isinstance(record.get("v"), int):
-            raise self._damaged(number, "has no version")
-        if record["v"] > _VERSION:
-            raise JournalError(
-                f"{self.path} was written by a later feval (version {record['v']}); install a newer one."
-            )
-        return record
-
-    def _damaged(self, number: int | None, what: str) -> JournalError:
-        where = "A line" if number is None else f"Line {number}"
-        advice = (
-            "Its header cannot be trusted: take the journal back from a backup, or begin anew with the mode 'all'."
-            if number == 1
-            else "Take the journal back from a backup, or delete that line: its CoT will be asked for again."
-        )
-        return JournalError(f"{where} of {self.path} {what}. {advice}")
-
-    def _write(self, data: bytes) -> None:
-        view, written = memoryview(data), 0
-        try:
-            while written < len(view):
-                written += os.write(self._file, view[written:])
-            os.fsync(self._file)
-        except OSError as error:
-            self._failed = error.strerror or str(error)
-            # Whole lines stay: they were paid for, and the next run will find them.
-            os.ftruncate(self._file, self._size + data.rfind(b"\n", 0, written) + 1)
-            raise
-        self._size += len(view)
-
-    def _refuse_after_failure(self) -> None:
-        if self._failed is not None:
-            raise JournalError(f"An earlier write to {self.path} failed ({self._failed}); open the journal again.")
-
-    def _storage_errors(self, verb: str) -> _StorageErrors:
-        return _StorageErrors(self.path, verb)
-
-
-class _StorageErrors:
-    """Turns what the disk says into one sentence."""
-
-    def __init__(self, path: Path, verb: str) -> None:
-        self._path, self._verb = path, verb
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if not isinstance(error, OSError):
-            return
-        if error.errno in {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}:
-            what = "the disk is full"
-        elif error.errno in {errno.EROFS, errno.EACCES, errno.EPERM}:
-            what = "the folder is read-only"
-        else:
-            what = error.strerror or str(error)
-        raise StorageError(
-            f"The journal {self._path} could not be {self._verb}: {what}. What was acknowledged is in it; see to the disk and "
-            "run the same command again."
-        ) from error
-
 
 def _cot_record(
     request: Request,
@@ -541,7 +374,7 @@ def _cot_record(
     place: int,
 ) -> dict[str, Any]:
     record: dict[str, Any] = {
-        "v": _VERSION,
+        "v": VERSION,
         "key": key,
         "sample": sample,
         "dataset": request.dataset,
@@ -550,7 +383,7 @@ def _cot_record(
     for name in _COMPLETION_FIELDS:
         value = getattr(completion, name)
         if value is not None:
-            record[name] = _clean(value) if type(value) is str else value
+            record[name] = clean(value) if type(value) is str else value
     for name in ("token_logprobs", "token_confidences"):
         if name in record:
             record[name] = _finite(record[name])
@@ -561,7 +394,7 @@ def _cot_record(
     if seed is not None:
         record["seed"] = seed
     if refused is not None:
-        record["refused"] = _clean(refused)
+        record["refused"] = clean(refused)
     elif place == 0:
         record["first_of_reply"] = True
     record["recorded_at"] = recorded_at
@@ -578,9 +411,9 @@ def _finite(values: Sequence[float]) -> list[float] | None:
 
 
 def _request_record(request: Request, key: str) -> dict[str, Any]:
-    messages = [{"role": message.role, "content": _clean(message.content)} for message in request.messages]
+    messages = [{"role": message.role, "content": clean(message.content)} for message in request.messages]
     return {
-        "v": _VERSION,
+        "v": VERSION,
         "request": key,
         "dataset": request.dataset,
         "question_id": request.question_id,
@@ -588,20 +421,6 @@ def _request_record(request: Request, key: str) -> dict[str, Any]:
         "decoding": request.decoding.content(),
         "messages": messages,
     }
-
-
-def _line(record: Mapping[str, Any]) -> bytes:
-    content = orjson.dumps(record)[:-1]
-    return b'%b,"crc":"%08x"}\n' % (content, zlib.crc32(content))
-
-
-def _clean(text: str) -> str:
-    """The text with lone surrogates, which no file can hold, replaced by U+FFFD."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-    return text
 
 
 def _wrong_field(kind: str, record: Mapping[str, Any]) -> str | None:
@@ -614,17 +433,9 @@ def _wrong_field(kind: str, record: Mapping[str, Any]) -> str | None:
     if not isinstance(record.get("key"), str):
         return "key"
     sample = record.get("sample")
-    if type(sample) is not int or not 0 <= sample < _MAX_SAMPLE:
+    if type(sample) is not int or not 0 <= sample < MOST_SAMPLES:
         return "sample"
     for name, kinds in _TYPES.items():
         if not isinstance(record.get(name), kinds):
             return name
     return None if record["finish_reason"] in FINISH_REASONS else "finish_reason"
-
-
-def _sync_folder(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from feval.errors import OutOfRangeError
-from recorders.journal import Journal
+from recorders.journal import MOST_SAMPLES, Journal
 from recorders.request import Request
 
 __all__ = ["Job", "Plan", "Todo", "characters", "missing"]
@@ -22,7 +22,7 @@ class Plan:
         keys: the content key of each request.
 
     Raises:
-        OutOfRangeError: fewer than one sample.
+        OutOfRangeError: fewer than one sample, or more than `MOST_SAMPLES`.
     """
 
     requests: Sequence[Request]
@@ -30,8 +30,10 @@ class Plan:
     keys: tuple[str, ...] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        if self.samples < 1:
-            raise OutOfRangeError(f"A recording has at least 1 CoT per question; {self.samples} were asked for.")
+        if not 1 <= self.samples <= MOST_SAMPLES:
+            raise OutOfRangeError(
+                f"A recording has 1 to {MOST_SAMPLES:,} CoTs per question; {self.samples:,} were asked for."
+            )
         object.__setattr__(self, "keys", tuple(request.key() for request in self.requests))
 
 

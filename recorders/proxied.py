@@ -13,6 +13,7 @@ from typing import Any
 
 from feval.answers import extractor_version
 from feval.cards import find_dataset_card
+from feval.errors import FevalError, StorageError
 from feval.recording import DatasetInfo, LLMInfo, Question, merge, open_recording
 from recorders.errors import JournalError
 from recorders.journal import Journal
@@ -20,7 +21,7 @@ from recorders.proxy import messages_id
 from recorders.request import Decoding, Message, Request
 from recorders.seal import seal
 
-__all__ = ["match", "seal_proxied"]
+__all__ = ["check_place", "match", "seal_proxied"]
 
 _Group = list[tuple[Question, Request]]
 
@@ -84,6 +85,26 @@ def seal_proxied(
             for number, (llm, group) in enumerate(groups.items())
         ]
         return merge(parts, free)
+
+
+def check_place(out: Path) -> None:
+    """Make sure that what is recorded can be sealed later: where something lies already, it is a recording.
+
+    Args:
+        out: the folder to make.
+
+    Raises:
+        StorageError: something else lies there.
+    """
+    newest, _ = _numbered(out)
+    if newest is None:
+        return
+    try:
+        open_recording(newest)
+    except FevalError as error:
+        raise StorageError(
+            f"{newest} is there already and holds no recording that can be opened. Name another folder to record into."
+        ) from error
 
 
 def match(text: str, questions: Sequence[Question]) -> Question | None:

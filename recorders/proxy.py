@@ -12,15 +12,18 @@ key is masked, and a request whose body holds one is not recorded.
 from __future__ import annotations
 
 import http.client
+import json
+import re
 import secrets
 import ssl
 import threading
 import time
+import zlib
 from collections import Counter, defaultdict, deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 import orjson
 
@@ -37,6 +40,11 @@ __all__ = ["Proxy", "messages_id"]
 _TIMEOUT_S = 600.0
 _MOST_BYTES = 256 << 20
 _PIECE = 64 << 10
+_SURROGATES = re.compile("[\ud800-\udfff]")
+_MOST_SEARCHED = 1 << 20
+_REDIRECTS = {301, 302, 303, 307, 308}
+_PACKED = {"gzip", "x-gzip", "deflate"}
+_SCHEME = re.compile(r"^(bearer|basic)\s+", re.IGNORECASE)
 _MOST_SAMPLES = 1 << 20
 # Of this connection only (RFC 9110, section 7.6.1), or made anew.
 _HOP = {
@@ -44,12 +52,15 @@ _HOP = {
     "host", "content-length", "accept-encoding", "expect", "origin",
 }  # fmt: skip
 _OF_REPLY = _HOP | {"server", "date", "set-cookie"}
-_KEYS = ("authorization", "api-key", "x-api-key")
+_KEY_NAME = re.compile(r"authorization$|(^|-)(key|token|secret)$|^cookie$")
 # What does not shape a reply, and what a `Request` holds elsewhere.
 _APART = {
     "model", "messages", "n", "seed", "stream", "stream_options", "user", "metadata", "store", "safety_identifier",
     "temperature", "top_p", "max_tokens", "max_completion_tokens", "stop", "logprobs", "top_logprobs",
 }  # fmt: skip
+
+
+_Held = int | Mapping[str, Any]  # a CoT of the journal: where its line begins, or what stands there
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +92,7 @@ class Proxy:
         self._upstream, self._journal, self._dataset = upstream, journal, dataset
         self._lock = threading.Lock()
         self._next: dict[str, int] = {}
-        self._unused: defaultdict[tuple[str, int | None], deque[int]] = defaultdict(deque)
+        self._unused: defaultdict[tuple[str, int | None], deque[_Held]] = defaultdict(deque)
         self._failure: str | None = None
         self.recorded = self.replayed = self.unrecorded = 0
         for entry in journal.entries():
@@ -91,7 +102,7 @@ class Proxy:
     def __call__(self, call: Call) -> Answer:
         """Answer a request."""
         path, _, query = call.path.partition("?")
-        if path != "/v1" and not path.startswith("/v1/"):
+        if (path != "/v1" and not path.startswith("/v1/")) or ".." in unquote(path).split("/"):
             raise ProblemError(404, "Only paths under /v1 are passed on; give clients a base URL that ends with /v1.")
         if call.method == "POST" and path.rstrip("/") == "/v1/chat/completions" and not query:
             asked = self._recordable(call)
@@ -107,7 +118,7 @@ class Proxy:
             fields = orjson.loads(call.body)
         except orjson.JSONDecodeError:
             return None
-        text = call.body.decode()
+        text = orjson.dumps(fields).decode()  # not as it was sent: JSON may hide a key behind escapes
         if not isinstance(fields, dict) or self._redaction(call).reply(text) != text:
             return None
         messages, decoding = _messages(fields.get("messages")), _decoding(fields)
@@ -121,7 +132,7 @@ class Proxy:
         return _Asked(fields, request, request.key(), number, seed)
 
     def _chat(self, call: Call, asked: _Asked) -> Answer:
-        held = self._held(asked)
+        held = self._taken(asked)
         if len(held) < asked.number:
             made = self._recorded(call, asked, asked.number - len(held))
             if isinstance(made, Answer):
@@ -129,7 +140,8 @@ class Proxy:
                 return made
         else:
             made = []
-        reply = _reply([*self._journal.read_many(held), *made], asked.request.model)
+        records = [*self._read(held), *made]
+        reply = _reply(records, asked.request.model)
         with self._lock:
             self.replayed += len(held)
         return chat_answer(
@@ -137,9 +149,15 @@ class Proxy:
             stream=bool(asked.fields.get("stream")),
             usage=_wants_usage(asked.fields),
             headers={"X-Feval-Replayed": str(len(held)), "X-Feval-Recorded": str(len(made))},
+            undelivered=lambda: self._give_back(asked, records),
         )
 
-    def _held(self, asked: _Asked) -> list[int]:
+    def _read(self, held: Sequence[_Held]) -> list[Mapping[str, Any]]:
+        offsets = [one for one in held if isinstance(one, int)]
+        read = iter(self._journal.read_many(offsets) if offsets else ())
+        return [next(read) if isinstance(one, int) else one for one in held]
+
+    def _taken(self, asked: _Asked) -> list[_Held]:
         """Take samples of the journal that were not given yet."""
         with self._lock:
             unused = self._unused[asked.key, asked.seed]
@@ -147,7 +165,8 @@ class Proxy:
                 return []  # the rest, asked for with the same seed, would be the same samples
             return [unused.popleft() for _ in range(min(asked.number, len(unused)))]
 
-    def _give_back(self, asked: _Asked, held: Sequence[int]) -> None:
+    def _give_back(self, asked: _Asked, held: Sequence[_Held]) -> None:
+        """Keep for the next request what no client got: one that timed out asks again, and is not to pay again."""
         with self._lock:
             self._unused[asked.key, asked.seed].extendleft(reversed(held))
 
@@ -160,16 +179,25 @@ class Proxy:
         status, headers, content = self._forwarded(call, body)
         redaction = self._redaction(call)
         if status != 200:
-            return Answer(status, content, headers)
+            return self._unwritten(status, content, headers)
         try:
             reply = replies.parse(content)
             completions = replies.read(reply, number, asked.request.decoding.logprobs, redaction.reply).completions
-            choices = orjson.loads(redaction.reply(orjson.dumps(replies.choices_of(reply)).decode()))[:number]
+            choices = orjson.loads(redaction.reply(_storable(replies.choices_of(reply))))[:number]
         except (BackendError, TypeError, ValueError):  # no chat completion: the client may make more of it
             with self._lock:
                 self.unrecorded += 1
-            return Answer(status, content, headers)
+            return self._unwritten(status, content, headers)
         return self._written(asked, completions, choices)
+
+    def _unwritten(self, status: int, content: bytes, headers: Mapping[str, str]) -> Answer:
+        """What is passed on as it came, but for the proxy's own key: clients need not know it."""
+        redaction = self._upstream.redaction
+        if redaction:
+            mask = redaction.masked if len(content) <= _MOST_SEARCHED else redaction.reply
+            content = mask(content.decode(errors="surrogateescape")).encode(errors="surrogateescape")
+            headers = {name: redaction.masked(value) for name, value in headers.items()}
+        return Answer(status, content, headers)
 
     def _written(
         self, asked: _Asked, completions: Sequence[Completion], choices: Sequence[Mapping[str, Any]]
@@ -204,13 +232,10 @@ class Proxy:
         self._journal.commit()
 
     def _redaction(self, call: Call) -> Redaction:
-        own = [
-            call.headers[name].removeprefix("Bearer ").removeprefix("Basic ").strip()
-            for name in _KEYS
-            if name in call.headers
-        ]
+        headers = [value for name, value in call.headers.items() if _KEY_NAME.search(name)]
         upstream = self._upstream.headers.get("Authorization", self._upstream.client_key)
-        return Redaction(*own, upstream.removeprefix("Basic "))
+        keys = [_SCHEME.sub("", value).strip() for value in (*headers, upstream)]
+        return Redaction(*keys, *(orjson.dumps(key).decode()[1:-1] for key in keys))
 
     def _forwarded(self, call: Call, body: bytes) -> tuple[int, dict[str, str], bytes]:
         """Send a request upstream; status, headers and the whole body of what came."""
@@ -223,10 +248,27 @@ class Proxy:
             connection.close()
         if len(content) > _MOST_BYTES:
             raise ProblemError(502, f"The reply of {self._upstream.host} is larger than {_MOST_BYTES:,} bytes.")
-        return response.status, _kept(response), content
+        return response.status, *self._unpacked(_kept(response), content)
+
+    def _unpacked(self, headers: dict[str, str], content: bytes) -> tuple[dict[str, str], bytes]:
+        """Undo a compression that nobody asked for; some gateways compress whatever they send."""
+        packed = {name for name, value in headers.items() if name.lower() == "content-encoding" and value in _PACKED}
+        if not packed:
+            return headers, content
+        unpacking = zlib.decompressobj(zlib.MAX_WBITS | 32)  # gzip or zlib, by its header
+        try:
+            whole = unpacking.decompress(content, _MOST_BYTES)
+        except zlib.error:
+            return headers, content  # the client may make more of it
+        if unpacking.unconsumed_tail:
+            raise ProblemError(502, f"The reply of {self._upstream.host} unpacks to more than {_MOST_BYTES:,} bytes.")
+        return {name: value for name, value in headers.items() if name not in packed}, whole
 
     def _passed_on(self, call: Call) -> Answer:
         """Pass a request on as it is, and what comes back piece by piece."""
+        if self._upstream.redaction and b'"stream":' not in call.body:  # only a whole reply can be searched for the key
+            status, headers, content = self._forwarded(call, call.body)
+            return self._unwritten(status, content, headers)
         connection, response = self._sent(call, call.body)
         return Answer(response.status, _pieces(response), _kept(response), connection.close)
 
@@ -245,13 +287,33 @@ class Proxy:
         )
         try:
             connection.request(call.method, parts.path + call.path.removeprefix("/v1"), body, headers)
-            return connection, connection.getresponse()
+            response = connection.getresponse()
         except (OSError, http.client.HTTPException, ValueError) as error:
             connection.close()
             raise self._broken(error) from None  # its text may quote a header
+        if response.status in _REDIRECTS and call.method == "POST":
+            connection.close()
+            raise self._moved(response.getheader("Location"))
+        return connection, response
+
+    def _moved(self, location: str | None) -> ProblemError:
+        """A client would follow a redirection past the proxy, and be recorded no more."""
+        there = _origin_and_path(location)
+        return ProblemError(
+            502,
+            f"{self._upstream.host} sends requests on to {there or 'another address'}. Start the proxy with the --upstream that "
+            "answers by itself.",
+            code="upstream",
+        )
 
     def _broken(self, error: Exception) -> ProblemError:
-        return ProblemError(502, f"{self._upstream.host} did not answer ({type(error).__name__}).", code="upstream")
+        why = error.strerror if isinstance(error, OSError) else None  # the system's words, never a header's
+        return ProblemError(
+            502,
+            f"{self._upstream.host} did not answer ({why or type(error).__name__}). What the journal holds is still given; see "
+            "that the server runs, and that --upstream names it.",
+            code="upstream",
+        )
 
 
 def messages_id(messages: Sequence[Message]) -> str:
@@ -287,7 +349,8 @@ def _text(content: object) -> str | None:
 
 def _decoding(fields: Mapping[str, Any]) -> Decoding | None:
     """Everything that shapes a reply; `None` where a value is none that a server would take."""
-    stop, limit = fields.get("stop"), fields.get("max_completion_tokens", fields.get("max_tokens"))
+    stop, limits = fields.get("stop"), [fields.get(name) for name in ("max_completion_tokens", "max_tokens")]
+    limit = limits[0] if limits[0] is not None else limits[1]
     stops = [stop] if isinstance(stop, str) else [] if stop is None else stop
     numbers = [fields.get(name) for name in ("temperature", "top_p")]
     top = fields.get("top_logprobs")
@@ -295,8 +358,10 @@ def _decoding(fields: Mapping[str, Any]) -> Decoding | None:
         return None
     if not isinstance(stops, list) or not all(isinstance(text, str) for text in stops):
         return None
-    if any(value is not None and not _is_int64(value) for value in (limit, top)):
+    if any(value is not None and not _is_int64(value) for value in (*limits, top)):
         return None
+    if None not in limits and limits[0] != limits[1]:
+        return None  # which of them holds is the server's affair
     extra = {name: value for name, value in fields.items() if name not in _APART and value is not None}
     return Decoding(
         numbers[0], numbers[1], limit, tuple(stops), None, (top or 0) if fields.get("logprobs") else None, extra
@@ -344,6 +409,24 @@ def _reply(records: Sequence[Mapping[str, Any]], model: str) -> dict[str, Any]:
             "completion_tokens_details": {"reasoning_tokens": total["reasoning_tokens"]},
         }
     }
+
+
+def _storable(choices: Sequence[Mapping[str, Any]]) -> str:
+    """Choices as JSON that a file can hold; halves of surrogate pairs become U+FFFD."""
+    try:
+        return orjson.dumps(choices).decode()
+    except TypeError:
+        return orjson.dumps(json.loads(_SURROGATES.sub("\ufffd", json.dumps(choices, ensure_ascii=False)))).decode()
+
+
+def _origin_and_path(url: str | None) -> str | None:
+    """A URL without what may be a secret in it."""
+    try:
+        parts = urlsplit(url or "")
+        there = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}" if parts.netloc else parts.path
+    except ValueError:
+        return None
+    return "".join(character if character.isprintable() else "\ufffd" for character in there[:200]) or None
 
 
 def _kept(response: http.client.HTTPResponse) -> dict[str, str]:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
+import tempfile
 import threading
 from collections.abc import Callable, Coroutine, Iterator, Mapping, MutableSequence, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -21,18 +22,21 @@ from typing import Any
 
 from feval.answers import KINDS, extractor_version
 from feval.cards import find_dataset_card
-from feval.errors import NotARecordingError, StorageError, UnknownNameError, UsageError
+from feval.errors import ConflictError, FevalError, UnknownNameError, UsageError
 from feval.prices import Price, price_list
-from feval.recording import DatasetInfo, LLMInfo, Question, open_recording, verify_recording
+from feval.recording import DatasetInfo, LLMInfo, Question, verify_recording
+from feval.recording.format import LeafHash, check_name
+from feval.recording.writer import llm_leaf, question_line
 from feval.tokens import token_counter
-from recorders.budget import Estimate, estimate
+from recorders.budget import Estimate, check_cost_limit, estimate
 from recorders.engine import Control, Outcome, Progress, record
 from recorders.errors import InterruptedByUser, MissingError, RecorderError
-from recorders.journal import JOURNAL, Journal, journal_folder, utc_now
+from recorders.journal import JOURNAL, MODES, Journal, journal_folder, utc_now
 from recorders.pace import Limits
 from recorders.plan import Plan
 from recorders.request import Backend, Decoding, Message, Request
 from recorders.seal import seal
+from recorders.sealed import begin_with, is_sealed
 
 __all__ = ["Work", "estimate_dataset", "record_dataset"]
 
@@ -51,9 +55,12 @@ class Work:
         samples: CoTs per question.
         model: as the provider calls it; `None`: what stands before "@" in `llm_name`.
         answer_kind: a key of `feval.answers.KINDS`; `None`: as the dataset's card says.
+        notes: sentences for the recording, about its questions.
 
     Raises:
-        UsageError: there is no question, or the answer kind is not known or cannot be extracted from texts.
+        UsageError: there is no question, or the answer kind is not known or cannot be extracted from texts, or a name or text
+            cannot be stored in a recording.
+        OutOfRangeError: a setting that no server takes.
     """
 
     questions: Sequence[Question]
@@ -65,11 +72,27 @@ class Work:
     samples: int = 40
     model: str | None = None
     answer_kind: str | None = None
+    notes: Sequence[str] = ()
 
     def __post_init__(self) -> None:
         if not self.questions:
             raise UsageError(f"There is no question of {self.dataset} to ask; give at least one.")
         self.kind()
+        self.decoding.check()
+        self._check_storable()
+
+    def _check_storable(self) -> None:
+        """Refuse before anything is paid for what could not be sealed."""
+        check_name("dataset", self.dataset)
+        check_name("LLM", self.llm_name)
+        llm_leaf(self.llm_info(), "usage")
+        leaf, seen = LeafHash(), set[str]()
+        for question in self.questions:
+            check_name("question", question.id)
+            leaf.add(question_line(question))
+            if question.id in seen:
+                raise ConflictError(f"{self.dataset} has the question id {question.id!r} twice; give each its own.")
+            seen.add(question.id)
 
     def kind(self) -> str:
         """The answer kind."""
@@ -139,6 +162,7 @@ def record_dataset(
     partial: bool = False,
     journal: str | Path | None = None,
     keep_journal: bool = False,
+    start: str | Path | None = None,
     progress: Callable[[Progress], None] | None = None,
     sealing: Callable[[int], None] | None = None,
     acknowledged: Callable[[Sequence[tuple[str, int]]], None] | None = None,
@@ -147,7 +171,7 @@ def record_dataset(
 ) -> Path:
     """Ask for what is missing, seal, verify, and remove the journal.
 
-    In the main thread, the first Ctrl-C waits for the replies in flight, the second for nothing.
+    In the main thread, the first Ctrl-C waits for the replies in flight, the second for nothing, nor does SIGTERM or SIGHUP.
 
     Args:
         work: what is to be recorded.
@@ -163,6 +187,7 @@ def record_dataset(
             different sizes.
         journal: the journal's folder; `None`: `OUT.journal` beside the recording.
         keep_journal: leave the journal where it is, to top it up later into another recording.
+        start: a recording of the same work with fewer questions or CoTs: what it holds is not asked for again.
         progress: told where the run is.
         sealing: told how many questions are sealed.
         acknowledged: told (key, sample) of CoTs, after they are on the disk.
@@ -177,6 +202,7 @@ def record_dataset(
         BackendError: no request works, and why.
         JournalError: the journal is damaged, locked or of something else, or the mode forbids to ask for what is missing.
         StorageError: `out` is another recording, or the disk said no.
+        ConflictError: `start` is of something else.
         UsageError: a name or number that cannot work.
     """
     out = Path(out)
@@ -184,11 +210,15 @@ def record_dataset(
     price = _price(prices, work.llm_name)
     plan, identity = work.plan(), work.identity()
     folder = journal_folder(out) if journal is None else Path(journal)
-    if _is_there(out, identity, work.samples):
+    check_cost_limit(cost_limit_usd, price, work.llm_name, prices)
+    _checked_mode(mode)
+    if is_sealed(out, identity, work.questions, work.samples, mode):
         if folder.is_dir() and not keep_journal:
             _remove_leftover(out, folder, identity)
         return out
-    with Journal.open(folder, identity, mode=mode, about={"backend": backend.name}) as held:
+    with Journal.open(folder, identity, mode=mode, about={"backend": backend.name}) as held, _never_empty(held):
+        if start is not None:
+            begin_with(Path(start), held, identity, work.questions, plan.requests)
         asking = record(
             plan,
             backend,
@@ -216,7 +246,7 @@ def record_dataset(
             prices=prices if prices == "none" else price_list(prices).id,
             counter=counter,
             other_counter=other_counter,
-            notes=[] if ended is None else [f"Recording ended early. {ended}"],
+            notes=[*work.notes, *([] if ended is None else [f"Recording ended early. {ended}"])],
             progress=sealing,
         )
         if not keep_journal:
@@ -228,9 +258,11 @@ def estimate_dataset(
     work: Work,
     out: str | Path,
     *,
+    mode: str = "new_episodes",
     limits: Limits | None = None,
     prices: str = "2025-06-02",
     journal: str | Path | None = None,
+    start: str | Path | None = None,
     output_tokens_per_cot: float | None = None,
 ) -> Estimate:
     """What `record_dataset` would ask for and cost, without asking.
@@ -238,23 +270,38 @@ def estimate_dataset(
     Args:
         work: what is to be recorded.
         out: folder of the recording to make.
+        mode: a key of `recorders.journal.MODES`; with "all", what is in the journal does not count.
         limits: how many samples go into one request.
         prices: price list, by id, or "none".
         journal: the journal's folder; `None`: `OUT.journal` beside the recording.
+        start: as for `record_dataset`.
         output_tokens_per_cot: mean length from an earlier recording, where the journal has none.
 
     Raises:
         JournalError: the journal is damaged, locked or of something else.
+        StorageError: `out` is another recording.
         UsageError: a name that cannot work.
     """
+    _checked_mode(mode)
+    if is_sealed(Path(out), work.identity(), work.questions, work.samples, mode):
+        return Estimate(0, 0, 0, 0, 0.0, "the recording, which is sealed and complete", at_most=False)
     folder = journal_folder(out) if journal is None else Path(journal)
     options: dict[str, Any] = {"price": _price(prices, work.llm_name), "limits": limits}
     options["output_tokens_per_cot"] = output_tokens_per_cot
     plan = work.plan()
-    if not (folder / JOURNAL).exists():
+    if mode != "all" and not (folder / JOURNAL).exists() and start is not None:
+        with tempfile.TemporaryDirectory() as place, Journal.open(place, work.identity()) as held:
+            begin_with(Path(start), held, work.identity(), work.questions, plan.requests)
+            return estimate(plan, held, **options)
+    if mode == "all" or not (folder / JOURNAL).exists():
         return estimate(plan, **options)
     with Journal.open(folder, work.identity()) as held:
         return estimate(plan, held, **options)
+
+
+def _checked_mode(mode: str) -> None:
+    if mode not in MODES:
+        raise UnknownNameError.of("record mode", mode, MODES)
 
 
 def _price(prices: str, llm: str) -> Price | None:
@@ -272,9 +319,12 @@ def _run(asking: Coroutine[Any, Any, Outcome], backend: Backend, control: Contro
             await backend.aclose()
 
     try:
-        return _in_a_loop(whole(), control).error
-    except MissingError as error:
-        return error
+        error = _in_a_loop(whole(), control).error
+    except MissingError as missing:
+        return missing
+    if isinstance(error, InterruptedByUser) and control.signal is not None:
+        error.exit_code = 128 + control.signal
+    return error
 
 
 def _in_a_loop(work: Coroutine[Any, Any, Outcome], control: Control) -> Outcome:
@@ -294,44 +344,35 @@ def _in_a_loop(work: Coroutine[Any, Any, Outcome], control: Control) -> Outcome:
 
 @contextmanager
 def _interruptible(control: Control) -> Iterator[None]:
-    """Let Ctrl-C stop the run in two steps, where signals can be had: in the main thread."""
+    """Let Ctrl-C stop the run in two steps, and SIGTERM and SIGHUP at once, where signals can be had: in the main thread."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
     loop = asyncio.get_running_loop()
-    before = signal.getsignal(signal.SIGINT)
-    loop.add_signal_handler(signal.SIGINT, control.interrupt)
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+    handled = [number for number in before if before[number] not in (signal.SIG_IGN, None)]
+    for number in handled:
+        if number == signal.SIGINT:
+            loop.add_signal_handler(number, control.interrupt)
+        else:
+            loop.add_signal_handler(number, control.ended_by, number)
     try:
         yield
     finally:
-        loop.remove_signal_handler(signal.SIGINT)
-        signal.signal(signal.SIGINT, before)
+        for number in handled:
+            loop.remove_signal_handler(number)
+            signal.signal(number, before[number])
 
 
-def _is_there(out: Path, identity: Mapping[str, Any], samples: int) -> bool:
-    """Whether the recording was sealed before.
-
-    Raises:
-        StorageError: something else is there, or it has fewer CoTs than asked for.
-    """
-    if not out.exists() or (out.is_dir() and not any(out.iterdir())):
-        return False
+@contextmanager
+def _never_empty(journal: Journal) -> Iterator[None]:
+    """Remove a journal without any CoT after a failure: it would only stand in the way of the corrected command."""
     try:
-        manifest = open_recording(out).manifest
-    except NotARecordingError as error:
-        raise StorageError(f"{out} is there already and is no recording; name another folder.") from error
-    operation = manifest.raw.get("operation", {})
-    if any(operation.get(name) != value for name, value in identity.items()):
-        raise StorageError(
-            f"{out} is there already and is another recording; a recording is never overwritten. Name another folder."
-        )
-    smallest = min((pair.get("smallest_pool", 0) for pair in manifest.pairs.values()), default=0)
-    if smallest < samples:
-        raise StorageError(
-            f"{out} is sealed with {smallest} CoTs per question, and {samples} were asked for. A sealed recording is never "
-            "changed: record into another folder (and keep the journal, to top it up)."
-        )
-    return True
+        yield
+    except FevalError:
+        if not journal.totals.cots:
+            journal.remove()
+        raise
 
 
 def _remove_leftover(out: Path, folder: Path, identity: Mapping[str, Any]) -> None:

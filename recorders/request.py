@@ -9,11 +9,18 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+import orjson
+
+from feval.errors import OutOfRangeError
+
 __all__ = ["Backend", "Completion", "Decoding", "Message", "Request"]
+
+_ROOM_FOR_SAMPLES = 2**32 - 1  # sample i is asked for with seed + i
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +57,32 @@ class Decoding:
     seed: int | None = None
     logprobs: int | None = None
     extra_body: Mapping[str, Any] = field(default_factory=dict)
+
+    def check(self) -> None:
+        """Refuse what no server takes, or no file can hold: before anything is paid for.
+
+        Raises:
+            OutOfRangeError: a number outside its range; the message names it.
+        """
+        limit = 2**63 - 1
+        ranges = {
+            "temperature": (
+                self.temperature,
+                self.temperature is None or 0 <= self.temperature < math.inf,
+                "a number from 0 on",
+            ),
+            "top_p": (self.top_p, self.top_p is None or 0 < self.top_p <= 1, "a number above 0 and at most 1"),
+            "max_tokens": (self.max_tokens, self.max_tokens is None or 1 <= self.max_tokens <= limit, "1 to 2^63 - 1"),
+            "seed": (self.seed, self.seed is None or 0 <= self.seed <= limit - _ROOM_FOR_SAMPLES, "0 to 2^63 - 2^32"),
+            "logprobs": (self.logprobs, self.logprobs is None or 0 <= self.logprobs <= limit, "0 to 2^63 - 1"),
+        }
+        if "" in self.stop:
+            raise OutOfRangeError(
+                "The setting stop holds an empty text, which would end every CoT at once; leave it out."
+            )
+        for name, (value, ok, allowed) in ranges.items():
+            if not ok:
+                raise OutOfRangeError(f"The setting {name} is {allowed}; {value} was given.")
 
     def content(self) -> dict[str, Any]:
         """Return what all samples of a request share, as JSON values: every parameter but the seed."""
@@ -92,6 +125,10 @@ class Request:
         }
         return hashlib.sha256(json.dumps(content, sort_keys=True, separators=(",", ":")).encode("ascii")).hexdigest()
 
+    def prompt(self) -> str:
+        """Return the messages as a recording keeps them: a JSON array."""
+        return orjson.dumps([{"role": m.role, "content": m.content} for m in self.messages]).decode()
+
 
 @dataclass(frozen=True, slots=True)
 class Completion:
@@ -110,6 +147,7 @@ class Completion:
         system_fingerprint: the provider's.
         token_logprobs: natural logarithms, of the sampled tokens in order.
         token_confidences: minus the mean log-probability of the top k at each token (DeepConf).
+        sequence_logprob: where it is known more exactly than as the sum of `token_logprobs`.
     """
 
     text: str
@@ -124,6 +162,7 @@ class Completion:
     system_fingerprint: str | None = None
     token_logprobs: tuple[float, ...] | None = None
     token_confidences: tuple[float, ...] | None = None
+    sequence_logprob: float | None = None
 
 
 class Backend(Protocol):

@@ -28,13 +28,16 @@ import importlib
 import inspect
 import json
 import math
+import os
 import re
 import sys
+import traceback
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from decimal import Decimal
 from http.client import HTTPException
 from numbers import Real
 from pathlib import Path
@@ -43,15 +46,15 @@ from typing import TYPE_CHECKING, Any, Protocol
 from feval.errors import UnknownNameError, UsageError
 from feval.recording import Question, ScorerInfo
 from recorders.backends import replies
-from recorders.backends.endpoint import DEFAULT_KEY_VARIABLE, Endpoint
-from recorders.backends.faults import Answer, of_answer
-from recorders.errors import BackendError, Fatal, RecorderError, Transient
-from recorders.score_journal import Scored
+from recorders.backends.endpoint import DEFAULT_BASE_URL, Endpoint
+from recorders.backends.faults import Answer, of_answer, of_error_in_reply
+from recorders.errors import BackendError, Fatal, InterruptedByUser, RecorderError, Transient
+from recorders.score_journal import REFUSED, Scored
 
 if TYPE_CHECKING:
     import openai
 
-__all__ = ["KINDS", "Item", "Scorer", "make_scorer"]
+__all__ = ["KINDS", "LOCAL", "Asking", "Item", "Scorer", "make_scorer"]
 
 KINDS: Mapping[str, str] = {
     "python": "python:MODULE:FUNCTION, a function of yours",
@@ -64,10 +67,14 @@ KINDS: Mapping[str, str] = {
 }
 """Kinds of scorers: how each is written, and what it is."""
 
+LOCAL = ("python", "transformers")
+"""The kinds that run on this machine and send nothing."""
+
 _VERDICT_LENGTH = 500
 _CONNECT_TIMEOUT_S = 15.0
 _MOST_BYTES = 64 * 2**20
 _MOST_THREADS = 32
+_HERE, _IMPORTING = (str(Path(file).parent) for file in (__file__, importlib.__file__))
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +100,21 @@ class Item:
         return "\n".join([self.question.text, *options])
 
 
+@dataclass(frozen=True, slots=True)
+class Asking:
+    """What a paid scorer is asked for each CoT, to estimate tokens and dollars.
+
+    Attributes:
+        model: finds the price.
+        max_tokens: most output tokens of one reply; 0 where there are none.
+        text: what is sent for a CoT.
+    """
+
+    model: str
+    max_tokens: int
+    text: Callable[[Item], str]
+
+
 class Scorer(Protocol):
     """Something that scores CoTs."""
 
@@ -107,6 +129,10 @@ class Scorer(Protocol):
     @property
     def concurrency(self) -> int | None:
         """Most batches at a time; `None` for as many as the run allows."""
+
+    @property
+    def asking(self) -> Asking | None:
+        """What it is asked for each CoT; `None` where nothing is known of tokens, or there are none."""
 
     @property
     def facts(self) -> Mapping[str, Any]:
@@ -130,6 +156,7 @@ def make_scorer(
     base_url: str | None = None,
     key_variable: str | None = None,
     timeout_s: float = 600.0,
+    asks: bool = True,
 ) -> Scorer:
     """Make a scorer from how a user writes it.
 
@@ -140,6 +167,7 @@ def make_scorer(
         key_variable: environment variable with the API key; `None`: OPENAI_API_KEY for endpoints that speak OpenAI's protocol,
             no key for `http:`.
         timeout_s: longest wait for one reply.
+        asks: whether it will be asked; for an estimate it is not, and needs no key.
 
     Raises:
         UnknownNameError: no such kind.
@@ -159,13 +187,15 @@ def make_scorer(
 
         return LocalRewardModel(Path(rest), name)
     if kind == "http":
-        values = Endpoint.from_environment(rest, key_variable) if key_variable else Endpoint(rest)
+        values = Endpoint.from_environment(rest, key_variable) if key_variable and asks else Endpoint(rest)
         return _Rewards(values, name, timeout_s)
-    endpoint = Endpoint.from_environment(base_url, key_variable or DEFAULT_KEY_VARIABLE) if key_variable else None
-    endpoint = endpoint or Endpoint.from_environment(base_url)
+    if asks:
+        endpoint = Endpoint.from_environment(base_url, key_variable)
+    else:
+        endpoint = Endpoint(base_url or os.environ.get("OPENAI_BASE_URL", "").strip() or DEFAULT_BASE_URL)
     if kind == "vllm-score":
         return _VLLMScore(endpoint, rest, name, timeout_s)
-    return _Chat(endpoint, _CHECKS[kind], rest, name, timeout_s)
+    return _Chat(endpoint, _CHECKS[kind], rest, name, timeout_s, asks=asks)
 
 
 # --- a function ---------------------------------------------------------------------------------------------------------
@@ -176,6 +206,7 @@ class _Function:
 
     batch = 16
     concurrency = 1
+    asking = None
     facts: Mapping[str, Any] = {}
     warnings: tuple[str, ...] = ()
 
@@ -188,8 +219,11 @@ class _Function:
         self.info = ScorerInfo(name or f"python:{where}", "python", parameters)
 
     async def score(self, items: Sequence[Item]) -> list[Scored]:
-        await asyncio.sleep(0)  # so that Ctrl-C and the progress bar have their turn
-        return [self._scored(item) for item in items]
+        found = []
+        for item in items:
+            await asyncio.sleep(0)  # so that Ctrl-C and the progress bar have their turn
+            found.append(self._scored(item))
+        return found
 
     async def aclose(self) -> None:
         pass
@@ -197,37 +231,80 @@ class _Function:
     def _scored(self, item: Item) -> Scored:
         try:
             value = self._function(item.asked, item.text, item.answer)
-        except Exception as error:  # whatever a stranger's function raises
-            raise RecorderError(
-                f"The function {self._where} failed on a CoT of question {item.question.id!r} ({type(error).__name__}: "
-                f"{str(error)[:200]}). Correct it and run the same command again."
+            found = number_or_steps(value)
+        except KeyboardInterrupt as error:
+            raise InterruptedByUser(
+                f"Scoring was interrupted inside the function {self._where}. What was scored before is in the journal, and the "
+                "same command goes on from there."
             ) from error
-        found = number_or_steps(value)
+        except (Exception, SystemExit) as error:  # whatever a stranger's function raises
+            raise RecorderError(
+                f"The function {self._where} failed on a CoT of question {item.question.id!r} ({_told(error)}). Correct it, or "
+                "let it return None for such CoTs, and run the command again."
+            ) from error
         if found is None:
+            if inspect.iscoroutine(value):
+                value.close()
             raise RecorderError(
                 f"The function {self._where} returned {value!r:.100} for a CoT of question {item.question.id!r}; it should "
-                "return a number, a list of numbers, or None."
+                "return a number, a list of numbers, or None. Correct it and run the command again."
             )
         return found
 
 
+def _told(error: BaseException) -> str:
+    """Kind, text and place of an error in somebody else's code."""
+    if isinstance(error, SyntaxError):
+        return f"{type(error).__name__}: {error}"
+    frames = traceback.extract_tb(error.__traceback__)
+    own = [frame for frame in frames if not frame.filename.startswith((_HERE, _IMPORTING, "<frozen"))]
+    place = f"; {Path(own[-1].filename).name}, line {own[-1].lineno}" if own else ""
+    return f"{type(error).__name__}: {str(error)[:200]}{place}"
+
+
 def _found_function(where: str) -> Callable[[str, str, str | None], Any]:
-    module_name, colon, function_name = where.rpartition(":")
+    module_name, colon, function_name = (part.strip() for part in where.rpartition(":"))
     if not colon or not module_name or not function_name:
         raise UsageError(f"The scorer python:{where} names no function; write python:MODULE:FUNCTION.")
+    if module_name.endswith(".py") or not all(part.isidentifier() for part in module_name.split(".")):
+        raise UsageError(
+            f"The scorer python:{where} names the module {module_name!r}, which cannot be imported by that name. Write it as "
+            "after `import`, such as python:my_scorers:length for length in my_scorers.py, and run feval in its folder."
+        )
+    module = _imported(module_name)
+    function = getattr(module, function_name, None)
+    if not callable(function):
+        held = [name for name, value in vars(module).items() if inspect.isfunction(value) and not name.startswith("_")]
+        raise UsageError(
+            f"The module {module_name!r} has no function {function_name!r}; it has {', '.join(held[:8]) or 'none'}. Name one "
+            "that takes question, text and answer."
+        )
+    if inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function):
+        raise UsageError(
+            f"The function {module_name}:{function_name} is asynchronous, and a scorer is a plain function. Name one that "
+            "returns the score itself."
+        )
+    found: Callable[[str, str, str | None], Any] = function
+    return found
+
+
+def _imported(module_name: str) -> object:
     here = str(Path.cwd())
     sys.path.insert(0, here)  # as `python -m` does
     try:
-        module = importlib.import_module(module_name)
-    except ImportError as error:
-        raise UsageError(f"The module {module_name!r} of the scorer could not be imported ({error}).") from error
+        return importlib.import_module(module_name)
+    except (Exception, SystemExit) as error:  # whatever a stranger's module raises
+        advice = (
+            "Run feval in the folder of its file, or put that folder into PYTHONPATH."
+            if isinstance(error, ModuleNotFoundError) and error.name == module_name.split(".")[0]
+            else "Correct it, or install what it needs, and run the command again."
+        )
+        raise UsageError(
+            f"The module {module_name!r} of the scorer could not be imported ({_told(error)}). {advice}"
+        ) from error
     finally:
-        sys.path.remove(here)
-    function = getattr(module, function_name, None)
-    if not callable(function):
-        raise UsageError(f"The module {module_name!r} has no function {function_name!r}.")
-    found: Callable[[str, str, str | None], Any] = function
-    return found
+        if here in sys.path:
+            sys.path.remove(here)
 
 
 def _source_hash(function: Callable[..., Any]) -> str | None:
@@ -246,18 +323,29 @@ def number_or_steps(value: object) -> Scored | None:
     """
     if value is None:
         return Scored()
-    if isinstance(value, Real):
-        number = float(value)
-        return Scored(number) if math.isfinite(number) else Scored(problem="unreadable")
+    if getattr(value, "ndim", None) == 0 and hasattr(value, "item"):
+        value = value.item()  # an array of one number without a length
+    if isinstance(value, Real | Decimal):
+        number = _finite(value)
+        return Scored(problem="unreadable") if number is None else Scored(number)
     if isinstance(value, str | bytes | Mapping) or not hasattr(value, "__iter__"):
         return None
     steps = list(value)
-    if not all(isinstance(step, Real) for step in steps):
+    if not all(isinstance(step, Real | Decimal) for step in steps):
         return None
-    numbers = tuple(float(step) for step in steps)
+    numbers = tuple(map(_finite, steps))
+    known = tuple(number for number in numbers if number is not None)
     if not numbers:
         return Scored()
-    return Scored(step_scores=numbers) if all(map(math.isfinite, numbers)) else Scored(problem="unreadable")
+    return Scored(step_scores=known) if len(known) == len(numbers) else Scored(problem="unreadable")
+
+
+def _finite(value: Real | Decimal) -> float | None:
+    try:
+        number = float(value)
+    except OverflowError:  # of an integer
+        return None
+    return number if math.isfinite(number) else None
 
 
 # --- judges and self-checks ---------------------------------------------------------------------------------------------
@@ -283,7 +371,9 @@ class _Chat:
     batch = 1
     concurrency = None
 
-    def __init__(self, endpoint: Endpoint, check: _Check, model: str, name: str | None, timeout_s: float) -> None:
+    def __init__(
+        self, endpoint: Endpoint, check: _Check, model: str, name: str | None, timeout_s: float, *, asks: bool
+    ) -> None:
         self._endpoint, self._check, self._model = endpoint, check, model
         self._timeout_s = timeout_s
         self._limit_name = "max_tokens"
@@ -291,15 +381,20 @@ class _Chat:
         self.info = ScorerInfo(name or f"{check.kind}:{model}", check.kind, parameters)
         self.facts = {"base_url": endpoint.url}
         self.warnings = () if endpoint.warning is None else (endpoint.warning,)
-        self._client = _client(endpoint, timeout_s)
+        self.asking = Asking(model, int(check.fields["max_tokens"]), self._sent)
+        self._client = _client(endpoint, timeout_s) if asks else None
         endpoint.redaction.guard_logs()
 
     async def score(self, items: Sequence[Item]) -> list[Scored]:
         return [await self._one(item) for item in items]
 
     async def aclose(self) -> None:
-        await self._client.close()
+        if self._client is not None:
+            await self._client.close()
         self._endpoint.redaction.leave_logs()
+
+    def _sent(self, item: Item) -> str:
+        return "\n".join(message["content"] for message in self._check.ask(item))
 
     async def _one(self, item: Item) -> Scored:
         reply = await self._reply(self._check.ask(item))
@@ -307,6 +402,10 @@ class _Chat:
         [completion] = reading.completions
         choice = next(choice for choice in reply["choices"] if isinstance(choice, dict))
         text = completion.text or completion.reasoning or ""
+        if completion.finish_reason == "content_filter":
+            verdict = f"{REFUSED}a content filter stopped the reply. {text}".strip()[:_VERDICT_LENGTH]
+            tokens = completion.prompt_tokens, completion.output_tokens
+            return Scored(None, None, verdict, *tokens, problem="refused")
         score = self._check.read(completion.text, choice)
         return Scored(
             score,
@@ -323,7 +422,10 @@ class _Chat:
             fields[limit_name] = fields.pop("max_tokens")
             answer = await self._send({"model": self._model, "messages": messages, "temperature": 0.0, **fields})
             if isinstance(answer, bytes):
-                return replies.parse(answer)
+                reply = replies.parse(answer)
+                if error := of_error_in_reply(reply, self._endpoint, self._model):
+                    raise error
+                return reply
             if answer.status == 400 and limit_name == "max_tokens" and "max_completion_tokens" in answer.message:
                 self._limit_name = "max_completion_tokens"  # reasoning models
                 continue
@@ -332,6 +434,8 @@ class _Chat:
     async def _send(self, body: dict[str, Any]) -> bytes | Answer:
         import openai
 
+        if self._client is None:
+            raise Fatal("This scorer was made for an estimate and asks nothing; make it with asks=True.")
         try:
             response = await self._client.chat.completions.with_raw_response.create(**body)
             content: bytes = response.content
@@ -473,6 +577,7 @@ class _Posting:
     """JSON sent and received, with the key in its header; shared by the two reward protocols."""
 
     concurrency = _MOST_THREADS
+    asking: Asking | None = None
 
     def __init__(self, endpoint: Endpoint, model: str, timeout_s: float) -> None:
         self._endpoint, self._model, self._timeout_s = endpoint, model, timeout_s
@@ -510,10 +615,15 @@ class _Posting:
             with error:
                 body = _json_or_text(error.read(20_000).decode(errors="replace"))
             headers = {name.lower(): value for name, value in error.headers.items()}
-            return of_answer(Answer(error.code, headers, body), self._endpoint, self._model)
+            return self._error(Answer(error.code, headers, body))
         except (OSError, HTTPException) as error:
             reason = getattr(error, "reason", error)
+            if isinstance(reason, TimeoutError):
+                return Transient(f"{self._endpoint.host} did not answer within {self._timeout_s:g} s")
             return Transient(f"the connection to {self._endpoint.host} failed ({type(reason).__name__})")
+
+    def _error(self, answer: Answer) -> BackendError:
+        return of_answer(answer, self._endpoint, self._model)
 
 
 def _json_or_text(body: str) -> object:
@@ -542,7 +652,16 @@ class _Rewards(_Posting):
         body = [{"question": item.asked, "text": item.text, "answer": item.answer} for item in items]
         reply = await self.post(self._endpoint.url, body)
         scores = reply.get("scores") if isinstance(reply, dict) else None
-        return _checked(self._endpoint, scores, len(items))
+        return _checked(self._endpoint, scores, len(items), "a list `scores` in a JSON object")
+
+    def _error(self, answer: Answer) -> BackendError:
+        if answer.status not in {404, 405} and not 300 <= answer.status < 400:
+            return super()._error(answer)
+        said = self._endpoint.redaction.reason(answer.message).rstrip(".")
+        return Fatal(
+            f"{self._endpoint.host} answered {answer.status}" + (f": {said}" if said else "") + ". Check the URL "
+            f"({self._endpoint.url}): a reward model there should take a POST of JSON, without being moved elsewhere."
+        )
 
 
 class _VLLMScore(_Posting):
@@ -553,28 +672,35 @@ class _VLLMScore(_Posting):
     def __init__(self, endpoint: Endpoint, model: str, name: str | None, timeout_s: float) -> None:
         super().__init__(endpoint, model, timeout_s)
         self.info = ScorerInfo(name or f"vllm-score:{model}", "vllm-score", {"model": model})
+        self.asking = Asking(model, 0, lambda item: f"{item.asked}\n{item.text}")
 
     async def score(self, items: Sequence[Item]) -> list[Scored]:
         body = {"model": self._model, "text_1": items[0].asked, "text_2": [item.text for item in items]}
         reply = await self.post(f"{self._endpoint.url}/score", body)
         data = reply.get("data") if isinstance(reply, dict) else None
+        expected = "a list `data` in a JSON object, with an index and a score in each entry"
         if not isinstance(data, list) or not all(isinstance(entry, dict) for entry in data):
-            raise _wrong_reply(self._endpoint)
-        data = sorted(data, key=lambda entry: entry.get("index", 0))
+            raise _wrong_reply(self._endpoint, expected, "none")
+        by_index = {entry["index"]: entry for entry in data if type(entry.get("index")) is int}
+        if sorted(by_index) != list(range(len(data))):
+            raise _wrong_reply(self._endpoint, expected, "entries without an index of their own")
+        data = [by_index[index] for index in range(len(data))]
         # Older servers wrap each score in a list.
         scores = [value[0] if isinstance(value, list) and value else value for value in (e.get("score") for e in data)]
-        return _checked(self._endpoint, scores, len(items))
+        return _checked(self._endpoint, scores, len(items), expected)
 
 
-def _checked(endpoint: Endpoint, scores: object, expected: int) -> list[Scored]:
-    if not isinstance(scores, list) or len(scores) != expected:
-        raise _wrong_reply(endpoint)
+def _checked(endpoint: Endpoint, scores: object, number: int, expected: str) -> list[Scored]:
+    if not isinstance(scores, list):
+        raise _wrong_reply(endpoint, expected, "none")
+    if len(scores) != number:
+        raise _wrong_reply(endpoint, expected, f"{len(scores):,} for {number:,} CoTs")
     found = [number_or_steps(score) for score in scores]
     return [Scored(problem="unreadable") if scored is None else scored for scored in found]
 
 
-def _wrong_reply(endpoint: Endpoint) -> Fatal:
+def _wrong_reply(endpoint: Endpoint, expected: str, found: str) -> Fatal:
     return Fatal(
-        f"{endpoint.host} answered with something else than one score for each CoT. Check the URL, and that it is a reward "
-        "model of the protocol named."
+        f"{endpoint.host} answered with something else than one score for each CoT: expected was {expected}, found was {found}. "
+        "Check the URL, and that it is a reward model of the protocol named."
     )

@@ -44,6 +44,7 @@ class LocalRewardModel:
 
     batch = 8
     concurrency = 1
+    asking = None
 
     def __init__(self, folder: Path, name: str | None = None) -> None:
         if not (folder / "config.json").is_file():

@@ -10,24 +10,38 @@ from __future__ import annotations
 
 import asyncio
 import signal
+import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import aclosing, suppress
+from contextlib import aclosing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from feval.errors import DamagedRecordingError, NotRecordedError, StorageError
+from feval.errors import DamagedRecordingError, NotRecordedError, StorageError, UsageError
+from feval.prices import Price, price_list
 from feval.recording import Recording, ScoreRows, add_scores, open_recording, verify_recording
-from recorders.errors import Fatal, InterruptedByUser, RateLimited, RecorderError, Refused, StoppedError, Transient
+from feval.report.text import counted
+from recorders.errors import (
+    CostLimitReached,
+    Fatal,
+    InterruptedByUser,
+    RateLimited,
+    RecorderError,
+    Refused,
+    StoppedError,
+    Transient,
+)
 from recorders.journal import journal_folder
 from recorders.pace import Limits, Pace, backoff
-from recorders.score_journal import CoTKey, Scored, ScoreJournal
+from recorders.score_cost import Purse, ScoringEstimate, estimate
+from recorders.score_journal import REFUSED, CoTKey, Scored, ScoreJournal
 from recorders.scorers import Item, Scorer
 
-__all__ = ["Scoring", "score"]
+__all__ = ["Scoring", "estimate_scoring", "score"]
 
 _REFUSALS_UNTIL_HOPELESS = 8
+_UNSCORED = " no score: "
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +53,7 @@ class Scoring:
         recording_hash: its hash.
         scorer: name of the scorer in it.
         cots: CoTs that were given to the scorer.
-        new: of these, in this run; the others were in the journal.
+        new: of these, in this run; the others were in the journal, or in the recording before.
         with_score: CoTs that got a score or step scores.
         unreadable: CoTs whose score could not be read in what the scorer said.
         refused: CoTs that the scorer refused to score.
@@ -67,6 +81,9 @@ def score(
     datasets: Sequence[str] | None = None,
     llms: Sequence[str] | None = None,
     limits: Limits | None = None,
+    prices: str = "none",
+    cost_limit_usd: float | None = None,
+    retry_refused: bool = False,
     progress: Callable[[int, int], None] | None = None,
 ) -> Scoring:
     """Give every CoT of a recording to a scorer, and write its scores into a derived recording.
@@ -78,6 +95,11 @@ def score(
         datasets: ids of those to score; `None` for all.
         llms: names of those to score; `None` for all.
         limits: concurrency, retries and the like.
+        prices: price list for the cost limit, by id, or "none".
+        cost_limit_usd: what the scores may cost, earlier runs included. Nothing is sent that could pass it if every reply
+            in flight were as long as it may be.
+        retry_refused: ask again for the CoTs that the scorer refused: in the journal, or in a recording that holds its
+            scores, which are then kept but for those.
         progress: called with (CoTs scored, CoTs in all).
 
     Raises:
@@ -85,36 +107,191 @@ def score(
         DamagedRecordingError: the recording does not verify; nothing was asked.
         StorageError: `out` is there already, or the disk said no.
         JournalError: the journal is damaged, in use, or of something else.
-        StoppedError: it ended early; the journal keeps what was scored, and the same call goes on.
+        StoppedError: it ended early (`InterruptedByUser`, `CostLimitReached`, or a request that failed too often); the journal
+            keeps what was scored, and the same call goes on.
         BackendError: no request to the scorer will ever work.
+        PriceNotFoundError: a cost limit without a price.
     """
     out = Path(out)
     if out.exists() and not (out.is_dir() and not any(out.iterdir())):
         raise StorageError(f"{out} is there already; a recording is never overwritten. Name another folder.")
-    source = open_recording(recording)
+    work = _Work.of(recording, scorer, datasets, llms, retry_refused=retry_refused)
     # Scores may cost money, and a damaged recording cannot be sealed again with them.
     if problems := verify_recording(recording).problems:
-        raise DamagedRecordingError(f"{recording} does not verify: {problems[0]} Nothing was scored.")
-    pairs = _pairs(source, datasets, llms, scorer.info.name)
-    identity = {
-        "recording": source.hash,
-        "scorer": scorer.info.name,
-        "kind": scorer.info.kind,
-        "parameters": dict(scorer.info.parameters),
-        "pairs": [list(pair) for pair in pairs],
-    }
-    with ScoreJournal.open(journal_folder(out), identity) as journal:
-        run = _Run(source, scorer, journal, pairs, limits or Limits(), progress)
+        raise DamagedRecordingError(
+            f"{recording} does not verify: {problems[0]} Nothing was scored. `feval verify` lists all that is wrong."
+        )
+    purse = Purse(scorer, _price(scorer, prices), cost_limit_usd)
+    with ScoreJournal.open(journal_folder(out), work.identity) as journal:
+        run = _Run(work, journal, limits or Limits(), purse, progress)
         try:
             asyncio.run(run.run())
         except (KeyboardInterrupt, asyncio.CancelledError) as error:
-            raise InterruptedByUser(run.told("Interrupted")) from error
-        return _seal(source, out, scorer, journal, pairs, run)
+            raise InterruptedByUser(run.told("Scoring was interrupted")) from error
+        if not len(journal) and not work.kept:
+            journal.remove()
+            raise NotRecordedError(
+                f"{work.source.path} holds no text of the {work.total:,} CoTs that were named, and a scorer reads texts. Import "
+                "or record it with its texts."
+            )
+        return _seal(work, out, journal, run)
 
 
-def _pairs(
-    source: Recording, datasets: Sequence[str] | None, llms: Sequence[str] | None, scorer: str
-) -> list[tuple[str, str]]:
+def estimate_scoring(
+    recording: str | Path,
+    out: str | Path,
+    scorer: Scorer,
+    *,
+    datasets: Sequence[str] | None = None,
+    llms: Sequence[str] | None = None,
+    prices: str = "none",
+    retry_refused: bool = False,
+) -> ScoringEstimate:
+    """What `score` would ask for and cost, without asking.
+
+    Args:
+        recording: the folder to score.
+        out: the folder to make; its journal, if there is one, says what is scored already.
+        scorer: as for `score`; made with `asks=False`, it needs no key.
+        datasets: as for `score`.
+        llms: as for `score`.
+        prices: price list, by id, or "none".
+        retry_refused: as for `score`.
+
+    Raises:
+        NotRecordedError, StorageError, JournalError: as for `score`.
+    """
+    work = _Work.of(recording, scorer, datasets, llms, retry_refused=retry_refused)
+    price = _price(scorer, prices)
+    folder = journal_folder(out)
+    if not (folder / ScoreJournal.NAME).exists():
+        return estimate(scorer, work.batches(), None, price)
+    with ScoreJournal.open(folder, work.identity) as journal:
+        return estimate(scorer, work.batches(journal), journal, price)
+
+
+def _price(scorer: Scorer, prices: str) -> Price | None:
+    return None if prices == "none" or scorer.asking is None else price_list(prices).find(scorer.asking.model)
+
+
+@dataclass(frozen=True, slots=True)
+class _Work:
+    """Which CoTs are to be scored.
+
+    `kept` holds, for pairs that have scores by the scorer already, those that stay: question id -> sample index -> score. Only
+    the CoTs in `refused` are asked for there. `retry_refused` asks again for what a journal says was refused.
+    """
+
+    source: Recording
+    scorer: Scorer
+    pairs: Sequence[tuple[str, str]]
+    kept: Mapping[tuple[str, str], Mapping[str, Mapping[int, Scored]]]
+    refused: frozenset[CoTKey]
+    retry_refused: bool
+
+    @classmethod
+    def of(
+        cls,
+        recording: str | Path,
+        scorer: Scorer,
+        datasets: Sequence[str] | None,
+        llms: Sequence[str] | None,
+        *,
+        retry_refused: bool,
+    ) -> _Work:
+        source = open_recording(recording)
+        pairs = _pairs(source, datasets, llms)
+        held = [pair for pair in pairs if scorer.info.name in source.scorers(*pair)]
+        if held and not retry_refused:
+            dataset, llm = held[0]
+            raise StorageError(
+                f"{source.path} holds scores of {llm} on {dataset} by {scorer.info.name!r} already; give the scorer another "
+                "--name, or take --retry-refused to ask again for the CoTs that it refused."
+            )
+        if held and source.scorer_info(scorer.info.name) != scorer.info:
+            raise StorageError(
+                f"The scores by {scorer.info.name!r} in {source.path} were given by another scorer or with other parameters, so "
+                "its refused CoTs are not asked for again; name the same scorer, or give this one another --name."
+            )
+        kept: dict[tuple[str, str], dict[str, dict[int, Scored]]] = {pair: {} for pair in held}
+        refused = set()
+        for pair in held:
+            for question, sample, scored in _scored(source, pair, scorer.info.name):
+                if scored.problem == "refused":
+                    refused.add(CoTKey(*pair, question, sample))
+                else:
+                    kept[pair].setdefault(question, {})[sample] = scored
+        if held == pairs and not refused:
+            raise UsageError(
+                f"{source.path} holds no CoT that {scorer.info.name!r} refused, so there is nothing to ask again."
+            )
+        return cls(source, scorer, pairs, kept, frozenset(refused), retry_refused)
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """What a journal must be of, to be gone on with."""
+        return {
+            "recording": self.source.hash,
+            "scorer": self.scorer.info.name,
+            "kind": self.scorer.info.kind,
+            "parameters": dict(self.scorer.info.parameters),
+            "pairs": [list(pair) for pair in self.pairs],
+        }
+
+    @property
+    def total(self) -> int:
+        """CoTs to score, those without a text included."""
+        fresh: int = sum(self.source.manifest.pairs[pair]["cots"] for pair in self.pairs if pair not in self.kept)
+        return fresh + len(self.refused)
+
+    def items(self) -> Iterator[list[tuple[CoTKey, Item | None]]]:
+        """All CoTs to score, question by question; `None` where there is no text."""
+        for dataset, llm in self.pairs:
+            questions = {question.id: question for question in self.source.questions(dataset)}
+            for pool in self.source.pools(dataset, llm):
+                found: list[tuple[CoTKey, Item | None]] = []
+                for sample, text in enumerate(pool.texts):
+                    key = CoTKey(dataset, llm, pool.question_id, sample)
+                    if (dataset, llm) in self.kept and key not in self.refused:
+                        continue
+                    item = None
+                    if text is not None:
+                        item = Item(questions[pool.question_id], text, pool.answers[sample], pool.prompt)
+                    found.append((key, item))
+                yield found
+
+    def batches(
+        self, journal: ScoreJournal | None = None, without_text: Callable[[int], None] = lambda _: None
+    ) -> Iterator[list[tuple[CoTKey, Item]]]:
+        """What a journal lacks, some CoTs of one question at a time; tells how many of each question have no text."""
+        again = frozenset(journal.refused) if journal is not None and self.retry_refused else frozenset()
+        for own in self.items():
+            without_text(sum(item is None for _, item in own))
+            items = [
+                (key, item)
+                for key, item in own
+                if item is not None and (journal is None or key not in journal or key in again)
+            ]
+            for start in range(0, len(items), self.scorer.batch):
+                yield items[start : start + self.scorer.batch]
+
+
+def _scored(source: Recording, pair: tuple[str, str], scorer: str) -> Iterator[tuple[str, int, Scored]]:
+    """The scores in a recording: question id, sample index and what was said."""
+    for rows in source.score_rows(*pair, scorer):
+        empty = [None] * len(rows.sample_indices)
+        columns = (rows.step_scores, rows.verdicts, rows.prompt_tokens, rows.output_tokens)
+        for sample, score, steps, verdict, prompt, output in zip(
+            rows.sample_indices, rows.scores, *(column or empty for column in columns), strict=True
+        ):
+            problem = None
+            if score is None and steps is None and verdict is not None:
+                problem = "refused" if verdict.startswith(REFUSED) else "unreadable"
+            steps = None if steps is None else tuple(steps)
+            yield rows.question_id, sample, Scored(score, steps, verdict, prompt, output, problem)
+
+
+def _pairs(source: Recording, datasets: Sequence[str] | None, llms: Sequence[str] | None) -> list[tuple[str, str]]:
     for dataset in datasets or ():
         source.require(dataset)
     held = {llm for _, llm in source.manifest.pairs}
@@ -128,11 +305,6 @@ def _pairs(
     ]
     if not pairs:
         raise NotRecordedError(f"{source.path} holds no CoTs of what was named; `feval info` shows what it holds.")
-    for dataset, llm in pairs:
-        if scorer in source.scorers(dataset, llm):
-            raise StorageError(
-                f"{source.path} holds scores of {llm} on {dataset} by {scorer!r} already; give the scorer another --name."
-            )
     return pairs
 
 
@@ -141,83 +313,112 @@ class _Run:
 
     def __init__(
         self,
-        source: Recording,
-        scorer: Scorer,
+        work: _Work,
         journal: ScoreJournal,
-        pairs: Sequence[tuple[str, str]],
         limits: Limits,
+        purse: Purse,
         progress: Callable[[int, int], None] | None,
     ) -> None:
-        self._source, self._scorer, self._journal, self._pairs = source, scorer, journal, pairs
-        self._limits, self._progress = limits, progress
-        self.before = len(journal)
+        self._work, self._scorer, self._journal = work, work.scorer, journal
+        self._limits, self._purse, self._progress = limits, purse, progress
+        self.new = 0
         self.without_text = 0
-        self._total = sum(source.manifest.pairs[pair]["cots"] for pair in pairs)
+        self._total = work.total
         self._pending: list[tuple[CoTKey, Scored]] = []
         self._held: list[tuple[CoTKey, Scored]] = []
-        self._answered = self.before > 0
-        self._stopping = False
+        self._answered = len(journal) > 0
+        self._stopping = self._broke = False
+        self._flying = 0
         self._task: asyncio.Task[Any] | None = None
 
     def told(self, what: str) -> str:
         """A sentence for whoever is told that it ended early."""
         return (
-            f"{what}. {len(self._journal):,} of {self._total:,} CoTs are scored, in {self._journal.folder}; the same command "
+            f"{what}: {len(self._journal):,} of {self._total:,} CoTs are scored, in {self._journal.folder}, and the same command "
             "goes on from there."
         )
 
     async def run(self) -> None:
         """Score everything that is missing."""
         self._pace, self._disk, self._task = Pace(self._limits), asyncio.Lock(), asyncio.current_task()
-        # Only the main thread of a program may handle signals; elsewhere Ctrl-C is somebody else's.
-        with suppress(ValueError, RuntimeError, NotImplementedError):
-            asyncio.get_running_loop().add_signal_handler(signal.SIGINT, self._interrupt)
-        batches = self._batches()
+        self._paid = asyncio.Condition()
+        self._pay_earlier_runs()
+        batches = self._work.batches(self._journal, self._count_without_text)
         workers = min(self._scorer.concurrency or self._limits.concurrency, self._limits.concurrency)
         async with aclosing(self._scorer):
             try:
-                async with asyncio.TaskGroup() as group:
-                    for _ in range(workers):
-                        group.create_task(self._work(batches))
+                with self._interruptible():
+                    async with asyncio.TaskGroup() as group:
+                        for _ in range(workers):
+                            group.create_task(self._score(batches))
             except* RecorderError as errors:
                 raise _first(errors) from errors
         if self._stopping:
-            raise InterruptedByUser(self.told("Interrupted"))
+            raise InterruptedByUser(self.told("Scoring was interrupted"))
+        if self._broke:
+            what = f"The next request could pass the cost limit ({self._purse}), so nothing more was sent"
+            raise CostLimitReached(f"{self.told(what)} Raise the limit.")
         if self._held:
-            raise Fatal(f"Every request was refused: {self._held[0][1].verdict}")
+            raise Fatal(
+                _hopeless(f"All {len(self._held):,} CoTs", (self._held[0][1].verdict or "").removeprefix(REFUSED))
+            )
 
-    def _batches(self) -> Iterator[list[tuple[CoTKey, Item]]]:
-        """What the journal lacks, some CoTs of one question at a time."""
-        for dataset, llm in self._pairs:
-            questions = {question.id: question for question in self._source.questions(dataset)}
-            for pool in self._source.pools(dataset, llm):
-                items = []
-                for sample, text in enumerate(pool.texts):
-                    key = CoTKey(dataset, llm, pool.question_id, sample)
-                    if text is None:
-                        self.without_text += 1
-                    elif key not in self._journal:
-                        question = questions[pool.question_id]
-                        items.append((key, Item(question, text, pool.answers[sample], pool.prompt)))
-                for start in range(0, len(items), self._scorer.batch):
-                    yield items[start : start + self._scorer.batch]
+    def _count_without_text(self, number: int) -> None:
+        self.without_text += number
 
-    async def _work(self, batches: Iterator[list[tuple[CoTKey, Item]]]) -> None:
+    def _pay_earlier_runs(self) -> None:
+        """Count what is in the journal; where the server did not count tokens, the worst case."""
+        self._purse.pay_journal(self._journal)
+        if self._purse.limited and self._journal.untold:
+            for own in self._work.items():
+                untold = [item for key, item in own if item is not None and key in self._journal.untold]
+                self._purse.pay(untold, [Scored()] * len(untold))
+
+    async def _score(self, batches: Iterator[list[tuple[CoTKey, Item]]]) -> None:
         for batch in batches:  # shared by all workers: each takes the next
+            items = [item for _, item in batch]
+            reserved = await self._reserved(items)
+            if reserved is None:
+                return
             try:
-                found = await self._scored(batch)
-            except Refused as error:
-                found = [Scored(verdict=error.reason, problem="refused")] * len(batch)
-                self._held += [(key, one) for (key, _), one in zip(batch, found, strict=True)]
-                self._check_refusals(error)
-            else:
-                self._answered = True
-                self._held += [(key, one) for (key, _), one in zip(batch, found, strict=True)]
+                found = await self._replies(batch)
+                self._purse.pay(items, found)
+            finally:
+                async with self._paid:
+                    self._purse.free(reserved)
+                    self._flying -= 1
+                    self._paid.notify_all()
+            self._held += [(key, one) for (key, _), one in zip(batch, found, strict=True)]
             if self._answered:
                 held, self._held = self._held, []
                 await self._acknowledge(held)
             if self._stopping:
                 return
+
+    async def _reserved(self, items: Sequence[Item]) -> float | None:
+        """Dollars set aside for a batch, once there are enough; `None` where there never will be."""
+        async with self._paid:
+            while not (self._broke or self._stopping):
+                dollars = self._purse.reserve(items)
+                if dollars is not None:
+                    self._flying += 1
+                    return dollars
+                if not self._flying:
+                    self._broke = True
+                    self._paid.notify_all()
+                    break
+                await self._paid.wait()
+        return None
+
+    async def _replies(self, batch: Sequence[tuple[CoTKey, Item]]) -> list[Scored]:
+        try:
+            found = await self._scored(batch)
+        except Refused as error:
+            found = [Scored(verdict=REFUSED + error.reason, problem="refused")] * len(batch)
+            self._check_refusals(error, len(batch))
+        else:
+            self._answered = True
+        return found
 
     async def _scored(self, batch: Sequence[tuple[CoTKey, Item]]) -> list[Scored]:
         """Ask until it works, or retrying is pointless."""
@@ -239,15 +440,38 @@ class _Run:
                 self._pace.release()
             await asyncio.sleep(backoff(self._limits, failures, repr(batch[0][0])))
 
-    def _check_refusals(self, error: Refused) -> None:
+    def _check_refusals(self, error: Refused, number: int) -> None:
         """Before anything was scored, a refusal may be our own mistake: it is held back, and many of them end the run."""
-        if not self._answered and len(self._held) >= _REFUSALS_UNTIL_HOPELESS:
-            raise Fatal(f"The first requests were all refused: {error.reason}")
+        if not self._answered and len(self._held) + number >= _REFUSALS_UNTIL_HOPELESS:
+            raise Fatal(_hopeless(f"The first {len(self._held) + number:,} CoTs", error.reason))
+
+    @contextmanager
+    def _interruptible(self) -> Iterator[None]:
+        """Let Ctrl-C stop the run in two steps where signals can be had: in the main thread."""
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+        loop, before = asyncio.get_running_loop(), signal.getsignal(signal.SIGINT)
+        if self._scorer.info.kind == "python":  # it blocks the loop, which could not be told
+            signal.signal(signal.SIGINT, self._interrupt_function)
+        else:
+            loop.add_signal_handler(signal.SIGINT, self._interrupt)
+        try:
+            yield
+        finally:
+            loop.remove_signal_handler(signal.SIGINT)
+            signal.signal(signal.SIGINT, before)
 
     def _interrupt(self) -> None:
         """Ctrl-C: once, take what is in flight and end; twice, end."""
         if self._stopping and self._task is not None:
             self._task.cancel()
+        self._stopping = True
+
+    def _interrupt_function(self, *_: object) -> None:
+        """Ctrl-C: once, finish what the function was given and end; twice, end inside it."""
+        if self._stopping:
+            raise KeyboardInterrupt
         self._stopping = True
 
     async def _acknowledge(self, scores: list[tuple[CoTKey, Scored]]) -> None:
@@ -257,8 +481,16 @@ class _Run:
             mine, self._pending = self._pending, []
             if mine:
                 await asyncio.to_thread(self._journal.write, mine)
+                self.new += len(mine)
         if self._progress is not None:
             self._progress(len(self._journal) + self.without_text, self._total)
+
+
+def _hopeless(which: str, reason: str) -> str:
+    return (
+        f"{which} were refused ({reason}), so the scorer or its settings are likely wrong, and nothing was scored. Check "
+        "--scorer and what its server takes, and run the command again."
+    )
 
 
 def _first(errors: BaseExceptionGroup[RecorderError]) -> RecorderError:
@@ -269,23 +501,24 @@ def _first(errors: BaseExceptionGroup[RecorderError]) -> RecorderError:
     return error
 
 
-def _seal(
-    source: Recording,
-    out: Path,
-    scorer: Scorer,
-    journal: ScoreJournal,
-    pairs: Sequence[tuple[str, str]],
-    run: _Run,
-) -> Scoring:
-    seen: Counter[str] = Counter()
-    found: dict[tuple[str, str], dict[str, dict[int, Scored]]] = {pair: {} for pair in pairs}
+def _seal(work: _Work, out: Path, journal: ScoreJournal, run: _Run) -> Scoring:
+    source, scorer = work.source, work.scorer
+    found = {pair: {question: dict(own) for question, own in work.kept.get(pair, {}).items()} for pair in work.pairs}
     for key, scored in journal.entries():
         found[key.dataset, key.llm].setdefault(key.question_id, {})[key.sample] = scored
-        seen[scored.problem or ("none" if scored.score is None and scored.step_scores is None else "scored")] += 1
+    seen = Counter(_state(one) for pair in found.values() for own in pair.values() for one in own.values())
     notes = tuple(_notes(scorer.info.name, seen, run.without_text))
     rows = {pair: _rows(source, pair[0], own) for pair, own in found.items()}
-    operation = {"kind": scorer.info.kind, **scorer.facts}
-    add_scores(source.path, out, scorer.info, rows, operation=operation, notes=notes)
+    add_scores(
+        source.path,
+        out,
+        scorer.info,
+        rows,
+        operation={"kind": scorer.info.kind, **scorer.facts},
+        notes=notes,
+        replacing=bool(work.kept),
+        without_notes=[note for note in source.manifest.raw.get("notes", ()) if work.kept and _is_of(scorer, note)],
+    )
     problems = verify_recording(out).problems
     if problems:
         raise StorageError(
@@ -298,7 +531,7 @@ def _seal(
         recording_hash=open_recording(out).hash,
         scorer=scorer.info.name,
         cots=sum(seen.values()),
-        new=sum(seen.values()) - run.before,
+        new=run.new,
         with_score=seen["scored"],
         unreadable=seen["unreadable"],
         refused=seen["refused"],
@@ -323,6 +556,15 @@ def _rows(source: Recording, dataset: str, found: Mapping[str, Mapping[int, Scor
             )
 
 
+def _state(scored: Scored) -> str:
+    return scored.problem or ("none" if scored.score is None and scored.step_scores is None else "scored")
+
+
+def _is_of(scorer: Scorer, note: str) -> bool:
+    """Whether a note tells what an earlier run of the scorer left without a score."""
+    return _UNSCORED in note and scorer.info.name in note
+
+
 def _notes(name: str, seen: Mapping[str, int], without_text: int) -> Iterator[str]:
     total = sum(seen.values())
     for count, why in (
@@ -331,6 +573,6 @@ def _notes(name: str, seen: Mapping[str, int], without_text: int) -> Iterator[st
         (seen["none"], f"{name} gave none"),
     ):
         if count:
-            yield f"{count:,} of {total:,} CoTs have no score: {why}."
+            yield f"{count:,} of {counted(total, 'CoT')} {'has' if count == 1 else 'have'}{_UNSCORED}{why}."
     if without_text:
-        yield f"{without_text:,} CoTs have no text and were not given to {name}."
+        yield f"CoTs without text, which were not given to {name}: {without_text:,}."

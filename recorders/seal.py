@@ -15,7 +15,6 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import orjson
 
 from feval.answers import canonical_gold, extract, keys
 from feval.recording import DatasetInfo, LLMInfo, PoolRows, Question, RecordingWriter, verify_recording
@@ -88,6 +87,11 @@ def seal(
             "kept; remove the recording and seal again."
         )
     return Path(out)
+
+
+def _sequence_logprob(record: Mapping[str, Any]) -> float | None:
+    stated, tokens = record.get("sequence_logprob"), record.get("token_logprobs")
+    return stated if stated is not None or tokens is None else math.fsum(tokens)
 
 
 class _Contents:
@@ -165,11 +169,11 @@ class _Sealing:
                 f"All tokens were counted by {self._counter!r}, because the provider's counts are not complete."
             )
         if self._shared:
-            found.append(f"{self._shared} questions have the same request as an earlier one; they share its CoTs.")
+            found.append(f"Questions with the same request as an earlier one, whose CoTs they share: {self._shared}.")
         if self._repeated_ids:
             found.append(
-                f"{self._repeated_ids} replies came with a response id that an earlier reply to the same question had; a cache "
-                "may have answered."
+                "Replies with a response id that an earlier reply to the same question had: "
+                f"{self._repeated_ids}; a cache may have answered."
             )
         return found
 
@@ -187,7 +191,6 @@ class _Sealing:
     def _pool(self, question: Question, request: Request, records: Sequence[Mapping[str, Any]]) -> PoolRows:
         column = _Column(records)
         raw = self._raw_answers(question, records)
-        logprobs = column.of("token_logprobs")
         return PoolRows(
             question.id,
             column.of("text"),
@@ -195,12 +198,12 @@ class _Sealing:
             keys(self._kind, raw, question.answer, question.choices).answers,
             self._output_tokens(records),
             column.of("finish_reason"),
-            orjson.dumps([{"role": m.role, "content": m.content} for m in request.messages]).decode(),
+            request.prompt(),
             self._prompt_tokens(request, records),
             {name: column.of(name) for name in OPTIONAL_COLUMNS},
             reasoning=column.of("reasoning"),
-            sequence_logprobs=[None if values is None else math.fsum(values) for values in logprobs],
-            token_logprobs=logprobs,
+            sequence_logprobs=[_sequence_logprob(record) for record in records],
+            token_logprobs=column.of("token_logprobs"),
             token_confidences=column.of("token_confidences"),
         )
 

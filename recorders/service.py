@@ -9,13 +9,15 @@ listens on loopback also one whose `Host` is another machine's (DNS rebinding).
 
 from __future__ import annotations
 
+import errno
 import ipaddress
 import logging
 import re
 import socket
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import TracebackType
 from typing import Any, Self
@@ -24,7 +26,7 @@ from urllib.parse import urlsplit
 import orjson
 
 from feval import __version__
-from feval.errors import FevalError, StorageError
+from feval.errors import FevalError, StorageError, UsageError
 
 __all__ = ["Answer", "Call", "ProblemError", "Service", "chat_answer", "events", "is_loopback", "json_answer"]
 
@@ -60,12 +62,14 @@ class Answer:
         body: whole, or pieces that are sent as they come.
         headers: further ones; those of the transfer are the service's.
         close: called when the body was sent or could not be.
+        undelivered: called where the client had gone before anything was sent to it.
     """
 
     status: int
     body: bytes | Iterable[bytes]
     headers: Mapping[str, str] = field(default_factory=dict)
     close: Callable[[], None] | None = None
+    undelivered: Callable[[], None] | None = None
 
 
 class ProblemError(Exception):
@@ -95,7 +99,12 @@ def json_answer(value: Mapping[str, Any], status: int = 200, headers: Mapping[st
 
 
 def chat_answer(
-    reply: Mapping[str, Any], *, stream: bool, usage: bool = True, headers: Mapping[str, str] | None = None
+    reply: Mapping[str, Any],
+    *,
+    stream: bool,
+    usage: bool = True,
+    headers: Mapping[str, str] | None = None,
+    undelivered: Callable[[], None] | None = None,
 ) -> Answer:
     """Return a chat completion as one object, or as the events of a stream.
 
@@ -104,12 +113,13 @@ def chat_answer(
         stream: whether it goes out as events.
         usage: whether the stream ends with the usage.
         headers: further ones.
+        undelivered: as in `Answer`.
     """
     if not stream:
-        return json_answer(reply, 200, headers)
+        return replace(json_answer(reply, 200, headers), undelivered=undelivered)
     lines = (b"data: %b\n\n" % orjson.dumps(event) for event in events(reply, usage=usage))
     kind = {"Content-Type": "text/event-stream; charset=utf-8", "Cache-Control": "no-cache"}
-    return Answer(200, _ended(lines), kind | dict(headers or {}))
+    return Answer(200, _ended(lines), kind | dict(headers or {}), undelivered=undelivered)
 
 
 def _ended(lines: Iterable[bytes]) -> Iterator[bytes]:
@@ -188,6 +198,7 @@ class Service:
 
     Raises:
         StorageError: the port is taken, or the host is not this machine's.
+        UsageError: the host is empty, which would open the service to every machine unsaid.
     """
 
     def __init__(
@@ -198,6 +209,10 @@ class Service:
         port: int = 0,
         max_body: int = _MAX_BODY,
     ) -> None:
+        if not host.strip():
+            raise UsageError(
+                "The host to listen on is empty. Name one, such as 127.0.0.1, or 0.0.0.0 for every machine's use."
+            )
         self.application, self.host, self.max_body = application, host, max_body
         self.only_loopback = is_loopback(host)
         self._idle = threading.Condition()
@@ -208,9 +223,10 @@ class Service:
             self._server = _Server((host, port), self)
         except (OSError, OverflowError) as error:
             why = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-            raise StorageError(
-                f"Nothing can listen on {host}, port {port}: {why}. Name another --port, or 0 for any that is free."
-            ) from error
+            advice = "Name another --port, or 0 for any that is free."
+            if isinstance(error, OSError) and error.errno not in {errno.EADDRINUSE, errno.EACCES}:
+                advice = "Name a --host that is an address of this machine, such as 127.0.0.1."
+            raise StorageError(f"Nothing can listen on {host}, port {port}: {why}. {advice}") from error
         self.port = int(self._server.server_address[1])
 
     @property
@@ -278,11 +294,21 @@ class _Server(ThreadingHTTPServer):
 
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
-    server_version, sys_version = f"feval/{__version__}", ""
     timeout = _IDLE_S
     wbufsize = -1  # head and body in one packet
     disable_nagle_algorithm = True
     server: _Server
+
+    def version_string(self) -> str:
+        """The header Server: ours alone, without the library's."""
+        return f"feval/{__version__}"
+
+    def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:  # noqa: ARG002
+        """Say in OpenAI's shape what the library would say in HTML: a request line or header that is none."""
+        self.close_connection = True
+        self.request_version = self.protocol_version  # the library's guess is 0.9, which has no status line
+        said = message or HTTPStatus(code).phrase
+        self._write(ProblemError(code, f"This is no request that HTTP knows: {said}. Use an HTTP client.").answer())
 
     def _serve(self) -> None:
         service = self.server.service
@@ -294,7 +320,7 @@ class _Handler(BaseHTTPRequestHandler):
         finally:
             service.end()
 
-    do_GET = do_POST = do_PUT = do_DELETE = do_PATCH = _serve  # noqa: N815  the names are the library's
+    do_GET = do_HEAD = do_POST = do_PUT = do_DELETE = do_PATCH = do_OPTIONS = _serve  # noqa: N815  the library's names
 
     def _answer(self, service: Service) -> Answer:
         try:
@@ -334,13 +360,20 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _write(self, answer: Answer) -> None:
         try:
+            if answer.undelivered is not None and self._client_has_gone():
+                answer.undelivered()
+                raise ConnectionResetError
             self.send_response(answer.status)
             for name, value in answer.headers.items():
                 self.send_header(name, value)
             if isinstance(answer.body, bytes):
                 self.send_header("Content-Length", str(len(answer.body)))
                 self._end_of_headers()
-                self.wfile.write(answer.body)
+                if self.command != "HEAD":
+                    self.wfile.write(answer.body)
+                self.wfile.flush()
+            elif self.command == "HEAD":
+                self._end_of_headers()
                 self.wfile.flush()
             else:
                 self._write_pieces(answer.body)
@@ -349,6 +382,18 @@ class _Handler(BaseHTTPRequestHandler):
         finally:
             if answer.close is not None:
                 answer.close()
+
+    def _client_has_gone(self) -> bool:
+        """Whether the client closed the connection while it waited: a first write to it would still succeed."""
+        self.connection.setblocking(False)
+        try:
+            return not self.connection.recv(1, socket.MSG_PEEK)
+        except BlockingIOError:
+            return False
+        except OSError:
+            return True
+        finally:
+            self.connection.settimeout(self.timeout)
 
     def _write_pieces(self, pieces: Iterable[bytes]) -> None:
         chunked = self.request_version == "HTTP/1.1"

@@ -11,15 +11,18 @@ Nothing is recorded here; `feval record` does that, and the same method then run
 from __future__ import annotations
 
 import asyncio
+import json
 import threading
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, NoReturn, Self, TypeVar
 
 from feval.answers import canonical, extract
-from feval.errors import OutOfRangeError, PriceNotFoundError
+from feval.errors import NotRecordedError, OutOfRangeError, PriceNotFoundError, UsageError
 from feval.prices import Price, PriceList, billed_prompts, price_list, usd
+from feval.replay import Metadata
+from feval.replay import Request as Sent
 from feval.tokens import count_words
 from recorders.errors import RateLimited, StoppedError, Transient
 from recorders.pace import Limits, backoff
@@ -28,6 +31,9 @@ from recorders.request import Backend, Completion, Decoding, Message, Request
 __all__ = ["LiveCoT", "LiveLLM", "LiveResponse", "MeteredLiveLLM", "live"]
 
 _T = TypeVar("_T")
+_RECORDED_ONLY = (
+    "scores", "step_scores", "scoring_tokens", "sequence_logprobs", "sequence_probabilities", "token_confidences"
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +46,7 @@ class LiveCoT:
         tokens: output tokens, by the provider's count, or 1.365 per word where it gives none.
         dollar_cost: USD of the output tokens, `None` where the LLM has no price.
         finish_reason: a word of `feval.schema.FINISH_REASONS`.
+        sample: which CoT of its question it is, from 0.
     """
 
     raw_text: str
@@ -47,6 +54,12 @@ class LiveCoT:
     tokens: int
     dollar_cost: float | None
     finish_reason: str
+    sample: int
+
+    @property
+    def metadata(self) -> Metadata:
+        """Cost and end, as Listing 3 of FEval-TTC has them."""
+        return Metadata(self.tokens, self.dollar_cost, self.finish_reason)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,9 +68,12 @@ class LiveResponse:
 
     Attributes:
         cots: in the order in which they came back.
+        request: what was sent.
     """
 
     cots: list[LiveCoT]
+    request: Sent
+    _metered: MeteredLiveLLM = field(repr=False, compare=False)
 
     def __len__(self) -> int:
         return len(self.cots)
@@ -76,6 +92,24 @@ class LiveResponse:
     def tokens(self) -> int:
         """Output tokens of all CoTs."""
         return sum(cot.tokens for cot in self.cots)
+
+    @property
+    def dollar_cost(self) -> float:
+        """USD of the request and all CoTs, by eq. (1) of FEval-TTC and the billing.
+
+        Raises:
+            PriceNotFoundError: the price list has no such LLM.
+        """
+        return self._metered.dollars(1, len(self.cots), self.tokens)
+
+    def __getattr__(self, name: str) -> NoReturn:
+        """What a replayed response has and this one cannot have is told in a sentence."""
+        if name in _RECORDED_ONLY:
+            raise NotRecordedError(
+                f"A live CoT has no {name.replace('_', ' ')}: nobody scored it, and its log-probabilities were not kept. Record "
+                "with `feval record --logprobs K`, score with `feval score`, and run the method on the recording."
+            )
+        raise AttributeError(f"{type(self).__name__!r} has no attribute {name!r}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,8 +135,17 @@ class _Loop:
         self._thread = threading.Thread(target=self._loop.run_forever, name="live-llm", daemon=True)
         self._thread.start()
 
+    @property
+    def closed(self) -> bool:
+        return self._loop.is_closed()
+
     def run(self, work: Coroutine[Any, Any, _T]) -> _T:
-        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
+        asked = asyncio.run_coroutine_threadsafe(work, self._loop)
+        try:
+            return asked.result()
+        except BaseException:
+            asked.cancel()  # Ctrl-C: nobody waits for the reply any more
+            raise
 
     def close(self) -> None:
         self._loop.call_soon_threadsafe(self._loop.stop)
@@ -140,9 +183,13 @@ class LiveLLM:
         return MeteredLiveLLM(self.name, self._terms, self._loop, question, choices)
 
     def close(self) -> None:
-        """Let go of connections and the thread."""
-        self._loop.run(self._terms.backend.aclose())
-        self._loop.close()
+        """Let go of connections and the thread; a second time, do nothing."""
+        if self._loop.closed:
+            return
+        try:
+            self._loop.run(self._terms.backend.aclose())
+        finally:
+            self._loop.close()
 
 
 @dataclass
@@ -174,11 +221,15 @@ class MeteredLiveLLM:
             OutOfRangeError: k below 1.
             StoppedError: requests failed too often.
             BackendError: no request works, and why.
+            UsageError: the LLM was closed.
         """
+        if self._loop.closed:
+            raise UsageError(f"{self.name} was closed; ask it inside the `with` block, or make it anew with `live`.")
         if k < 1:
             raise OutOfRangeError(f"A method asks {self.name} for 1 CoT or more at a time; {k} were asked for.")
         completions = self._loop.run(self._asked(range(self.cots, self.cots + k)))
-        response = LiveResponse([self._cot(completion) for completion in completions])
+        cots = [self._cot(completion, self.cots + place) for place, completion in enumerate(completions)]
+        response = LiveResponse(cots, self._sent(), self)
         self.rounds, self.cots = self.rounds + 1, self.cots + k
         self.output_tokens += response.tokens
         return response
@@ -190,15 +241,37 @@ class MeteredLiveLLM:
         Raises:
             PriceNotFoundError: the price list has no such LLM.
         """
+        return self.dollars(self.rounds, self.cots, self.output_tokens)
+
+    def dollars(self, rounds: int, cots: int, output_tokens: int) -> float:
+        """USD of some requests for this question.
+
+        Args:
+            rounds: how many.
+            cots: that came back.
+            output_tokens: of those.
+
+        Raises:
+            PriceNotFoundError: the price list has no such LLM.
+        """
         if self._terms.price is None:
             raise PriceNotFoundError(f"There is no price for {self.name}; name a price list that has it.")
-        prompts = int(billed_prompts(self._terms.billing, self.rounds, self.cots))
-        return float(usd(self._terms.price, prompts * self.prompt_tokens, self.output_tokens))
+        prompts = int(billed_prompts(self._terms.billing, rounds, cots))
+        return float(usd(self._terms.price, prompts * self.prompt_tokens, output_tokens))
+
+    def _sent(self) -> Sent:
+        messages = [{"role": message.role, "content": message.content} for message in self._messages()]
+        price = self._terms.price
+        dollars = None if price is None else float(usd(price, self.prompt_tokens, 0))
+        return Sent(json.dumps(messages, ensure_ascii=False), self.prompt_tokens, dollars)
+
+    def _messages(self) -> tuple[Message, ...]:
+        return tuple(self._terms.messages(self._question))
 
     async def _asked(self, samples: Sequence[int]) -> list[Completion]:
         """Ask until every sample is there; servers that answer fewer at a time are asked again."""
         terms = self._terms
-        messages = tuple(terms.messages(self._question))
+        messages = self._messages()
         request = Request("live", "live", messages, terms.model, terms.decoding)
         found: list[Completion] = []
         failures = 0
@@ -209,7 +282,10 @@ class MeteredLiveLLM:
             except (RateLimited, Transient) as error:
                 failures += 1
                 if failures > terms.retries:
-                    raise StoppedError(f"{self.name} failed {failures} times in a row ({error.reason}).") from error
+                    raise StoppedError(
+                        f"{self.name} failed {failures} times in a row ({error.reason}). See that the server "
+                        "runs, or allow more retries."
+                    ) from error
                 pause = backoff(Limits(), failures, request.key())
                 await terms.wait(pause if error.retry_after is None else error.retry_after)
         self._count_prompt(messages, found)
@@ -219,13 +295,13 @@ class MeteredLiveLLM:
         counted = next((c.prompt_tokens for c in found if c.prompt_tokens is not None), None)
         self.prompt_tokens = counted if counted is not None else sum(count_words(m.content) for m in messages)
 
-    def _cot(self, completion: Completion) -> LiveCoT:
+    def _cot(self, completion: Completion, sample: int) -> LiveCoT:
         raw = extract(self._terms.answer_kind, completion.text, self._choices)
         answer = canonical(self._terms.answer_kind, raw, self._choices)
         tokens = count_words(completion.text) if completion.output_tokens is None else completion.output_tokens
         price = self._terms.price
         dollars = None if price is None else float(usd(price, 0, tokens))
-        return LiveCoT(completion.text, answer, tokens, dollars, completion.finish_reason)
+        return LiveCoT(completion.text, answer, tokens, dollars, completion.finish_reason, sample)
 
 
 def live(
@@ -236,7 +312,7 @@ def live(
     model: str | None = None,
     decoding: Decoding | None = None,
     messages: Callable[[str], Sequence[Message]] | None = None,
-    prices: str | PriceList = "2025-06-02",
+    prices: str | PriceList | None = None,
     billing: str = "once",
     retries: int = 5,
     wait: Callable[[float], Coroutine[Any, Any, None]] = asyncio.sleep,
@@ -250,18 +326,22 @@ def live(
         model: as the provider calls it; `None`: what stands before "@".
         decoding: how samples are drawn; `None`: as `recorders.assemble.usual_decoding` says.
         messages: what is sent for a question; `None`: the question as one user message.
-        prices: a price list or its id; "none" for no dollars.
+        prices: a price list or its id; "none" for no dollars; `None`: as `recorders.assemble.usual_prices` says.
         billing: "once", "per_round" or "per_sample".
         retries: of a request that may work next time, before giving up.
         wait: for tests.
 
     Raises:
         UnknownNameError: no such answer kind, price list or billing.
+        UsageError: an answer kind that reads no answers from texts.
         OutOfRangeError: negative retries.
     """
-    from recorders.assemble import usual_decoding
+    from recorders.assemble import usual_decoding, usual_prices
 
     canonical(answer_kind, None)
+    if answer_kind == "verbatim":
+        raise UsageError("Verbatim answers are not read from texts; name another answer kind for a live LLM.")
+    prices = usual_prices(llm) if prices is None else prices
     billed_prompts(billing, 1, 1)
     if retries < 0:
         raise OutOfRangeError(f"Requests are tried again 0 times or more; {retries} was given.")

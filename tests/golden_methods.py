@@ -16,7 +16,17 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from golden_cascades import (
+    mixture_of_40_samples,
+    mixture_of_thoughts,
+    mixture_replay,
+    model_switch_replay,
+    model_switch_run,
+    model_switch_weights,
+)
+from golden_confidence import best_of_n, confidence_weighted, deep_confidence
 from golden_difficulty import dsc
+from golden_votes import VOTES
 from real_files import letters
 
 from feval.estimators.counts import vote_counts
@@ -157,5 +167,15 @@ GOLDENS: dict[str, Callable[[Real, Entry], Any]] = {
     "sc.none.": sc_none,
     "dsc.date_cot1_40.": dsc,
     "dsc.last_letters_gpt35.": dsc,
+    "bon.": best_of_n,
+    "cisc.": confidence_weighted,
+    "deepconf.": deep_confidence,
+    "mot.date.": mixture_of_thoughts,
+    "mot.date40.": mixture_of_40_samples,
+    "feval.replay.mot": mixture_replay,
+    "ms.weights": model_switch_weights,
+    "ms.run.": model_switch_run,
+    "feval.replay.model_switch": model_switch_replay,
+    **VOTES,
 }
 """Prefix of ids -> what computes the expected value."""

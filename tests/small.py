@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
+from random import Random
 from typing import Any
 
-from feval.recording import DatasetInfo, LLMInfo, PoolRows, Question, RecordingWriter
+from feval.recording import (
+    DatasetInfo,
+    LLMInfo,
+    PoolRows,
+    Question,
+    RecordingWriter,
+    ScorerInfo,
+    ScoreRows,
+    add_scores,
+)
 
 Answers = Sequence[str | None]
 
@@ -44,3 +55,43 @@ def write_toy(
             rows = (pool(i, own) for i, own in enumerate(answers))
             writer.add_pools("toy", LLMInfo(llm, temperature=0.7, max_tokens=64), counter, rows)
     return out
+
+
+SCORER = ScorerInfo("judge:toy", "judge")
+
+
+def scored_pool(llm: str, index: int, answers: Answers) -> tuple[PoolRows, ScoreRows]:
+    """A pool with log-probabilities and scores, a few of them missing; coarse numbers, so that some are equal."""
+    draw = Random(f"{llm} {index}")  # noqa: S311  values of a test
+    plain = pool(index, answers)
+    confidences = [[draw.randrange(16) / 4 for _ in range(tokens)] for tokens in plain.output_tokens]
+    logprobs = [[-draw.randrange(8) / 8 for _ in range(tokens)] for tokens in plain.output_tokens]
+    lost = {i for i in range(len(answers)) if draw.random() < 0.15}
+    rich = replace(
+        plain,
+        sequence_logprobs=[None if i in lost else sum(values) for i, values in enumerate(logprobs)],
+        token_logprobs=[None if i in lost else values for i, values in enumerate(logprobs)],
+        token_confidences=[None if i in lost else values for i, values in enumerate(confidences)],
+    )
+    given = [i for i in range(len(answers)) if draw.random() < 0.9]
+    scores = [None if draw.random() < 0.1 else draw.randrange(5) / 4 for _ in given]
+    steps = [[draw.randrange(1, 9) / 8 for _ in range(draw.randrange(4))] or None for _ in given]
+    tokens = [40 + draw.randrange(9) for _ in given]
+    return rich, ScoreRows(f"toy/{index}", given, scores, steps, prompt_tokens=tokens, output_tokens=[1 for _ in given])
+
+
+def write_scored_toy(out: Path, pools: Mapping[str, Sequence[Answers]], golds: Sequence[str | None]) -> Path:
+    """The recording of `write_toy` with log-probabilities, and with scores and step scores by `SCORER`."""
+    made = {llm: [scored_pool(llm, i, own) for i, own in enumerate(answers)] for llm, answers in pools.items()}
+
+    def rows(llm: str) -> Iterator[PoolRows]:
+        return (rich for rich, _ in made[llm])
+
+    plain = out.with_name(f"{out.name}-plain")
+    with RecordingWriter(plain, operation={"name": "test"}, prices="2025-06-02") as writer:
+        writer.add_dataset(
+            DatasetInfo("toy", "Toy questions", "verbatim", "test-1"), [question(i, g) for i, g in enumerate(golds)]
+        )
+        for llm in pools:
+            writer.add_pools("toy", LLMInfo(llm, temperature=0.7, max_tokens=64), "words", rows(llm))
+    return add_scores(plain, out, SCORER, {("toy", llm): [scored for _, scored in own] for llm, own in made.items()})

@@ -349,7 +349,7 @@ def test_select_refuses(two: Path, tmp_path: Path) -> None:
         (1, ["--samples", "5"], "4 CoTs"),
         (2, ["--samples", "0"], "at least 1 CoT"),
         (2, ["--first", "0"], "at least 1 question"),
-        (2, ["--first", "4"], "toy has 3 questions; --first 4 asks for more"),
+        (1, ["--first", "4"], "toy has 3 questions; --first 4 asks for more"),
         (2, ["--first", "1", "--questions-file", str(ids)], "give one of them"),
         (1, ["--questions-file", str(ids)], "'q9'"),
         (
@@ -711,8 +711,12 @@ def test_a_bug_is_one_sentence(toy: Path, monkeypatch: pytest.MonkeyPatch) -> No
     [
         (KeyboardInterrupt(), 130, "Interrupted"),
         (MemoryError(), 1, "not enough memory"),
-        (PermissionError(errno.EACCES, "Permission denied", "some/file"), 1, "some/file: Permission denied"),
-        (OSError("odd"), 1, "The system: odd"),
+        (
+            PermissionError(errno.EACCES, "Permission denied", "some/file"),
+            1,
+            "some/file could not be read or written: Permission denied. Check",
+        ),
+        (OSError("odd"), 1, "The output could not be read or written: odd. Check"),
     ],
 )
 def test_what_the_system_says_is_one_sentence(

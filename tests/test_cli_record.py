@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import json
+import socket
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner, Result
 
-from feval.cli import app
+from feval.cli import _Out, app
+from feval.cli.record import _Shown
 from feval.recording import open_recording, verify_recording
 from recorders.assemble import Ask, assemble, questions_of
+from recorders.engine import Progress
+from recorders.errors import Fatal
 
 TINY = ("--dataset", "tiny_sums", "--llm", "feval/tiny-30k", "--temperature", "1", "--max-tokens", "100")
 
@@ -187,3 +192,92 @@ def test_exemplars_that_cannot_be_had_are_said(tmp_path: Path, shared: Path, opt
     assert result.exit_code == 2, result.output
     assert words in result.stderr
     assert not (tmp_path / "r").exists()
+
+
+def test_what_is_odd_about_questions_is_said_and_kept(tmp_path: Path) -> None:
+    source = tmp_path / "mine.jsonl"
+    source.write_text(
+        '{"id": "a", "question": "What is 2 + 3?"}\n{"id": "b", "question": "And 2 + 2?", "answer": "four"}\n'
+    )
+    own = ("--dataset", "mine", "--answer-kind", "number", "--questions", str(source), "--samples", "1")
+    for more in ([], ["--dry-run"]):
+        result = feval("record", *own, "--llm", "feval/tiny-30k", "--prompt", "none", "--out", tmp_path / "r", *more)
+        assert result.exit_code == 0, result.output
+        assert result.stderr.count("no gold answer, so no answer counts as right: 1 (a).") == 1
+    notes = open_recording(tmp_path / "r").manifest.raw["notes"]
+    assert "Questions with no gold answer, so no answer counts as right: 1 (a)." in notes
+    source.write_text('{"id": "a", "question": " \\n "}\n')
+    result = feval("record", *own, "--llm", "feval/tiny-30k", "--prompt", "none", "--out", tmp_path / "r2")
+    assert "has no text for the question 'a'" in result.stderr
+
+
+def test_a_sealed_recording_is_topped_up_into_another(tmp_path: Path) -> None:
+    assert record(tmp_path / "three", "--quiet").exit_code == 0
+    more = ("--samples", "5", "--first", "6")
+    refused = record(tmp_path / "three", *more)
+    assert refused.exit_code == 1
+    assert f"--out NEW --from {tmp_path / 'three'}" in refused.stderr
+    start = (*more, "--from", tmp_path / "three")
+    estimate = record(tmp_path / "five", *start, "--dry-run", "--json")
+    assert json.loads(estimate.stdout)["cots"] == 6 * 5 - 4 * 3
+    assert not (tmp_path / "five.journal").exists()
+    assert record(tmp_path / "five", *start, "--quiet").exit_code == 0
+    texts = [
+        [p.texts for p in open_recording(tmp_path / n).pools("tiny_sums", "feval/tiny-30k")] for n in ("three", "five")
+    ]
+    assert [pool[:3] for pool in texts[1][:4]] == texts[0]
+    assert [len(pool) for pool in texts[1]] == [5] * 6
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--samples", "3000000000"], "1 to 1,048,576 CoTs per question; 3,000,000,000 were asked for"),
+        (["--max-tokens", "99999999999999999999999"], "max_tokens is 1 to 2^63 - 1"),
+        (["--seed", "99999999999999999999999"], "seed is 0 to"),
+        (["--top-p", "0"], "top_p is a number above 0 and at most 1; 0.0 was given"),
+        (["--extra-body", '{"a": NaN}'], "is not JSON"),
+        (["--llm", ""], "LLM names have 1 to"),
+        (["--first", "0"], "Ask for 1 to 200"),
+    ],
+)
+def test_settings_that_cannot_work_leave_nothing(tmp_path: Path, options: list[str], words: str) -> None:
+    result = record(tmp_path / "r", *options)
+    assert result.exit_code == 2, result.output
+    assert words in result.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_unencrypted_connections_are_said_before_anything_is_sent(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise Fatal("nothing was sent")
+
+    monkeypatch.setattr("recorders.recording.record_dataset", refuse)
+    backend = ("--backend", "openai", "--base-url", "http://user:a-long-password@server.example/v1")
+    result = record(tmp_path / "r", *backend)
+    assert result.exit_code == 1
+    assert "travel unencrypted to server.example" in result.stderr
+    assert "a-long-password" not in result.output
+
+
+def test_the_first_ctrl_c_says_what_is_waited_for(capsys: pytest.CaptureFixture[str]) -> None:
+    work = assemble(Ask("tiny_sums", "feval/tiny-30k"), questions_of("tiny_sums", first=1)).work
+    show = _Out(as_json=False, quiet=False)
+    shown = _Shown(show.progress("recording"), show, work)
+    state = Progress(1, 9, 1, 3, 16, 2.0, 4.0, None, 0.0)
+    for each in (state, replace(state, stopping=True), replace(state, stopping=True, in_flight=1)):
+        shown(each)
+    assert capsys.readouterr().err == "note: Stopping: waiting for 3 requests in flight. Ctrl-C stops at once.\n"
+
+
+def test_the_first_failure_is_said_while_it_is_tried_again(tmp_path: Path) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))  # bound and not listening: every connection is refused
+        address = f"http://127.0.0.1:{taken.getsockname()[1]}/v1"
+        result = record(tmp_path / "r", "--backend", "openai", "--base-url", address, "--retries", "1")
+    assert result.exit_code == 1
+    assert result.stderr.count("note: A request failed and is sent again: the connection to 127.0.0.1:") == 1
+    assert "nothing is recorded yet" in result.stderr
+    assert list(tmp_path.iterdir()) == []

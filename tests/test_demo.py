@@ -148,7 +148,11 @@ def test_somebody_elses_folder_is_left_alone(tmp_path: Path) -> None:
 
 def test_a_damaged_demo_is_not_believed(tmp_path: Path) -> None:
     run_demo(tmp_path / "demo")
-    manifest = tmp_path / "demo" / "recording" / "README.md"
-    manifest.write_text("changed")
+    readme, manifest = tmp_path / "demo" / "recording" / "README.md", tmp_path / "demo" / "live" / "manifest.json"
+    manifest.rename(tmp_path / "kept")
+    with pytest.raises(DamagedRecordingError, match=r"live is no longer .* Delete the folder and run the demo again"):
+        run_demo(tmp_path / "demo")
+    (tmp_path / "kept").rename(manifest)
+    readme.write_text("changed")
     with pytest.raises(DamagedRecordingError, match="no longer what the demo wrote"):
         run_demo(tmp_path / "demo")

@@ -905,3 +905,31 @@ def test_a_source_is_a_file(tmp_path: Path, imported: Import, save: Save) -> Non
     link = tmp_path / "link.json"
     link.symlink_to(save("x.json", dumped([mot_entry()])))
     assert imported("mot-cascade", link).questions("toy")
+
+
+def test_a_file_of_another_shape_gets_the_format_that_fits(imported: Import, save: Save) -> None:
+    with pytest.raises(SourceError, match=r"It can be read as 'mot-cascade': name that format\.$"):
+        imported("modelswitch", save("x.json", dumped([mot_entry()])))
+    with pytest.raises(SourceError) as told:
+        imported("mot-cascade", save("y.json", b"{}"))
+    assert "can be read as" not in str(told.value)
+
+
+def test_json_of_brackets_is_refused_before_it_takes_thirty_times_its_size(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(reading, "BRACKETS_FREE", 1000)
+    for brackets in (b"[" + b"[]," * 2000 + b"[]]", b"[" + b"{}," * 2000 + b"{}]"):
+        with pytest.raises(SourceError, match=r"brackets in .* bytes, as no recording has"):
+            reading.Reader().json(brackets, "x.json")
+    assert len(reading.Reader().json(b"[" + b"[1,2]," * 2000 + b"[]]", "x.json")) == 2001
+
+
+def test_a_questions_file_that_is_not_there_is_told_from_the_source(
+    imported: Import, save: Save, tmp_path: Path
+) -> None:
+    for path, found in ((tmp_path / "none.jsonl", "nothing"), (tmp_path, "a folder")):
+        with pytest.raises(
+            SourceError, match=rf"should be the questions file \(--questions\); there is {found}\. Check"
+        ):
+            imported("mot-cascade", save("x.json", dumped([mot_entry()])), questions=path)

@@ -368,3 +368,11 @@ def test_fuzzed_journals_raise_nothing_but_our_errors(folder: Path, data: st.Dat
         pass
     finally:
         (folder / JOURNAL).write_bytes(good)
+
+
+def test_an_empty_journal_stays_empty_where_nothing_may_be_asked(tmp_path: Path) -> None:
+    (tmp_path / "j").mkdir()
+    (tmp_path / "j" / JOURNAL).touch()
+    with pytest.raises(JournalError, match="is empty, and the mode 'none' asks for nothing"):
+        Journal.open(tmp_path / "j", IDENTITY, mode="none")
+    assert (tmp_path / "j" / JOURNAL).read_bytes() == b""

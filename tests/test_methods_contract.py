@@ -11,7 +11,7 @@ import numpy.typing as npt
 import pytest
 from method_cases import CASES, Case
 from real_files import Codes, golden, real_codes
-from small import write_toy
+from small import write_scored_toy
 
 from feval.errors import OutOfRangeError, ShortPoolError, UsageError
 from feval.estimators.counts import vote_counts
@@ -38,7 +38,8 @@ GOLDS = ["a", "b", "c", "z", "a", None]
 
 @pytest.fixture(scope="module")
 def replay(tmp_path_factory: pytest.TempPathFactory) -> tuple[Dataset, list[LLM]]:
-    out = write_toy(tmp_path_factory.mktemp("contract") / "toy", {"strong": POOLS, "weak": POOLS[::-1]}, GOLDS)
+    answers = {"strong": POOLS, "weak": POOLS[::-1], "other": [POOLS[2], *POOLS[:2], *POOLS[3:5], POOLS[0]]}
+    out = write_scored_toy(tmp_path_factory.mktemp("contract") / "toy", answers, GOLDS)
     return load("toy", recording=out, seed=7)
 
 
@@ -152,7 +153,7 @@ def test_no_question_needs_no_decision() -> None:
 
 
 def test_seeded_replicates_agree_with_the_exact_expectation(replay: tuple[Dataset, list[LLM]]) -> None:
-    dataset, [llm, _] = replay
+    dataset, [llm, *_] = replay
     counts = vote_counts(llm.pool.codes, dataset.gold)
     for n in (1, 2, 5, 8):
         exact = subset_plurality_accuracy(counts.gold, counts.rivals, counts.no_answer, [n]).per_question()[:, 0]

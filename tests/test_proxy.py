@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import gzip
+import http.client
 import json
 import os
 import re
 import signal
 import subprocess
 import sys
+import threading
+import zlib
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
@@ -223,6 +227,158 @@ def test_a_key_in_a_reply_is_masked(upstream: Upstream, tmp_path: Path) -> None:
     with Service(upstream) as server, running(tmp_path, server.url) as run:
         assert run.texts() == ["It is [key]."]
     assert_no_key(tmp_path)
+
+
+def posted(run: Run, body: bytes, path: str = "/v1/chat/completions", **headers: str) -> tuple[int, bytes]:
+    connection = http.client.HTTPConnection("127.0.0.1", run.client.base_url.port, timeout=30)
+    try:
+        connection.request("POST", path, body, {"Authorization": f"bearer {KEY}", **headers})
+        response = connection.getresponse()
+        return response.status, response.read()
+    finally:
+        connection.close()
+
+
+def body_of(text: str, **more: Any) -> dict[str, Any]:
+    return {"model": MODEL, "messages": [{"role": "user", "content": text}]} | more
+
+
+def test_a_key_is_found_however_it_is_sent_or_written(upstream: Upstream, tmp_path: Path) -> None:
+    escaped = json.dumps(body_of("My key is KEY.")).replace("KEY", "".join(f"\\u{ord(c):04x}" for c in KEY))
+    other = json.dumps(body_of(f"My key is {KEY}."))
+    with Service(upstream) as server, running(tmp_path, server.url) as run:
+        assert posted(run, escaped.encode())[0] == 200
+        for name in ("X-Goog-Api-Key", "Api-Key", "X-Auth-Token", "Cookie"):
+            assert posted(run, other.encode(), Authorization="none", **{name: KEY})[0] == 200
+        assert (run.proxy.unrecorded, run.proxy.recorded) == (5, 0)
+    assert_no_key(tmp_path)
+
+
+def test_the_proxys_own_key_is_not_told_to_clients(upstream: Upstream, tmp_path: Path) -> None:
+    told = {"error": {"message": f"Incorrect API key provided: {KEY}."}, "headers": {"authorization": KEY}}
+    with Service(upstream) as server, ExitStack() as stack:
+        journal = stack.enter_context(Journal.open(tmp_path / "r.journal", {}))
+        service = stack.enter_context(Service(Proxy(Endpoint(server.url, KEY), journal, "sums")))
+        client = stack.enter_context(openai.OpenAI(base_url=service.url, api_key="none", max_retries=0))
+        for status in (401, 200):
+            upstream.instead = json_answer(told, status, {"X-Seen": KEY})
+            for path in ("/chat/completions", "/echo"):
+                try:
+                    reply = client.post(path, body=body_of("Hello"), cast_to=object, options={})
+                    shown = json.dumps(reply)
+                except openai.AuthenticationError as error:
+                    shown = f"{error} {dict(error.response.headers)}"
+                assert "[key]" in shown
+                assert not [fragment for fragment in FRAGMENTS if fragment in shown]
+        assert upstream.calls[-1].headers["authorization"] == f"Bearer {KEY}"
+
+
+def test_a_redirection_does_not_lead_past_the_proxy(upstream: Upstream, tmp_path: Path) -> None:
+    upstream.instead = Answer(
+        308, b"", {"Location": f"https://u:{KEY}@elsewhere.example/v1/chat/completions?key={KEY}"}
+    )
+    with Service(upstream) as server, running(tmp_path, server.url) as run:
+        with pytest.raises(
+            openai.InternalServerError, match=r"on to https://elsewhere\.example/v1/chat/completions\. Start"
+        ) as caught:
+            run.ask()
+        assert KEY not in str(caught.value)
+        assert len(upstream.calls) == 1
+
+
+def test_a_compressed_reply_is_recorded(upstream: Upstream, tmp_path: Path) -> None:
+    whole = Upstream()(
+        Call("POST", "/v1/chat/completions", {}, json.dumps(body_of(PROBLEMS[0].question)).encode())
+    ).body
+    assert isinstance(whole, bytes)
+    content = json.loads(whole)["choices"][0]["message"]["content"]
+    with Service(upstream) as server, running(tmp_path, server.url) as run:
+        upstream.instead = Answer(200, gzip.compress(whole), {"Content-Encoding": "gzip"})
+        assert run.texts() == [content]
+        upstream.instead = Answer(200, zlib.compress(whole), {"Content-Encoding": "deflate"})
+        assert run.texts() == [content]
+        assert run.proxy.recorded == 2
+        upstream.instead = Answer(200, b"no gzip at all", {"Content-Encoding": "gzip"})
+        assert posted(run, json.dumps(body_of("?")).encode()) == (200, b"no gzip at all")
+
+
+def test_a_reply_that_no_file_can_hold_is_recorded_as_far_as_it_can(upstream: Upstream, tmp_path: Path) -> None:
+    message = b'{"role":"assistant","content":"a\\ud800 \\ud83d\\ude00"}'
+    strange = b'{"choices":[{"index":0,"message":%b,"finish_reason":"stop"}]}' % message
+    upstream.instead = Answer(200, strange, {"Content-Type": "application/json"})
+    with Service(upstream) as server, running(tmp_path, server.url) as run:
+        assert run.texts() == ["a\ufffd \U0001f600"]
+        assert (run.proxy.recorded, run.proxy.unrecorded) == (1, 0)
+    with running(tmp_path, server.url) as run:
+        assert run.texts() == ["a\ufffd \U0001f600"]
+
+
+def test_what_a_client_did_not_wait_for_is_given_to_the_next(
+    upstream: Upstream, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A client that times out asks again: the reply that was paid for is then given, in the same run."""
+    may_answer, asked, given_back = threading.Event(), threading.Event(), threading.Event()
+    give_back = Proxy._give_back
+
+    def giving_back(*arguments: Any) -> None:
+        give_back(*arguments)
+        given_back.set()
+
+    monkeypatch.setattr(Proxy, "_give_back", giving_back)
+
+    def slow(call: Call) -> Answer:
+        asked.set()
+        assert may_answer.wait(30)
+        return upstream(call)
+
+    request = body_of(PROBLEMS[0].question, n=2)
+    with Service(slow) as server, running(tmp_path, server.url) as run:
+        connection = http.client.HTTPConnection("127.0.0.1", run.client.base_url.port)
+        connection.request("POST", "/v1/chat/completions", json.dumps(request))
+        assert asked.wait(30)
+        connection.close()
+        may_answer.set()
+        assert given_back.wait(30)
+        first = run.client.chat.completions.create(**request)
+        assert (len(upstream.calls), run.proxy.recorded, run.proxy.replayed) == (1, 2, 2)
+        run.client.chat.completions.create(**request)
+        assert len(upstream.calls) == 2  # given once, not for ever
+    with running(tmp_path, server.url) as run:
+        assert run.client.chat.completions.create(**request).choices == first.choices
+
+
+def test_limits_tell_requests_apart(upstream: Upstream, tmp_path: Path) -> None:
+    asked = {"extra_body": {"max_completion_tokens": None}}
+    with Service(upstream) as server, running(tmp_path, server.url) as run:
+        run.ask(max_tokens=5, **asked)
+    with Service(upstream) as server, running(tmp_path / "other", server.url) as run:
+        run.ask(max_tokens=5, **asked)
+        run.ask(max_tokens=60, **asked)
+        assert run.proxy.recorded == 2
+        assert run.ask(max_tokens=5, extra_body={"max_completion_tokens": 6}).choices
+        assert run.proxy.unrecorded == 1
+        requests = [
+            entry.record["decoding"]["max_tokens"] for entry in run.journal.entries() if entry.kind == "request"
+        ]
+        assert requests == [5, 60]
+
+
+def test_a_path_does_not_climb_out_of_v1(upstream: Upstream, tmp_path: Path) -> None:
+    with Service(upstream) as server, running(tmp_path, server.url) as run:
+        for path in ("/v1/../admin", "/v1/%2e%2e/admin", "/v2/models"):
+            status, said = posted(run, b"{}", path)
+            assert (status, b"Only paths under /v1" in said) == (404, True)
+        assert upstream.calls == []
+
+
+def test_a_folder_that_cannot_be_sealed_into_is_refused_at_once(tmp_path: Path) -> None:
+    (tmp_path / "thesis").mkdir()
+    (tmp_path / "thesis" / "chapter.tex").write_text("mine")
+    arguments = ["proxy", "--upstream", "http://127.0.0.1:9/v1", "--record", str(tmp_path / "thesis")]
+    result = CliRunner().invoke(app, arguments, prog_name="feval")
+    assert result.exit_code == 1
+    assert "holds no recording" in result.stderr
+    assert [path.name for path in tmp_path.iterdir()] == ["thesis"]
 
 
 def test_what_cannot_be_written_is_neither_given_nor_paid_for_again(

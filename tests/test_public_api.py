@@ -30,6 +30,7 @@ PUBLIC = [
     "load",
     "merge",
     "open_recording",
+    "plurality",
     "price_list",
     "select",
     "self_consistency_curve",

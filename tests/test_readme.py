@@ -8,12 +8,18 @@ from __future__ import annotations
 
 import os
 import re
+import signal
+import socket
 import subprocess
 import sys
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
+
+from feval.recording import open_recording, verify_recording
 
 ROOT = Path(__file__).resolve().parents[1]
 README = (ROOT / "README.md").read_text("utf-8")
@@ -39,8 +45,8 @@ class Block:
     text: str
 
 
-def blocks() -> list[Block]:
-    return [Block(*found) for found in re.findall(r"^```(\w*)\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)]
+def blocks(text: str = README) -> list[Block]:
+    return [Block(*found) for found in re.findall(r"^```(\w*)\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)]
 
 
 def run(block: Block, folder: Path, environment: dict[str, str]) -> str:
@@ -49,11 +55,15 @@ def run(block: Block, folder: Path, environment: dict[str, str]) -> str:
         command = ["sh", "-eu", "-c", script]
     else:
         command = [sys.executable, "-W", "error", "-c", block.text]
-    done = subprocess.run(
-        command, cwd=folder, env=environment, capture_output=True, text=True, check=False, timeout=300
-    )
-    assert done.returncode == 0, f"{block.text}\nsays:\n{done.stdout}{done.stderr}"
-    return done.stdout + done.stderr
+    pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    with subprocess.Popen(command, cwd=folder, env=environment, start_new_session=True, **pipes) as process:
+        try:
+            said, complained = process.communicate(timeout=300)
+        finally:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)  # a server that a block began and did not end
+    assert process.returncode == 0, f"{block.text}\nsays:\n{said}{complained}"
+    return said + complained
 
 
 @pytest.fixture
@@ -79,6 +89,28 @@ def test_every_block_runs_and_prints_what_it_shows(tmp_path: Path, environment: 
             assert missing == [], f"the README shows lines that were not printed; printed was:\n{said}"
         else:
             said = run(block, folder, environment)
+
+
+def free_ports(count: int) -> list[int]:
+    with ExitStack() as stack:
+        sockets = [stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(count)]
+        return [opened.getsockname()[1] for opened in sockets]
+
+
+def test_the_recipes_of_recording_run_as_they_stand(tmp_path: Path, environment: dict[str, str]) -> None:
+    pytest.importorskip("openai", reason="the official client (extra `record`) is not installed")
+    recipes = (ROOT / "docs" / "recording.md").read_text("utf-8").partition("## Three recipes\n")[2]
+    for name, port in zip(("8123", "8124"), free_ports(2), strict=True):
+        recipes = recipes.replace(name, str(port))
+    environment |= {"PATH": f"{environment['PATH']}{os.pathsep}{Path(sys.executable).parent}"}
+    folder = tmp_path / "empty"
+    folder.mkdir()
+    served, proxied, twin = blocks(recipes)
+    run(served, folder, environment)
+    assert verify_recording(folder / "over-http").ok
+    run(proxied, folder, environment)
+    assert open_recording(folder / "my-run").manifest.pairs["proxied", "feval/tiny-42k"]["cots"] == 5
+    assert re.fullmatch(r"27 for 0\.0000\d+ USD and 5 CoTs\n", run(twin, folder, environment))
 
 
 def test_blocks_are_of_languages_that_are_tested() -> None:

@@ -26,6 +26,7 @@ RUNS: dict[str, list[str]] = {
     "unpriced": ["run", "self-consistency", "--set", "n=2", "--prices", "none"],
     "oracle": ["run", "oracle", "--set", "n=2"],
     "curve": ["curve", "self-consistency", "--n", "1..4"],
+    "curve-method": ["curve", "self-consistency", "--n", "1..4", "--set", "no_answer=vote"],
     "curve-seeded": ["curve", "self-consistency", "--n", "1,3", "--order", "seeded", "--replicates", "9"],
 }
 

@@ -87,7 +87,7 @@ def test_the_key_is_nowhere(tmp_path: Path, caplog: pytest.LogCaptureFixture, fa
     with FaultyServer(lambda _question, attempt: fault if lasting or not attempt else "", repeats_key=True) as server:
         record(Endpoint(server.url, KEY), tmp_path / "out", heard, "How much is 1 + 2? [key]", "How much is 2 + 1?")
     assert any(seen.headers["authorization"] == f"Bearer {KEY}" for seen in server.seen)
-    assert written(tmp_path)
+    assert written(tmp_path) or any("nothing is recorded yet" in text for text in heard)
     for path, content in written(tmp_path).items():
         assert_no_secret(content, str(path.relative_to(tmp_path)))
     for text in heard:

@@ -128,6 +128,61 @@ def test_votes_that_disagree_with_the_parquet_files_are_found(toy: Path, tmp_pat
     assert "does not hold what the Parquet files say" in verify_recording(toy).problems[0]
 
 
+def test_changed_details_are_refused_when_they_are_first_asked_for(toy: Path) -> None:
+    path = toy / "votes/toy.details"
+    good = path.read_bytes()
+    path.write_bytes(good[:-1] + bytes([good[-1] ^ 1]))
+    for ask in (
+        lambda votes: votes.question_ids,
+        lambda votes: votes.text_keys,
+        lambda votes: votes.candidates(0),
+        lambda votes: votes.llms["alpha"].finish,
+    ):
+        votes = open_recording(toy).votes("toy")
+        assert votes.gold.tolist() == [0, 1]
+        with pytest.raises(DamagedRecordingError, match=r"toy\.details should have SHA-256"):
+            ask(votes)
+    path.unlink()
+    with pytest.raises(DamagedRecordingError, match=r"toy\.details cannot be opened"):
+        open_recording(toy).votes("toy").candidates(0)
+
+
+def test_details_of_another_dataset_or_of_other_questions_are_refused(toy: Path, tmp_path: Path) -> None:
+    other = write_toy(tmp_path / "other", {"alpha": [["4"]]}, ["4"])
+    manifest = json.loads((toy / "manifest.json").read_text())
+    manifest["files"]["votes/toy.details"] = json.loads((other / "manifest.json").read_text())["files"][
+        "votes/toy.details"
+    ]
+    (toy / "manifest.json").write_text(json.dumps(manifest))
+    shutil.copy(other / "votes/toy.details", toy / "votes/toy.details")
+    with pytest.raises(DamagedRecordingError, match="ids, texts and answers should be"):
+        open_recording(toy).votes("toy").candidates(0)
+    del manifest["files"]["votes/toy.details"]
+    (toy / "manifest.json").write_text(json.dumps(manifest))
+    with pytest.raises(DamagedRecordingError, match="does not list"):
+        open_recording(toy).votes("toy").candidates(0)
+
+
+def test_a_recording_of_format_1_is_read_verified_and_derived_from(tmp_path: Path) -> None:
+    """The bundled recording was sealed in format 1: names and answers lie in its votes file."""
+    old = Path(__file__).parents[1] / "recorders/tiny/recording"
+    assert json.loads((old / "manifest.json").read_text())["format_version"] == 1
+    assert verify_recording(old).ok
+    new = select(old, tmp_path / "new")
+    assert json.loads((new / "manifest.json").read_text())["format_version"] == 2
+    assert verify_recording(new).ok
+    here, there = open_recording(old), open_recording(new)
+    assert here.hash == there.hash
+    [dataset] = here.dataset_ids()
+    mine, theirs = here.votes(dataset), there.votes(dataset)
+    assert list(mine.question_ids) == list(theirs.question_ids)
+    assert mine.text_keys.tolist() == theirs.text_keys.tolist()
+    assert [mine.candidates(row) for row in range(len(mine))] == [theirs.candidates(row) for row in range(len(mine))]
+    for name, llm in mine.llms.items():
+        assert llm.finish.tolist() == theirs.llms[name].finish.tolist()
+        assert llm.codes.tolist() == theirs.llms[name].codes.tolist()
+
+
 def test_changed_votes_are_refused_on_opening(toy: Path) -> None:
     path = toy / "votes/toy.votes"
     good = path.read_bytes()
@@ -158,7 +213,7 @@ def test_a_changed_text_is_refused_when_it_is_read(tmp_path: Path) -> None:
     ("change", "error", "words"),
     [
         (lambda m: m | {"format": "zip"}, NotARecordingError, "is not the manifest"),
-        (lambda m: m | {"format_version": 2}, NewerFormatError, "Install a newer feval"),
+        (lambda m: m | {"format_version": 3}, NewerFormatError, "Install a newer feval"),
         (lambda m: m | {"format_version": "1"}, DamagedRecordingError, "format_version"),
         (lambda m: m | {"recording_hash": "0" * 64}, DamagedRecordingError, "its leaves hash to"),
         (lambda m: m | {"files": {"../x": {}}}, DamagedRecordingError, "outside the recording"),
@@ -390,16 +445,23 @@ def test_fuzzed_votes_raise_nothing_but_our_errors(tmp_path: Path, data: st.Data
     toy = tmp_path / "fuzz"
     if not toy.exists():
         write_toy(toy, POOLS, GOLDS)
-    good = (toy / "votes/toy.votes").read_bytes()
+    part = data.draw(st.sampled_from(("votes", "details")))
+    files = {name: (toy / f"votes/toy.{name}").read_bytes() for name in ("votes", "details")}
+    good = files[part]
     header = int.from_bytes(good[8:16], "little") + 16
     place = data.draw(st.integers(0, header - 1))
     patch = data.draw(st.binary(min_size=1, max_size=12))
     bad = good[:place] + patch + good[place + len(patch) :]
-    path = tmp_path / "bad.votes"
-    path.write_bytes(bad)
+    files[part] = bad
+    records = {}
+    for name, content in files.items():
+        (tmp_path / name).write_bytes(content)
+        records[name] = {"sha256": hashlib.sha256(content).hexdigest(), "bytes": len(content)}
     try:
-        votes = open_votes(path, sha256=hashlib.sha256(bad).hexdigest(), size=len(bad))
+        votes = open_votes(tmp_path / "votes", records["votes"], (tmp_path / "details", records["details"]))
         assert all(isinstance(votes.candidates(row), list) for row in range(len(votes)))
+        assert len(votes.question_ids) == len(votes.text_keys) == len(votes)
+        assert all(llm.finish.shape == llm.codes.shape for llm in votes.llms.values())
     except FevalError:
         pass
 
@@ -566,3 +628,10 @@ def test_of_two_that_write_one_folder_the_second_says_so(tmp_path: Path) -> None
         first = write_toy(tmp_path / "r", POOLS, GOLDS)
     assert verify_recording(first).ok
     assert [path.name for path in tmp_path.iterdir()] == ["r"]
+
+
+def test_a_name_with_backticks_stays_one_code_span_in_the_readme(tmp_path: Path) -> None:
+    names = {"a`b": [["4"]], "``c": [["4"]], "d|e": [["4"]], "plain": [["4"]]}
+    readme = (write_toy(tmp_path / "r", names, ["4"]) / "README.md").read_text()
+    cells = [line.split(" | ")[1] for line in readme.splitlines() if line.startswith("| Toy")]
+    assert cells == ["`` a`b ``", "``` ``c ```", r"`d\|e`", "`plain`"]

@@ -236,6 +236,55 @@ def test_several_recordings_open_together_and_share_codes(tmp_path: Path, toy: P
     assert dataset.candidates(0)[int(dataset.gold[0])] == "4"
     assert gpt.pool.codes[0, 3] == beta.pool.codes[0, 0]  # both said "3"
     assert len(dataset.recording_hashes) == 2
+    curve = self_consistency_curve(dataset, beta, [1], confidence=None)
+    assert curve.recording_hash == feval.open_recording(other).hash
+    assert set(curve.recording_hashes) == {feval.open_recording(toy).hash, feval.open_recording(other).hash}
+    assert curve.to_dict()["recording_hashes"] == list(curve.recording_hashes)
+
+
+def test_an_answer_is_right_if_its_canonical_form_is_the_gold(tmp_path: Path) -> None:
+    with RecordingWriter(tmp_path / "r", operation={"name": "test"}) as writer:
+        choices = (("A", "red"), ("B", "blue"))
+        writer.add_dataset(DatasetInfo("n", "Numbers", "number", "test"), [
+            Question("n/0", "Half of one?", "1/2", "0.5"),
+            Question("n/1", "No gold?", None, None),
+        ])  # fmt: skip
+        writer.add_dataset(
+            DatasetInfo("c", "Colours", "choice", "test"), [Question("c/0", "Sky?", "(B)", "B", choices)]
+        )
+        for name, ids in (("n", ["n/0", "n/1"]), ("c", ["c/0"])):
+            rows = [PoolRows(i, ["x"], ["7"], ["7"], [1], ["stop"]) for i in ids]
+            writer.add_pools(name, LLMInfo("gpt-4"), "words", rows)
+    numbers, _ = load("n", None, tmp_path / "r")
+    right = {"0.5": True, "1/2": True, "$0.50": True, "50": False, "nonsense": False, None: False}
+    assert {answer: numbers.is_right("n/0", answer) for answer in right} == right
+    assert numbers.is_right(0, "0.5")
+    with pytest.raises(NotRecordedError, match="'n/1' of n has no gold"):
+        numbers.is_right("n/1", "0.5")
+    with pytest.raises(NotRecordedError, match="no question 'n/9'"):
+        numbers.is_right("n/9", "0.5")
+    colours, _ = load("c", None, tmp_path / "r")
+    assert [colours.is_right(0, answer) for answer in ("B", "(B)", "blue", "A", "red")] == [
+        True,
+        True,
+        True,
+        False,
+        False,
+    ]
+
+
+def test_right_answers_are_those_whose_code_is_the_gold(toy: Path) -> None:
+    dataset, [gpt] = load("toy", ["gpt-3.5-turbo"], toy)
+    for row in range(len(dataset)):
+        assert [dataset.is_right(row, a) for a in gpt.answers(row, range(int(gpt.pool.sizes[row])))] == [
+            bool(code >= 0 and code == dataset.gold[row]) for code in gpt.pool.codes[row, : gpt.pool.sizes[row]]
+        ]
+
+
+def test_the_plurality_is_a_public_name() -> None:
+    assert feval.plurality(["3", None, "4", "4", None, None]) == "4"
+    assert feval.plurality(["3", "4"]) == "3"
+    assert feval.plurality([None]) is None
 
 
 def test_a_dataset_and_an_llm_of_different_loads_do_not_mix(tmp_path: Path, toy: Path) -> None:

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from small import write_toy
 
+from feval.cli import _print_table
 from feval.curves import Curve, CurvePoint
 from feval.errors import StorageError
 from feval.recording import verify_recording
@@ -20,7 +21,7 @@ from feval.report.csv import POINT_COLUMNS, curve_csv, curves_csv
 from feval.report.files import save_files
 from feval.report.picture import curves_png
 from feval.report.tables import Column, Table, curve_table, curves_table, plain, rich_table, subtitles
-from feval.report.text import decimals_for, fixed, plain_number, visible
+from feval.report.text import counted, decimals_for, fixed, plain_number, visible
 
 
 def point(
@@ -36,6 +37,7 @@ def curve(*points: CurvePoint, llm: str = "gpt-3.5-turbo", **fields: object) -> 
         dataset="bigbench_date",
         llm=llm,
         recording_hash="ab" * 32,
+        recording_hashes=("ab" * 32,),
         prices="2025-06-02",
         billing="once",
         counter="words",
@@ -133,6 +135,24 @@ def test_rich_cells_keep_markup_as_text() -> None:
         rich_table(table)
     )
     assert "[red]x[/red] :smile: \\x1b[31m" in out.getvalue()
+
+
+@pytest.mark.parametrize("width", [40, 76, 80, 100, 200])
+def test_no_number_of_a_curve_is_cut_on_a_narrow_terminal(width: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    table = curves_table([PRICED])
+    out = Terminal()
+    monkeypatch.setattr("sys.stdout", out)
+    monkeypatch.setenv("COLUMNS", str(width))
+    monkeypatch.setenv("TERM", "dumb")
+    _print_table(table, apart=False)
+    drawn = out.getvalue()
+    assert "…" not in drawn
+    for row in table.rows:
+        assert any(all(cell in line for cell in row) for line in drawn.splitlines()), row
 
 
 def test_curve_table_shows_every_point_in_per_cent() -> None:
@@ -374,3 +394,8 @@ def test_no_report_is_written_into_a_recording(tmp_path: Path) -> None:
         with pytest.raises(StorageError, match="inside the recording"):
             save_files(folder, {"curve.csv": b"n\n"}, replace=True)
     assert verify_recording(toy).ok
+
+
+@pytest.mark.parametrize(("number", "expected"), [(0, "0 CoTs"), (1, "1 CoT"), (2, "2 CoTs"), (2000, "2,000 CoTs")])
+def test_one_of_something_is_no_plural(number: int, expected: str) -> None:
+    assert counted(number, "CoT") == expected

@@ -11,19 +11,21 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
+from decimal import Decimal
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
 import pytest
-from small import write_toy
+from small import pool, question, write_toy
 from typer.testing import CliRunner, Result
 
 from feval.cli import app
 from feval.errors import DamagedRecordingError, FevalError, NotRecordedError, StorageError, UnknownNameError, UsageError
-from feval.recording import Question, open_recording, verify_recording
-from recorders import scorers
+from feval.recording import DatasetInfo, LLMInfo, Question, RecordingWriter, open_recording, verify_recording
+from recorders import scorers, scoring
 from recorders.errors import Fatal, JournalError, LockedJournalError, RecorderError, StoppedError
 from recorders.journal import journal_folder
 from recorders.pace import Limits
@@ -123,6 +125,30 @@ def fails(question, text, answer):
 def wrong(question, text, answer):
     return "high"
 
+def leaves(question, text, answer):
+    raise SystemExit(3)
+
+def stumbles(question, text, answer):
+    yield 1.0
+    yield 1 / 0
+
+def one_argument(question):
+    return 1
+
+def mixed(question, text, answer):
+    return [0.5, None]
+
+def named(question, text, answer):
+    return {"score": 1}
+
+async def later(question, text, answer):
+    return 1.0
+
+def stuck(question, text, answer):
+    import time
+    open(os.environ["COUNTS"], "a").close()
+    time.sleep(50)
+
 def counted(question, text, answer):
     with open(os.environ["COUNTS"], "a") as file:
         file.write(text.replace("\\n", " ") + "\\n")
@@ -177,8 +203,8 @@ def test_step_scores_none_and_what_is_not_finite(toy: Path, tmp_path: Path, func
     done = run(toy, tmp_path / "out", f"python:{functions}:steps", name="steps")
     assert (done.with_score, done.unreadable) == (5, 1)
     assert done.notes == (
-        "1 of 7 CoTs have no score: what steps said holds none that can be read.",
-        "1 of 7 CoTs have no score: steps gave none.",
+        "1 of 7 CoTs has no score: what steps said holds none that can be read.",
+        "1 of 7 CoTs has no score: steps gave none.",
     )
     scores = open_recording(tmp_path / "out").scores("toy", "alpha", "steps")
     assert scores.steps(0, 0).tolist() == [0.5, 0.25, 1.0]
@@ -186,11 +212,56 @@ def test_step_scores_none_and_what_is_not_finite(toy: Path, tmp_path: Path, func
     assert scores.aggregated("min")[0].tolist()[:2] == [0.25, 0.25]
 
 
-@pytest.mark.parametrize(("name", "message"), [("fails", "ValueError: no good"), ("wrong", "returned 'high'")])
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("fails", r"ValueError: no good; scorers_of_mine.py, line 13\)\. Correct it"),
+        ("wrong", "returned 'high'"),
+        ("leaves", r"SystemExit: 3; scorers_of_mine.py, line \d+\)"),
+        ("stumbles", r"ZeroDivisionError: .*; scorers_of_mine.py, line \d+\)"),
+        ("one_argument", "takes 1 positional argument but 3 were given"),
+        ("mixed", r"returned \[0.5, None\]"),
+        ("named", r"returned \{'score': 1\}"),
+    ],
+)
 def test_a_function_that_fails_is_named(toy: Path, tmp_path: Path, functions: str, name: str, message: str) -> None:
     with pytest.raises(RecorderError, match=message):
         run(toy, tmp_path / "out", f"python:{functions}:{name}")
     assert not (tmp_path / "out").exists()
+
+
+def test_values_of_any_kind_of_number_are_scores() -> None:
+    read = scorers.number_or_steps
+    assert read(np.float32(0.5)) == read(np.array(0.5)) == read(Decimal("0.5")) == Scored(0.5)
+    assert read(True) == Scored(1.0)
+    assert read(-3) == Scored(-3.0)
+    assert read(np.array([-1.0, 0.25])) == read(iter([-1, 0.25])) == Scored(step_scores=(-1.0, 0.25))
+    assert read([]) == read(None) == Scored()
+    unreadable = [10**400, math.inf, math.nan, [0.5, math.nan], [10**400], np.array(math.nan), Decimal("NaN")]
+    assert [read(value) for value in unreadable] == [Scored(problem="unreadable")] * len(unreadable)
+    for value in ("0.5", b"1", 1j, {"a": 1}, [[1.0]], ["1"], object()):
+        assert read(value) is None
+
+
+@pytest.mark.parametrize(
+    ("source", "message"),
+    [
+        ("x = (", r"SyntaxError: .*broken_scorer.py, line 1\)\)\. Correct it"),
+        ("1 / 0", r"ZeroDivisionError: division by zero; broken_scorer.py, line 1\)\. Correct it"),
+        ("raise SystemExit(4)", r"SystemExit: 4; broken_scorer.py, line 1\)"),
+        (
+            "import no_such_thing",
+            r"No module named 'no_such_thing'; broken_scorer.py, line 1\)\. Correct it, or install",
+        ),
+    ],
+)
+def test_a_module_that_fails_is_a_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, source: str, message: str
+) -> None:
+    (tmp_path / "broken_scorer.py").write_text(source)
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UsageError, match=message):
+        make_scorer("python:broken_scorer:f")
 
 
 def test_only_some_pairs(toy: Path, tmp_path: Path, functions: str) -> None:
@@ -214,7 +285,11 @@ def test_only_some_pairs(toy: Path, tmp_path: Path, functions: str) -> None:
         ("judge", UsageError, "write judge:MODEL"),
         ("judge:", UsageError, "write judge:MODEL"),
         ("python:math", UsageError, "names no function"),
-        ("python:no_such_module_here:f", UsageError, "could not be imported"),
+        ("python:no_such_module_here:f", UsageError, r"could not be imported \(.*'\)\. Run feval in the folder"),
+        ("python:mine.py:f", UsageError, "'mine.py', which cannot be imported by that name"),
+        ("python:./mine:f", UsageError, "Write it as after `import`"),
+        ("python:.mine:f", UsageError, "Write it as after `import`"),
+        ("python:asyncio:sleep", UsageError, "is asynchronous"),
         ("python:math:nothing", UsageError, "has no function 'nothing'"),
         ("python:math:pi", UsageError, "has no function 'pi'"),
         ("http:ftp://x/y", UsageError, "names no server"),
@@ -233,6 +308,14 @@ def test_a_damaged_recording_is_refused_before_anything_is_asked(toy: Path, tmp_
         with pytest.raises(DamagedRecordingError, match=r"does not verify: texts/toy/.* Nothing was scored"):
             run(toy, tmp_path / "out", f"http:{server.url}")
         assert server.seen == []
+
+
+def test_nothing_is_written_into_a_recording(toy: Path, functions: str) -> None:
+    for spec in (toy / "inside", toy / "deep" / "inside"):
+        with pytest.raises(StorageError, match="would lie inside the recording"):
+            run(toy, spec, f"python:{functions}:length")
+    assert sys.modules[functions].calls == []  # type: ignore[attr-defined]
+    assert verify_recording(toy).problems == ()
 
 
 # --- the journal ------------------------------------------------------------------------------------------------------------
@@ -262,7 +345,7 @@ def test_a_run_goes_on_where_it_stopped(
         assert not set(first[:3]) & set(asked[1:2])
     with Server(rewards) as server:
         made = make_scorer(f"http:{server.url}/score", name="rm")
-        with pytest.raises(JournalError, match="its parameters is"):  # another server is another scorer
+        with pytest.raises(JournalError, match="its parameters url is"):  # another server is another scorer
             score(toy, out, made, limits=FAST)
 
 
@@ -320,7 +403,9 @@ def test_a_full_disk_keeps_what_was_acknowledged(tmp_path: Path, monkeypatch: py
             journal.write([(CoTKey("d", "m", "q", 1), Scored(1.0))])
 
 
-def spawn(toy: Path, out: Path, functions: str, counts: Path, *, slow: bool) -> subprocess.Popen[bytes]:
+def spawn(
+    toy: Path, out: Path, functions: str, counts: Path, *, slow: bool, function: str = "counted"
+) -> subprocess.Popen[bytes]:
     environment = {**os.environ, "COUNTS": str(counts), "PYTHONPATH": os.pathsep.join(sys.path)}
     code = "from feval.cli import main; main()"
     return subprocess.Popen(
@@ -331,7 +416,7 @@ def spawn(toy: Path, out: Path, functions: str, counts: Path, *, slow: bool) -> 
             "score",
             str(toy),
             "--scorer",
-            f"python:{functions}:counted",
+            f"python:{functions}:{function}",
             "--out",
             str(out),
             "-q",
@@ -365,6 +450,35 @@ def test_a_killed_run_loses_nothing_and_asks_little_twice(
     assert len(set(calls)) == 480
     assert len(calls) - 480 <= (kills * 16 if number == signal.SIGKILL else 0)  # at most what was in hand
     assert not np.isnan(open_recording(out).scores("toy", "alpha", f"python:{functions}:counted").values).any()
+
+
+def test_ctrl_c_twice_ends_a_function_that_does_not_return(tmp_path: Path, toy: Path, functions: str) -> None:
+    out, counts = tmp_path / "out", tmp_path / "counts"
+    process = spawn(toy, out, functions, counts, slow=True, function="stuck")
+    for _ in range(1000):
+        if counts.exists():
+            break
+        time.sleep(0.02)
+    process.send_signal(signal.SIGINT)
+    time.sleep(0.2)
+    process.send_signal(signal.SIGINT)
+    _, told = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert told.decode() == (
+        f"error: Scoring was interrupted inside the function {functions}:stuck. What was scored before is in the journal, and "
+        "the same command goes on from there.\n"
+    )
+
+
+def test_a_recording_without_texts_has_nothing_to_score(toy: Path, tmp_path: Path, functions: str) -> None:
+    pools = [replace(pool(0, ["4", "5"]), texts=[None, None]), replace(pool(1, ["4"]), texts=[None])]
+    with RecordingWriter(tmp_path / "bare", operation={"name": "test"}) as writer:
+        writer.add_dataset(DatasetInfo("toy", "Toy", "verbatim", "test-1"), [question(i, "4") for i in range(2)])
+        writer.add_pools("toy", LLMInfo("alpha"), "words", pools)
+    with pytest.raises(NotRecordedError, match="bare holds no text of the 3 CoTs that were named"):
+        run(tmp_path / "bare", tmp_path / "out", f"python:{functions}:length")
+    assert not (tmp_path / "out").exists()
+    assert not journal_folder(tmp_path / "out").exists()
 
 
 # --- reward models behind HTTP ----------------------------------------------------------------------------------------------
@@ -410,13 +524,19 @@ def test_rewards_may_be_steps_null_or_nonsense(toy: Path, tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("status", "value", "error", "message"),
     [
-        (200, {"scores": [1.0] * 99}, Fatal, "something else than one score for each CoT"),
-        (200, [1.0], Fatal, "something else"),
+        (
+            200,
+            {"scores": [1.0] * 99},
+            Fatal,
+            r"something else than one score for each CoT: .* found was 99 for \d CoTs",
+        ),
+        (200, [1.0], Fatal, "expected was a list `scores` in a JSON object, found was none"),
+        (404, {"detail": "Not Found"}, Fatal, r"404: Not Found\. Check the URL \(http"),
         (200, b"<html>", StoppedError, "no valid JSON"),
         (500, {"error": "oops"}, StoppedError, "500: oops"),
         (401, {"error": {"message": f"bad key {KEY}"}}, Fatal, r"bad key \[key\]"),
         (302, {}, Fatal, "302"),
-        (400, {"error": "no"}, Fatal, "refused: 127.*400: no"),
+        (400, {"error": "no"}, Fatal, r"All 7 CoTs were refused \(127.*400: no\), so .* Check --scorer"),
     ],
 )
 def test_what_a_reward_model_says_wrong_is_said(
@@ -584,7 +704,7 @@ def test_an_endpoint_is_asked_through_the_official_client(
         assert (server.seen[0][2]["model"], server.seen[0][2]["temperature"]) == ("some/model", 0.0)
         assert ("top_logprobs" in server.seen[0][2]) == (kind == "p-true")
     assert (done.with_score, done.unreadable) == (6, 1)
-    assert done.notes == (f"1 of 7 CoTs have no score: what {kind}:some/model said holds none that can be read.",)
+    assert done.notes == (f"1 of 7 CoTs has no score: what {kind}:some/model said holds none that can be read.",)
     recording = open_recording(tmp_path / "out")
     scores = recording.scores("toy", "alpha", f"{kind}:some/model")
     np.testing.assert_allclose(scores.values[0], [0.5, 0.5, np.nan])
@@ -609,6 +729,41 @@ def test_a_model_that_wants_max_completion_tokens_gets_them(toy: Path, tmp_path:
 
     with Server(answer) as server:
         assert run(toy, tmp_path / "out", "judge:o", base_url=f"{server.url}/v1").with_score == 7
+
+
+@pytest.mark.parametrize("data", [[{"index": None, "score": 1}], [{"score": 1}, {"score": 2}], {"0": 1}, None])
+def test_pairs_without_places_are_an_error(toy: Path, tmp_path: Path, data: object) -> None:
+    with Server(lambda *_: (200, {"data": data})) as server, pytest.raises(Fatal, match="expected was a list `data`"):
+        run(toy, tmp_path / "out", "vllm-score:m", base_url=f"{server.url}/v1")
+
+
+def test_a_filtered_reply_is_a_refusal(toy: Path, tmp_path: Path) -> None:
+    pytest.importorskip("openai", reason="the official client (extra `record`) is not installed")
+    filtered = chat("")
+    filtered["choices"][0]["finish_reason"] = "content_filter"
+
+    def answer(_: str, body: Any) -> tuple[int, Any]:
+        return 200, filtered if "question 1" in str(body) else chat("Score: 5")
+
+    with Server(answer) as server:
+        done = run(toy, tmp_path / "out", "judge:m", base_url=f"{server.url}/v1")
+    assert (done.with_score, done.refused, done.unreadable) == (4, 3, 0)
+    [_, rows] = open_recording(tmp_path / "out").score_rows("toy", "alpha", "judge:m")
+    assert rows.verdicts == ["Refused: a content filter stopped the reply."]
+    assert rows.prompt_tokens == [11]
+
+
+def test_an_error_in_the_place_of_choices_is_understood(toy: Path, tmp_path: Path) -> None:
+    pytest.importorskip("openai", reason="the official client (extra `record`) is not installed")
+    wrong = {"error": {"message": "no such model", "code": 404}}
+    with Server(lambda *_: (200, wrong)) as server, pytest.raises(Fatal, match="no such model"):
+        run(toy, tmp_path / "out", "judge:m", base_url=f"{server.url}/v1")
+
+
+def test_lone_surrogates_in_a_verdict_are_kept_out(toy: Path, tmp_path: Path) -> None:
+    pytest.importorskip("openai", reason="the official client (extra `record`) is not installed")
+    with Server(lambda *_: (200, chat("bad \ud800 text. Score: 5"))) as server:
+        assert run(toy, tmp_path / "out", "judge:m", base_url=f"{server.url}/v1").with_score == 7
 
 
 def test_a_server_without_logprobs_cannot_give_p_true(toy: Path, tmp_path: Path) -> None:
@@ -642,6 +797,31 @@ def test_local_reward_models(toy: Path, tmp_path: Path) -> None:
         assert len(scores.steps(0, 0)) == labels - 1
 
 
+def test_a_local_model_without_its_packages_is_a_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "config.json").write_text("{}")
+    monkeypatch.setitem(sys.modules, "torch", None)
+    with pytest.raises(UsageError, match=r"needs torch and transformers .*: pip install 'feval\[coupled\]'"):
+        make_scorer(f"transformers:{tmp_path}")
+
+
+def test_a_slow_reward_model_is_named_with_the_limit(toy: Path, tmp_path: Path) -> None:
+    late = threading.Event()
+
+    def answer(_: str, body: Any) -> tuple[int, Any]:
+        late.wait(20)
+        return rewards("", body)
+
+    with Server(answer) as server:
+        made = make_scorer(f"http:{server.url}", timeout_s=0.2)
+        try:
+            with pytest.raises(
+                StoppedError, match=r"failed 1 times \(127.* did not answer within 0.2 s\): 0 of 7 CoTs"
+            ):
+                score(toy, tmp_path / "out", made, limits=Limits(retries=0))
+        finally:
+            late.set()
+
+
 def test_steps_are_paragraphs_or_lines() -> None:
     from recorders.scorers_local import steps_of
 
@@ -649,6 +829,147 @@ def test_steps_are_paragraphs_or_lines() -> None:
     assert steps_of("one\ntwo\n") == ["one", "two"]
     assert steps_of("one") == ["one"]
     assert steps_of(" ") == [""]
+
+
+# --- money, and asking again -----------------------------------------------------------------------------------------------
+
+
+PRICES = {"id": "test-1", "date": "2026-01-01", "source": "a test", "prices": {"some/model": [1.0, 2.0]}}
+
+
+@pytest.fixture
+def prices(tmp_path: Path) -> str:
+    path = tmp_path / "prices.json"
+    path.write_text(json.dumps(PRICES))
+    return str(path)
+
+
+def judged(server: Server, *more: str | Path) -> list[str | Path]:
+    return ["--scorer", "judge:some/model", "--base-url", f"{server.url}/v1", *more]
+
+
+def test_a_dry_run_asks_nothing_and_needs_no_key(toy: Path, tmp_path: Path, prices: str) -> None:
+    before = sorted(tmp_path.iterdir())
+    told = command(
+        toy, "--scorer", "judge:some/model", "--out", tmp_path / "o", "--dry-run", "--prices", prices, "--json"
+    )
+    account = json.loads(told.stdout)
+    assert (account["cots"], account["calls"], account["output_tokens"], account["at_most"]) == (7, 7, 7 * 1024, True)
+    assert account["usd"] == pytest.approx((account["prompt_tokens"] + 2 * 7 * 1024) / 1e6)
+    shown = command(toy, "--scorer", "judge:some/model", "--out", tmp_path / "o", "--dry-run").stdout
+    assert "To come: 7 CoTs in 7 calls of judge:some/model" in shown
+    assert "no price known" in shown
+    assert "an upper bound: 1024 output tokens for every reply. Nothing was asked." in shown
+    assert sorted(tmp_path.iterdir()) == before
+
+
+def test_a_dry_run_of_what_costs_nothing_or_an_unknown_price(toy: Path, tmp_path: Path, functions: str) -> None:
+    own = command(toy, "--scorer", f"python:{functions}:length", "--out", tmp_path / "o", "--dry-run").stdout
+    assert f"7 CoTs in 7 calls of python:{functions}:length, on this machine: no tokens, no dollars." in own
+    http = command(toy, "--scorer", "http://127.0.0.1:9/x", "--out", tmp_path / "o", "--dry-run").stdout
+    assert "7 CoTs in 4 calls of http:http://127.0.0.1:9/x; tokens and price are not known." in http
+
+
+@pytest.mark.parametrize("usage", [True, False])
+def test_a_cost_limit_stops_and_the_same_command_goes_on(
+    toy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, prices: str, usage: bool
+) -> None:
+    pytest.importorskip("openai", reason="the official client (extra `record`) is not installed")
+    out = tmp_path / "out"
+    usages = {"usage": {"prompt_tokens": 100, "completion_tokens": 1000, "total_tokens": 1100}} if usage else {}
+    reply = {name: value for name, value in chat("Score: 5").items() if name != "usage"} | usages
+    with Server(lambda *_: (200, reply)) as server:
+        limited = judged(server, "--prices", prices, "--out", out, "--cost-limit")
+        for _ in range(2):
+            stopped = command(toy, *limited, "0.005")  # 1024 output tokens are 0.002 dollars: only two can be afforded
+            assert stopped.exit_code == 1
+            assert "The next request could pass the cost limit (0.004" in stopped.stderr
+            assert "2 of 7 CoTs are scored" in stopped.stderr
+            assert "Raise the limit." in stopped.stderr
+            assert not out.exists()
+            assert len(server.seen) == 2  # what an earlier run took counts
+        done = command(toy, *limited, "1")
+        assert done.exit_code == 0, done.stderr
+        assert len(server.seen) == 7  # nothing is paid twice
+    assert verify_recording(out).ok
+
+
+def test_a_cost_limit_needs_a_price(toy: Path, tmp_path: Path, functions: str, prices: str) -> None:
+    for scorer in (f"python:{functions}:length", "http://127.0.0.1:9/x"):
+        done = command(toy, "--scorer", scorer, "--out", tmp_path / "o", "--cost-limit", "1", "--prices", prices)
+        assert done.exit_code != 0
+        assert "there is no price for the scorer" in done.stderr
+    assert not journal_folder(tmp_path / "o").exists()
+
+
+def test_a_dry_run_knows_what_replies_in_the_journal_took(toy: Path, tmp_path: Path, prices: str) -> None:
+    made = make_scorer("judge:some/model", asks=False)
+    work = scoring._Work.of(toy, made, None, None, retry_refused=False)
+    with ScoreJournal.open(journal_folder(tmp_path / "o"), work.identity) as journal:
+        journal.write([(CoTKey("toy", "alpha", "toy/0", 0), Scored(0.5, None, None, 100, 7))])
+    told = command(
+        toy, "--scorer", "judge:some/model", "--out", tmp_path / "o", "--dry-run", "--prices", prices, "--json"
+    )
+    account = json.loads(told.stdout)
+    assert (account["cots"], account["prompt_tokens"], account["output_tokens"]) == (6, 600, 42)
+    assert account["usd"] == pytest.approx((600 + 2 * 42) / 1e6)
+    assert not account["at_most"]
+
+
+def refusing(_: str, body: Any) -> tuple[int, Any]:
+    return (400, {"error": "too strange"}) if "question 1" in body[0]["question"] else rewards("", body)
+
+
+def test_refused_cots_of_a_recording_are_asked_again_and_other_scores_stay(toy: Path, tmp_path: Path) -> None:
+    one, two = tmp_path / "one", tmp_path / "two"
+    answers = [refusing]
+    with Server(lambda *given: answers[0](*given)) as server:
+        spec = ("--scorer", f"http:{server.url}", "--name", "rm")
+        first = command(toy, *spec, "--out", one)
+        assert "3 were refused: the same command on" in first.stdout
+        assert "with --retry-refused and another --out" in first.stdout
+        answers[0] = rewards
+        server.seen.clear()
+        to_come = command(one, *spec, "--out", two, "--retry-refused", "--dry-run", "--json")
+        assert json.loads(to_come.stdout)["cots"] == 3
+        again = command(one, *spec, "--out", two, "--retry-refused", "--json")
+        assert again.exit_code == 0, again.stderr
+        assert all("question 1" in item["question"] for _, _, body in server.seen for item in body)
+        account = json.loads(again.stdout)
+        assert [account[name] for name in ("cots", "new", "with_score", "refused")] == [7, 3, 7, 0]
+        all_at_once = command(toy, *spec, "--out", tmp_path / "three")
+        assert all_at_once.exit_code == 0
+        nothing = command(two, *spec, "--out", tmp_path / "four", "--retry-refused")
+        assert (nothing.exit_code, "holds no CoT that 'rm' refused" in nothing.stderr) == (2, True)
+        other = command(
+            one, "--scorer", f"http:{server.url}/b", "--name", "rm", "--out", tmp_path / "f", "--retry-refused"
+        )
+        assert "given by another scorer or with other parameters" in other.stderr
+        held = command(one, *spec, "--out", tmp_path / "f")
+        assert "take --retry-refused" in held.stderr
+    assert verify_recording(two).problems == ()
+    assert open_recording(two).hash == open_recording(tmp_path / "three").hash
+    assert open_recording(two).manifest.raw["notes"] == []
+
+
+def test_refused_cots_of_a_journal_are_asked_again_when_asked_to(toy: Path, tmp_path: Path) -> None:
+    asked = []
+
+    def answer(_: str, body: Any) -> tuple[int, Any]:
+        asked.append(body[0]["question"])
+        if len(asked) == 1:
+            return rewards("", body)
+        return (400, {"error": "strange"}) if len(asked) == 2 else (401, {"error": "no more"})
+
+    answers = [answer]
+    with Server(lambda *given: answers[0](*given)) as server:
+        options: dict[str, Any] = {"limits": Limits(concurrency=1, retries=0)}
+        with pytest.raises(Fatal, match="401"):
+            score(toy, tmp_path / "out", make_scorer(f"http:{server.url}", name="rm"), **options)
+        answers[0] = rewards
+        made = make_scorer(f"http:{server.url}", name="rm")
+        done = score(toy, tmp_path / "out", made, retry_refused=True, **options)
+    assert (done.cots, done.new, done.with_score, done.refused) == (7, 4, 7, 0)
 
 
 # --- the command ------------------------------------------------------------------------------------------------------------
@@ -663,7 +984,7 @@ def test_the_command(toy: Path, tmp_path: Path, functions: str) -> None:
     assert done.exit_code == 0, done.output
     assert done.stdout.startswith(f"{tmp_path / 'out'}: 7 CoTs, 2 LLMs, 1 dataset, hash ")
     assert done.stdout.endswith("5 of 7 CoTs have a score by mine\n")
-    assert done.stderr.count("note: 1 of 7 CoTs have no score") == 2
+    assert done.stderr.count("note: 1 of 7 CoTs has no score") == 2
     done = command(toy, "--scorer", f"python:{functions}:length", "--out", tmp_path / "b", "--llm", "alpha", "--json")
     account = json.loads(done.stdout)
     assert (account["cots"], account["with_score"]) == (4, 4)

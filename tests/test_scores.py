@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import math
+import random
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from small import write_toy
+from small import pool, question, write_toy
 from typer.testing import CliRunner
 
 from feval.cli import app
@@ -22,10 +23,13 @@ from feval.errors import (
     UsageError,
 )
 from feval.recording import (
+    DatasetInfo,
+    LLMInfo,
     RecordingWriter,
     ScorerInfo,
     ScoreRows,
     add_scores,
+    aggregate_scores,
     extract,
     merge,
     open_recording,
@@ -98,6 +102,75 @@ def test_an_unknown_aggregate_is_refused_and_no_steps_are_no_scores(scored: Path
     assert not scores.scored.any()
     assert np.isnan(scores.aggregated("mean")).all()
     assert verify_recording(tmp_path / "s").ok
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_aggregates_and_log_probabilities_agree_with_a_loop_over_the_rows(tmp_path: Path, seed: int) -> None:
+    draw = random.Random(seed)  # noqa: S311  values of a test
+    sizes = [draw.choice([0, 1, 3, 5]) for _ in range(7)]
+
+    def some(make: Any) -> Any:
+        return make() if draw.random() < 0.7 else None
+
+    def numbers() -> list[float]:
+        return [draw.uniform(-2, 2) for _ in range(draw.randrange(5))]
+
+    pools = [
+        replace(
+            pool(i, ["4"] * size),
+            sequence_logprobs=[some(lambda: draw.uniform(-9, 0)) for _ in range(size)],
+            token_logprobs=[some(numbers) for _ in range(size)],
+            token_confidences=[some(numbers) for _ in range(size)],
+        )
+        for i, size in enumerate(sizes)
+    ]
+    with RecordingWriter(tmp_path / "r", operation={"name": "test"}) as writer:
+        writer.add_dataset(DatasetInfo("toy", "Toy", "verbatim", "test-1"), [question(i, "4") for i in range(7)])
+        writer.add_pools("toy", LLMInfo("alpha"), "usage", pools)
+    rows = []
+    for i, size in enumerate(sizes):
+        given = [sample for sample in range(size) if draw.random() < 0.8]
+        scores = [some(draw.random) for _ in given]
+        rows.append(ScoreRows(f"toy/{i}", given, scores, [some(numbers) for _ in given]))
+    rows = [own for own in rows if own.sample_indices]
+    add_scores(tmp_path / "r", tmp_path / "s", JUDGE, {("toy", "alpha"): rows})
+    recording = open_recording(tmp_path / "s")
+
+    made = {"score": None, "min": min, "product": math.prod, "last": lambda x: x[-1], "mean": np.mean, "sum": sum}
+    for how, reduce in made.items():
+        expected = np.full((7, max(sizes)), np.nan)
+        for own in rows:
+            for sample, score, steps in zip(own.sample_indices, own.scores, own.step_scores or [], strict=True):
+                if reduce is None and score is not None:
+                    expected[int(own.question_id[4:]), sample] = score
+                elif reduce is not None and steps:
+                    expected[int(own.question_id[4:]), sample] = reduce(steps)
+        found = aggregate_scores(recording, "toy", "alpha", "org/judge", how)
+        np.testing.assert_allclose(found, expected, rtol=1e-12)
+
+    likely = recording.logprobs("toy", "alpha")
+    for i, own_pool in enumerate(pools):
+        for sample in range(max(sizes)):
+            value = (own_pool.sequence_logprobs or [])[sample] if sample < sizes[i] else None
+            np.testing.assert_equal(likely.sequence[i, sample], math.nan if value is None else value)
+            tokens = (own_pool.token_logprobs or [])[sample] if sample < sizes[i] else None
+            np.testing.assert_allclose(likely.logprobs.of(i, sample), tokens or [], rtol=1e-6)
+
+
+def test_scores_that_a_scorer_did_not_give_are_an_error(scored: Path, toy: Path, tmp_path: Path) -> None:
+    steps = [ScoreRows("toy/0", [0], [None], [[0.5]])]
+    with_steps = open_recording(add_scores(toy, tmp_path / "steps", JUDGE, {("toy", "alpha"): steps}))
+    with pytest.raises(NotRecordedError, match=r"which gave step scores for alpha on toy; .* such as 'min'"):
+        aggregate_scores(with_steps, "toy", "alpha", "org/judge")
+    plain = [ScoreRows("toy/0", [0], [0.5])]
+    without = open_recording(add_scores(toy, tmp_path / "plain", JUDGE, {("toy", "alpha"): plain}))
+    with pytest.raises(NotRecordedError, match=r"no step scores .* such as 'score'"):
+        aggregate_scores(without, "toy", "alpha", "org/judge", "last")
+    assert aggregate_scores(without, "toy", "alpha", "org/judge")[0, 0] == 0.5
+    with pytest.raises(NotRecordedError, match="holds no scores of alpha on toy by 'nobody'"):
+        aggregate_scores(without, "toy", "alpha", "nobody")
+    with pytest.raises(NotRecordedError, match="no log-probabilities of alpha"):
+        without.logprobs("toy", "alpha")
 
 
 def test_the_rest_is_linked_and_the_parent_untouched(toy: Path, tmp_path: Path) -> None:

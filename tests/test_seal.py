@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import threading
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +17,17 @@ import pytest
 from recording_doubles import FakeBackend, reply
 
 from feval.curves import self_consistency_curve
-from feval.errors import StorageError, TokenCounterError, UnknownNameError, UsageError
-from feval.recording import Question, open_recording, verify_recording
+from feval.errors import (
+    ConflictError,
+    FevalError,
+    OutOfRangeError,
+    PriceNotFoundError,
+    StorageError,
+    TokenCounterError,
+    UnknownNameError,
+    UsageError,
+)
+from feval.recording import PoolRows, Question, open_recording, select, verify_recording
 from feval.replay import load
 from recorders.errors import CostLimitReached, Fatal, MissingError, Refused, Transient
 from recorders.journal import Journal, journal_folder
@@ -116,6 +125,117 @@ def test_a_kept_journal_tops_up_another_recording(tmp_path: Path) -> None:
     assert not (tmp_path / "j").exists()
 
 
+def test_more_questions_than_were_sealed_are_not_taken_for_done(tmp_path: Path) -> None:
+    out = go(tmp_path / "r", work=replace(WORK, questions=QUESTIONS[:2]))
+    backend = FakeBackend()
+    with pytest.raises(StorageError, match=r"2 questions, and 2 others were asked for, such as 'toy/2'.*--from"):
+        go(out, backend)
+    reworded = [replace(QUESTIONS[0], text="What is it?"), QUESTIONS[1]]
+    with pytest.raises(StorageError, match="its question 'toy/0' has another text"):
+        go(out, backend, replace(WORK, questions=reworded))
+    with pytest.raises(StorageError, match="the mode 'all' records everything anew"):
+        go(out, backend, replace(WORK, questions=QUESTIONS[:2]), mode="all")
+    with pytest.raises(StorageError, match="inside the recording"):
+        go(out / "deeper", backend)
+    assert backend.calls == []
+    assert go(out, backend, replace(WORK, questions=QUESTIONS[:1])) == out
+    assert estimate_dataset(replace(WORK, questions=QUESTIONS[:2]), out).cots == 0
+
+
+LOGPROBS = (-0.1, -1e-9, -3.3333333333333335)
+
+
+@pytest.mark.parametrize("seed", [None, 7])
+def test_a_sealed_recording_without_journal_is_gone_on_from(tmp_path: Path, seed: int | None) -> None:
+    def whole(found: list[Completion]) -> list[Completion]:
+        kept = {
+            "reasoning": "Hm.",
+            "response_id": "r",
+            "token_logprobs": LOGPROBS,
+            "token_confidences": (0.5, 1.0, 2.0),
+        }
+        return [replace(completion, **kept) for completion in found]
+
+    work = replace(WORK, decoding=Decoding(seed=seed, logprobs=2))
+    sealed = go(tmp_path / "five", FakeBackend([whole] * 9, takes_seed=True), replace(work, questions=QUESTIONS[1:3]))
+    backend = FakeBackend(takes_seed=True)
+    more = replace(work, samples=8)
+    assert estimate_dataset(more, tmp_path / "eight", start=sealed).cots == 2 * 3 + 2 * 8
+    out = go(tmp_path / "eight", backend, more, start=sealed)
+    samples = {name: [i for asked, batch in backend.calls if asked == name for i in batch] for name, _ in backend.calls}
+    assert samples == {f"toy/{i}": list(range(8)) if i in {0, 3} else [5, 6, 7] for i in range(4)}
+    assert verify_recording(out).ok
+    old = {pool.question_id: pool for pool in open_recording(sealed).pools("toy", SMALL)}
+    assert len(old) == 2
+    for pool in open_recording(out).pools("toy", SMALL):
+        assert len(pool.texts) == 8
+        if pool.question_id in old:
+            assert first(pool, 5) == first(old[pool.question_id], 5)
+            assert (pool.prompt, pool.prompt_tokens) == (old[pool.question_id].prompt, 20)
+    assert f"begins with the CoTs of the recording {open_recording(sealed).hash}" in " ".join(
+        open_recording(out).manifest.raw["notes"]
+    )
+
+
+def first(pool: PoolRows, count: int) -> dict[str, Any]:
+    """The first CoTs of a pool, every column."""
+    columns = {f.name: getattr(pool, f.name) for f in fields(pool)}
+    columns |= columns.pop("extra")
+    return {n: list(v)[:count] for n, v in columns.items() if isinstance(v, list | tuple)}
+
+
+def test_what_cannot_be_gone_on_from_is_said(tmp_path: Path) -> None:
+    sealed = go(tmp_path / "r")
+    backend = FakeBackend()
+    cases = [
+        (replace(WORK, decoding=Decoding(temperature=0.2, seed=7)), "decoding temperature is 0.7, asked for is 0.2"),
+        (replace(WORK, messages=lambda q: [Message("user", q.text)]), "asked the question 'toy/0' with other messages"),
+    ]
+    for work, words in cases:
+        with pytest.raises(ConflictError, match=words):
+            go(tmp_path / "next", backend, work, start=sealed)
+    select(sealed, tmp_path / "selected", samples=2)
+    with pytest.raises(ConflictError, match="its operation is 'select', and not 'record'"):
+        go(tmp_path / "next", backend, start=tmp_path / "selected")
+    assert backend.calls == []
+
+
+def test_nothing_is_left_where_nothing_came(tmp_path: Path) -> None:
+    with pytest.raises(Fatal, match=r"The key is wrong\. Recording stopped: nothing is recorded yet"):
+        go(tmp_path / "r", FakeBackend([Fatal("the key is wrong".capitalize())] * 9))
+    assert list(tmp_path.iterdir()) == []
+    go(tmp_path / "r", work=replace(WORK, model="another"))  # the corrected command
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"decoding": Decoding(top_p=0.0)}, "top_p is a number above 0 and at most 1; 0.0 was given"),
+        ({"decoding": Decoding(temperature=float("nan"))}, "temperature is a number from 0 on; nan was given"),
+        ({"decoding": Decoding(seed=2**63)}, "seed is 0 to"),
+        ({"decoding": Decoding(stop=("x", ""))}, "stop holds an empty text"),
+        ({"decoding": Decoding(max_tokens=10**20)}, "max_tokens is 1 to"),
+        ({"llm_name": "a\x00b"}, "control characters"),
+        ({"dataset": ""}, "Dataset names have 1 to"),
+        ({"questions": [replace(QUESTIONS[0], id="a\nb")]}, "control characters"),
+        ({"questions": [replace(QUESTIONS[0], text="half \ud800")]}, "valid Unicode"),
+        ({"questions": [QUESTIONS[0], QUESTIONS[0]]}, "'toy/0' twice"),
+        ({"decoding": Decoding(extra_body={"stop": "\ud800"})}, "valid Unicode"),
+    ],
+)
+def test_what_could_not_be_sealed_is_refused_before_it_is_paid(change: dict[str, Any], words: str) -> None:
+    with pytest.raises(FevalError, match=words):
+        replace(WORK, **change)
+
+
+def test_a_cost_limit_that_cannot_be_kept_leaves_nothing(tmp_path: Path) -> None:
+    with pytest.raises(PriceNotFoundError, match=r"no price for nobody in the price list 2025-06-02"):
+        go(tmp_path / "r", work=replace(WORK, llm_name="nobody"), cost_limit_usd=1.0)
+    with pytest.raises(OutOfRangeError, match="above 0; nan"):
+        go(tmp_path / "r", cost_limit_usd=float("nan"))
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_a_partial_recording_says_why_it_ended(tmp_path: Path) -> None:
     options: dict[str, Any] = {"cost_limit_usd": 0.0013, "limits": Limits(1, samples_per_request=1)}
     with pytest.raises(CostLimitReached):
@@ -191,7 +311,7 @@ def test_refused_and_filtered_replies_have_no_answer(tmp_path: Path) -> None:
     assert (pools[2].answers, pools[2].output_tokens, pools[2].prompt_tokens) == ([None] * 5, [0] * 5, 0)
     assert recording.manifest.pairs["toy", SMALL]["counter"] == "usage"
     assert (
-        "5 CoTs have no text because the server refused the request; they count as no answer."
+        "5 CoTs have no text because the server refused the request, which counts as no answer."
         in (recording.manifest.raw["notes"])
     )
 
@@ -222,7 +342,7 @@ def test_reasoning_and_logprobs_are_kept_where_they_came(tmp_path: Path) -> None
     assert recording.llm_info(SMALL).decoding["logprobs"] == 5
     notes = recording.manifest.raw["notes"]
     assert "16 of 20 CoTs came without the log-probabilities that were asked for." in notes
-    assert any(note.startswith("12 replies came with a response id that an earlier reply") for note in notes)
+    assert any("that an earlier reply to the same question had: 12; a cache" in note for note in notes)
 
 
 def test_equal_questions_share_cots(tmp_path: Path) -> None:
@@ -233,7 +353,8 @@ def test_equal_questions_share_cots(tmp_path: Path) -> None:
     assert pools[4].texts == pools[0].texts
     assert len(backend.calls) == 4
     assert (
-        "1 questions have the same request as an earlier one; they share its CoTs." in recording.manifest.raw["notes"]
+        "Questions with the same request as an earlier one, whose CoTs they share: 1."
+        in recording.manifest.raw["notes"]
     )
 
 
@@ -265,7 +386,7 @@ def test_a_changed_prompt_is_another_recording(tmp_path: Path) -> None:
         go(tmp_path / "r", FakeBackend([None, Fatal("x")]), limits=Limits(1))
     with pytest.raises(Exception, match="its prompt is 'toy@1', asked for is 'toy@2'"):
         go(tmp_path / "r", work=replace(WORK, prompt_version="toy@2"))
-    with pytest.raises(Exception, match="its decoding is"):
+    with pytest.raises(Exception, match="its decoding seed is 7, asked for is 8"):
         go(tmp_path / "r", work=replace(WORK, decoding=Decoding(seed=8)))
 
 
@@ -292,9 +413,11 @@ def test_it_works_in_another_thread(tmp_path: Path) -> None:
     assert verify_recording(tmp_path / "r").ok
 
 
-@pytest.mark.parametrize("presses", [1, 2])
-def test_ctrl_c_in_a_real_process_loses_nothing(tmp_path: Path, presses: int) -> None:
-    """The first waits for the replies in flight (here 0.3 s away), the second does not."""
+@pytest.mark.parametrize(
+    ("presses", "number"), [(1, signal.SIGINT), (2, signal.SIGINT), (1, signal.SIGTERM), (1, signal.SIGHUP)]
+)
+def test_ctrl_c_in_a_real_process_loses_nothing(tmp_path: Path, presses: int, number: signal.Signals) -> None:
+    """The first waits for the replies in flight (here 0.3 s away), the second does not, nor does another signal."""
     program = f"""
 import asyncio, sys, time
 sys.path.insert(0, {str(Path(__file__).parent)!r})
@@ -303,7 +426,7 @@ from recorders.errors import InterruptedByUser
 async def slow(found):
     if len(backend.calls) > 4:
         print("asked", flush=True)
-    await asyncio.sleep(0.01 if len(backend.calls) <= 4 else 0.3 if {presses} == 1 else 60)
+    await asyncio.sleep(0.01 if len(backend.calls) <= 4 else 0.3 if {presses == 1 and number == signal.SIGINT} else 60)
     return found
 backend = FakeBackend([slow] * 1000)
 work = replace(WORK, questions=[Question(f"toy/{{i}}", f"What is question {{i}}?", "1") for i in range(40)])
@@ -319,13 +442,13 @@ except InterruptedByUser as error:
     assert process.stdout is not None
     assert process.stdout.readline() == "asked\n"
     for _ in range(presses):
-        process.send_signal(signal.SIGINT)
+        process.send_signal(number)
         threading.Event().wait(0.1)
     out, err = process.communicate(timeout=20)
     assert err == ""
-    assert process.returncode == 130
+    assert process.returncode == 128 + number
     assert "Recording was interrupted" in out
     with Journal.open(journal_folder(tmp_path / "r"), WORK.identity()) as journal:
         assert f"{journal.totals.cots} of 200 CoTs" in out
-        assert journal.totals.cots >= (40 if presses == 1 else 20)
+        assert journal.totals.cots >= (40 if presses == 1 and number == signal.SIGINT else 20)
     assert [path.name for path in tmp_path.iterdir()] == ["r.journal"]

@@ -8,6 +8,7 @@ import math
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -18,7 +19,7 @@ import pytest
 from typer.testing import CliRunner
 
 from feval.cli import app
-from feval.errors import StorageError, UnknownNameError
+from feval.errors import StorageError, UnknownNameError, UsageError
 from feval.recording import open_recording
 from recorders import tiny
 from recorders.service import Service
@@ -211,6 +212,49 @@ def test_raw_requests(
     assert ("error" in reply) == (status != 200)
 
 
+def said(service: Service, request: bytes) -> tuple[bytes, bytes]:
+    """Head and body of whatever comes back for some bytes."""
+    with socket.create_connection(("127.0.0.1", service.port), timeout=10) as connection:
+        connection.sendall(request)
+        connection.shutdown(socket.SHUT_WR)
+        with connection.makefile("rb") as file:
+            head, _, body = file.read().partition(b"\r\n\r\n")
+    return head, body
+
+
+def test_head_is_get_without_a_body(service: Service) -> None:
+    got = said(service, b"GET /v1/models HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+    head = said(service, b"HEAD /v1/models HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+    assert head[1] == b""
+    lines = [[line for line in one.split(b"\r\n") if not line.startswith(b"Date:")] for one in (got[0], head[0])]
+    assert lines[0] == lines[1]
+    assert f"Content-Length: {len(got[1])}".encode() in lines[1]
+
+
+@pytest.mark.parametrize(
+    ("request_line", "status"),
+    [
+        (b"nonsense", b"400"),
+        (b"GET /v1/models HTTP/9.9", b"505"),
+        (b"TRACE /v1/models HTTP/1.1", b"501"),
+        (b"OPTIONS /v1/models HTTP/1.1", b"405"),
+        (b"DELETE /v1/models/feval/tiny-42k HTTP/1.1", b"405"),
+        (b"GET /" + b"x" * 70_000 + b" HTTP/1.1", b"414"),
+    ],
+)
+def test_what_is_no_request_is_an_error_in_openais_shape(service: Service, request_line: bytes, status: bytes) -> None:
+    head, body = said(service, request_line + b"\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+    assert head.split()[1] == status
+    assert json.loads(body)["error"]["message"].endswith(".")
+
+
+def test_an_error_shows_what_was_sent_as_json(service: Service) -> None:
+    for value, shown in ((None, "nothing"), (True, "true"), ("x" * 200, '"' + "x" * 79 + "...")):
+        _, reply = raw(service, "POST", "/v1/chat/completions", json.dumps(ASKED | {"messages": value}).encode())
+        wanted = f"'messages' takes a list of at least one message; {shown} was sent."
+        assert reply["error"]["message"] == wanted
+
+
 def test_a_connection_is_kept_alive(service: Service) -> None:
     connection = http.client.HTTPConnection("127.0.0.1", service.port, timeout=10)
     sockets = set()
@@ -267,3 +311,7 @@ def test_what_cannot_be_served_is_said(service: Service) -> None:
         TinyServer(["feval/tiny-9000"])
     with pytest.raises(StorageError, match="Name another --port"):
         Service(TinyServer(), port=service.port)
+    with pytest.raises(StorageError, match="Name a --host that is an address of this machine"):
+        Service(TinyServer(), host="192.0.2.1")
+    with pytest.raises(UsageError, match="host to listen on is empty"):
+        Service(TinyServer(), host="")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -9,12 +10,16 @@ import pytest
 from small import write_toy
 
 from feval import SelfConsistency, load
-from feval.errors import OutOfRangeError, PriceNotFoundError, UnknownNameError
+from feval.errors import OutOfRangeError, PriceNotFoundError, UnknownNameError, UsageError
+from feval.prices import price_list, usd
 from recorders import live
 from recorders.errors import BackendError, Fatal, RateLimited, StoppedError, Transient
 from recorders.request import Completion, Request
 
 TEXTS = ["It is 4. The answer is 4.", "The answer is 5.", "The answer is 4.0.", "I do not know."]
+
+
+NOT_LIVE = {"samples", "to_model"}  # places in a recording, and its wire model
 
 
 class Scripted:
@@ -111,6 +116,8 @@ def test_wrong_use_is_refused() -> None:
         live(Scripted(), "x", answer_kind="riddle")
     with pytest.raises(UnknownNameError):
         live(Scripted(), "x", answer_kind="number", billing="hourly")
+    with pytest.raises(UsageError, match="name another answer kind"):
+        live(Scripted(), "x", answer_kind="verbatim")
     with live(Scripted(), "no-price", answer_kind="number") as llm:
         metered = llm.ask("2 + 2?")
         with pytest.raises(OutOfRangeError):
@@ -118,6 +125,53 @@ def test_wrong_use_is_refused() -> None:
         assert metered.sample(1).cots[0].dollar_cost is None
         with pytest.raises(PriceNotFoundError, match="no-price"):
             _ = metered.dollar_cost
+
+
+def test_a_closed_llm_says_so_and_can_be_closed_again() -> None:
+    llm = live(Scripted(), "gpt-3.5-turbo", answer_kind="number")
+    metered = llm.ask("2 + 2?")
+    llm.close()
+    llm.close()
+    with pytest.raises(UsageError, match="was closed"):
+        metered.sample()
+
+
+def test_a_method_can_be_called_where_an_event_loop_runs() -> None:
+    """As in a notebook, whose cells run inside one; and in several threads at once."""
+
+    async def cell() -> list[str | None]:
+        with live(Scripted(), "gpt-3.5-turbo", answer_kind="number") as llm:
+            here = [SelfConsistency(3)("2 + 2?", llm.ask("2 + 2?"))]
+            others = [asyncio.to_thread(SelfConsistency(3), "2 + 2?", llm.ask("2 + 2?")) for _ in range(4)]
+            return here + await asyncio.gather(*others)
+
+    assert asyncio.run(cell()) == ["4"] * 5
+
+
+def test_what_a_method_sees_is_called_as_in_the_replay(tmp_path: Path) -> None:
+    write_toy(tmp_path / "r", {"gpt-3.5-turbo": [["4", "5"]]}, ["4"])
+    _, [recorded] = load("toy", "gpt-3.5-turbo", tmp_path / "r")
+    replayed = recorded.ask("toy/0")
+    with live(Scripted(), "gpt-3.5-turbo", answer_kind="number") as llm:
+        metered = llm.ask("2 + 2?")
+        response, twin = replayed.sample(2), metered.sample(2)
+    for theirs, ours in ((replayed, metered), (response, twin), (response.cots[0], twin.cots[0])):
+        public = {name for name in dir(ours) if not name.startswith("_")}
+        missing = {name for name in dir(theirs) if not name.startswith("_")} - public
+        assert missing <= NOT_LIVE, missing
+    assert twin.dollar_cost == metered.dollar_cost == pytest.approx(1e-6 * (7 * 0.5 + 20 * 1.5), rel=1e-14)
+    assert twin.request.raw_text == '[{"role": "user", "content": "2 + 2?"}]'
+    assert (twin.request.tokens, twin.request.dollar_cost) == (7, pytest.approx(3.5e-6))
+    assert [(cot.sample, cot.metadata.tokens) for cot in twin.cots] == [(0, 10), (1, 10)]
+
+
+def test_a_built_in_model_has_its_price_without_naming_the_list() -> None:
+    with live(Scripted(), "feval/tiny-42k", answer_kind="number") as llm:
+        metered = llm.ask("2 + 2?")
+        metered.sample()
+        listed = price_list("tiny-2026-11").find("feval/tiny-42k")
+        assert listed is not None
+        assert metered.dollar_cost == float(usd(listed, 7, 10)) > 0
 
 
 def test_decoding_that_nobody_named_is_as_in_a_recording() -> None:

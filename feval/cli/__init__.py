@@ -6,6 +6,7 @@ FEVAL_DEBUG=1 shows the one of an unexpected error.
 
 from __future__ import annotations
 
+import errno
 import functools
 import json
 import os
@@ -14,7 +15,7 @@ import shlex
 import signal
 import sys
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn, ParamSpec, Self
 
@@ -22,14 +23,13 @@ import typer
 
 from feval import __version__
 from feval.errors import FevalError, NotRecordedError, OutOfRangeError, SourceError, UnknownNameError, UsageError
-from feval.report.text import visible
+from feval.report.text import counted, visible
 
 if TYPE_CHECKING:
     from rich.progress import Progress as RichProgress
 
-    from feval.curves import Curve
     from feval.recording import Question, Recording
-    from feval.replay import LLM, Dataset
+    from feval.replay import LLM
     from feval.report.tables import Table
     from recorders.demo import Demo
 
@@ -39,6 +39,7 @@ _P = ParamSpec("_P")
 _MAX_COUNTS = 10_000
 _DEFAULT_COUNTS = 40
 _MAX_IDS_BYTES = 64 << 20
+_WIDEST_TABLE = 10_000
 
 app = typer.Typer(
     name="feval",
@@ -73,7 +74,7 @@ def main() -> None:
     except KeyboardInterrupt as error:
         sys.exit(_interrupted_code(error))
     except OSError as error:  # what the guarded commands let through: help or the version onto a full disk
-        _say(f"error: The output could not be written: {error.strerror or error}.")
+        _say(f"error: {_disk_sentence(error)}")
         sys.exit(1)
 
 
@@ -109,7 +110,7 @@ def _guarded(command: Callable[_P, None]) -> Callable[_P, None]:
         except KeyboardInterrupt as error:
             _fail("Interrupted. Nothing half-done was left behind.", _interrupted_code(error))
         except OSError as error:
-            _fail(f"{error.filename or 'The system'}: {error.strerror or error}.", 1)
+            _fail(_disk_sentence(error), 1)
         except MemoryError:
             _fail("There is not enough memory for this. Select fewer questions, LLMs or CoTs.", 1)
         except (typer.Exit, typer.Abort, typer.BadParameter):
@@ -118,6 +119,13 @@ def _guarded(command: Callable[_P, None]) -> Callable[_P, None]:
             _unexpected(error)
 
     return run
+
+
+def _disk_sentence(error: OSError) -> str:
+    where = f"{error.filename}" if error.filename else "The output"
+    if error.errno in {errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC)}:
+        return f"{where} could not be written because the disk is full. Make room there, or write to another disk."
+    return f"{where} could not be read or written: {error.strerror or error}. Check the path and its permissions."
 
 
 def _fail(sentence: str, code: int) -> NoReturn:
@@ -184,7 +192,14 @@ def _print_table(table: Table, *, apart: bool) -> None:
 
     from feval.report.tables import rich_table
 
-    Console(markup=False, highlight=False, emoji=False).print(rich_table(table))
+    console = Console(markup=False, highlight=False, emoji=False)
+    forms = (rich_table(table), rich_table(table, narrow=True))
+    wide = console.options.update(max_width=_WIDEST_TABLE)
+    fitting = next((drawn for drawn in forms if console.measure(drawn, options=wide).maximum <= console.width), None)
+    if fitting is None and table.columns[-1].number:  # nothing may give way: better wrapped by the terminal than cut
+        print(plain(table), end="")
+    else:
+        console.print(fitting or forms[0])
 
 
 class _Progress:
@@ -263,7 +278,7 @@ def _feval(
     pass
 
 
-# --- recordings: import, info, verify, merge, select, extract, score ----------------------------------------------------
+# --- recordings: import, info, verify, merge, select, extract ------------------------------------------------------
 
 
 @app.command("import")
@@ -375,7 +390,9 @@ def _verify(
 ) -> None:
     """Check a recording, or the numbers of a receipt.
 
-    Every byte and hash of a recording is checked; the numbers of a receipt are computed again. Exit code 0 if all agree, 1 if anything does not.
+    Every byte and hash of a recording is checked; the numbers of a receipt are computed again.
+
+    Exit code 0 if all agree, 1 if anything does not.
     """
     from feval.receipts import is_receipt
     from feval.recording import verify_recording
@@ -396,7 +413,8 @@ def _verify(
         "leaves": found.leaves,
         "problems": list(found.problems),
     }
-    checked = f"{found.files} files and {found.leaves} leaves checked"
+    leaves = "1 leaf" if found.leaves == 1 else f"{found.leaves:,} leaves"
+    checked = f"{counted(found.files, 'file')} and {leaves} checked"
     show.result(account, *([f"{recording} is sound: {checked}, hash {found.recording_hash}"] if found.ok else []))
     if not found.ok:
         for problem in found.problems:
@@ -527,79 +545,15 @@ def _extract(
     show.result(account, info_headline(open_recording(out)), "", *changes_tables(found))
 
 
-@app.command("score")
-@_guarded
-def _score(
-    recording: RecordingFolder,
-    scorer: Annotated[
-        str,
-        typer.Option(
-            "--scorer",
-            metavar="SPEC",
-            help="python:MODULE:FUNCTION, judge:MODEL, verbal:MODEL, p-true:MODEL, http:URL, vllm-score:MODEL or "
-            "transformers:FOLDER.",
-        ),
-    ],
-    out: NewFolder,
-    name: Annotated[
-        str | None, typer.Option("--name", metavar="NAME", help="Of the scores in the recording. Default: SPEC.")
-    ] = None,
-    dataset: Annotated[
-        list[str] | None, typer.Option("--dataset", metavar="ID", help="Score it only; repeat for more.")
-    ] = None,
-    llm: Annotated[
-        list[str] | None, typer.Option("--llm", metavar="NAME", help="Score its CoTs only; repeat for more.")
-    ] = None,
-    base_url: Annotated[
-        str | None,
-        typer.Option(
-            "--base-url", metavar="URL", help="OpenAI-compatible endpoint. Default: OPENAI_BASE_URL, or OpenAI."
-        ),
-    ] = None,
-    key_variable: Annotated[
-        str | None,
-        typer.Option("--api-key-env", metavar="VARIABLE", help="Variable that holds the key. Default: OPENAI_API_KEY."),
-    ] = None,
-    concurrency: Annotated[int, typer.Option("--concurrency", metavar="N", help="Most requests in flight.")] = 64,
-    timeout: Annotated[float, typer.Option("--timeout", metavar="SECONDS", help="Longest wait for a reply.")] = 600.0,
-    as_json: JsonFlag = False,
-    quiet: QuietFlag = False,
-) -> None:
-    """Add scores to the CoTs of a recording.
-
-    A function of yours, a judge, a self-check or a reward model gives every CoT a score, or a score per step, in a new recording.
-    Running the same command again goes on where it stopped. Functions are run as they are: name only those you trust.
-
-    Example: feval score my-recording --scorer judge:gpt-4o-mini --out judged
-    """
-    import dataclasses
-
-    from feval.recording import open_recording
-    from feval.report.info import info_headline
-    from recorders.pace import Limits
-    from recorders.scorers import make_scorer
-    from recorders.scoring import score
-
-    show = _Out(as_json=as_json, quiet=quiet)
-    limits = Limits(concurrency=concurrency, timeout_s=timeout)
-    made = make_scorer(scorer, name=name, base_url=base_url, key_variable=key_variable, timeout_s=timeout)
-    with show.progress(f"scoring {recording.name}") as progress:
-        done = score(recording, out, made, datasets=dataset or None, llms=llm or None, limits=limits, progress=progress)
-    for sentence in done.notes:
-        show.note(sentence)
-    account = dataclasses.asdict(done) | {"path": str(out)}
-    scored = f"{done.with_score:,} of {done.cots:,} CoTs have a score by {done.scorer}"
-    show.result(account, info_headline(open_recording(out)), scored)
-
-
-def _show_made(show: _Out, out: Path) -> None:
-    """Show the recording that was just made."""
+def _show_made(show: _Out, out: Path, said: Collection[str] = ()) -> None:
+    """Show the recording that was just made, with its notes but for those that were said already."""
     from feval.recording import open_recording
     from feval.report.info import info_dict, info_headline
 
     made = open_recording(out)
     for sentence in made.manifest.raw.get("notes", ()):
-        show.note(str(sentence))
+        if sentence not in said:
+            show.note(str(sentence))
     show.result(info_dict(made), info_headline(made))
 
 
@@ -635,7 +589,7 @@ def _first_questions(recording: Recording, datasets: Sequence[str] | None, first
     dataset = _only("dataset", datasets[0] if datasets and len(datasets) == 1 else None, recording.dataset_ids())
     questions = recording.questions(dataset)
     if first > len(questions):
-        raise OutOfRangeError(f"{dataset} has {len(questions)} questions; --first {first} asks for more.")
+        raise NotRecordedError(f"{dataset} has {counted(len(questions), 'question')}; --first {first} asks for more.")
     return [question.id for question in questions[:first]]
 
 
@@ -654,113 +608,11 @@ def _only(noun: str, given: str | None, held: Iterable[str]) -> str:
 # --- curves -------------------------------------------------------------------------------------------------------------
 
 
-@app.command("curve")
-@_guarded
-def _curve(
-    method: Annotated[str, typer.Argument(metavar="METHOD", help="See `feval ls methods`.", show_default=False)],
-    recordings: Annotated[
-        list[Path] | None,
-        typer.Option("--recording", metavar="DIR", help="Repeat for several. Default: the folders in FEVAL_RECORDING."),
-    ] = None,
-    dataset: DatasetName = None,
-    llm: LLMName = None,
-    n: Annotated[
-        str | None,
-        typer.Option(
-            "--n",
-            metavar="COUNTS",
-            help="CoTs per question: 1..40, 1..40..3, 1,5,10 or 20. Default: 1 to what every question has, 40 at most.",
-        ),
-    ] = None,
-    billing: Annotated[
-        str, typer.Option("--billing", metavar="RULE", help="How prompts are paid: once, per_round or per_sample.")
-    ] = "once",
-    prices: Annotated[
-        str | None,
-        typer.Option("--prices", metavar="LIST", help="Id or file of a price list, or none. Default: the recording's."),
-    ] = None,
-    seed: Annotated[int, typer.Option("--seed", help="Of the draws, for --order seeded.")] = 0,
-    order: Annotated[
-        str,
-        typer.Option("--order", metavar="KIND", help="exact (all subsets), recorded (the first n) or seeded (draws)."),
-    ] = "exact",
-    replicates: Annotated[
-        int, typer.Option("--replicates", min=1, help="Draws per question, for --order seeded.")
-    ] = 100,
-    out: Annotated[
-        Path | None,
-        typer.Option(
-            "--out", metavar="DIR", help="Write curve.csv, .json, .png and receipt.json there. Default: write nothing."
-        ),
-    ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Replace other curve files in --out.")] = False,
-    as_json: JsonFlag = False,
-    quiet: QuietFlag = False,
-) -> None:
-    """Show accuracy against cost for a method.
-
-    One point for each number of CoTs per question, with a 95 % interval over questions and the ceiling pass@n.
-
-    Example: feval curve self-consistency --recording my-recording --n 1..40 --out my-curve
-    """
-    from feval.curves import self_consistency_curve
-    from feval.methods import METHODS
-    from feval.recording import open_recording
-    from feval.replay import load
-    from feval.report.tables import curve_table
-
-    if method not in METHODS:
-        raise UnknownNameError.of("method", method, METHODS)
-    counts: Sequence[int] = () if n is None else parse_counts(n)
-    show = _Out(as_json=as_json, quiet=quiet)
-    with show.progress(f"{method} curve"):
-        opened = [open_recording(folder) for folder in _folders(recordings)]
-        dataset = _only("dataset", dataset, (held for recording in opened for held in recording.dataset_ids()))
-        held = [name for recording in opened for name in recording.llm_names(dataset)]
-        llm = _only("LLM", llm, held) if held else llm  # if nobody is held, `load` says what is
-        questions, [replay] = load(dataset, llm, opened, seed=seed, prices=prices, billing=billing)
-        counts = counts or range(1, max(1, min(replay.pool.smallest, _DEFAULT_COUNTS)) + 1)
-        curve = self_consistency_curve(questions, replay, counts, order=order, replicates=replicates)
-        written = [] if out is None else _save_curve(out, curve, questions, replay, replace=force)
-    if prices != "none" and any(point.usd_per_question is None for point in curve.points):
-        show.note(_no_dollars(replay))
-    show.result(curve.to_dict(), curve_table(curve), *(f"wrote {path}" for path in written))
-
-
 def _folders(given: Sequence[Path] | None) -> list[Path]:
     folders = given or [Path(folder) for folder in os.environ.get("FEVAL_RECORDING", "").split(os.pathsep) if folder]
     if not folders:
         raise UsageError("No recording was named; give --recording DIR, or set FEVAL_RECORDING to its folder.")
     return list(folders)
-
-
-def _save_curve(out: Path, curve: Curve, dataset: Dataset, llm: LLM, *, replace: bool) -> list[Path]:
-    from feval.receipts import curve_receipt, pins
-    from feval.report.csv import curve_csv
-    from feval.report.files import save_files
-    from feval.report.picture import curves_png
-
-    _hush_matplotlib()
-    request = {
-        "method": curve.method,
-        "dataset": curve.dataset,
-        "llms": [curve.llm],
-        "n": [point.n for point in curve.points],
-        "order": curve.points[0].kind,
-        "replicates": curve.replicates or 1,
-        "seed": curve.seed,
-        "billing": curve.billing,
-        "confidence": curve.confidence,
-        "resamples": curve.resamples,
-    }
-    receipt = curve_receipt(request, curve.to_dict(), pins(dataset, [llm], out))
-    files = {
-        "curve.csv": curve_csv(curve).encode(),
-        "curve.json": (json.dumps(curve.to_dict(), indent=2) + "\n").encode(),
-        "curve.png": curves_png([curve]),
-        "receipt.json": (json.dumps(receipt, indent=2) + "\n").encode(),
-    }
-    return save_files(out, files, replace=replace)
 
 
 def _hush_matplotlib() -> None:
@@ -891,7 +743,7 @@ def _questions(
     }
     show.result(
         account,
-        f"{dataset}: {len(found):,} questions, SHA-256 {account['sha256']}",
+        f"{dataset}: {counted(len(found), 'question')}, SHA-256 {account['sha256']}",
         questions_table(found[:_SHOWN_QUESTIONS]),
         *(f"wrote {path}" for path in written),
     )
@@ -976,6 +828,8 @@ def _next_commands(made: Demo) -> list[str]:
 
 # Each of these registers its command with `app`.
 from feval.cli import compare as _compare_command  # noqa: E402, F401
+from feval.cli import curve as _curve_command  # noqa: E402, F401
 from feval.cli import record as _record_command  # noqa: E402, F401
 from feval.cli import run as _run_command  # noqa: E402, F401
+from feval.cli import score as _score_command  # noqa: E402, F401
 from feval.cli import servers as _server_commands  # noqa: E402, F401

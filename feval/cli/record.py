@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-import json
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from feval.cli import JsonFlag, NewFolder, QuietFlag, _guarded, _Out, _show_made, app
+from feval.cli import JsonFlag, NewFolder, QuietFlag, _guarded, _Out, _Progress, _show_made, app
 from feval.errors import UsageError
+from feval.report.text import counted
 
 if TYPE_CHECKING:
     from recorders.assemble import Asked
+    from recorders.budget import Estimate
     from recorders.engine import Progress
-    from recorders.pace import Limits
+    from recorders.recording import Work
 
 __all__: list[str] = []
 
@@ -110,7 +112,11 @@ def _record(
     partial: Annotated[
         bool, typer.Option("--partial", help="Seal what there is, if not everything can be had.")
     ] = False,
-    keep_journal: Annotated[bool, typer.Option("--keep-journal", help="To top it up later.")] = False,
+    keep_journal: Annotated[bool, typer.Option("--keep-journal", help="Leave it beside the recording.")] = False,
+    start: Annotated[
+        Path | None,
+        typer.Option("--from", metavar="RECORDING", help="Begin with its CoTs; ask only for what it lacks."),
+    ] = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Say how many calls, tokens and dollars are to come; ask nothing.")
     ] = False,
@@ -127,84 +133,71 @@ def _record(
     from recorders.assemble import Ask, assemble, questions_of, usual_backend, usual_decoding, usual_prices
     from recorders.assemble import backend as make_backend
     from recorders.pace import Limits
-    from recorders.recording import record_dataset
+    from recorders.recording import estimate_dataset, record_dataset
     from recorders.request import Decoding
 
     show = _Out(as_json=as_json, quiet=quiet)
     usual = usual_decoding(llm, reasoning=reasoning)
-    decoding = Decoding(
-        usual.temperature if temperature is None else temperature,
-        top_p,
-        usual.max_tokens if max_tokens is None else max_tokens,
-        tuple(stop or ()),
-        seed,
-        logprobs,
-        _extra_body(extra_body),
-    )
-    limits = Limits(
-        concurrency=concurrency,
-        requests_per_minute=requests_per_minute,
-        tokens_per_minute=tokens_per_minute,
-        samples_per_request=samples_per_request,
-        timeout_s=timeout,
-        retries=retries,
-    )
-    ask = Ask(
-        dataset,
-        llm,
-        model,
-        samples,
-        prompt,
-        reasoning,
-        system_role,
-        answer_kind,
-        decoding,
-        exemplars,
-        train_rows,
-        exemplar_count,
-    )
+    temperature = usual.temperature if temperature is None else temperature
+    max_tokens = usual.max_tokens if max_tokens is None else max_tokens
+    decoding = Decoding(temperature, top_p, max_tokens, tuple(stop or ()), seed, logprobs, _extra_body(extra_body))
+    limits = Limits(concurrency, requests_per_minute, tokens_per_minute, samples_per_request, timeout, retries)
+    worked = (exemplars, train_rows, exemplar_count)
+    ask = Ask(dataset, llm, model, samples, prompt, reasoning, system_role, answer_kind, decoding, *worked)
     asked = assemble(ask, questions_of(dataset, questions, first, answer_kind=answer_kind))
     prices = prices or usual_prices(llm)
     if dry_run:
-        _estimate(show, asked, out, limits, prices)
+        _notes(show, asked.remarks)
+        to_come = estimate_dataset(asked.work, out, mode=mode, limits=limits, prices=prices, start=start)
+        _estimate(show, asked, to_come, prices)
         return
     notes: list[str] = []
-    asks = make_backend(
-        backend or usual_backend(llm),
-        base_url=base_url,
-        key_variable=api_key_env,
-        timeout_s=timeout,
-        model=model,
-        notes=notes,
-    )
+    kind = backend or usual_backend(llm)
+    asks = make_backend(kind, base_url=base_url, key_variable=api_key_env, timeout_s=timeout, model=model, notes=notes)
+    said = _notes(show, [*asked.remarks, *notes])
     with show.progress(f"recording {llm} on {dataset}") as bar:
-
-        def report(state: Progress) -> None:
-            bar.describe(_state(llm, dataset, state))
-            bar(state.done, state.total)
-
         record_dataset(
-            asked.work,
-            asks,
-            out,
-            mode=mode,
-            limits=limits,
-            prices=prices,
-            cost_limit_usd=cost_limit,
-            counter=counter,
-            partial=partial,
-            keep_journal=keep_journal,
-            progress=report,
+            asked.work, asks, out, mode=mode, limits=limits, prices=prices, cost_limit_usd=cost_limit, counter=counter,
+            partial=partial, keep_journal=keep_journal, start=start, progress=_Shown(bar, show, asked.work),
             backend_notes=notes,
-        )
-    _show_made(show, out)
+        )  # fmt: skip
+    _show_made(show, out, said)
+
+
+def _notes(show: _Out, sentences: Iterable[str]) -> frozenset[str]:
+    """Say at once what must be known before anything is paid for; gives what was said."""
+    said = tuple(dict.fromkeys(sentences))
+    for sentence in said:
+        show.note(sentence)
+    return frozenset(said)
+
+
+class _Shown:
+    """Shows where a run is; the first failure and the first stop are said, as a bar alone would leave one waiting."""
+
+    def __init__(self, bar: _Progress, show: _Out, work: Work) -> None:
+        self._bar, self._show, self._name = bar, show, f"{work.llm_name} on {work.dataset}"
+        self._stopping = self._troubled = False
+
+    def __call__(self, state: Progress) -> None:
+        self._bar.describe(f"{self._name}: {_state(state)}")
+        self._bar(state.done, state.total)
+        if state.trouble is not None and not self._troubled:
+            self._troubled = True
+            self._show.note(f"A request failed and is sent again: {state.trouble.rstrip('.')}.")
+        if state.stopping and state.in_flight and not self._stopping:
+            self._stopping = True
+            requests = "1 request" if state.in_flight == 1 else f"{state.in_flight} requests"
+            self._show.note(f"Stopping: waiting for {requests} in flight. Ctrl-C stops at once.")
 
 
 def _extra_body(text: str | None) -> dict[str, Any]:
     if text is None:
         return {}
+    import orjson
+
     try:
-        value = json.loads(text)
+        value = orjson.loads(text)
     except ValueError as error:
         raise UsageError(f"--extra-body takes a JSON object; {text!r:.80} is not JSON ({error}).") from error
     if not isinstance(value, dict):
@@ -212,10 +205,9 @@ def _extra_body(text: str | None) -> dict[str, Any]:
     return value
 
 
-def _estimate(show: _Out, asked: Asked, out: Path, limits: Limits, prices: str) -> None:
-    from recorders.recording import estimate_dataset
+def _estimate(show: _Out, asked: Asked, to_come: Estimate, prices: str) -> None:
+    from recorders.budget import dollars
 
-    to_come = estimate_dataset(asked.work, out, limits=limits, prices=prices)
     account = {
         "cots": to_come.cots,
         "calls": to_come.calls,
@@ -228,17 +220,17 @@ def _estimate(show: _Out, asked: Asked, out: Path, limits: Limits, prices: str) 
     }
     most = "at most " if to_come.at_most else "about "
     output = "an unknown number of" if to_come.output_tokens is None else f"{most}{to_come.output_tokens:,}"
-    usd = "no price known" if to_come.usd is None else f"{most}${to_come.usd:,.4f} by price list {prices}"
+    usd = "no price known" if to_come.usd is None else f"{most}${dollars(to_come.usd)} by price list {prices}"
     show.result(
         account,
-        f"To come: {to_come.cots:,} CoTs in {to_come.calls:,} calls (if the server gives several at once), "
-        f"{to_come.prompt_tokens:,} prompt tokens and {output} output tokens; {usd}.",
+        f"To come: {counted(to_come.cots, 'CoT')} in {counted(to_come.calls, 'call')} (if the server gives several at once), "
+        f"{counted(to_come.prompt_tokens, 'prompt token')} and {output} output tokens; {usd}.",
         f"Lengths are from {to_come.basis}. Prompt: {asked.prompt_version}. Nothing was asked.",
     )
 
 
-def _state(llm: str, dataset: str, state: Progress) -> str:
+def _state(state: Progress) -> str:
     """One line for the progress bar: rate and dollars beside the counts it shows itself."""
     usd = "" if state.usd is None else f", ${state.usd:,.4f}"
     waiting = f", the server asks to wait {state.waiting_s:.0f} s" if state.waiting_s else ""
-    return f"{llm} on {dataset}: {state.done:,} of {state.total:,}, {state.per_second:,.0f}/s{usd}{waiting}"
+    return f"{state.done:,} of {state.total:,}, {state.per_second:,.0f}/s{usd}{waiting}"

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from feval.cli import JsonFlag, QuietFlag, _guarded, _Out, app
-from feval.errors import UnknownNameError, UsageError
+from feval.errors import StorageError, UnknownNameError, UsageError
+from feval.report.text import counted
 
 if TYPE_CHECKING:
     from recorders.proxy import Proxy
@@ -89,8 +90,8 @@ def _proxy(
     from feval.tokens import token_counter
     from recorders.assemble import questions_of
     from recorders.backends.endpoint import Endpoint
-    from recorders.journal import Journal, journal_folder
-    from recorders.proxied import seal_proxied
+    from recorders.journal import JOURNAL, Journal, journal_folder
+    from recorders.proxied import check_place, seal_proxied
     from recorders.proxy import Proxy
     from recorders.service import Service
 
@@ -101,7 +102,13 @@ def _proxy(
     token_counter("words" if counter == "usage" else counter)
     prices = prices if prices == "none" else price_list(prices).id
     identity = {"proxy": endpoint.url, "dataset": dataset}
-    with Journal.open(journal_folder(record), identity, mode="none" if seal else "new_episodes") as journal:
+    check_place(record)
+    folder = journal_folder(record)
+    if seal and not (folder / JOURNAL).exists():
+        raise StorageError(
+            f"There is no journal in {folder}, so there is nothing to seal. Record first, without --seal."
+        )
+    with Journal.open(folder, identity, mode="none" if seal else "new_episodes") as journal:
         proxy = Proxy(endpoint, journal, dataset)
         if not seal:
             service = Service(proxy, host=host, port=port, max_body=_PROXIED_BYTES)
@@ -136,7 +143,8 @@ def _account(show: _Out, proxy: Proxy, sealed: Path | None) -> None:
         "unrecorded": proxy.unrecorded,
     }
     where = "Nothing was recorded, and nothing sealed." if sealed is None else f"The recording is {sealed}."
-    show.result(account, f"{proxy.recorded:,} CoTs were recorded, {proxy.replayed:,} given again. {where}")
+    recorded = f"{counted(proxy.recorded, 'CoT')} {'was' if proxy.recorded == 1 else 'were'} recorded"
+    show.result(account, f"{recorded}, {proxy.replayed:,} given again. {where}")
     if proxy.unrecorded:
         show.note(f"{proxy.unrecorded:,} chat completions could not be recorded and were passed on as they are.")
 

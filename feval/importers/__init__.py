@@ -88,6 +88,7 @@ def import_recording(
         Path(source),
         Path(out),
         ImportRequest(str(dataset), llms, None, keep_duplicates, temperature, max_tokens),
+        formats=IMPORTERS.values(),
         answer_kind=answer_kind,
         counter=counter,
         questions=None if questions is None else Path(questions),

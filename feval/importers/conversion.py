@@ -4,22 +4,24 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from feval.answers import KINDS, canonical_gold, extract, extractor_version, keys
 from feval.cards import find_dataset_card
-from feval.errors import OutOfRangeError, SourceError, TokenCounterError, UnknownNameError, UsageError
+from feval.errors import FevalError, OutOfRangeError, SourceError, TokenCounterError, UnknownNameError, UsageError
 from feval.importers.questions import completed, read_questions
 from feval.importers.reading import Reader, fingerprint
 from feval.importers.shapes import LARGEST
-from feval.importers.source import Importer, ImportRequest, Prompt, SourceLLM, SourcePool, SourceQuestion
+from feval.importers.source import Imported, Importer, ImportRequest, Prompt, SourceLLM, SourcePool, SourceQuestion
 from feval.prices import price_list
 from feval.recording import DatasetInfo, PoolRows, Question, RecordingWriter
 from feval.tokens import token_counter
 
 __all__ = ["ANSWERS", "convert"]
+
+_HINT_BYTES = 16 << 20
 
 ANSWERS = ("stored", "text")
 """Where raw answers come from: the source where it stores them (else the texts), or always the texts."""
@@ -31,6 +33,7 @@ def convert(
     out: Path,
     request: ImportRequest,
     *,
+    formats: Iterable[Importer],
     answer_kind: str | None,
     counter: str | None,
     questions: Path | None,
@@ -38,7 +41,7 @@ def convert(
     answers: str,
     progress: Callable[[int, int], None] | None,
 ) -> Path:
-    """Import one source; the arguments are those of `feval.importers.import_recording`."""
+    """Import one source; the arguments are those of `feval.importers.import_recording`, and all formats there are."""
     card = find_dataset_card(request.dataset)
     kind = _checked_kind(request.dataset, answer_kind or (card.answer_kind if card else None))
     _check_options(request, answers)
@@ -50,7 +53,7 @@ def convert(
         "name": "import",
         "format": importer.name,
         "source": fingerprint(source),
-        "questions": None if questions is None else fingerprint(questions),
+        "questions": None if questions is None else fingerprint(questions, "the questions file (--questions)"),
         "answers": answers,
         "keep_duplicates": request.keep_duplicates,
     }
@@ -58,7 +61,7 @@ def convert(
     with RecordingWriter(out, operation=operation, prices=prices, licences={"questions": licence}) as writer:
         reader = Reader()
         file = None if questions is None else read_questions(questions, request.dataset, reader)
-        imported = importer.read(source, replace(request, questions=file))
+        imported = _read(importer, source, replace(request, questions=file), formats)
         conversion = _Conversion(importer, kind, completed(imported.questions, file, kind), counter, answers)
         writer.add_dataset(replace(info, system_prompt=imported.system_prompt), conversion.recorded_questions())
         total = imported.llm_count * len(imported.questions)
@@ -69,6 +72,26 @@ def convert(
         for note in [*imported.notes, *reader.notes(), *conversion.notes(expected)]:
             writer.note(note)
     return out
+
+
+def _read(importer: Importer, source: Path, request: ImportRequest, formats: Iterable[Importer]) -> Imported:
+    """Read a source; where it is of another shape, the error names the format that it does have."""
+    try:
+        return importer.read(source, request)
+    except SourceError as error:
+        error.with_traceback(None)  # its frames hold what was read of the source
+        fitting = [other.name for other in formats if other is not importer and _fits(other, source, request)]
+        if not fitting:
+            raise
+        raise SourceError(f"{error} It can be read as {' or '.join(map(repr, fitting))}: name that format.") from error
+
+
+def _fits(importer: Importer, source: Path, request: ImportRequest) -> bool:
+    """Whether a small source has the shape of a format; a large one is not read again for the sake of a hint."""
+    try:
+        return source.stat().st_size <= _HINT_BYTES and bool(importer.read(source, request).questions)
+    except (FevalError, OSError):
+        return False
 
 
 def _checked_kind(dataset: str, kind: str | None) -> str:

@@ -24,6 +24,7 @@ import orjson
 from feval.errors import SourceError
 
 __all__ = [
+    "BRACKETS_FREE",
     "MAX_EXPANDED_BYTES",
     "MAX_RATIO",
     "RATIO_FREE_BYTES",
@@ -41,6 +42,9 @@ MAX_RATIO = 200
 """Most bytes that one compressed byte may expand to, beyond the first `RATIO_FREE_BYTES`. 40 equal CoTs stay below 60."""
 RATIO_FREE_BYTES = 16 << 20
 
+BRACKETS_FREE = 1 << 20
+"""Brackets that JSON may open whatever its size; beyond, one in four bytes at most."""
+
 _CHUNK = 1 << 20
 _GZIP_MAGIC = b"\x1f\x8b"
 _BOM = b"\xef\xbb\xbf"
@@ -49,8 +53,8 @@ _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 _LONG_NUMBER = re.compile(rb"[0-9]{19}")
 
 
-def regular_file(path: Path) -> Path:
-    """A source must be a file (a link to one is fine).
+def regular_file(path: Path, what: str = "the file to import") -> Path:
+    """A source (or `what` it is) must be a file (a link to one is fine).
 
     Raises:
         SourceError: there is none, or it is a folder or device.
@@ -58,12 +62,12 @@ def regular_file(path: Path) -> Path:
     if path.is_file():
         return path
     found = "a folder" if path.is_dir() else "neither file nor folder" if path.exists() else "nothing"
-    raise SourceError(f"{path} should be the file to import; there is {found}. Check the path.")
+    raise SourceError(f"{path} should be {what}; there is {found}. Check the path.")
 
 
-def fingerprint(path: Path) -> dict[str, str | int]:
+def fingerprint(path: Path, what: str = "the file to import") -> dict[str, str | int]:
     """Name, size and SHA-256 of a file, for the manifest (no folder names: they are nobody's business)."""
-    with disk_errors(path), regular_file(path).open("rb") as file:
+    with disk_errors(path), regular_file(path, what).open("rb") as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()
         return {"file": _LONE_SURROGATE.sub("\ufffd", path.name), "sha256": digest, "bytes": file.tell()}
 
@@ -81,7 +85,7 @@ def read_bytes(path: Path) -> bytes:
         stream: IO[bytes] = gzip.GzipFile(fileobj=file) if compressed else file  # type: ignore[assignment]
         data = expand(stream, size, str(path))
     if not data or data.isspace():
-        raise SourceError(f"{path} is empty; there is nothing to import.")
+        raise SourceError(f"{path} is empty; there is nothing to read.")
     return data
 
 
@@ -119,6 +123,15 @@ def _check_bounds(expanded: int, compressed: int, name: str) -> None:
         raise SourceError(
             f"{name} expands to more than {MAX_RATIO} times its {compressed:,} bytes, as no recording does; "
             "if you trust it, store it uncompressed."
+        )
+
+
+def _check_brackets(data: bytes, name: str) -> None:
+    """Refuse what is nearly all brackets: each becomes an object of some sixty bytes, thirty times its size in memory."""
+    brackets = data.count(b"[") + data.count(b"{")
+    if brackets > max(BRACKETS_FREE, len(data) // 4):
+        raise SourceError(
+            f"{name} has {brackets:,} brackets in {len(data):,} bytes, as no recording has; get the file again."
         )
 
 
@@ -164,6 +177,7 @@ class Reader:
             SourceError: not UTF-8, not JSON, or nested too deeply.
         """
         data = self._without_mark(data)
+        _check_brackets(data, name)
         if not (exact and _LONG_NUMBER.search(data)):
             try:
                 return orjson.loads(data)

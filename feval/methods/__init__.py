@@ -9,14 +9,51 @@ from __future__ import annotations
 
 from typing import Any
 
+from feval.methods.adaptive_consistency import AdaptiveConsistency
+from feval.methods.automix import AutoMix
+from feval.methods.best_of_n import BestOfN, WeightedBestOfN
+from feval.methods.cascade import Cascade
+from feval.methods.confidence_weighted import ConfidenceWeighted
+from feval.methods.deep_confidence import DeepConfidence
 from feval.methods.difficulty_adaptive import DifficultyAdaptive
+from feval.methods.early_stopping import EarlyStopping
+from feval.methods.mixture_of_thoughts import MixtureOfThoughts
+from feval.methods.model_switch import ModelSwitch
 from feval.methods.self_consistency import SelfConsistency
+from feval.methods.single_call import SingleCall
 
-__all__ = ["METHODS", "DifficultyAdaptive", "SelfConsistency", "method_name"]
+__all__ = [
+    "METHODS",
+    "AdaptiveConsistency",
+    "AutoMix",
+    "BestOfN",
+    "Cascade",
+    "ConfidenceWeighted",
+    "DeepConfidence",
+    "DifficultyAdaptive",
+    "EarlyStopping",
+    "MixtureOfThoughts",
+    "ModelSwitch",
+    "SelfConsistency",
+    "SingleCall",
+    "WeightedBestOfN",
+    "method_name",
+]
 
 METHODS: dict[str, type[Any]] = {
+    "single-call": SingleCall,
     "self-consistency": SelfConsistency,
+    "adaptive-consistency": AdaptiveConsistency,
+    "early-stopping": EarlyStopping,
     "difficulty-adaptive": DifficultyAdaptive,
+    "best-of-n": BestOfN,
+    "weighted-best-of-n": WeightedBestOfN,
+    "model-switch": ModelSwitch,
+    "mixture-of-thoughts": MixtureOfThoughts,
+    "cascade": Cascade,
+    "automix": AutoMix,
+    "confidence-weighted": ConfidenceWeighted,
+    "deep-confidence": DeepConfidence,
 }
 """Name on the command line -> method."""
 

@@ -23,11 +23,14 @@ __all__ = [
     "Learner",
     "Method",
     "Orders",
+    "RecordedResponse",
+    "RecordedSampler",
     "Response",
     "Sampler",
     "WholeSetMethod",
     "drawn",
     "require_draws",
+    "seen_tokens",
 ]
 
 Orders = npt.NDArray[np.uint16]
@@ -47,6 +50,42 @@ class Sampler(Protocol):
 
     def sample(self, k: int = 1, /) -> Response:
         """The next k CoTs, as one request."""
+
+
+class RecordedResponse(Response, Protocol):
+    """What `sample` of a recorded LLM gives: CoTs in draw order, with what was recorded beside their answers.
+
+    Everything here raises `NotRecordedError` where the recording lacks it.
+    """
+
+    @property
+    def sequence_probabilities(self) -> Sequence[float | None]:
+        """Length-normalised probability of each CoT."""
+
+    @property
+    def token_confidences(self) -> Sequence[npt.NDArray[np.floating[Any]] | None]:
+        """Minus the mean log-probability of the top k at each token of each CoT."""
+
+    def scores(self, scorer: str | None = None, aggregate: str = "score") -> Sequence[float | None]:
+        """What a scorer said of each CoT; `None` where it said nothing."""
+
+    def scoring_tokens(
+        self, scorer: str | None = None, *, prefix_cached: bool = False
+    ) -> Sequence[tuple[int, int] | None]:
+        """Prompt and output tokens of the scorer's requests; `None` where there was none."""
+
+
+class RecordedSampler(Protocol):
+    """A recorded LLM in front of one question."""
+
+    def sample(self, k: int = 1, /) -> RecordedResponse:
+        """The next k CoTs, as one request."""
+
+    def truncate(self, index: int, tokens: int) -> None:
+        """Bill only the first tokens of a CoT, numbered from 0 among those handed out."""
+
+    def charge(self, *, calls: int = 1, prompt_tokens: int = 0, output_tokens: int = 0) -> None:
+        """Bill requests that give no CoT."""
 
 
 class Method(Protocol):
@@ -113,6 +152,17 @@ def drawn(values: npt.NDArray[Any], orders: Orders) -> npt.NDArray[Any]:
     rows = np.arange(values.shape[0], dtype=np.intp) * values.shape[1]
     taken: npt.NDArray[Any] = values.ravel().take(orders + rows[:, None])
     return taken
+
+
+def seen_tokens(tokens: npt.NDArray[Any], seen: npt.NDArray[np.bool_]) -> npt.NDArray[np.int64]:
+    """[R, Q] the tokens of the draws a method looked at.
+
+    Args:
+        tokens: [R, Q, n] of each draw.
+        seen: [R, Q, n] whether it was looked at.
+    """
+    total: npt.NDArray[np.int64] = np.einsum("rqn,rqn->rq", tokens, seen, dtype=np.int64, casting="unsafe")
+    return total
 
 
 def require_draws(method: BatchMethod, pools: Sequence[Pool], orders: Sequence[Orders]) -> tuple[int, ...]:

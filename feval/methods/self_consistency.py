@@ -12,7 +12,7 @@ import numpy.typing as npt
 from feval.errors import OutOfRangeError, UsageError
 from feval.methods.decisions import Decisions, Ledger
 from feval.methods.protocol import Sampler, require_draws
-from feval.methods.vote import plurality, plurality_codes
+from feval.methods.vote import plurality, plurality_codes, require_no_answer_rule
 
 if TYPE_CHECKING:
     from feval.pools import Pool
@@ -26,16 +26,21 @@ _BLOCK = 1 << 17
 class SelfConsistency:
     """The plurality of n CoTs of one LLM.
 
-    The paper votes over 40 CoTs at temperature 0.7; FEval-TTC's example, and the default here, takes 20. CoTs without an answer
-    cast no vote, and the answer seen first wins a tie.
+    The paper votes over 40 CoTs at temperature 0.7; FEval-TTC's example, and the default here, takes 20. The answer seen first
+    wins a tie.
 
     Attributes:
         n: CoTs per question.
+        no_answer: "drop": a CoT without an answer casts no vote; "vote": no answer is one more answer, which is never right.
     """
 
     n: int = 20
+    # FEval-TTC's self-consistency drops failed extractions, its MoT and the evaluation of Adaptive-Consistency count them. A
+    # failure is no opinion, so it is dropped unless a figure made with votes is to be reproduced.
+    no_answer: str = "drop"
 
     def __post_init__(self) -> None:
+        require_no_answer_rule(self.no_answer)
         if self.n < 1:
             raise OutOfRangeError(f"Self-consistency votes over 1 CoT or more; n={self.n} was asked for.")
 
@@ -55,7 +60,7 @@ class SelfConsistency:
         Returns:
             The canonical answer, `None` if no CoT has one.
         """
-        return plurality(llm.sample(self.n).answers)
+        return plurality(llm.sample(self.n).answers, no_answer=self.no_answer)
 
     def decide(self, pools: Sequence[Pool], orders: Sequence[npt.NDArray[np.uint16]]) -> Decisions:
         """The same for all questions and many replicates.
@@ -78,7 +83,9 @@ class SelfConsistency:
         for questions, replicates in _blocks(*order.shape):
             places = order[replicates, questions].astype(np.intp)
             places += np.arange(places.shape[1])[:, None] * pool.codes.shape[1]
-            answer[replicates, questions] = plurality_codes(pool.codes[questions].take(places))
+            answer[replicates, questions] = plurality_codes(
+                pool.codes[questions].take(places), no_answer=self.no_answer
+            )
             drawn_tokens = pool.output_tokens[questions].astype(np.int64).take(places)
             tokens[replicates, questions] = np.einsum("rqn->rq", drawn_tokens)
         rounds = np.ones(tokens.shape, np.int32)

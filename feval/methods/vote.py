@@ -14,32 +14,63 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["plurality", "plurality_codes"]
+from feval.errors import UnknownNameError
+
+__all__ = [
+    "NO_ANSWER_RULES",
+    "plurality",
+    "plurality_codes",
+    "require_no_answer_rule",
+    "weighted_plurality",
+    "weighted_plurality_codes",
+]
 
 Integers = npt.NDArray[np.integer[Any]]
 
+Floats = npt.NDArray[np.float64]
+
+_TIE = 1e-12  # relative: sums of weights that are equal on paper may differ by their rounding
 _BLOCK = 1 << 17  # codes worked on at once: they stay in a core's own cache
 
 
-def plurality(answers: Sequence[str | None]) -> str | None:
+NO_ANSWER_RULES = ("drop", "vote")
+"""What a CoT without an answer does in a vote: casts none, or is one more answer, which is never right."""
+
+
+def require_no_answer_rule(rule: str) -> None:
+    """Make sure that a rule for CoTs without an answer is one of `NO_ANSWER_RULES`.
+
+    Raises:
+        UnknownNameError: it is not.
+    """
+    if rule not in NO_ANSWER_RULES:
+        raise UnknownNameError.of("rule for no answer", rule, NO_ANSWER_RULES)
+
+
+def plurality(answers: Sequence[str | None], *, no_answer: str = "drop") -> str | None:
     """The most frequent answer; the first seen of several; `None` if nobody answered.
 
     Args:
         answers: canonical answers in draw order, `None` for no answer.
+        no_answer: "drop", or "vote": `None` is then an answer like the others, and can win.
     """
-    votes = Counter(answer for answer in answers if answer is not None)
+    votes = Counter(answer for answer in answers if answer is not None or no_answer == "vote")
     return max(votes, key=votes.__getitem__) if votes else None
 
 
-def plurality_codes(codes: Integers) -> Integers:
+def plurality_codes(codes: Integers, *, no_answer: str = "drop") -> Integers:
     """The same vote over answer codes, for any number of draws at once.
 
     Args:
         codes: [..., n] answer codes in draw order, equal codes for equal answers; negative ones do not vote.
+        no_answer: "drop", or "vote": then -1 votes, too.
 
     Returns:
-        [...] the winning codes, -1 where nobody answered; of the type of `codes`.
+        [...] the winning codes, -1 where nobody answered or no answer won; of the type of `codes`.
     """
+    if no_answer == "vote":
+        shifted: Integers = plurality_codes(codes.astype(np.int32) + 1) - 1
+        return shifted.astype(codes.dtype)
     rows = codes.reshape(prod(codes.shape[:-1]), codes.shape[-1])
     winners = np.full(len(rows), -1, codes.dtype)
     if rows.size:
@@ -66,4 +97,59 @@ def _winners(rows: Integers, candidates: int) -> Integers:
     drawn = by_draw[:, tied]
     leading = (drawn >= 0) & (leads[np.maximum(drawn, 0), tied] == 1)
     winner[tied] = drawn[leading.argmax(axis=0), np.arange(len(tied))]
+    return winner
+
+
+def weighted_plurality(answers: Sequence[str | None], weights: Sequence[float]) -> str | None:
+    """The answer with the largest sum of weights; the first seen of several; `None` if nobody answered.
+
+    Args:
+        answers: canonical answers in draw order, `None` for no answer.
+        weights: one per answer, summed in draw order; sums that differ by less than 1e-12 of the largest are equal.
+    """
+    sums: dict[str, float] = {}
+    for answer, weight in zip(answers, weights, strict=True):
+        if answer is not None:
+            sums[answer] = sums.get(answer, 0.0) + weight
+    most = max(sums.values(), default=0.0)
+    return next((answer for answer, total in sums.items() if total >= most - _TIE * abs(most)), None)
+
+
+def weighted_plurality_codes(codes: Integers, weights: Floats) -> Integers:
+    """The same weighted vote over answer codes, for any number of draws at once.
+
+    Args:
+        codes: [..., n] answer codes in draw order, equal codes for equal answers; negative ones do not vote.
+        weights: [..., n] of each draw.
+
+    Returns:
+        [...] the winning codes, -1 where nobody answered; of the type of `codes`.
+    """
+    rows = codes.reshape(prod(codes.shape[:-1]), codes.shape[-1])
+    row_weights = weights.reshape(rows.shape)
+    winners = np.full(len(rows), -1, codes.dtype)
+    if rows.size:
+        candidates = int(codes.max(initial=-1)) + 1
+        step = max(1, _BLOCK // rows.shape[1])
+        for start in range(0, len(rows), step):
+            block = slice(start, start + step)
+            winners[block] = _weighted_winners(rows[block], row_weights[block], candidates)
+    return winners.reshape(codes.shape[:-1])
+
+
+def _weighted_winners(rows: Integers, weights: Floats, candidates: int) -> Integers:
+    """[N] winners of [N, n] draws."""
+    by_draw = np.ascontiguousarray(rows.T).astype(np.intp)
+    column = np.arange(len(rows))
+    silent = by_draw < 0
+    cells = by_draw * len(rows) + column  # of a table [candidates + 1, N], whose last row takes those who do not vote
+    cells[silent] = np.broadcast_to(column + candidates * len(rows), by_draw.shape)[silent]
+    sums = np.zeros((candidates + 1) * len(rows))
+    for cell, weight in zip(cells, weights.T, strict=True):
+        sums[cell] += weight
+    reached = np.where(silent, -np.inf, sums[cells])
+    most = reached.max(axis=0)
+    with np.errstate(invalid="ignore"):  # nobody answered: minus infinity, and the first draw is as silent as the rest
+        first = (reached >= most - _TIE * np.abs(most)).argmax(axis=0)
+    winner: Integers = np.maximum(rows[column, first], -1)
     return winner

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from feval.recording.extraction import Extraction, extract
     from feval.recording.manifest import recording_around
     from feval.recording.reader import Recording, open_recording
-    from feval.recording.scores import Scores
+    from feval.recording.scores import Scores, aggregate_scores
     from feval.recording.verify import Verification, verify_recording
     from feval.recording.votes import ABSENT, NO_ANSWER
     from feval.recording.writer import RecordingWriter
@@ -35,6 +35,7 @@ __all__ = [
     "Scores",
     "Verification",
     "add_scores",
+    "aggregate_scores",
     "extract",
     "merge",
     "open_recording",
@@ -57,6 +58,7 @@ _HOMES = {
     "ScorerInfo": "content",
     "Scores": "scores",
     "add_scores": "derive",
+    "aggregate_scores": "scores",
     "Verification": "verify",
     "extract": "extraction",
     "merge": "derive",

@@ -143,6 +143,8 @@ def add_scores(
     *,
     operation: Mapping[str, Any] | None = None,
     notes: Sequence[str] = (),
+    replacing: bool = False,
+    without_notes: Collection[str] = (),
 ) -> Path:
     """Make a recording with one scorer's scores beside everything that was there, which is linked, not written again.
 
@@ -153,6 +155,8 @@ def add_scores(
         rows: (dataset id, LLM name) -> one entry per question that has any scores, in the order of the questions.
         operation: what made the scores (JSON values); the scorer's name is added.
         notes: sentences about what was unusual.
+        replacing: whether scores of the same name are left out of the new recording instead of being an error.
+        without_notes: sentences of the recording that are not true of the new one.
 
     Raises:
         ConflictError: the recording holds scores of the same name, or scores for CoTs that are not there.
@@ -165,7 +169,7 @@ def add_scores(
         raise UsageError(f"Scores by {scorer.name} were to be added to {source.path}, but there are none.")
     for dataset, llm in rows:
         source.require(dataset, llm)
-        if scorer.name in source.scorers(dataset, llm):
+        if not replacing and scorer.name in source.scorers(dataset, llm):
             raise ConflictError(
                 f"{source.path} holds scores of {llm} on {dataset} by {scorer.name!r}; give the scorer another name."
             )
@@ -174,11 +178,11 @@ def add_scores(
         operation={"name": "score", **(operation or {}), "scorer": scorer.name},
         prices=source.manifest.prices,
         parents=[_parent(source)],
-        notes=[*source.manifest.raw.get("notes", ()), *notes],
+        notes=[*(note for note in source.manifest.raw.get("notes", ()) if note not in without_notes), *notes],
         licences=source.manifest.raw.get("licences"),
     ) as writer:
         for dataset in source.dataset_ids():
-            writer.keep_dataset(source, dataset)
+            writer.keep_dataset(source, dataset, {(llm, scorer.name) for own, llm in rows if own == dataset})
         for (dataset, llm), own in rows.items():
             writer.add_scores(dataset, llm, scorer, own)
     return Path(out)

@@ -218,7 +218,8 @@ def _notes(parent: Recording, found: Sequence[DatasetChanges], source: str) -> I
     for changes in found:
         without = sum(llm.without_text for llm in changes.llms)
         if without and source == "text":
-            yield f"{changes.dataset}: {without} CoTs have no text; their raw answers are those of the parent."
+            cots = "1 CoT has no text; its" if without == 1 else f"{without} CoTs have no text; their"
+            yield f"{changes.dataset}: {cots} raw answers are those of the parent."
         for llm in changes.llms:
             if llm.gained + llm.lost + llm.changed and (scorers := parent.scorers(changes.dataset, llm.llm)):
                 names = ", ".join(scorers)

@@ -21,6 +21,7 @@ from feval.errors import UsageError
 __all__ = [
     "FORMAT",
     "FORMAT_VERSION",
+    "FORMAT_VERSIONS",
     "MANIFEST",
     "README",
     "SCORES",
@@ -29,19 +30,26 @@ __all__ = [
     "file_path",
     "is_safe_path",
     "open_regular",
+    "read_regular",
     "recording_hash",
     "slug",
 ]
 
 FORMAT = "feval-recording"
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
+"""What is written."""
+FORMAT_VERSIONS = (1, 2)
+"""What is read. Format 1 keeps names and answers in the votes file; format 2 has them apart."""
 MANIFEST = "manifest.json"
 README = "README.md"
 SCORES = "scores/"
 """Begins the part of a scorer's scores; its name follows."""
 
 _SAFE = re.compile(r"[A-Za-z0-9._@=+-]")
+_SAFE_NAME = re.compile(r"[A-Za-z0-9_@=+-][A-Za-z0-9._@=+-]{0,99}")
 _MAX_NAME = 200
+_NOWHERE = frozenset(("", ".", ".."))
+_VOTES = ("votes", "details")
 
 
 def check_name(noun: str, name: str) -> str:
@@ -68,7 +76,7 @@ def slug(name: str) -> str:
     "/" becomes "--". A name that this would not tell from another gets eight digits of its SHA-256 behind it.
     """
     plain = name.replace("/", "--")
-    safe = "".join(c if _SAFE.match(c) else "_" for c in plain)[:100]
+    safe = plain if _SAFE_NAME.fullmatch(plain) else "".join(c if _SAFE.match(c) else "_" for c in plain)[:100]
     if safe == plain and "--" not in name and not safe.startswith("."):
         return safe
     return f"{safe.lstrip('.')}-{hashlib.sha256(name.encode()).hexdigest()[:8]}"
@@ -76,8 +84,8 @@ def slug(name: str) -> str:
 
 def file_path(part: str, dataset: str, llm: str | None = None) -> str:
     """Where a part lies below the recording's folder, with "/" between the names."""
-    if part == "votes":
-        return f"votes/{slug(dataset)}.votes"
+    if part in _VOTES:
+        return f"votes/{slug(dataset)}.{part}"
     if llm is not None and part.startswith(SCORES):
         return f"{SCORES}{slug(dataset)}/{slug(llm)}/{slug(part.removeprefix(SCORES))}.parquet"
     if llm is None:
@@ -89,7 +97,7 @@ def is_safe_path(path: object) -> bool:
     """Whether a path from a manifest stays inside the recording's folder."""
     if not isinstance(path, str) or "\\" in path or "\0" in path or ":" in path:
         return False
-    return all(piece not in {"", ".", ".."} for piece in path.split("/"))
+    return _NOWHERE.isdisjoint(path.split("/"))
 
 
 def open_regular(path: Path) -> BufferedReader:
@@ -106,6 +114,27 @@ def open_regular(path: Path) -> BufferedReader:
     except BaseException:
         os.close(descriptor)
         raise
+
+
+def read_regular(path: Path, most: int) -> bytes:
+    """All bytes of a file of a recording; more than `most` only if the file is larger than that.
+
+    Raises:
+        OSError: it cannot be read, or is no regular file.
+    """
+    descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
+    try:
+        found = os.fstat(descriptor)
+        if not stat.S_ISREG(found.st_mode):
+            raise OSError(errno.EINVAL, "it is no regular file", str(path))
+        pieces = []
+        left = min(found.st_size, most) + 1
+        while left > 0 and (piece := os.read(descriptor, left)):
+            pieces.append(piece)
+            left -= len(piece)
+        return b"".join(pieces)
+    finally:
+        os.close(descriptor)
 
 
 class LeafHash:

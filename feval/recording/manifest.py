@@ -8,11 +8,20 @@ from __future__ import annotations
 import json
 import math
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 from feval.errors import DamagedRecordingError, FevalError, NewerFormatError, NotARecordingError, StorageError
-from feval.recording.format import FORMAT, FORMAT_VERSION, MANIFEST, is_safe_path, open_regular, recording_hash
+from feval.recording.format import (
+    FORMAT,
+    FORMAT_VERSION,
+    FORMAT_VERSIONS,
+    MANIFEST,
+    is_safe_path,
+    read_regular,
+    recording_hash,
+)
 
 __all__ = ["Manifest", "read_manifest", "recording_around"]
 
@@ -60,8 +69,10 @@ def read_manifest(folder: Path) -> Manifest:
         raise NewerFormatError(
             f"{folder} has recording format {version}; this feval reads up to {FORMAT_VERSION}. Install a newer feval."
         )
-    if version != FORMAT_VERSION:
-        raise DamagedRecordingError(f"{path}: format_version should be {FORMAT_VERSION}, found {version!r}.")
+    if type(version) is not int or version not in FORMAT_VERSIONS:
+        raise DamagedRecordingError(
+            f"{path}: format_version should be {FORMAT_VERSIONS[0]} to {FORMAT_VERSION}, found {version!r}."
+        )
     return _checked(path, raw)
 
 
@@ -81,8 +92,7 @@ def _is_recording(folder: Path) -> bool:
 
 def _read(path: Path, folder: Path) -> bytes:
     try:
-        with open_regular(path) as file:
-            data = file.read(_MAX_BYTES + 1)
+        data = read_regular(path, _MAX_BYTES)
     except (FileNotFoundError, NotADirectoryError) as error:
         found = (
             "has no manifest.json" if folder.is_dir() else "is not a folder" if folder.exists() else "does not exist"
@@ -97,11 +107,16 @@ def _read(path: Path, folder: Path) -> bytes:
 
 def _parse(path: Path, data: bytes) -> Any:
     try:
-        return json.loads(data, parse_constant=_finite, parse_float=_finite)
+        return _decoder().decode(data.decode())
     except (ValueError, RecursionError) as error:
         raise DamagedRecordingError(
             f"{path} is not valid JSON ({error}); fetch or make the recording again."
         ) from error
+
+
+@cache
+def _decoder() -> json.JSONDecoder:
+    return json.JSONDecoder(parse_constant=_finite, parse_float=_finite)
 
 
 def _finite(literal: str) -> float:
@@ -113,8 +128,8 @@ def _finite(literal: str) -> float:
 
 def _checked(path: Path, raw: dict[str, Any]) -> Manifest:
     def field(record: Any, key: str, kind: type) -> Any:
-        value = record.get(key) if isinstance(record, dict) else None
-        if not isinstance(value, kind) or isinstance(value, bool):
+        value = record.get(key) if type(record) is dict else None
+        if type(value) is not kind:
             raise DamagedRecordingError(f"{path}: {key!r} should be {kind.__name__}, found {value!r:.80}.")
         return value
 
@@ -125,8 +140,9 @@ def _checked(path: Path, raw: dict[str, Any]) -> Manifest:
             raise DamagedRecordingError(f"{path}: the LLM of a leaf should be a name or null, found {llm!r:.80}.")
         leaves.append((field(leaf, "dataset", str), llm, field(leaf, "part", str), field(leaf, "sha256", str)))
     stated = field(raw, "recording_hash", str)
-    if recording_hash(leaves) != stated:
-        raise DamagedRecordingError(f"{path}: its leaves hash to {recording_hash(leaves)}, but it states {stated}.")
+    found = recording_hash(leaves)
+    if found != stated:
+        raise DamagedRecordingError(f"{path}: its leaves hash to {found}, but it states {stated}.")
     files = field(raw, "files", dict)
     for name, record in files.items():
         if not is_safe_path(name):

@@ -7,9 +7,9 @@ for; a text is one row group, its pages guarded by checksums.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from itertools import accumulate, islice
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -25,8 +25,13 @@ from feval.recording.content import (
     ScoreRows,
 )
 from feval.recording.format import SCORES, file_path, open_regular
+from feval.recording.logprobs import TokenLogprobs, logprobs_of_tables
 from feval.recording.manifest import Manifest, read_manifest
-from feval.recording.scores import Scores, scores_of_table
+from feval.recording.scores import (
+    SCORE_COLUMNS,
+    Scores,
+    scores_of_table,
+)
 from feval.recording.votes import Votes, open_votes
 
 __all__ = ["Recording", "open_recording"]
@@ -62,10 +67,13 @@ class Recording:
         self.path = path
         self.manifest = manifest
         self._votes: dict[str, Votes] = {}
-        self._tables = lru_cache(_TEXT_FILES_OPEN)(self._open_table)
 
     def __repr__(self) -> str:
         return f"Recording({str(self.path)!r}, hash={self.hash[:12]}, pairs={len(self.manifest.pairs)})"
+
+    @cached_property
+    def _tables(self) -> Callable[[str], _Table]:
+        return lru_cache(_TEXT_FILES_OPEN)(self._open_table)
 
     @property
     def hash(self) -> str:
@@ -100,12 +108,18 @@ class Recording:
         """
         if dataset not in self._votes:
             self.require(dataset)
-            path = file_path("votes", dataset)
-            record = self.file_record(path)
-            votes = open_votes(self.path / path, sha256=record["sha256"], size=record["bytes"])
+            path, details = file_path("votes", dataset), file_path("details", dataset)
+            votes = open_votes(
+                self.path / path, self.file_record(path), (self.path / details, self.manifest.files.get(details))
+            )
             self._agree(path, dataset, votes)
             self._votes[dataset] = votes
         return self._votes[dataset]
+
+    def votes_paths(self, dataset: str) -> dict[str, str]:
+        """Part -> path of the votes files: "votes" and, unless it is of format 1, "details"."""
+        paths = {part: file_path(part, dataset) for part in ("votes", "details")}
+        return {part: path for part, path in paths.items() if part == "votes" or path in self.manifest.files}
 
     def dataset_info(self, dataset: str) -> DatasetInfo:
         """What the manifest says of a dataset."""
@@ -195,13 +209,30 @@ class Recording:
             NotRecordedError: it was not kept.
             DamagedRecordingError: the file is missing, changed or malformed.
         """
-        if part not in self.channels(dataset, llm):
-            raise NotRecordedError(
-                f"{self.path} holds no {part} of {llm} on {dataset}: it was not kept when it was recorded."
-            )
+        self._require_channel(dataset, llm, part)
         path = file_path(part, dataset, llm)
         with self._shape(path):
             yield from self._scan(path)
+
+    def logprobs(self, dataset: str, llm: str) -> TokenLogprobs:
+        """What was kept of the tokens of an LLM's CoTs on a dataset, as arrays.
+
+        Raises:
+            NotRecordedError: no log-probabilities were kept.
+            DamagedRecordingError: the file is missing, changed or malformed.
+        """
+        if "logprobs" not in self.channels(dataset, llm):
+            raise NotRecordedError(
+                f"{self.path} holds no log-probabilities of {llm} on {dataset}. They are kept by `feval record --logprobs K` "
+                "only; record the LLM again with it."
+            )
+        path = file_path("logprobs", dataset, llm)
+        votes = self.votes(dataset)
+        with self._shape(path):
+            table = self._tables(path)
+            groups = (table.group(group, None) for group in range(table.groups))
+            questions, width = votes.llms[llm].codes.shape
+            return logprobs_of_tables(groups, votes.question_ids, (questions, width))
 
     def score_records(self, dataset: str, llm: str) -> list[dict[str, Any]]:
         """What the manifest says of the scores of an LLM on a dataset, one entry for each scorer."""
@@ -231,7 +262,7 @@ class Recording:
         path = self._scores_path(dataset, llm, scorer)
         votes = self.votes(dataset)
         with self._shape(path):
-            table = self._tables(path).read()
+            table = self._tables(path).read(list(SCORE_COLUMNS))
             return scores_of_table(self.scorer_info(scorer), table, votes.question_ids, votes.llms[llm].codes.shape)
 
     def score_rows(self, dataset: str, llm: str, scorer: str) -> Iterator[ScoreRows]:
@@ -248,6 +279,12 @@ class Recording:
                     for column, field in _SCORE_FIELDS.items()
                 }
                 yield ScoreRows(question, columns["sample_index"], columns["score"], **optional)
+
+    def _require_channel(self, dataset: str, llm: str, part: str) -> None:
+        if part not in self.channels(dataset, llm):
+            raise NotRecordedError(
+                f"{self.path} holds no {part} of {llm} on {dataset}: it was not kept when it was recorded."
+            )
 
     def _scores_path(self, dataset: str, llm: str, scorer: str) -> str:
         held = self.scorers(dataset, llm)

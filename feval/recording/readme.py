@@ -12,7 +12,7 @@ def readme_text(manifest: dict[str, Any]) -> str:
     """A Markdown page from the manifest: what was recorded, how to load it, under which licences."""
     datasets = {record["id"]: record for record in manifest["datasets"]}
     rows = [
-        f"| {_plain(datasets[pair['dataset']]['title'])} | `{_plain(pair['llm'])}` | {datasets[pair['dataset']]['questions']} "
+        f"| {_plain(datasets[pair['dataset']]['title'])} | {_code(pair['llm'])} | {datasets[pair['dataset']]['questions']} "
         f"| {pair['cots']} | {_pool(pair)} | {_share(pair)} | {_plain(pair['counter'])} |"
         for pair in manifest["pairs"]
     ]
@@ -28,7 +28,7 @@ def readme_text(manifest: dict[str, Any]) -> str:
         *_scores(manifest),
         "",
         f"- Recording hash: `{manifest['recording_hash']}`",
-        f"- Price list: `{_plain(manifest['prices'])}`",
+        f"- Price list: {_code(manifest['prices'])}",
         f"- Created: {manifest['created']} by feval {manifest['feval_version']}",
         f"- Licence of the questions: {_plain(licences['questions'] or 'not stated')}",
         f"- Licence of the outputs: {_plain(licences['outputs'] or 'not stated')}",
@@ -43,7 +43,7 @@ def readme_text(manifest: dict[str, Any]) -> str:
 def _scores(manifest: dict[str, Any]) -> list[str]:
     kinds = {record["name"]: record["kind"] for record in manifest.get("scorers", ())}
     rows = [
-        f"| {_plain(record['dataset'])} | `{_plain(record['llm'])}` | `{_plain(record['scorer'])}` "
+        f"| {_plain(record['dataset'])} | {_code(record['llm'])} | {_code(record['scorer'])} "
         f"| {_plain(kinds[record['scorer']])} | {record['cots']} | {record['with_score']} | {record['with_steps']} |"
         for record in manifest.get("scores", ())
     ]
@@ -62,6 +62,14 @@ def _pool(pair: dict[str, Any]) -> str:
 
 def _share(pair: dict[str, Any]) -> str:
     return f"{pair['no_answer'] / pair['cots']:.2%}" if pair["cots"] else "-"
+
+
+def _code(text: str) -> str:
+    """A name as a code span: nothing escapes a backtick in there, so the span is fenced by one more than it holds in a row."""
+    name = " ".join(text.split()).replace("|", r"\|")
+    fence = "`" * (1 + max(map(len, re.findall("`+", name)), default=0))
+    blank = " " if len(fence) > 1 else ""
+    return f"{fence}{blank}{name}{blank}{fence}"
 
 
 def _plain(text: str) -> str:

@@ -10,19 +10,32 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
-from feval.errors import ConflictError, UnknownNameError, UsageError
+from feval.errors import ConflictError, NotRecordedError, UnknownNameError, UsageError
 from feval.recording.content import ScorerInfo, ScoreRows
 from feval.recording.format import LeafHash
 
-__all__ = ["AGGREGATES", "ScoreTally", "Scores", "scores_of_table"]
+if TYPE_CHECKING:
+    from feval.recording.reader import Recording
 
-AGGREGATES = ("min", "product", "last", "mean")
-"""How step scores become one score: process-reward papers use each of them."""
+__all__ = [
+    "AGGREGATES",
+    "SCORE_COLUMNS",
+    "ScoreTally",
+    "Scores",
+    "aggregate_scores",
+    "scores_of_table",
+]
+
+AGGREGATES = ("score", "min", "product", "last", "mean", "sum")
+"""Which number a CoT is judged by: its one score, or what its step scores become; process-reward papers use each of them."""
+
+SCORE_COLUMNS = ("question_id", "sample_index", "score", "step_scores", "prompt_tokens", "output_tokens")
+"""The columns that become arrays: all but the verdicts, which are texts."""
 
 _MAX_TOKENS = 2**31 - 1
 _COLUMNS = ("step_scores", "verdict", "prompt_tokens", "output_tokens")
@@ -56,19 +69,21 @@ class Scores:
         return self.step_values[self.step_offsets[place] : self.step_offsets[place + 1]]
 
     def aggregated(self, how: str) -> npt.NDArray[np.float64]:
-        """Make one score of the step scores of each CoT.
+        """One number per CoT: its score, or one made of its step scores.
 
         Args:
-            how: one of `AGGREGATES`.
+            how: one of `AGGREGATES`; "score" for the scores themselves, the others for step scores.
 
         Returns:
-            [Q, S] float64; NaN where a CoT has no step scores.
+            [Q, S] float64; NaN where a CoT has none.
 
         Raises:
             UnknownNameError: no such aggregate.
         """
         if how not in AGGREGATES:
             raise UnknownNameError.of("way of aggregating step scores", how, AGGREGATES)
+        if how == "score":
+            return self.values.copy()
         starts, counts = self.step_offsets[:-1], np.diff(self.step_offsets)
         with_steps = counts > 0
         found = np.full(self.values.size, np.nan)
@@ -76,11 +91,46 @@ class Scores:
         if how == "last":
             found[with_steps] = self.step_values[self.step_offsets[1:][with_steps] - 1]
         elif starts.size:
-            reduce = {"min": np.minimum, "product": np.multiply, "mean": np.add}[how]
+            reduce = {"min": np.minimum, "product": np.multiply}.get(how, np.add)
             found[with_steps] = reduce.reduceat(self.step_values, starts)
             if how == "mean":
                 found[with_steps] /= counts[with_steps]
         return found.reshape(self.values.shape)
+
+
+def aggregate_scores(
+    recording: Recording, dataset: str, llm: str, scorer: str, aggregate: str = "score"
+) -> npt.NDArray[np.float64]:
+    """One number per CoT of an LLM on a dataset, as a scorer gave it: what best-of-N chooses by.
+
+    Args:
+        recording: it holds the scores.
+        dataset: its id.
+        llm: its name.
+        scorer: its name.
+        aggregate: one of `AGGREGATES`; all but "score" make one number of a CoT's step scores.
+
+    Returns:
+        [Q, S] float64, questions and samples in recorded order, S the largest pool; NaN where a CoT has no such score.
+
+    Raises:
+        UnknownNameError: no such aggregate.
+        NotRecordedError: no such dataset, LLM or scorer; or the scorer gave only scores where step scores are asked for, or the
+            other way round.
+        DamagedRecordingError: as for `Recording.scores`.
+    """
+    found = recording.scores(dataset, llm, scorer)
+    values = found.aggregated(aggregate)
+    other = found.step_values.size if aggregate == "score" else np.isfinite(found.values).any()
+    if other and np.isnan(values).all():
+        gave, take = (
+            ("step scores", "min") if aggregate == "score" else ("one score per CoT and no step scores", "score")
+        )
+        raise NotRecordedError(
+            f"The aggregate {aggregate!r} was asked of {scorer!r}, which gave {gave} for {llm} on {dataset}; take another "
+            f"aggregate, such as {take!r}."
+        )
+    return values
 
 
 def scores_of_table(scorer: ScorerInfo, table: Any, question_ids: Sequence[str], shape: tuple[int, ...]) -> Scores:
@@ -88,7 +138,7 @@ def scores_of_table(scorer: ScorerInfo, table: Any, question_ids: Sequence[str],
 
     Args:
         scorer: who gave them.
-        table: as read by pyarrow.
+        table: as read by pyarrow, with the columns `SCORE_COLUMNS`.
         question_ids: Q ids, in recorded order.
         shape: [Q, S] of the LLM's pools.
 
@@ -97,15 +147,7 @@ def scores_of_table(scorer: ScorerInfo, table: Any, question_ids: Sequence[str],
     """
     import pyarrow.compute as pc
 
-    rows = {question: row for row, question in enumerate(question_ids)}
-    ids = table.column("question_id").combine_chunks().dictionary_encode()
-    row_of = np.array([rows.get(question, -1) for question in ids.dictionary.to_pylist()], np.int64)
-    samples = table.column("sample_index").to_numpy().astype(np.int64)
-    places = row_of[ids.indices.to_numpy()] * shape[1] + samples if len(samples) else samples
-    if len(samples) and ((row_of < 0).any() or samples.min() < 0 or samples.max() >= shape[1]):
-        raise ValueError("scores of CoTs that are not recorded")
-    if (np.diff(places) <= 0).any():
-        raise ValueError("scores out of order")
+    places = _places(table, {question: row for row, question in enumerate(question_ids)}, shape)
     size = shape[0] * shape[1]
     steps = table.column("step_scores").combine_chunks()
     lengths = np.zeros(size, np.int64)
@@ -127,6 +169,20 @@ def scores_of_table(scorer: ScorerInfo, table: Any, question_ids: Sequence[str],
         prompt_tokens=spread("prompt_tokens", -1, np.int32),
         output_tokens=spread("output_tokens", -1, np.int32),
     )
+
+
+def _places(table: Any, rows: Mapping[str, int], shape: tuple[int, ...]) -> npt.NDArray[np.int64]:
+    """The place of each row of a table in a flattened [Q, S]."""
+    ids = table.column("question_id").combine_chunks().dictionary_encode()
+    row_of = np.array([rows.get(question, -1) for question in ids.dictionary.to_pylist()], np.int64)
+    samples = table.column("sample_index").to_numpy().astype(np.int64)
+    places = row_of[ids.indices.to_numpy()] * shape[1] + samples if len(samples) else samples
+    if len(samples) and ((row_of < 0).any() or samples.min() < 0 or samples.max() >= shape[1]):
+        raise ValueError("values of CoTs that are not recorded")
+    if (np.diff(places) <= 0).any():
+        raise ValueError("values out of order")
+    found: npt.NDArray[np.int64] = places
+    return found
 
 
 class ScoreTally:

@@ -12,7 +12,7 @@ from typing import Any
 
 from feval.errors import ConflictError, DamagedRecordingError, FevalError, UsageError
 from feval.recording.files import FINISH_CODES, pool_lines
-from feval.recording.format import MANIFEST, SCORES, LeafHash, file_path, open_regular
+from feval.recording.format import MANIFEST, SCORES, LeafHash, open_regular
 from feval.recording.reader import Recording, open_recording
 from feval.recording.scores import ScoreTally
 from feval.recording.votes import VotesBuilder
@@ -154,10 +154,13 @@ def _check_dataset(
     for llm in recording.llm_names(dataset):
         _check_pair(recording, dataset, llm, found, builder)
         steps.step()
-    path = recording.path / file_path("votes", dataset)
-    if builder.to_bytes() != path.read_bytes():
-        return [f"{file_path('votes', dataset)}: it does not hold what the Parquet files say; merge or import again."]
-    return []
+    paths = recording.votes_paths(dataset)
+    expected = builder.to_bytes() if "details" in paths else {"votes": builder.to_bytes_together()}
+    return [
+        f"{path}: it does not hold what the Parquet files say; merge or import again."
+        for part, path in paths.items()
+        if expected[part] != (recording.path / path).read_bytes()
+    ]
 
 
 def _check_pair(

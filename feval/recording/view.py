@@ -86,6 +86,10 @@ class View:
         """The arrays of one LLM."""
         return self.votes.llms[llm]
 
+    def recorded_rows(self) -> npt.NDArray[np.intp] | None:
+        """[Q] where the recording keeps each question; `None` where it keeps them in this order."""
+        return None
+
     def candidates(self, row: int) -> list[str]:
         """The distinct answers of a question by code."""
         return self.votes.candidates(row)
@@ -225,7 +229,11 @@ class _Part:
             renumbered[row] = np.array([*table, ABSENT, NO_ANSWER], np.int32)[renumbered[row]]
         rows = self.rows
         return LLMVotes(
-            renumbered, votes.output_tokens[rows], votes.finish[rows], votes.prompt_tokens[rows], votes.sizes[rows]
+            renumbered,
+            votes.output_tokens[rows],
+            votes.prompt_tokens[rows],
+            votes.sizes[rows],
+            lambda: votes.finish[rows],
         )
 
     def gold(self, row: int) -> str | None:
@@ -246,6 +254,9 @@ class _PartView(View):
 
     def candidates(self, row: int) -> list[str]:
         return self._joined.candidates(row)
+
+    def recorded_rows(self) -> npt.NDArray[np.intp] | None:
+        return self._part.rows
 
     def texts(self, llm: str, row: int) -> list[str | None]:
         return self._part.recording.texts(self.votes.dataset, llm, int(self._part.rows[row]))

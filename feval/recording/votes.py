@@ -1,7 +1,9 @@
-"""The votes file: everything that voting needs from one dataset, as flat arrays that are mapped, not parsed.
+"""The votes files: everything that voting needs from one dataset, as flat arrays that are mapped, not parsed.
 
-It is derived from the Parquet files by `VotesBuilder` (the writer and `verify` use the same one) and is what daily work opens:
-no pyarrow, no object per CoT, a hash check over a few hundred kilobytes. Layout (all integers little-endian):
+There are two: the numbers that votes are counted from, and the details (question ids, answers as text, finish reasons), which
+are read and checked when the first of them is asked for. Format 1 has all of it in one file. Both are derived from the Parquet
+files by `VotesBuilder` (the writer and `verify` use the same one) and are what daily work opens: no pyarrow, no object per CoT,
+a hash check over a few hundred kilobytes. Layout (all integers little-endian):
 
     b"FEVALVT1" | uint64 length of the header | header (JSON) | zeros to a multiple of 64 | arrays, each at a multiple of 64
 
@@ -14,8 +16,10 @@ import hashlib
 import json
 import mmap
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +39,12 @@ ABSENT = -2
 """Code of a place in the table where no CoT was recorded (pools may be ragged)."""
 
 _ALIGN = 64
-_DTYPES = frozenset(("uint8", "uint16", "uint32", "uint64", "int8", "int16", "int32", "int64"))
+_DTYPES = {
+    name: np.dtype(name).newbyteorder("<")
+    for name in ("uint8", "uint16", "uint32", "uint64", "int8", "int16", "int32", "int64")
+}
+_DETAILS = frozenset(("question_ids", "question_id_offsets", "text_keys", "candidates", "candidate_offsets", "finish"))
+"""Arrays of the file of details; of "finish" there is one for each LLM."""
 
 
 def name_key(*names: str) -> int:
@@ -74,48 +83,71 @@ class LLMVotes:
     Attributes:
         codes: [Q, S] index into the question's candidates, `NO_ANSWER` or `ABSENT`.
         output_tokens: [Q, S] tokens of each CoT, 0 where absent.
-        finish: [Q, S] position in `feval.schema.FINISH_REASONS`, 0 where absent.
         prompt_tokens: [Q] tokens of the request, -1 where not known.
         sizes: [Q] recorded CoTs of each question.
+        read_finish: gives `finish`.
     """
 
     codes: npt.NDArray[np.signedinteger[Any]]
     output_tokens: npt.NDArray[np.unsignedinteger[Any]]
-    finish: npt.NDArray[np.uint8]
     prompt_tokens: npt.NDArray[np.int32]
     sizes: npt.NDArray[np.uint32]
+    read_finish: Callable[[], npt.NDArray[np.uint8]]
+
+    @property
+    def finish(self) -> npt.NDArray[np.uint8]:
+        """[Q, S] position in `feval.schema.FINISH_REASONS`, 0 where absent."""
+        return self.read_finish()
 
 
 class Votes:
-    """An opened votes file.
+    """An opened votes file. What lies in the file of details is read when it is first asked for.
 
     Attributes:
         dataset: id of the dataset.
-        question_ids: Q ids, in recorded order.
         question_keys: [Q] uint64, `name_key("feval/question", dataset, id)`: what draws are made from.
-        text_keys: [Q] uint64, `name_key(text)`: tells two questions of one id apart.
         gold: [Q] code of the gold answer among the question's candidates, -1 where there is none.
         llms: LLM name -> its arrays.
     """
 
-    def __init__(self, header: Mapping[str, Any], arrays: Mapping[str, npt.NDArray[Any]]) -> None:
+    def __init__(
+        self,
+        header: Mapping[str, Any],
+        arrays: Mapping[str, npt.NDArray[Any]],
+        details: tuple[Path, Mapping[str, Any] | None],
+    ) -> None:
         self.dataset: str = header["dataset"]
-        self.question_ids = Strings(arrays["question_ids"], arrays["question_id_offsets"])
         self.question_keys: npt.NDArray[np.uint64] = arrays["question_keys"]
-        self.text_keys: npt.NDArray[np.uint64] = arrays["text_keys"]
         self.gold: npt.NDArray[np.signedinteger[Any]] = arrays["gold"]
-        self._candidates = Strings(arrays["candidates"], arrays["candidate_offsets"])
         self._starts: npt.NDArray[np.unsignedinteger[Any]] = arrays["candidate_starts"]
+        shapes = [arrays[f"codes.{i}"].shape for i in range(len(header["llms"]))]
+        self._details = _Details(*details, self.dataset, self._starts, shapes)
+        if "question_ids" in arrays:
+            self._details.take(arrays)
         self.llms = {
             name: LLMVotes(
                 arrays[f"codes.{i}"],
                 arrays[f"output_tokens.{i}"],
-                _spread(arrays[f"finish.{i}"], arrays[f"codes.{i}"].shape),
                 arrays[f"prompt_tokens.{i}"],
                 arrays[f"sizes.{i}"],
+                partial(self._details.finish, i),
             )
             for i, name in enumerate(header["llms"])
         }
+
+    @cached_property
+    def question_ids(self) -> Sequence[str]:
+        """Q ids, in recorded order."""
+        return Strings(self._details.arrays["question_ids"], self._details.arrays["question_id_offsets"])
+
+    @property
+    def text_keys(self) -> npt.NDArray[np.uint64]:
+        """[Q] `name_key(text)`: tells two questions of one id apart."""
+        return self._details.arrays["text_keys"]
+
+    @cached_property
+    def _candidates(self) -> Strings:
+        return Strings(self._details.arrays["candidates"], self._details.arrays["candidate_offsets"])
 
     def __len__(self) -> int:
         """Number of questions."""
@@ -127,18 +159,18 @@ class Votes:
         return found
 
     def check_shapes(self) -> None:
-        """Make sure that all arrays speak of the same questions.
+        """Make sure that all arrays but the details speak of the same questions.
 
         Raises:
             ValueError: they do not.
         """
         questions = len(self.gold)
-        per_question = [self.question_keys, self.text_keys, self._starts[1:], self.gold]
+        per_question = [self.question_keys, self._starts[1:], self.gold]
         for llm in self.llms.values():
             per_question += [llm.codes, llm.output_tokens, llm.prompt_tokens, llm.sizes]
             if llm.codes.ndim != 2 or llm.codes.shape != llm.output_tokens.shape:
                 raise ValueError(f"codes of shape {llm.codes.shape}, tokens of shape {llm.output_tokens.shape}")
-        if len(self.question_ids) != questions or any(len(array) != questions for array in per_question):
+        if any(len(array) != questions for array in per_question):
             raise ValueError("its arrays have different numbers of questions")
 
     def candidate_counts(self) -> npt.NDArray[np.int32]:
@@ -146,61 +178,122 @@ class Votes:
         return (self._starts[1:] - self._starts[:-1]).astype(np.int32)
 
 
-def open_votes(path: Path, *, sha256: str, size: int) -> Votes:
+class _Details:
+    """What lies in the file of details. It knows no `Votes`: a cycle would keep the mapped files until the next collection."""
+
+    def __init__(
+        self,
+        path: Path,
+        record: Mapping[str, Any] | None,
+        dataset: str,
+        starts: npt.NDArray[np.unsignedinteger[Any]],
+        shapes: Sequence[tuple[int, ...]],
+    ) -> None:
+        self._path, self._record, self._dataset = path, record, dataset
+        self._starts, self._shapes = starts, shapes
+
+    @cached_property
+    def arrays(self) -> Mapping[str, npt.NDArray[Any]]:
+        """All arrays, read when they are first asked for.
+
+        Raises:
+            DamagedRecordingError: the file is missing, truncated, changed, malformed or of other questions.
+        """
+        if self._record is None:
+            raise DamagedRecordingError(f"manifest.json does not list {self._path}; fetch the recording again.")
+        data = _mapped(self._path, self._record)
+        with _shape(self._path):
+            header, arrays = _unpack(data)
+            if header["dataset"] != self._dataset:
+                raise ValueError(f"it is of {header['dataset']!r:.80}, not of {self._dataset}")
+            self._check(arrays)
+            return arrays
+
+    def take(self, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
+        """Take the arrays from a votes file that has them all.
+
+        Raises:
+            ValueError: they are not of these questions, candidates and CoTs.
+        """
+        self._check(arrays)
+        self.arrays = arrays
+
+    def finish(self, llm: int) -> npt.NDArray[np.uint8]:
+        """[Q, S] finish reasons of an LLM by its place."""
+        return np.broadcast_to(self.arrays[f"finish.{llm}"], self._shapes[llm])
+
+    def _check(self, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
+        expected = len(self._starts) - 1, len(self._starts) - 1, int(self._starts[-1])
+        ids, answers = arrays["question_id_offsets"], arrays["candidate_offsets"]
+        found = len(ids) - 1, len(arrays["text_keys"]), len(answers) - 1
+        for texts, ends in (("question_ids", ids), ("candidates", answers)):
+            if int(ends[-1]) != len(arrays[texts]):
+                raise ValueError(f"{texts} should have {int(ends[-1])} bytes, found {len(arrays[texts])}")
+        if found != expected:
+            raise ValueError(f"ids, texts and answers should be {expected}, found {found}")
+        for llm, shape in enumerate(self._shapes):
+            np.broadcast_to(arrays[f"finish.{llm}"], shape)
+
+
+def open_votes(path: Path, record: Mapping[str, Any], details: tuple[Path, Mapping[str, Any] | None]) -> Votes:
     """Map a votes file, check its bytes against the manifest, and hand out its arrays.
 
     Args:
         path: the file.
-        sha256: the hex digest that the manifest states.
-        size: the bytes that the manifest states.
+        record: "sha256" and "bytes" as the manifest states them.
+        details: the file of details and what the manifest states of it; `None` in format 1, which has none.
 
     Raises:
         DamagedRecordingError: the file is missing, truncated, changed or malformed.
     """
+    data = _mapped(path, record)
+    with _shape(path):
+        votes = Votes(*_unpack(data), details)
+        votes.check_shapes()
+        return votes
+
+
+def _mapped(path: Path, record: Mapping[str, Any]) -> mmap.mmap:
+    """The bytes of a file, found to be those of the manifest."""
+    size, sha256 = record["bytes"], record["sha256"]
     try:
-        file = open_regular(path)
+        with open_regular(path) as file:
+            found = os.fstat(file.fileno()).st_size
+            if found != size or size < 16:
+                raise DamagedRecordingError(
+                    f"{path} should have {size} bytes, found {found}; fetch the recording again."
+                )
+            data = mmap.mmap(file.fileno(), size, access=mmap.ACCESS_READ)
     except OSError as error:
         raise DamagedRecordingError(
             f"{path} cannot be opened ({error.strerror}); `feval verify` lists what is left."
         ) from error
-    with file:
-        found = os.fstat(file.fileno()).st_size
-        if found != size or size < 16:
-            raise DamagedRecordingError(f"{path} should have {size} bytes, found {found}; fetch the recording again.")
-        data = mmap.mmap(file.fileno(), size, access=mmap.ACCESS_READ)
     digest = hashlib.sha256(data).hexdigest()
     if digest != sha256:
         raise DamagedRecordingError(f"{path} should have SHA-256 {sha256}, found {digest}; fetch the recording again.")
-    return _unpack(path, data)
+    return data
 
 
-def _unpack(path: Path, data: mmap.mmap) -> Votes:
-    """The arrays; whoever wrote the bytes, none reaches outside the file and all fit each other."""
+@contextmanager
+def _shape(path: Path) -> Iterator[None]:
+    """Whatever a wrong shape raises means one thing: the file is not what its name says."""
     try:
-        if data[:8] != MAGIC:
-            raise ValueError(f"it should begin with {MAGIC!r}, found {data[:8]!r}")
-        length = int.from_bytes(data[8:16], "little")
-        header = json.loads(data[16 : 16 + length])
-        arrays = {}
-        for name, (dtype, shape, offset) in header["arrays"].items():
-            if dtype not in _DTYPES:
-                raise ValueError(f"array {name} has the unknown type {dtype!r:.40}")
-            count = 1
-            for extent in shape:
-                count *= extent
-            array = (
-                np.frombuffer(data, np.dtype(dtype).newbyteorder("<"), count, offset) if count else np.zeros(0, dtype)
-            )
-            arrays[name] = array.reshape(shape)
-        votes = Votes(header, arrays)
-        votes.check_shapes()
-        return votes
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        yield
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError, IndexError) as error:
         raise DamagedRecordingError(f"{path} is not a votes file of this format: {error}.") from error
 
 
-def _spread(array: npt.NDArray[Any], shape: tuple[int, ...]) -> npt.NDArray[Any]:
-    return array if array.shape == shape else np.broadcast_to(array, shape)
+def _unpack(data: mmap.mmap) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]:
+    """Header and arrays; whoever wrote the bytes, no array reaches outside of them."""
+    if data[:8] != MAGIC:
+        raise ValueError(f"it should begin with {MAGIC!r}, found {data[:8]!r}")
+    header = json.loads(data[16 : 16 + int.from_bytes(data[8:16], "little")])
+    arrays = {}
+    for name, (dtype, shape, offset) in header["arrays"].items():
+        if dtype not in _DTYPES:
+            raise ValueError(f"array {name} has the unknown type {dtype!r:.40}")
+        arrays[name] = np.ndarray(shape, _DTYPES[dtype], data, offset)
+    return header, arrays
 
 
 class VotesBuilder:
@@ -234,12 +327,24 @@ class VotesBuilder:
         """Make room for an LLM, also one without any CoT."""
         self._llms.setdefault(llm, {})
 
-    def to_bytes(self) -> bytes:
-        """The whole file."""
+    def to_bytes(self) -> dict[str, bytes]:
+        """The whole files: "votes" and "details"."""
+        arrays = self._arrays()
+        details = {name: arrays.pop(name) for name in list(arrays) if name.split(".")[0] in _DETAILS}
+        return {
+            "votes": _pack({"dataset": self._dataset, "llms": list(self._llms)}, arrays),
+            "details": _pack({"dataset": self._dataset}, details),
+        }
+
+    def to_bytes_together(self) -> bytes:
+        """The one file of format 1, to compare with."""
+        return _pack({"dataset": self._dataset, "llms": list(self._llms)}, self._arrays())
+
+    def _arrays(self) -> dict[str, npt.NDArray[Any]]:
         arrays = self._shared_arrays()
         for i, pools in enumerate(self._llms.values()):
             arrays |= {f"{name}.{i}": array for name, array in self._llm_arrays(pools).items()}
-        return _pack({"dataset": self._dataset, "llms": list(self._llms)}, arrays)
+        return arrays
 
     def _shared_arrays(self) -> dict[str, npt.NDArray[Any]]:
         gold = [

@@ -11,7 +11,7 @@ import json
 import os
 import secrets
 import shutil
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -272,8 +272,13 @@ class RecordingWriter:
                 self._keep(parent, dataset, llm.name, leaves)
         self._pairs.append({"dataset": dataset, "llm": llm.name, "counter": counter, **summary})
 
-    def keep_dataset(self, parent: Recording, dataset: str) -> None:
+    def keep_dataset(self, parent: Recording, dataset: str, without: Collection[tuple[str, str]] = ()) -> None:
         """Take a dataset and everything recorded on it from another recording, as it is: nothing is written again.
+
+        Args:
+            parent: the other recording.
+            dataset: id of the dataset.
+            without: (LLM, scorer) of scores that are left out.
 
         Raises:
             ConflictError: the dataset was added already, or an LLM under another decoding, or a scorer under other parameters.
@@ -287,12 +292,13 @@ class RecordingWriter:
         self._leaves.append((dataset, None, "dataset", dataset_leaf(info)))
         with _storage_errors(self.out):
             self._keep(parent, dataset, None, {})
-            self._link(parent, self._claim(file_path("votes", dataset)))
+            for path in parent.votes_paths(dataset).values():
+                self._link(parent, self._claim(path))
             for llm in parent.llm_names(dataset):
                 pair = parent.manifest.pairs[dataset, llm]
                 self._add_llm(parent.llm_info(llm))
                 self._leaves.append((dataset, llm, "llm", llm_leaf(parent.llm_info(llm), pair["counter"])))
-                self._keep(parent, dataset, llm, {})
+                self._keep(parent, dataset, llm, {}, without)
                 self._pairs.append(pair)
                 votes = parent.votes(dataset)
                 sizes = votes.llms[llm].sizes.tolist()
@@ -357,11 +363,20 @@ class RecordingWriter:
             )
         return path
 
-    def _keep(self, parent: Recording, dataset: str, llm: str | None, written: Mapping[str, str]) -> None:
+    def _keep(
+        self,
+        parent: Recording,
+        dataset: str,
+        llm: str | None,
+        written: Mapping[str, str],
+        without: Collection[tuple[str, str]] = (),
+    ) -> None:
         """Take from the parent what was not written (part -> leaf), and in its place what was written and is the same."""
         for leaf in parent.manifest.raw["leaves"]:
             part, digest = leaf["part"], leaf["sha256"]
             if (leaf["dataset"], leaf["llm"]) != (dataset, llm) or part in {"dataset", "llm"}:
+                continue
+            if part.startswith(SCORES) and (llm, part.removeprefix(SCORES)) in without:
                 continue
             path = file_path(part, dataset, llm)
             if part not in written:
@@ -371,8 +386,9 @@ class RecordingWriter:
                 (self._root / path).unlink()
                 self._link(parent, path)
         for record in [] if llm is None else parent.score_records(dataset, llm):
-            self._add_scorer(parent.scorer_info(record["scorer"]))
-            self._scores.append(record)
+            if (llm, record["scorer"]) not in without:
+                self._add_scorer(parent.scorer_info(record["scorer"]))
+                self._scores.append(record)
 
     def _link(self, parent: Recording, path: str) -> None:
         record = parent.file_record(path)
@@ -434,7 +450,8 @@ class RecordingWriter:
 
     def _write_votes(self, path: str, data: bytes, dataset: str) -> None:
         parent = self._sources.get(dataset)
-        if parent is not None and parent.file_record(path)["sha256"] == hashlib.sha256(data).hexdigest():
+        known = parent.manifest.files.get(path) if parent is not None else None
+        if parent is not None and known is not None and known["sha256"] == hashlib.sha256(data).hexdigest():
             self._link(parent, path)
         else:
             self._write_bytes(path, data, len(self._datasets[dataset][1]))
@@ -443,8 +460,8 @@ class RecordingWriter:
         if not self._datasets:
             raise UsageError(f"{self.out}: a recording without a dataset is not written.")
         for dataset, votes in self._votes.items():
-            path = self._claim(file_path("votes", dataset))
-            self._write_votes(path, votes.to_bytes(), dataset)
+            for part, data in votes.to_bytes().items():
+                self._write_votes(self._claim(file_path(part, dataset)), data, dataset)
         manifest = self._manifest()
         self._write_bytes(README, readme_text(manifest).encode(), 0)
         manifest["files"] = dict(sorted(self._files.items()))

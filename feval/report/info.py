@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from feval.report.tables import Column, Table
+from feval.report.text import counted
 
 if TYPE_CHECKING:
     from feval.recording import Recording
@@ -48,13 +49,9 @@ def info_headline(recording: Recording) -> str:
     manifest = recording.manifest
     cots = sum(pair["cots"] for pair in manifest.pairs.values())
     return (
-        f"{recording.path}: {cots:,} CoTs, {_counted(len(manifest.llms), 'LLM')}, "
-        f"{_counted(len(manifest.datasets), 'dataset')}, hash {recording.hash}"
+        f"{recording.path}: {counted(cots, 'CoT')}, {counted(len(manifest.llms), 'LLM')}, "
+        f"{counted(len(manifest.datasets), 'dataset')}, hash {recording.hash}"
     )
-
-
-def _counted(number: int, noun: str) -> str:
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 def info_tables(recording: Recording) -> list[Table]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import math
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -39,7 +40,7 @@ class _Axis:
 _AXES = (
     _Axis("usd_per_question", "mean USD per question (log scale)"),
     _Axis("tokens_per_question", "mean tokens per question, prompt + output (log scale); USD not known"),
-    _Axis("n", "CoTs per question, n (log scale); cost not known"),
+    _Axis("n", "{field} (log scale); cost not known"),
 )
 
 
@@ -76,8 +77,8 @@ def _figure(curves: Sequence[Curve], width: float) -> Figure:
     points = [point for curve in curves for point in curve.points]
     axis = _horizontal(points)
     for position, curve in enumerate(curves):
-        _draw(axes, curve.points, axis, position)
-    _frame_horizontal(axes, axis, [axis.of(point) for point in points])
+        _draw(axes, curve.points, axis, position, curve.field)
+    _frame_horizontal(axes, axis, [axis.of(point) for point in points], curves[0].field)
     _frame_vertical(axes, points)
     _label(axes, curves)
     _legend(figure, curves)
@@ -89,11 +90,11 @@ def _horizontal(points: Sequence[CurvePoint]) -> _Axis:
     return next((axis for axis in _AXES if all(axis.of(point) > 0 for point in points)), _AXES[-1])
 
 
-def _draw(axes: Axes, points: Sequence[CurvePoint], axis: _Axis, position: int) -> None:
+def _draw(axes: Axes, points: Sequence[CurvePoint], axis: _Axis, position: int, field: str) -> None:
     colour, marker = look(position)
     x = [axis.of(point) for point in points]
     low, high = [_low(point) for point in points], [_high(point) for point in points]
-    ceiling = [100 * point.pass_at_n for point in points]
+    ceiling = [math.nan if point.pass_at_n is None else 100 * point.pass_at_n for point in points]
     if len(points) > 1:
         axes.fill_between(x, low, high, color=colour, alpha=0.15, linewidth=0, zorder=2)
         axes.plot(x, ceiling, color=colour, linestyle=DASHED, linewidth=1.2, zorder=3)
@@ -103,7 +104,9 @@ def _draw(axes: Axes, points: Sequence[CurvePoint], axis: _Axis, position: int) 
     axes.plot(x, [100 * point.accuracy for point in points], color=colour, linewidth=1.9, zorder=4)
     for point in _landmarks(points):
         ends = point in (points[0], points[-1])
-        _mark(axes, point, axis, colour, marker, f"n = {point.n}" if ends else str(point.n), last=point is points[-1])
+        name = f"{field} = {point.n}" if ends else str(point.n)
+        single = field == "n" and point.n == 1
+        _mark(axes, point, axis, colour, marker, name, single=single, last=point is points[-1])
 
 
 def _low(point: CurvePoint) -> float:
@@ -123,12 +126,13 @@ def _landmarks(points: Sequence[CurvePoint]) -> list[CurvePoint]:
     return [point for point in points if point.n in ends or point.n in _ROUND_COUNTS]
 
 
-def _mark(axes: Axes, point: CurvePoint, axis: _Axis, colour: str, marker: str, name: str, *, last: bool) -> None:
+def _mark(
+    axes: Axes, point: CurvePoint, axis: _Axis, colour: str, marker: str, name: str, *, single: bool, last: bool
+) -> None:
     """Draw a marker and its name: below it, or right above the last one, so that no line runs through it."""
     from matplotlib.patheffects import withStroke
 
     x, y = axis.of(point), 100 * point.accuracy
-    single = point.n == 1
     if single:
         axes.plot([x, _BEYOND * x], [y, y], color=colour, linestyle=DOTTED, linewidth=1.2, zorder=3)
     fill = "white" if single else colour
@@ -147,7 +151,7 @@ def _mark(axes: Axes, point: CurvePoint, axis: _Axis, colour: str, marker: str, 
     )
 
 
-def _frame_horizontal(axes: Axes, axis: _Axis, values: Sequence[float]) -> None:
+def _frame_horizontal(axes: Axes, axis: _Axis, values: Sequence[float], field: str) -> None:
     from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
     low, high = min(values), max(values)
@@ -158,14 +162,15 @@ def _frame_horizontal(axes: Axes, axis: _Axis, values: Sequence[float]) -> None:
     axes.xaxis.set_major_locator(FixedLocator(log_ticks(low, high)))
     axes.xaxis.set_minor_locator(NullLocator())
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: plain_number(value)))
-    axes.set_xlabel(axis.label)
+    name = "CoTs per question, n" if field == "n" else field
+    axes.set_xlabel(axis.label.format(field=name))
 
 
 def _frame_vertical(axes: Axes, points: Sequence[CurvePoint]) -> None:
     from matplotlib.ticker import FuncFormatter, MaxNLocator
 
     low = min(_low(point) for point in points)
-    high = max(max(_high(point), 100 * point.pass_at_n) for point in points)
+    high = max(max(_high(point), 100 * (point.pass_at_n or 0.0)) for point in points)
     # A flat curve is shown flat: eight points of accuracy at the least, or noise would fill the picture.
     room = max(0.06 * (high - low), (8 - (high - low)) / 2)
     axes.set_ylim(max(low - room, -0.04 * high), min(high + room, 100 + 0.05 * (high - low + 2 * room)))
@@ -218,7 +223,8 @@ def _meanings(curves: Sequence[Curve]) -> dict[str, Any]:
     ceiling = Line2D([], [], color=grey, linestyle=DASHED, linewidth=1.2)
     single = Line2D([], [], color=grey, linestyle=DOTTED, marker="o", markerfacecolor="white", markersize=5)
     meanings: dict[str, Any] = {} if confidence is None else {f"{100 * confidence:g} % band": band}
-    meanings["pass@n (ceiling)"] = ceiling
-    if any(point.n == 1 for curve in curves for point in curve.points):
+    if any(point.pass_at_n is not None for curve in curves for point in curve.points):
+        meanings["pass@n (ceiling)"] = ceiling
+    if any(curve.field == "n" and point.n == 1 for curve in curves for point in curve.points):
         meanings["single CoT"] = single
     return meanings

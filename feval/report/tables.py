@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from feval.report.text import decimals_for, fixed, percent, visible
+from feval.report.text import counted, decimals_for, fixed, percent, visible
 
 if TYPE_CHECKING:
     from rich.table import Table as RichTable
@@ -14,6 +15,9 @@ if TYPE_CHECKING:
     from feval.curves import Curve, CurvePoint
 
 __all__ = ["Column", "Table", "curve_table", "curves_table", "plain", "rich_table", "subtitles"]
+
+
+_BREAKS = re.compile(r"(?<=/)(?=\w)|(?<=\w) ")
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,8 +61,13 @@ def _justified(cell: str, width: int, column: Column) -> str:
     return cell.rjust(width) if column.number else cell.ljust(width)
 
 
-def rich_table(table: Table) -> RichTable:
-    """Return the table as a rich one. Cells are plain text objects, so no markup in them is ever interpreted."""
+def rich_table(table: Table, *, narrow: bool = False) -> RichTable:
+    """Return the table as a rich one. Cells are plain text objects, so no markup in them is ever interpreted.
+
+    Args:
+        table: to draw.
+        narrow: break the headers into lines and leave one blank between columns.
+    """
     from rich import box
     from rich.table import Table as RichTable
     from rich.text import Text
@@ -72,12 +81,14 @@ def rich_table(table: Table) -> RichTable:
         box=box.SIMPLE_HEAD,
         pad_edge=False,
         show_header=any(column.name for column in table.columns),
+        collapse_padding=narrow,
     )
+    names = [_BREAKS.sub("\n", column.name) if narrow else column.name for column in table.columns]
     # The last column gives way first where the terminal is narrow: names and numbers are read in one piece.
-    for column in table.columns[:-1]:
-        drawn.add_column(Text(column.name), justify="right" if column.number else "left", no_wrap=True)
-    for column in table.columns[-1:]:
-        drawn.add_column(Text(column.name), justify="right" if column.number else "left", overflow="fold")
+    for column, name in zip(table.columns[:-1], names, strict=False):
+        drawn.add_column(Text(name), justify="right" if column.number else "left", no_wrap=True)
+    for column, name in zip(table.columns[-1:], names[-1:], strict=True):
+        drawn.add_column(Text(name), justify="right" if column.number else "left", overflow="fold")
     for row in table.rows:
         drawn.add_row(*(Text(visible(cell)) for cell in row))
     return drawn
@@ -110,7 +121,7 @@ def curves_table(curves: Sequence[Curve]) -> Table:
 
 def _point_columns(curve: Curve) -> tuple[Column, ...]:
     interval = "interval" if curve.confidence is None else f"{100 * curve.confidence:g} % interval"
-    names = ("n", "accuracy %", interval, "USD/question", "tokens/question", "pass@n %")
+    names = (curve.field, "accuracy %", interval, "USD/question", "tokens/question", "pass@n %")
     return tuple(Column(name, number=True) for name in names)
 
 
@@ -126,7 +137,7 @@ def _rows(points: Sequence[CurvePoint], usd_decimals: int) -> tuple[tuple[str, .
             _interval(point),
             fixed(point.usd_per_question, usd_decimals),
             fixed(point.tokens_per_question, 1),
-            percent(point.pass_at_n),
+            "-" if point.pass_at_n is None else percent(point.pass_at_n),
         )
         for point in points
     )
@@ -150,7 +161,10 @@ def subtitles(curve: Curve) -> tuple[str, str]:
     kind = curve.points[0].kind
     how = _KINDS[kind].format(replicates=curve.replicates, seed=curve.seed)
     prices = f"prices {curve.prices}" if curve.prices else "no prices"
+    if curve.field != "n" and kind == "recorded":
+        how = "CoTs in recorded order"
+    fields = "".join(f"; {name}={value}" for name, value in curve.settings.items())
     return (
-        f"{kind}: {how}; {curve.questions:,} questions",
+        f"{kind}: {how}; {counted(curve.questions, 'question')}{fields}",
         f"billing {curve.billing}; {prices}; token counter {curve.counter}",
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import unicodedata
 from collections.abc import Iterable
 
-__all__ = ["decimals_for", "fixed", "percent", "plain_number", "visible"]
+__all__ = ["counted", "decimals_for", "fixed", "percent", "plain_number", "visible"]
 
 # Control, format (bidirectional overrides, zero-width), surrogate, line and paragraph separator: each can move the
 # cursor, colour the terminal, reorder a line or forge a second one.
@@ -24,6 +24,11 @@ def visible(text: str) -> str:
 
 def _spelled(character: str) -> str:
     return character.encode("unicode_escape").decode("ascii")
+
+
+def counted(number: int, noun: str) -> str:
+    """Write a number with its noun, such as "1 request" or "2,000 requests"; the plural ends in s."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 def percent(share: float) -> str:

@@ -72,6 +72,7 @@ def of_answer(answer: Answer, endpoint: Endpoint, model: str) -> BackendError:
         model: that was asked for.
     """
     said = endpoint.redaction.reason(answer.message)
+    said = said if said.endswith("...") else said.rstrip(".")
     told = f"{endpoint.host} answered {answer.status}" + (f": {said}" if said else "")
     status = answer.status
     if status == 402 or (status in {403, 429} and _NO_MONEY.search(answer.words)):

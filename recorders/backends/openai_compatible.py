@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from importlib import import_module
@@ -19,6 +20,7 @@ from feval.errors import OutOfRangeError, UsageError
 from recorders.backends import replies
 from recorders.backends.endpoint import Endpoint
 from recorders.backends.faults import Answer, of_answer, of_error_in_reply
+from recorders.backends.plain_http import PlainHTTP, is_direct
 from recorders.errors import BackendError, Fatal, Refused, Transient
 from recorders.request import Completion, Decoding, Request
 
@@ -76,6 +78,8 @@ class OpenAICompatible:
         if not timeout_s > 0:
             raise OutOfRangeError(f"A request was to time out after {timeout_s} seconds; give more than 0.")
         self._endpoint = endpoint
+        # A whole URL: a path would be joined to the base URL, and parsed, anew for every request.
+        self._url = f"{endpoint.url}/chat/completions"
         self._timeout_s = timeout_s
         self._note = note
         self._noted: set[str] = set()
@@ -132,7 +136,7 @@ class OpenAICompatible:
         try:
             with self._clients.one() as client:
                 async with asyncio.timeout(self._timeout_s):
-                    response = await client.post("/chat/completions", cast_to=self._clients.response_type, body=body)
+                    response = await client.post(self._url, cast_to=self._clients.response_type, body=body)
             content: bytes = response.content
             return content
         except openai.APIStatusError as error:
@@ -195,27 +199,25 @@ class OpenAICompatible:
 
 
 class _Clients:
-    """As many clients as it takes: each looks at all of its connections for every request, which is slow where they are many."""
+    """The official client; where its own transport is used, as many as it takes, for that looks at all of its connections."""
 
     def __init__(self, endpoint: Endpoint, timeout_s: float) -> None:
-        openai: Any = _official_client()
-        self._make: Callable[[], openai.AsyncOpenAI] = lambda: openai.AsyncOpenAI(
-            api_key=endpoint.client_key,
-            base_url=endpoint.url,
-            default_headers=endpoint.headers,
-            max_retries=0,
-            timeout=openai.Timeout(timeout_s, connect=min(timeout_s, _CONNECT_TIMEOUT_S)),
-        )
-        self._in_flight = {self._make(): 0}
-        # Asked for this type, the client hands out replies as they came. It is httpx's, or from version 3 on httpx2's.
-        bases = (base.__module__.partition(".")[0] for base in openai.DefaultAsyncHttpxClient.__mro__)
-        self.response_type: Any = import_module(next(base for base in bases if base.startswith("httpx"))).Response
+        self._openai: Any = _official_client()
+        self._endpoint, self._timeout_s = endpoint, timeout_s
+        # The client stands on httpx, or from its version 3 on, on httpx2.
+        bases = (base.__module__.partition(".")[0] for base in self._openai.DefaultAsyncHttpxClient.__mro__)
+        self._library = import_module(next(base for base in bases if base.startswith("httpx")))
+        self._is_direct = is_direct(endpoint.url)
+        self._room = sys.maxsize if self._is_direct else _CONNECTIONS_PER_CLIENT
+        self._in_flight = {self._made(): 0}
+        # Asked for this type, the client hands out replies as they came.
+        self.response_type: Any = self._library.Response
 
     @contextmanager
     def one(self) -> Iterator[openai.AsyncOpenAI]:
         """Lend the first client that has room, so that connections are used again."""
-        free = [client for client, count in self._in_flight.items() if count < _CONNECTIONS_PER_CLIENT]
-        client = free[0] if free else self._make()
+        free = (client for client, count in self._in_flight.items() if count < self._room)
+        client = next(free, None) or self._made()
         self._in_flight[client] = self._in_flight.get(client, 0) + 1
         try:
             yield client
@@ -226,6 +228,20 @@ class _Clients:
         """Close all connections."""
         for client in self._in_flight:
             await client.close()
+
+    def _made(self) -> openai.AsyncOpenAI:
+        timeout = self._openai.Timeout(self._timeout_s, connect=min(self._timeout_s, _CONNECT_TIMEOUT_S))
+        # For http:// alone: a server may redirect to https://, which stays the client's.
+        mounts = {"http://": PlainHTTP(self._library)} if self._is_direct else {}
+        client: openai.AsyncOpenAI = self._openai.AsyncOpenAI(
+            api_key=self._endpoint.client_key,
+            base_url=self._endpoint.url,
+            default_headers=self._endpoint.headers,
+            max_retries=0,
+            timeout=timeout,
+            http_client=self._openai.DefaultAsyncHttpxClient(mounts=mounts, timeout=timeout),
+        )
+        return client
 
 
 def _check(decoding: Decoding) -> None:

@@ -10,6 +10,7 @@ ignored, as other servers do; values that cannot work are errors in OpenAI's sha
 
 from __future__ import annotations
 
+import json
 import math
 import secrets
 import threading
@@ -31,6 +32,7 @@ __all__ = ["TinyServer"]
 
 _MOST_CHOICES = 128
 _MOST_STOPS = 16
+_LONGEST_SHOWN = 80
 _SEEDS = 2**63 - _MOST_CHOICES
 _FINGERPRINT = "feval-tiny-1"
 _CREATED = 1_761_955_200  # November 2025; the field must be there, and says little
@@ -70,10 +72,13 @@ class TinyServer:
     def __call__(self, call: Call) -> Answer:
         """Answer a request."""
         path = call.path.partition("?")[0].rstrip("/")
-        if path == "/v1/models" and call.method == "GET":
+        reading = call.method in {"GET", "HEAD"}
+        if path == "/v1/models" and reading:
             return json_answer({"object": "list", "data": [_card(name) for name in self.models]})
-        if path.startswith("/v1/models/") and call.method == "GET":
+        if path.startswith("/v1/models/") and reading:
             return json_answer(_card(self._known(path.removeprefix("/v1/models/").replace("%2F", "/"))))
+        if path == "/v1/models" or path.startswith("/v1/models/"):
+            raise ProblemError(405, f"{path[:80]} takes GET.")
         if path != "/v1/chat/completions":
             raise ProblemError(404, "There is nothing at this path; POST /v1/chat/completions or GET /v1/models.")
         if call.method != "POST":
@@ -169,7 +174,7 @@ def _read(body: bytes, known: Callable[[str], str]) -> _Asked:
         raise ProblemError(400, "The body is JSON but no object.")
     model = fields.get("model")
     if not isinstance(model, str):
-        raise _wrong("model", "is the name of a model, as a string", model)
+        raise _wrong("model", "the name of a model, as a string", model)
     name = known(model)
     seed = _integer(fields, "seed", 0, _SEEDS)
     return _Asked(
@@ -192,7 +197,7 @@ def _decoding(fields: Mapping[str, Any], context: int) -> Decoding:
     most = [_integer(fields, name, 1, 2**31) for name in ("max_completion_tokens", "max_tokens")]
     temperature, top_p = _number(fields, "temperature", 0, 1e6), _number(fields, "top_p", 0, 1)
     if top_p == 0:
-        raise _wrong("top_p", "is a number above 0 and at most 1", top_p)
+        raise _wrong("top_p", "a number above 0 and at most 1", top_p)
     return Decoding(
         temperature=1.0 if temperature is None else temperature,
         top_p=1.0 if top_p is None else top_p,
@@ -203,11 +208,11 @@ def _decoding(fields: Mapping[str, Any], context: int) -> Decoding:
 
 def _question(messages: object) -> str:
     if not isinstance(messages, list) or not messages:
-        raise _wrong("messages", "is a list of at least one message", messages)
+        raise _wrong("messages", "a list of at least one message", messages)
     texts = []
     for number, message in enumerate(messages):
         if not isinstance(message, dict) or not isinstance(message.get("role"), str):
-            raise _wrong(f"messages[{number}]", "is an object with a role", message)
+            raise _wrong(f"messages[{number}]", "an object with a role", message)
         if message["role"] == "user":
             texts.append(_text(message.get("content"), number))
     if not texts:
@@ -220,7 +225,7 @@ def _text(content: object, number: int) -> str:
     parts = [{"type": "text", "text": content}] if isinstance(content, str) else content
     texts = [part.get("text") for part in parts if isinstance(part, dict)] if isinstance(parts, list) else []
     if not texts or not all(isinstance(text, str) for text in texts):
-        raise _wrong(f"messages[{number}].content", "is text", content)
+        raise _wrong(f"messages[{number}].content", "text alone", content)
     return "".join(map(str, texts))
 
 
@@ -228,20 +233,20 @@ def _stops(value: object) -> tuple[str, ...]:
     stops: Sequence[object] = [value] if isinstance(value, str) else value if isinstance(value, list) else []
     texts = tuple(stop for stop in stops if isinstance(stop, str) and stop)
     if (value is not None and not isinstance(value, str | list)) or len(texts) < len(stops) or len(stops) > _MOST_STOPS:
-        raise _wrong("stop", f"is a text, or a list of at most {_MOST_STOPS}, none of them empty", value)
+        raise _wrong("stop", f"a text, or a list of at most {_MOST_STOPS}, none of them empty", value)
     return texts
 
 
 def _stream_usage(options: object) -> bool:
     if options is not None and not isinstance(options, dict):
-        raise _wrong("stream_options", "is an object", options)
+        raise _wrong("stream_options", "an object", options)
     return bool(options and options.get("include_usage"))
 
 
 def _flag(fields: Mapping[str, Any], name: str) -> bool:
     value = fields.get(name)
     if value is not None and not isinstance(value, bool):
-        raise _wrong(name, "is true or false", value)
+        raise _wrong(name, "true or false", value)
     return bool(value)
 
 
@@ -250,7 +255,7 @@ def _integer(fields: Mapping[str, Any], name: str, least: int, most: int) -> int
     if value is None:
         return None
     if type(value) is not int or not least <= value <= most:
-        raise _wrong(name, f"is a whole number from {least:,} to {most:,}", value)
+        raise _wrong(name, f"a whole number from {least:,} to {most:,}", value)
     return value
 
 
@@ -259,9 +264,17 @@ def _number(fields: Mapping[str, Any], name: str, least: float, most: float) -> 
     if value is None:
         return None
     if isinstance(value, bool) or not isinstance(value, int | float) or not least <= value <= most or math.isnan(value):
-        raise _wrong(name, f"is a number from {least:g} to {most:g}", value)
+        raise _wrong(name, f"a number from {least:g} to {most:g}", value)
     return float(value)
 
 
+def _shown(value: object) -> str:
+    """A value as JSON writes it: what was sent was JSON."""
+    if value is None:
+        return "nothing"
+    shown = json.dumps(value, ensure_ascii=False)
+    return shown if len(shown) <= _LONGEST_SHOWN else f"{shown[:_LONGEST_SHOWN]}..."
+
+
 def _wrong(name: str, rule: str, value: object) -> ProblemError:
-    return ProblemError(400, f"{name!r} {rule}; {value!r:.80} was sent.", parameter=name, code="invalid_value")
+    return ProblemError(400, f"{name!r} takes {rule}; {_shown(value)} was sent.", parameter=name, code="invalid_value")

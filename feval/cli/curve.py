@@ -1,0 +1,183 @@
+"""`feval curve`: one method over a budget."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from feval.cli import (
+    _DEFAULT_COUNTS,
+    DatasetName,
+    JsonFlag,
+    QuietFlag,
+    _folders,
+    _guarded,
+    _hush_matplotlib,
+    _no_dollars,
+    _only,
+    _Out,
+    app,
+    parse_counts,
+)
+from feval.errors import UsageError
+
+if TYPE_CHECKING:
+    from feval.curves import Curve
+    from feval.replay import LLM, Dataset
+
+__all__: list[str] = []
+
+
+@app.command("curve")
+@_guarded
+def _curve(
+    method: Annotated[str, typer.Argument(metavar="METHOD", help="See `feval ls methods`.", show_default=False)],
+    recordings: Annotated[
+        list[Path] | None,
+        typer.Option("--recording", metavar="DIR", help="Repeat for several. Default: the folders in FEVAL_RECORDING."),
+    ] = None,
+    dataset: DatasetName = None,
+    llms: Annotated[
+        list[str] | None,
+        typer.Option("--llm", metavar="NAME", help="Repeat for several, in the order the method wants them."),
+    ] = None,
+    n: Annotated[
+        str | None,
+        typer.Option(
+            "--n",
+            metavar="COUNTS",
+            help="CoTs per question: 1..40, 1..40..3, 1,5,10 or 20. Default: 1 to what every question has, 40 at most.",
+        ),
+    ] = None,
+    sweep: Annotated[
+        str | None,
+        typer.Option(
+            "--sweep", metavar="FIELD=VALUES", help="Another field to vary: budget=5,10,20 or threshold=0.5,0.7."
+        ),
+    ] = None,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="FIELD=VALUE", help="A field of the method. Repeat for several."),
+    ] = None,
+    billing: Annotated[
+        str, typer.Option("--billing", metavar="RULE", help="How prompts are paid: once, per_round or per_sample.")
+    ] = "once",
+    prices: Annotated[
+        str | None,
+        typer.Option("--prices", metavar="LIST", help="Id or file of a price list, or none. Default: the recording's."),
+    ] = None,
+    seed: Annotated[int, typer.Option("--seed", help="Of the draws, for --order seeded.")] = 0,
+    order: Annotated[
+        str | None,
+        typer.Option(
+            "--order", metavar="KIND", help="exact, recorded or seeded. Default: exact where there is such a form."
+        ),
+    ] = None,
+    replicates: Annotated[
+        int, typer.Option("--replicates", min=1, help="Draws per question, for --order seeded.")
+    ] = 100,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            "--out", metavar="DIR", help="Write curve.csv, .json, .png and receipt.json there. Default: write nothing."
+        ),
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace other curve files in --out.")] = False,
+    as_json: JsonFlag = False,
+    quiet: QuietFlag = False,
+) -> None:
+    """Show accuracy against cost for a method.
+
+    One point for each number of CoTs per question, or each value of another field, with a 95 % interval over questions and the
+    ceiling pass@n.
+
+    Example: feval curve self-consistency --recording my-recording --n 1..40 --out my-curve
+    """
+    from feval.curves import budget_field, method_curve, self_consistency_curve
+    from feval.recording import open_recording
+    from feval.replay import load
+    from feval.report.tables import curve_table
+    from feval.specs import parse_settings
+
+    budget, given = budget_field(method), parse_settings(settings or [])
+    field, values = _swept(method, budget, n, sweep)
+    plain = method == "self-consistency" and field == "n" and not given
+    show = _Out(as_json=as_json, quiet=quiet)
+    with show.progress(f"{method} curve"):
+        opened = [open_recording(folder) for folder in _folders(recordings)]
+        dataset = _only("dataset", dataset, (held for recording in opened for held in recording.dataset_ids()))
+        held = [name for recording in opened for name in recording.llm_names(dataset)]
+        names = llms or ([_only("LLM", None, held)] if held else None)  # if nobody is held, `load` says what is
+        questions, replayed = load(dataset, names, opened, seed=seed, prices=prices, billing=billing)
+        values = values or range(1, max(1, min(*(llm.pool.smallest for llm in replayed), _DEFAULT_COUNTS)) + 1)
+        curve = (
+            self_consistency_curve(questions, replayed[0], values, order=order or "exact", replicates=replicates)
+            if plain and len(replayed) == 1
+            else method_curve(
+                questions, replayed, method, field, values, settings=given, order=order, replicates=replicates
+            )
+        )
+        written = [] if out is None else _save_curve(out, curve, questions, replayed, plain=plain, replace=force)
+    if prices != "none" and any(point.usd_per_question is None for point in curve.points):
+        show.note(_no_dollars(next((llm for llm in replayed if llm.price is None), replayed[0])))
+    show.result(curve.to_dict(), curve_table(curve), *(f"wrote {path}" for path in written))
+
+
+def _swept(method: str, budget: str | None, n: str | None, sweep: str | None) -> tuple[str, Sequence[Any]]:
+    """The field that varies, and its values where they are given."""
+    if n is not None and sweep is not None:
+        raise UsageError("--n and --sweep both say what varies; give one of them.")
+    if sweep is None:
+        if budget is None:
+            raise UsageError(
+                f"{method} has no field that counts CoTs; say what varies, such as --sweep threshold=0.5,0.7."
+            )
+        return budget, () if n is None else parse_counts(n)
+    field, equals, values = sweep.partition("=")
+    if not equals or not values:
+        raise UsageError(f"--sweep takes FIELD=VALUES, such as threshold=0.5,0.7; {sweep!r} was given.")
+    if field in {"n", "budget", "samples"}:
+        return field, parse_counts(values)
+    try:
+        return field, [float(value) for value in values.split(",")]
+    except ValueError as error:
+        raise UsageError(
+            f"The values of --sweep are numbers with commas between them; {values!r} was given."
+        ) from error
+
+
+def _save_curve(
+    out: Path, curve: Curve, dataset: Dataset, llms: Sequence[LLM], *, plain: bool, replace: bool
+) -> list[Path]:
+    from feval.receipts import curve_receipt, pins
+    from feval.report.csv import curve_csv
+    from feval.report.files import save_files
+    from feval.report.picture import curves_png
+
+    _hush_matplotlib()
+    request = {
+        "method": curve.method,
+        "dataset": curve.dataset,
+        "llms": [llm.name for llm in llms],
+        "field": None if plain else curve.field,
+        "values": [point.n for point in curve.points],
+        "settings": dict(curve.settings),
+        "order": curve.points[0].kind,
+        "replicates": curve.replicates or 1,
+        "seed": curve.seed,
+        "billing": curve.billing,
+        "confidence": curve.confidence,
+        "resamples": curve.resamples,
+    }
+    receipt = curve_receipt(request, curve.to_dict(), pins(dataset, llms, out))
+    files = {
+        "curve.csv": curve_csv(curve).encode(),
+        "curve.json": (json.dumps(curve.to_dict(), indent=2) + "\n").encode(),
+        "curve.png": curves_png([curve]),
+        "receipt.json": (json.dumps(receipt, indent=2) + "\n").encode(),
+    }
+    return save_files(out, files, replace=replace)

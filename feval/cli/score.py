@@ -1,0 +1,124 @@
+"""`feval score`: what judges, self-checks, reward models and functions say of the CoTs of a recording."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from feval.cli import JsonFlag, NewFolder, QuietFlag, RecordingFolder, _guarded, _Out, app
+
+if TYPE_CHECKING:
+    from recorders.score_cost import ScoringEstimate
+
+__all__: list[str] = []
+
+
+@app.command("score")
+@_guarded
+def _score(
+    recording: RecordingFolder,
+    scorer: Annotated[
+        str,
+        typer.Option(
+            "--scorer",
+            metavar="SPEC",
+            help="python:MODULE:FUNCTION, judge:MODEL, verbal:MODEL, p-true:MODEL, http:URL, vllm-score:MODEL or "
+            "transformers:FOLDER.",
+        ),
+    ],
+    out: NewFolder,
+    name: Annotated[
+        str | None, typer.Option("--name", metavar="NAME", help="Of the scores in the recording. Default: SPEC.")
+    ] = None,
+    dataset: Annotated[
+        list[str] | None, typer.Option("--dataset", metavar="ID", help="Score it only; repeat for more.")
+    ] = None,
+    llm: Annotated[
+        list[str] | None, typer.Option("--llm", metavar="NAME", help="Score its CoTs only; repeat for more.")
+    ] = None,
+    base_url: Annotated[
+        str | None,
+        typer.Option(
+            "--base-url", metavar="URL", help="OpenAI-compatible endpoint. Default: OPENAI_BASE_URL, or OpenAI."
+        ),
+    ] = None,
+    key_variable: Annotated[
+        str | None,
+        typer.Option("--api-key-env", metavar="VARIABLE", help="Variable that holds the key. Default: OPENAI_API_KEY."),
+    ] = None,
+    concurrency: Annotated[int, typer.Option("--concurrency", metavar="N", help="Most requests in flight.")] = 64,
+    timeout: Annotated[float, typer.Option("--timeout", metavar="SECONDS", help="Longest wait for a reply.")] = 600.0,
+    cost_limit: Annotated[
+        float | None, typer.Option("--cost-limit", metavar="USD", help="Stop before it is passed.")
+    ] = None,
+    prices: Annotated[
+        str | None, typer.Option("--prices", metavar="ID", help="Price list, or none. Default: 2025-06-02.")
+    ] = None,
+    retry_refused: Annotated[
+        bool,
+        typer.Option("--retry-refused", help="Ask again for the CoTs that the scorer refused; keep its other scores."),
+    ] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Say how many calls, tokens and dollars are to come; ask nothing.")
+    ] = False,
+    as_json: JsonFlag = False,
+    quiet: QuietFlag = False,
+) -> None:
+    """Add scores to the CoTs of a recording.
+
+    A function of yours, a judge, a self-check or a reward model gives every CoT a score, or a score per step, in a new recording.
+    Running the same command again goes on where it stopped. Functions are run as they are: name only those you trust.
+
+    Example: feval score my-recording --scorer judge:gpt-4o-mini --out judged
+    """
+    from feval.recording import open_recording
+    from feval.report.info import info_headline
+    from recorders.assemble import usual_prices
+    from recorders.pace import Limits
+    from recorders.scorers import make_scorer
+    from recorders.scoring import estimate_scoring, score
+
+    show = _Out(as_json=as_json, quiet=quiet)
+    made = make_scorer(
+        scorer, name=name, base_url=base_url, key_variable=key_variable, timeout_s=timeout, asks=not dry_run
+    )
+    prices = prices or usual_prices(made.asking.model if made.asking else "")
+    what: dict[str, Any] = {
+        "datasets": dataset or None,
+        "llms": llm or None,
+        "prices": prices,
+        "retry_refused": retry_refused,
+    }
+    if dry_run:
+        _show_scoring_to_come(show, estimate_scoring(recording, out, made, **what), prices)
+        return
+    limits = Limits(concurrency=concurrency, timeout_s=timeout)
+    with show.progress(f"scoring {recording.name}") as progress:
+        done = score(recording, out, made, limits=limits, cost_limit_usd=cost_limit, progress=progress, **what)
+    for sentence in done.notes:
+        show.note(sentence)
+    account = dataclasses.asdict(done) | {"path": str(out)}
+    scored = f"{done.with_score:,} of {done.cots:,} CoTs have a score by {done.scorer}"
+    if done.refused:
+        scored += (
+            f"; {done.refused:,} were refused: the same command on {out}, with --retry-refused and another --out, asks for them "
+            "again"
+        )
+    show.result(account, info_headline(open_recording(out)), scored)
+
+
+def _show_scoring_to_come(show: _Out, to_come: ScoringEstimate, prices: str) -> None:
+    most = "at most " if to_come.at_most else "about "
+    prompt, output = to_come.prompt_tokens, to_come.output_tokens
+    told = f"To come: {to_come.cots:,} CoTs in {to_come.calls:,} calls of {to_come.scorer}"
+    if to_come.local:
+        told += ", on this machine: no tokens, no dollars."
+    elif prompt is None or output is None:
+        told += "; tokens and price are not known."
+    else:
+        usd = "no price known" if to_come.usd is None else f"{most}${to_come.usd:,.4f} by price list {prices}"
+        told += f", about {prompt:,} prompt tokens and {most}{output:,} output tokens; {usd}."
+    lengths = "" if prompt is None else f"Lengths are from {to_come.basis}. "
+    show.result(dataclasses.asdict(to_come), told, f"{lengths}Nothing was asked.")

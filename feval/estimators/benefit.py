@@ -1,0 +1,74 @@
+"""What a cascade of a small and a large LLM buys with its extra cost: AutoMix's incremental benefit per cost (IBC).
+
+    IBC_M = (P_M - P_SLM) / (C_M - C_SLM)        delta IBC_M = 100 (IBC_M - IBC_BASE) / IBC_BASE
+
+with performance P and mean cost C of the cascade M and of the small LLM alone; IBC_BASE is that of the large LLM alone. A
+positive delta says that the cascade buys more per dollar than answering everything with the large LLM.
+
+Aggarwal, Madaan et al., arXiv 2310.12963, section 4. https://arxiv.org/abs/2310.12963
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from feval.errors import OutOfRangeError
+
+__all__ = ["incremental_benefit_per_cost", "relative_benefit_per_cost"]
+
+Floats = npt.NDArray[np.float64]
+
+
+def incremental_benefit_per_cost(
+    performance: npt.ArrayLike, cost: npt.ArrayLike, small_performance: npt.ArrayLike, small_cost: npt.ArrayLike
+) -> Floats:
+    """IBC: performance gained over the small LLM, per unit of cost that is spent beyond it.
+
+    Args:
+        performance: of the cascades, any shape; accuracy, or any score where more is better.
+        cost: of the cascades, mean per question, in any unit.
+        small_performance: of the small LLM alone; broadcast against the cascades.
+        small_cost: of the small LLM alone, in the unit of `cost`.
+
+    Returns:
+        One number per cascade; NaN for one that costs no more than the small LLM, where a benefit per cost has no meaning.
+
+    Raises:
+        OutOfRangeError: a negative cost.
+    """
+    costs, small_costs = np.asarray(cost, np.float64), np.asarray(small_cost, np.float64)
+    if min(costs.min(initial=0), small_costs.min(initial=0)) < 0:
+        raise OutOfRangeError("Costs are 0 or more; a negative one was given. Give costs, not savings.")
+    gained = np.asarray(performance, np.float64) - np.asarray(small_performance, np.float64)
+    gained, spent = np.broadcast_arrays(gained, costs - small_costs)
+    benefit: Floats = np.full(spent.shape, np.nan)
+    np.divide(gained, spent, out=benefit, where=spent > 0)
+    return benefit
+
+
+def relative_benefit_per_cost(
+    performance: npt.ArrayLike,
+    cost: npt.ArrayLike,
+    *,
+    small: tuple[float, float],
+    large: tuple[float, float],
+) -> Floats:
+    """Delta IBC: by how many percent the benefit per cost of a cascade exceeds that of the large LLM alone.
+
+    Args:
+        performance: of the cascades, any shape.
+        cost: of the cascades, mean per question.
+        small: performance and cost of the small LLM alone.
+        large: performance and cost of the large LLM alone.
+
+    Returns:
+        One number per cascade, in percent; NaN where the large LLM is not both better and dearer than the small one, and for
+        cascades that cost no more than the small LLM.
+
+    Raises:
+        OutOfRangeError: a negative cost.
+    """
+    base = float(incremental_benefit_per_cost(*large, *small))
+    own = incremental_benefit_per_cost(performance, cost, *small)
+    return 100 * (own - base) / base if base > 0 else np.full(own.shape, np.nan)

@@ -1,0 +1,336 @@
+"""When to stop sampling: the criteria of Adaptive-Consistency (Aggarwal et al., arXiv 2305.11860, section 3 and appendix).
+
+Each looks at how often every answer was given in n draws, v_1 >= v_2 >= ... >= v_m > 0:
+
+    beta        P[Beta(v_1 + 1, v_2 + 1) > 1/2] >= C        v_2 = 0 when the answers agree
+    dirichlet   P[p_1 > max_{i > 1} p_i] >= C               p ~ Dirichlet(v + 1)
+    entropy     H(v / sum v) / log m <= C, n >= 2           an answer given alone gets one phantom rival, as in the authors' code
+    majority    v_1 / n >= C, n >= 2
+    crp         P[v_1 still leads after the budget] >= C    Chinese-restaurant process with some concentration
+
+Without a vote none of them stops. The functions here are exact: rational numbers, but for entropy, which is a logarithm and is
+decided with 60 digits. `stop_mask` decides for many counts at once in floats, and asks the exact functions where a float is too
+close to the threshold to tell.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from decimal import Decimal, localcontext
+from fractions import Fraction
+from functools import lru_cache
+from math import comb, factorial, lgamma, log
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+__all__ = [
+    "Criterion",
+    "beta_confidence",
+    "crp_confidence",
+    "dirichlet_confidence",
+    "majority_share",
+    "normalised_entropy",
+]
+
+Integers = npt.NDArray[np.integer[Any]]
+Floats = npt.NDArray[np.float64]
+Bools = npt.NDArray[np.bool_]
+Votes = tuple[int, ...]
+
+_CLOSE = 1e-9
+_DIGITS = 60
+
+
+def beta_confidence(votes: Votes) -> Fraction:
+    """P[Beta(v_1 + 1, v_2 + 1) > 1/2] = sum_{j <= v_1} C(v_1 + v_2 + 1, j) / 2^{v_1 + v_2 + 1}.
+
+    Args:
+        votes: of every answer, the largest first.
+    """
+    first, second = (*votes, 0, 0)[:2]
+    total = first + second + 1
+    return Fraction(sum(comb(total, j) for j in range(first + 1)), 2**total)
+
+
+def majority_share(votes: Votes, drawn: int) -> Fraction:
+    """v_1 / n: draws without an answer stay in the denominator."""
+    return Fraction(max(votes, default=0), max(drawn, 1))
+
+
+def normalised_entropy(votes: Votes) -> float:
+    """H(v / sum v) / log m; a single answer is compared with one phantom vote for another."""
+    counts = votes if len(votes) > 1 else (*votes, 1)
+    total = sum(counts)
+    return (log(total) - sum(v * log(v) for v in counts) / total) / log(len(counts))
+
+
+def _entropy_at_most(votes: Votes, threshold: Fraction) -> bool:
+    """Whether the normalised entropy is at most the threshold, with 60 digits; what agrees in 50 of them is equal."""
+    counts = votes if len(votes) > 1 else (*votes, 1)
+    with localcontext() as context:
+        context.prec = _DIGITS
+        total = Decimal(sum(counts))
+        entropy = total.ln() - sum(v * Decimal(v).ln() for v in counts) / total
+        bound = Decimal(len(counts)).ln() * threshold.numerator / threshold.denominator
+        return entropy - bound < Decimal(10) ** (10 - _DIGITS)
+
+
+@lru_cache(maxsize=1 << 14)
+def dirichlet_confidence(votes: Votes) -> Fraction:
+    """P[p_1 > max_{i > 1} p_i] for p ~ Dirichlet(v + 1), as a rational number.
+
+    With independent p_i ~ Gamma(v_i + 1), P[p_i < x] = 1 - e^{-x} sum_{j <= v_i} x^j / j!. Multiplied out over the rivals, every
+    term is x^d e^{-(k + 1) x} with k rivals in it, whose integral is d! / (k + 1)^{d + 1}.
+
+    Args:
+        votes: of every answer, the largest first. One answer alone is compared with a rival without votes.
+    """
+    first, *rivals = votes if len(votes) > 1 else (*votes, 0)
+    terms: dict[int, dict[int, Fraction]] = {0: {0: Fraction(1)}}  # k -> degree -> coefficient
+    for rival in rivals:
+        grown = {k: dict(polynomial) for k, polynomial in terms.items()}
+        for k, polynomial in terms.items():
+            more = grown.setdefault(k + 1, {})
+            for degree, coefficient in polynomial.items():
+                for j in range(rival + 1):
+                    more[degree + j] = more.get(degree + j, Fraction(0)) - coefficient / factorial(j)
+        terms = grown
+    return sum(
+        (
+            coefficient * Fraction(factorial(first + degree), factorial(first) * (k + 1) ** (first + degree + 1))
+            for k, polynomial in terms.items()
+            for degree, coefficient in polynomial.items()
+        ),
+        start=Fraction(0),
+    )
+
+
+@lru_cache(maxsize=1 << 16)
+def crp_confidence(votes: Votes, to_come: int, concentration: Fraction) -> Fraction:
+    """P[no answer has more votes than the leader after further draws], by the predictive rule of the Chinese restaurant.
+
+    The next draw repeats answer i with probability v_i / (N + alpha) and is new with alpha / (N + alpha), N votes so far. With
+    (v)_j rising factorials, j more votes for answer i have the weight (v_i)_j / j!, and new answers of up to L votes each have
+    the generating function exp(alpha sum_{k <= L} x^k / k).
+
+    Args:
+        votes: of every answer, the largest first.
+        to_come: draws that are left.
+        concentration: alpha, above 0.
+    """
+    first, *rivals = votes
+    kept = Fraction(0)
+    for more in range(to_come + 1):
+        left = to_come - more
+        product = _new_answers(concentration, first + more, left)
+        for rival in rivals:
+            own = [_rising(Fraction(rival), j) / factorial(j) for j in range(min(left, first + more - rival) + 1)]
+            product = _product(product, own, left)
+        kept += _rising(Fraction(first), more) / factorial(more) * product[left]
+    return kept * factorial(to_come) / _rising(sum(votes) + concentration, to_come)
+
+
+def _rising(base: Fraction, length: int) -> Fraction:
+    result = Fraction(1)
+    for j in range(length):
+        result *= base + j
+    return result
+
+
+def _new_answers(concentration: Fraction, most: int, length: int) -> list[Fraction]:
+    """Coefficients of exp(alpha sum_{k <= most} x^k / k) up to x^length."""
+    series = [Fraction(1)]
+    for n in range(1, length + 1):
+        series.append(concentration * sum(series[n - k] for k in range(1, min(most, n) + 1)) / n)
+    return series
+
+
+def _product(one: list[Fraction], other: list[Fraction], length: int) -> list[Fraction]:
+    result = [Fraction(0)] * (length + 1)
+    for i, a in enumerate(one):
+        for j, b in enumerate(other[: length + 1 - i]):
+            result[i + j] += a * b
+    return result
+
+
+@dataclass(frozen=True)
+class Criterion:
+    """One criterion with its threshold.
+
+    Attributes:
+        name: "beta", "dirichlet", "entropy", "majority" or "crp".
+        threshold: C.
+        budget: most draws.
+        top: "dirichlet" looks at so many of the largest counts; `None` for all.
+        concentration: alpha of "crp".
+    """
+
+    name: str
+    threshold: Fraction
+    budget: int
+    top: int | None = None
+    concentration: Fraction = Fraction(1)
+
+    def stops(self, votes: Votes, drawn: int) -> bool:
+        """Whether to stop after some draws, exactly.
+
+        Args:
+            votes: of every answer, the largest first.
+            drawn: draws so far, those without an answer included.
+        """
+        if not votes or (drawn < 2 and self.name in ("entropy", "majority")):
+            return False
+        match self.name:
+            case "beta":
+                return beta_confidence(votes) >= self.threshold
+            case "majority":
+                return majority_share(votes, drawn) >= self.threshold
+            case "entropy":
+                return _entropy_at_most(votes, self.threshold)
+            case "dirichlet":
+                return dirichlet_confidence(votes[: self.top]) >= self.threshold
+        return crp_confidence(votes, self.budget - drawn, self.concentration) >= self.threshold
+
+    def of_two_counts(self) -> Callable[[Integers, Integers, int], Bools]:
+        """`stop_mask` of "beta" and "majority", which look at no more than the two largest counts [N] and the draws."""
+        if self.name == "majority":
+            share = self.threshold
+
+            def enough(first: Integers, second: Integers, drawn: int) -> Bools:  # noqa: ARG001
+                least = max(-(-share.numerator * drawn // share.denominator), 1 if drawn > 1 else drawn + 1)
+                settled: Bools = first >= least
+                return settled
+
+            return enough
+        table, width = _beta_table(self.threshold, self.budget).ravel(), self.budget + 1
+
+        def sure(first: Integers, second: Integers, drawn: int) -> Bools:  # noqa: ARG001
+            return table.take(first * width + second)
+
+        return sure
+
+    @property
+    def columns(self) -> int | None:
+        """How many of the largest counts it looks at; `None` for all."""
+        return {"beta": 2, "majority": 1, "dirichlet": self.top}.get(self.name)
+
+    def stop_mask(self, votes: Integers, drawn: int) -> Bools:
+        """The same for many counts.
+
+        Args:
+            votes: [N, K] of every answer, the largest first; zeros where there are no more answers.
+            drawn: draws so far.
+
+        Returns:
+            [N] whether to stop.
+        """
+        if not votes.shape[1] or (drawn < 2 and self.name in ("entropy", "majority")):
+            return np.zeros(len(votes), np.bool_)
+        if self.name in ("beta", "majority"):
+            second = votes[:, 1] if votes.shape[1] > 1 else np.zeros(len(votes), votes.dtype)
+            return self.of_two_counts()(votes[:, 0].astype(np.intp), second, drawn)
+        margin = {"entropy": _entropy_margin, "dirichlet": _dirichlet_margin, "crp": _crp_margin}[self.name]
+        above = margin(self, votes[:, : self.columns], drawn)
+        mask: Bools = above >= 0.0
+        for row in np.flatnonzero(np.abs(above) < _CLOSE):
+            mask[row] = self.stops(tuple(votes[row][votes[row] > 0].tolist()), drawn)
+        return mask & (votes[:, 0] > 0)
+
+
+@lru_cache(maxsize=16)
+def _beta_table(threshold: Fraction, budget: int) -> Bools:
+    """[budget + 1, budget + 1] whether two counts stop: whole numbers only."""
+    table = np.zeros((budget + 1, budget + 1), np.bool_)
+    for second in range(budget + 1):
+        least = next(
+            (v for v in range(max(second, 1), budget + 1) if beta_confidence((v, second)) >= threshold), budget + 1
+        )
+        table[least:, second] = True  # the confidence grows with the first count
+    return table
+
+
+def _entropy_margin(criterion: Criterion, votes: Integers, drawn: int) -> Floats:  # noqa: ARG001
+    """[N] C - H / log m."""
+    v = np.arange(criterion.budget + 2, dtype=np.float64)
+    v_log_v = v * np.log(np.maximum(v, 1.0))
+    phantom = votes[:, 1:].max(axis=1, initial=0) == 0
+    total = votes.sum(axis=1, dtype=np.int64) + phantom
+    answers = np.maximum((votes > 0).sum(axis=1) + phantom, 2)
+    total = np.maximum(total, 2)
+    entropy = np.log(total) - v_log_v[votes].sum(axis=1) / total
+    margin: Floats = float(criterion.threshold) - entropy / np.log(answers)
+    return margin
+
+
+def _dirichlet_margin(criterion: Criterion, votes: Integers, drawn: int) -> Floats:  # noqa: ARG001
+    """[N] P - C, the integral over the leader's gamma variable by Gauss and Legendre."""
+    density, log_chance = _gamma_tables(criterion.budget)
+    answers = (votes > 0).sum(axis=1)
+    rivals = np.zeros((len(votes), len(log_chance)))
+    for column in range(1, votes.shape[1]):
+        held = np.flatnonzero(votes[:, column])
+        rivals[held, votes[held, column]] += 1
+    rivals[answers == 1, 0] = 1
+    margin = np.empty(len(votes))
+    for start in range(0, len(votes), 4096):
+        block = slice(start, start + 4096)
+        margin[block] = np.einsum("nx,nx->n", density[votes[block, 0]], np.exp(rivals[block] @ log_chance))
+    return margin - float(criterion.threshold)
+
+
+@lru_cache(maxsize=4)
+def _gamma_tables(budget: int) -> tuple[Floats, Floats]:
+    """[budget + 1, nodes] density of Gamma(v + 1) with the weights of the nodes, and log P[Gamma(v + 1) < x]."""
+    nodes, weights = np.polynomial.legendre.leggauss(128 + 2 * budget)
+    end = budget + 12.0 * budget**0.5 + 50.0
+    x, w = (nodes + 1.0) * end / 2.0, weights * end / 2.0
+    log_factorial = np.array([lgamma(v + 1.0) for v in range(budget + 1)])
+    poisson = np.exp(np.arange(budget + 1)[:, None] * np.log(x) - x - log_factorial[:, None])
+    below = 1.0 - np.cumsum(poisson, axis=0)
+    return poisson * w, np.log(np.maximum(below, 1e-300))
+
+
+def _crp_margin(criterion: Criterion, votes: Integers, drawn: int) -> Floats:
+    """[N] P - C, for each of the distinct counts."""
+    distinct, place = np.unique(votes, axis=0, return_inverse=True)
+    chances = [
+        _crp_float(tuple(row[row > 0].tolist()), criterion.budget - drawn, float(criterion.concentration))
+        for row in distinct
+    ]
+    margin: Floats = np.array(chances)[place.ravel()] - float(criterion.threshold)
+    return margin
+
+
+@lru_cache(maxsize=1 << 16)
+def _crp_float(votes: Votes, to_come: int, concentration: float) -> float:
+    """`crp_confidence` in floats: every term is positive."""
+    if not votes:
+        return 0.0
+    first, *rivals = votes
+    kept = 0.0
+    for more in range(to_come + 1):
+        left = to_come - more
+        product = np.array(_new_answers_float(concentration, first + more, left))
+        for rival in rivals:
+            own = _repeats(rival, left)[: first + more - rival + 1]
+            product = np.convolve(product, own)[: left + 1]
+        kept += _repeats(first, to_come)[more] * product[left]
+    return float(kept / _repeats(sum(votes) + concentration, to_come)[to_come])
+
+
+@lru_cache(maxsize=1 << 12)
+def _repeats(votes: float, length: int) -> Floats:
+    """[length + 1] (v)_j / j!, rising."""
+    j = np.arange(length)
+    return np.concatenate([[1.0], np.cumprod((votes + j) / (j + 1.0))])
+
+
+@lru_cache(maxsize=1 << 12)
+def _new_answers_float(concentration: float, most: int, length: int) -> tuple[float, ...]:
+    series = [1.0]
+    for n in range(1, length + 1):
+        series.append(concentration * sum(series[n - k] for k in range(1, min(most, n) + 1)) / n)
+    return tuple(series)

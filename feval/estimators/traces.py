@@ -1,0 +1,159 @@
+"""How confident an LLM was along a CoT (a trace): DeepConf's measures, Fu et al. 2025, arXiv 2508.15260, section 3.
+
+Everything is made of running sums C_0 = 0, C_t = C_(t-1) + c_t of the token confidences c_t, so that any group of tokens costs
+one subtraction.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+__all__ = ["MEASURES", "LowGroups", "known_percentiles", "low_groups", "tokens_until_below", "trace_confidences"]
+
+Floats = npt.NDArray[np.float64]
+Int64 = npt.NDArray[np.int64]
+
+MEASURES = ("mean", "tail", "lowest-group", "bottom-10%")
+"""What a trace's confidence is: the mean over all tokens or the last ones, that of its worst group, or of its worst tenth."""
+
+
+def trace_confidences(tokens: npt.NDArray[Any], lengths: Int64, measure: str, group: int, tail: int) -> Floats:
+    """The confidence of each of some traces.
+
+    Args:
+        tokens: token confidences of all traces, end to end.
+        lengths: [S] how many each trace has.
+        measure: one of `MEASURES`.
+        group: tokens in a sliding group. A trace that is shorter has one group, all of it.
+        tail: tokens at the end that "tail" looks at.
+
+    Returns:
+        [S]; NaN for a trace without tokens.
+    """
+    sums = _running_sums(tokens, lengths)
+    found = np.full(len(lengths), np.nan)
+    some = np.flatnonzero(lengths)
+    ends = sums[some, lengths[some]]
+    if measure == "tail":
+        starts = np.maximum(lengths[some] - tail, 0)
+        found[some] = (ends - sums[some, starts]) / (lengths[some] - starts)
+        return found
+    found[some] = ends / lengths[some]
+    long = np.flatnonzero(lengths >= group)
+    if measure == "mean" or not long.size:
+        return found
+    groups = _group_means(sums[long], lengths[long], group)
+    found[long] = groups.min(axis=1) if measure == "lowest-group" else _worst_tenth(groups)
+    return found
+
+
+def _running_sums(tokens: npt.NDArray[Any], lengths: Int64) -> Floats:
+    """[S, longest + 1]; behind the end of a trace its last sum is repeated."""
+    table = np.zeros((len(lengths), int(lengths.max(initial=0)) + 1))
+    table[:, 1:][np.arange(table.shape[1] - 1) < lengths[:, None]] = tokens
+    return table.cumsum(axis=1)
+
+
+def _group_means(sums: Floats, lengths: Int64, group: int) -> Floats:
+    """[S, starts] mean of the group that starts at each token; infinity where it would reach over the end."""
+    means: Floats = (sums[:, group:] - sums[:, :-group]) / group
+    means[np.arange(means.shape[1]) + group > lengths[:, None]] = np.inf
+    return means
+
+
+def _worst_tenth(groups: Floats) -> Floats:
+    """[S] mean of the lowest tenth of the groups, of one at least."""
+    taken = np.maximum(np.isfinite(groups).sum(axis=1) // 10, 1)
+    sums = np.sort(groups, axis=1).cumsum(axis=1)
+    worst: Floats = sums[np.arange(len(groups)), taken - 1] / taken
+    return worst
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LowGroups:
+    """Where the groups of each trace fall below all groups before them: enough to find the first one below any bar.
+
+    Attributes:
+        means: of those groups, trace by trace; falling within a trace. One entry more closes the list.
+        ends: how many tokens of the trace there are when each group is complete; one entry more closes the list.
+        offsets: [S + 1] those of trace s begin at `offsets[s]`; none for a trace that is shorter than a group.
+    """
+
+    means: Floats
+    ends: Int64
+    offsets: Int64
+
+
+def low_groups(questions: Sequence[tuple[npt.NDArray[Any], Int64]], group: int) -> LowGroups:
+    """The record lows of all traces.
+
+    Args:
+        questions: per question, token confidences of all its traces end to end, and how many each has.
+        group: tokens in a sliding group.
+    """
+    means, ends, counts = [np.empty(0)], [np.empty(0, np.int64)], [np.zeros(1, np.int64)]
+    for tokens, lengths in questions:
+        counts.append(np.zeros(len(lengths), np.int64))
+        long = np.flatnonzero(lengths >= group)
+        if not long.size:
+            continue
+        groups = _group_means(_running_sums(tokens, lengths)[long], lengths[long], group)
+        before = np.minimum.accumulate(groups, axis=1)[:, :-1]
+        trace, start = np.nonzero(groups < np.concatenate([np.full((len(long), 1), np.inf), before], axis=1))
+        means.append(groups[trace, start])
+        ends.append(start + group)
+        counts[-1][long] = np.bincount(trace, minlength=len(long))
+    means.append(np.array([-np.inf]))
+    ends.append(np.zeros(1, np.int64))
+    return LowGroups(np.concatenate(means), np.concatenate(ends), np.cumsum(np.concatenate(counts)))
+
+
+def tokens_until_below(low: LowGroups, traces: npt.NDArray[np.integer[Any]], bars: Floats) -> Int64:
+    """How many tokens a trace has when its first group below a bar is complete, by bisection in its record lows.
+
+    Args:
+        low: of all traces.
+        traces: [N] which.
+        bars: [N] one for each.
+
+    Returns:
+        [N]; 2^62 where no group is below the bar.
+    """
+    first, last = low.offsets[traces], low.offsets[np.asarray(traces) + 1]
+    stop = last.copy()
+    for _ in range(int((last - first).max(initial=0)).bit_length()):
+        middle = (first + stop) // 2
+        below = (low.means[middle] < bars) & (first < stop)
+        stop = np.where(below, middle, stop)
+        first = np.where(below | (first >= stop), first, middle + 1)
+    found: Int64 = np.where(first < last, low.ends[first], 1 << 62)
+    return found
+
+
+def known_percentiles(values: Floats, percent: float) -> Floats:
+    """Percentiles along the last axis, with linear interpolation as in `numpy.percentile`, NaN left out.
+
+    Args:
+        values: [..., n].
+        percent: 0 to 100.
+
+    Returns:
+        [...]; minus infinity where all values are NaN: a bar that lets everything pass.
+    """
+    ordered = np.sort(values, axis=-1)  # NaN comes last
+    known = (~np.isnan(values)).sum(axis=-1)
+    place = np.maximum(known - 1, 0) * (percent / 100)
+    below = np.floor(place).astype(np.intp)
+    above = np.minimum(below + 1, np.maximum(known - 1, 0))
+    low = np.take_along_axis(ordered, below[..., None], axis=-1)[..., 0]
+    high = np.take_along_axis(ordered, above[..., None], axis=-1)[..., 0]
+    part = place - below
+    # From the nearer end, as NumPy does: the result is then exact at both.
+    found: Floats = np.where(part < 0.5, low + (high - low) * part, high - (high - low) * (1 - part))
+    found[known == 0] = -np.inf
+    return found

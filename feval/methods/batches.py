@@ -1,0 +1,52 @@
+"""Replicates and questions looked at together: few enough that what is drawn of them stays in a core's own cache."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from feval.methods.protocol import Orders
+
+__all__ = ["Batch", "batches"]
+
+_BLOCK = 1 << 16  # draws
+
+
+@dataclass(frozen=True, eq=False)
+class Batch:
+    """Some replicates (R' of them) of some questions (Q').
+
+    Attributes:
+        where: index of the batch in an array [R, Q].
+        places: [R', Q', n] place of each draw in a flattened [Q, S].
+    """
+
+    where: tuple[slice, slice]
+    places: npt.NDArray[np.intp]
+
+    def drawn(self, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """[R', Q', n] what stands at the drawn places of [Q, S] values, of their type."""
+        taken: npt.NDArray[Any] = values.ravel().take(self.places)
+        return taken
+
+
+def batches(orders: Orders, draws: int, width: int) -> Iterator[Batch]:
+    """Cut orders into batches.
+
+    Args:
+        orders: [R, Q, draws or more] recorded places, in draw order.
+        draws: how many of them are looked at.
+        width: S, the largest pool.
+    """
+    replicates, questions = orders.shape[:2]
+    some_questions = max(1, min(questions, _BLOCK // draws))
+    some_replicates = max(1, _BLOCK // (some_questions * draws))
+    for q in range(0, questions, some_questions):
+        rows = np.arange(q, min(q + some_questions, questions), dtype=np.intp)[:, None] * width
+        for r in range(0, replicates, some_replicates):
+            where = slice(r, r + some_replicates), slice(q, q + some_questions)
+            yield Batch(where, orders[where][:, :, :draws] + rows)
