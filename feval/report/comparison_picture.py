@@ -216,8 +216,8 @@ def _quiet_place(
     ups = (-11, 11, -20, 20, -29, 29)
     offsets = [(across, up) for up in ups for across in (-3, -length + 3, -length / 2)] + [(8, 0), (-length - 7, 0)]
     best = min(offsets, key=hidden)
-    own = np.column_stack([np.linspace(0, length, 40), np.zeros(40)]) + here + best
-    return best, np.concatenate([crowd, np.repeat(own, 5, axis=0)])
+    along = np.stack(np.meshgrid(np.linspace(0, length, 40), (-5, 0, 5)), axis=-1).reshape(-1, 2)
+    return best, np.concatenate([crowd, np.repeat(along + here + best, 5, axis=0)])
 
 
 def _pixels(axes: Axes) -> float:
