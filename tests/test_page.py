@@ -170,7 +170,7 @@ def test_the_page_holds_the_numbers_of_the_comparison(told: Comparison, page: st
     facts = dict(data["facts"])
     assert facts["recordings"] == told.curves[0].points[0].recording_hashes[0]
     assert "2025-06-02" in facts["price list"]
-    assert "draws-v1, seed 0" in facts["draws"]
+    assert facts["draws"] == "draws-v1, seed 0; CoTs in recorded order"
     assert data["verify"][-1] == "$ feval verify receipt.json --method mine.py:patient"
 
 
