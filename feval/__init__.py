@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from feval.comparison import Comparison, compare
     from feval.curves import Curve, CurvePoint, self_consistency_curve
     from feval.errors import FevalError
     from feval.evaluation import Evaluation, evaluate
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from feval.methods import METHODS, SelfConsistency
     from feval.methods.vote import plurality
     from feval.names import DatasetType, LLMType
+    from feval.plans import Plan
     from feval.prices import PriceList, price_list
     from feval.recording import merge, open_recording, select, verify_recording
     from feval.replay import LLM, Dataset, load
@@ -23,6 +25,8 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOMES = {
+    "Comparison": "feval.comparison",
+    "compare": "feval.comparison",
     "Curve": "feval.curves",
     "CurvePoint": "feval.curves",
     "self_consistency_curve": "feval.curves",
@@ -35,6 +39,7 @@ _HOMES = {
     "plurality": "feval.methods.vote",
     "DatasetType": "feval.names",
     "LLMType": "feval.names",
+    "Plan": "feval.plans",
     "PriceList": "feval.prices",
     "price_list": "feval.prices",
     "merge": "feval.recording",
@@ -49,6 +54,7 @@ _HOMES = {
 __all__ = [
     "LLM",
     "METHODS",
+    "Comparison",
     "Curve",
     "CurvePoint",
     "Dataset",
@@ -56,9 +62,11 @@ __all__ = [
     "Evaluation",
     "FevalError",
     "LLMType",
+    "Plan",
     "PriceList",
     "SelfConsistency",
     "__version__",
+    "compare",
     "evaluate",
     "import_recording",
     "load",

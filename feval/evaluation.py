@@ -25,7 +25,17 @@ if TYPE_CHECKING:
     from feval.pools import Pool
     from feval.replay import LLM, Dataset
 
-__all__ = ["MAX_REPLICATES", "ORDERS", "Evaluation", "decisions", "drawn_orders", "evaluate", "fit", "train_test_rows"]
+__all__ = [
+    "MAX_REPLICATES",
+    "ORDERS",
+    "Evaluation",
+    "called",
+    "decisions",
+    "drawn_orders",
+    "evaluate",
+    "fit",
+    "train_test_rows",
+]
 
 Floats = npt.NDArray[np.float64]
 Int64 = npt.NDArray[np.int64]
@@ -486,7 +496,7 @@ def _block(
     sums = _Sums.nothing(len(llms), len(rows))
     if not isinstance(method, BatchMethod):
         for replicate in range(replicates) if order == "seeded" else [None]:
-            decided = _called(method, dataset, llms, rows, replicate, time_limit)
+            decided = called(method, dataset, llms, rows, replicate, time_limit)
             sums.add(decided, (decided.answer == gold) & (gold >= 0), llms[0].billing)
         return sums
     sums.split = True
@@ -523,10 +533,30 @@ def _split_errors(
     sums.routed += (elsewhere & ~early).sum(axis=0)
 
 
-def _called(
-    method: Any, dataset: Dataset, llms: Sequence[LLM], rows: Rows, replicate: int | None, time_limit: float | None
+def called(
+    method: Any,
+    dataset: Dataset,
+    llms: Sequence[LLM],
+    rows: Rows,
+    replicate: int | None,
+    time_limit: float | None = TIME_LIMIT,
 ) -> Decisions:
-    """One replicate of a method that is a plain callable."""
+    """What a method that is a plain callable decides in one replicate.
+
+    Args:
+        method: any callable `(question, *llms) -> answer`.
+        dataset: from `load`; its golds are not looked at.
+        llms: from the same `load`, in the order the method wants them.
+        rows: which questions, by row.
+        replicate: of the draws; `None` hands CoTs out in recorded order.
+        time_limit: seconds on one question; `None` for no limit.
+
+    Returns:
+        Answers and ledgers [1, Q]. An answer that no CoT gave has a code beyond the candidates.
+
+    Raises:
+        MethodError: the method failed; the message names it and the question.
+    """
     from feval.methods.decisions import Decisions
 
     answer = np.empty((1, len(rows)), np.int64)

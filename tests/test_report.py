@@ -278,9 +278,10 @@ def test_names_are_drawn_as_they_are(name: str) -> None:
 
 
 def figure_of(*curves: Curve):  # type: ignore[no-untyped-def]
-    from feval.report.picture import _figure, _own_style
+    from feval.report.drawing import own_style
+    from feval.report.picture import _figure
 
-    with _own_style():
+    with own_style():
         figure = _figure(curves, 6.4)
         figure.canvas.draw()
     return figure

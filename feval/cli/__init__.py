@@ -827,6 +827,7 @@ def _next_commands(made: Demo) -> list[str]:
 
 
 # Each of these registers its command with `app`.
+from feval.cli import compare as _compare_command  # noqa: E402, F401
 from feval.cli import curve as _curve_command  # noqa: E402, F401
 from feval.cli import record as _record_command  # noqa: E402, F401
 from feval.cli import run as _run_command  # noqa: E402, F401

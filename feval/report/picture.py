@@ -5,13 +5,13 @@ from __future__ import annotations
 import io
 import math
 import warnings
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from feval.report.drawing import DASHED, DOTTED, legend_columns, log_ticks, look, own_style, shortened
 from feval.report.tables import subtitles
-from feval.report.text import plain_number, visible
+from feval.report.text import plain_number
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -21,37 +21,9 @@ if TYPE_CHECKING:
 
 __all__ = ["curves_png"]
 
-# Okabe and Ito's palette (2008), told apart with every common colour blindness; its yellow is too light for a line.
-_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000")
-_MARKERS = ("o", "s", "^", "D", "v", "P", "X")
-
-_DASHED = (0, (5, 2))
-_DOTTED = (0, (1, 1.6))
 _BEYOND = 1e6  # far right of every axis: the baseline runs to the edge
 _ROUND_COUNTS = frozenset({1, 5, 10, 20, 40, 80, 160, 320, 640})
 _FEW_POINTS = 6
-_ENOUGH_TICKS = 4
-
-_STYLE: dict[Any, Any] = {
-    "font.family": "DejaVu Sans",  # ships with matplotlib, so the picture is the same on every machine
-    "font.size": 9,
-    "axes.titlesize": 10.5,
-    "axes.labelsize": 9.5,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.edgecolor": "#444444",
-    "axes.grid": True,
-    "axes.axisbelow": True,
-    "grid.color": "#E4E4E4",
-    "grid.linewidth": 0.7,
-    "xtick.color": "#444444",
-    "ytick.color": "#444444",
-    "xtick.labelcolor": "black",
-    "ytick.labelcolor": "black",
-    "legend.frameon": False,
-    "legend.fontsize": 8.5,
-    "text.parse_math": False,  # a dollar sign in a name is a dollar sign
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +57,7 @@ def curves_png(curves: Sequence[Curve], *, width: float = 6.4, dpi: int = 200) -
         width: of the picture, inches.
         dpi: dots per inch.
     """
-    with _own_style(), warnings.catch_warnings():
+    with own_style(), warnings.catch_warnings():
         # A name in a script that DejaVu lacks is drawn with boxes; that is no reason to warn on the terminal.
         warnings.filterwarnings("ignore", message="Glyph .* missing")
         figure = _figure(curves, width)
@@ -93,17 +65,6 @@ def curves_png(curves: Sequence[Curve], *, width: float = 6.4, dpi: int = 200) -
         # Software would name matplotlib's version; there is no creation date in a PNG by default.
         figure.savefig(out, format="png", dpi=dpi, metadata={"Software": None})
     return out.getvalue()
-
-
-@contextmanager
-def _own_style() -> Iterator[None]:
-    """Draw with matplotlib's defaults and ours, whatever the user's style file says (usetex, fonts, sizes)."""
-    import matplotlib as mpl
-
-    with mpl.rc_context():
-        mpl.rcdefaults()
-        mpl.rcParams.update(_STYLE)
-        yield
 
 
 def _figure(curves: Sequence[Curve], width: float) -> Figure:
@@ -130,13 +91,13 @@ def _horizontal(points: Sequence[CurvePoint]) -> _Axis:
 
 
 def _draw(axes: Axes, points: Sequence[CurvePoint], axis: _Axis, position: int, field: str) -> None:
-    colour, marker = _look(position)
+    colour, marker = look(position)
     x = [axis.of(point) for point in points]
     low, high = [_low(point) for point in points], [_high(point) for point in points]
     ceiling = [math.nan if point.pass_at_n is None else 100 * point.pass_at_n for point in points]
     if len(points) > 1:
         axes.fill_between(x, low, high, color=colour, alpha=0.15, linewidth=0, zorder=2)
-        axes.plot(x, ceiling, color=colour, linestyle=_DASHED, linewidth=1.2, zorder=3)
+        axes.plot(x, ceiling, color=colour, linestyle=DASHED, linewidth=1.2, zorder=3)
     else:  # a band and a line need two points
         axes.vlines(x, low, high, color=colour, linewidth=2.5, alpha=0.35, zorder=2)
         axes.plot(x, ceiling, color=colour, marker="_", markersize=11, zorder=3)
@@ -173,7 +134,7 @@ def _mark(
 
     x, y = axis.of(point), 100 * point.accuracy
     if single:
-        axes.plot([x, _BEYOND * x], [y, y], color=colour, linestyle=_DOTTED, linewidth=1.2, zorder=3)
+        axes.plot([x, _BEYOND * x], [y, y], color=colour, linestyle=DOTTED, linewidth=1.2, zorder=3)
     fill = "white" if single else colour
     axes.plot([x], [y], marker=marker, markersize=5, color=colour, markerfacecolor=fill, markeredgewidth=1.3, zorder=5)
     axes.annotate(
@@ -198,23 +159,11 @@ def _frame_horizontal(axes: Axes, axis: _Axis, values: Sequence[float], field: s
     low, high = low / margin, high * margin**2  # the name of the last marker stands to its right
     axes.set_xscale("log")
     axes.set_xlim(low, high)
-    axes.xaxis.set_major_locator(FixedLocator(_log_ticks(low, high)))
+    axes.xaxis.set_major_locator(FixedLocator(log_ticks(low, high)))
     axes.xaxis.set_minor_locator(NullLocator())
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: plain_number(value)))
     name = "CoTs per question, n" if field == "n" else field
     axes.set_xlabel(axis.label.format(field=name))
-
-
-def _log_ticks(low: float, high: float) -> list[float]:
-    """Return round numbers between `low` and `high`: the coarsest set that has four of them, the finest if none has."""
-    decades = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
-    ticks: list[float] = []
-    for digits in ((1,), (1, 3), (1, 2, 5), (1, 1.5, 2, 3, 5, 7)):
-        ticks = [digit * 10.0**decade for decade in decades for digit in digits]
-        ticks = [tick for tick in ticks if low <= tick <= high]
-        if len(ticks) >= _ENOUGH_TICKS:
-            break
-    return ticks
 
 
 def _frame_vertical(axes: Axes, points: Sequence[CurvePoint]) -> None:
@@ -233,9 +182,9 @@ def _frame_vertical(axes: Axes, points: Sequence[CurvePoint]) -> None:
 def _label(axes: Axes, curves: Sequence[Curve]) -> None:
     first = curves[0]
     whose = f", {first.llm}" if len(curves) == 1 else ""
-    axes.set_title(_shortened(f"{first.method} on {first.dataset}{whose}", 66), loc="left", fontweight="bold", pad=29)
+    axes.set_title(shortened(f"{first.method} on {first.dataset}{whose}", 66), loc="left", fontweight="bold", pad=29)
     small = axes.annotate(
-        "\n".join(_shortened(line, 110) for line in subtitles(first)),
+        "\n".join(shortened(line, 110) for line in subtitles(first)),
         (0, 1),
         xycoords="axes fraction",
         xytext=(0, 6),
@@ -248,25 +197,20 @@ def _label(axes: Axes, curves: Sequence[Curve]) -> None:
     small.set_in_layout(False)  # a long line must not squeeze the axes
 
 
-def _shortened(text: str, length: int) -> str:
-    text = visible(text)
-    return text if len(text) <= length else f"{text[: length - 1]}…"
-
-
 def _legend(figure: Figure, curves: Sequence[Curve]) -> None:
     """Put the legend below the axes, where there is no data to hide."""
     from matplotlib.lines import Line2D
 
     handles: list[Any] = [
         Line2D([], [], color=colour, marker=marker, markersize=5, linewidth=1.9)
-        for colour, marker in map(_look, range(len(curves)))
+        for colour, marker in map(look, range(len(curves)))
     ]
     # matplotlib leaves out labels that begin with an underscore.
-    labels = [f" {name}" if name.startswith("_") else name for name in (_shortened(curve.llm, 40) for curve in curves)]
+    labels = [f" {name}" if name.startswith("_") else name for name in (shortened(curve.llm, 40) for curve in curves)]
     meanings = _meanings(curves)
     handles += meanings.values()
     labels += meanings
-    figure.legend(handles, labels, loc="outside lower center", ncols=_columns(labels))
+    figure.legend(handles, labels, loc="outside lower center", ncols=legend_columns(labels))
 
 
 def _meanings(curves: Sequence[Curve]) -> dict[str, Any]:
@@ -276,21 +220,11 @@ def _meanings(curves: Sequence[Curve]) -> dict[str, Any]:
 
     grey, confidence = "#666666", curves[0].confidence
     band = Patch(facecolor=grey, alpha=0.25, linewidth=0)
-    ceiling = Line2D([], [], color=grey, linestyle=_DASHED, linewidth=1.2)
-    single = Line2D([], [], color=grey, linestyle=_DOTTED, marker="o", markerfacecolor="white", markersize=5)
+    ceiling = Line2D([], [], color=grey, linestyle=DASHED, linewidth=1.2)
+    single = Line2D([], [], color=grey, linestyle=DOTTED, marker="o", markerfacecolor="white", markersize=5)
     meanings: dict[str, Any] = {} if confidence is None else {f"{100 * confidence:g} % band": band}
     if any(point.pass_at_n is not None for curve in curves for point in curve.points):
         meanings["pass@n (ceiling)"] = ceiling
     if any(curve.field == "n" and point.n == 1 for curve in curves for point in curve.points):
         meanings["single CoT"] = single
     return meanings
-
-
-def _look(position: int) -> tuple[str, str]:
-    """Return colour and marker of a line."""
-    return _COLOURS[position % len(_COLOURS)], _MARKERS[position % len(_MARKERS)]
-
-
-def _columns(labels: Sequence[str]) -> int:
-    """Return how many legend entries fit side by side: a line holds about 100 letters, a handle takes 9 of them."""
-    return max(1, min(4 if len(labels) == 4 else 3, 100 // (9 + max(map(len, labels)))))

@@ -1,0 +1,131 @@
+"""`feval compare`: the methods of a plan, on the same questions and draws."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from feval.cli import DatasetName, JsonFlag, QuietFlag, _folders, _guarded, _only, _Out, app
+from feval.errors import UsageError
+
+if TYPE_CHECKING:
+    from feval.comparison import Comparison
+    from feval.plans import Plan
+
+__all__: list[str] = []
+
+
+@app.command("compare")
+@_guarded
+def _compare(
+    file: Annotated[
+        Path,
+        typer.Argument(metavar="FILE", help="TOML file with the plan; see docs/comparing.md.", show_default=False),
+    ],
+    init: Annotated[
+        bool, typer.Option("--init", help="Write a plan for what a recording holds, to start from; compute nothing.")
+    ] = False,
+    recordings: Annotated[
+        list[Path] | None,
+        typer.Option("--recording", metavar="DIR", help="For --init. Repeat for several."),
+    ] = None,
+    dataset: DatasetName = None,
+    llms: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--llm", metavar="NAME", help="For --init. Repeat for several, the cheap ones first. Default: all."
+        ),
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            "--out", metavar="DIR", help="Write comparison.json, .toml, results.csv, questions.parquet there."
+        ),
+    ] = None,
+    workers: Annotated[int, typer.Option("--workers", min=1, help="Processes; the numbers do not depend on it.")] = 1,
+    time_limit: Annotated[
+        float, typer.Option("--time-limit", min=0.001, metavar="SECONDS", help="For a user's method, per question.")
+    ] = 60.0,
+    force: Annotated[bool, typer.Option("--force", help="Replace files that are there with other content.")] = False,
+    as_json: JsonFlag = False,
+    quiet: QuietFlag = False,
+) -> None:
+    """Compare methods: differences at equal cost, savings at equal accuracy, frontier, ranking.
+
+    Example: feval compare plan.toml --init --recording my-recording && feval compare plan.toml --out comparison
+    """
+    show = _Out(as_json=as_json, quiet=quiet)
+    if init:
+        if out is not None:
+            raise UsageError("--init writes a plan and computes nothing; --out belongs to the comparison itself.")
+        _init(show, file, recordings, dataset, llms, replace=force)
+        return
+    if recordings or dataset or llms:
+        raise UsageError(
+            f"The plan {file} says which recording, dataset and LLMs are compared; change it there, or make another with --init."
+        )
+    _run(show, file, out, workers, time_limit, replace=force)
+
+
+def _run(show: _Out, file: Path, out: Path | None, workers: int, time_limit: float, *, replace: bool) -> None:
+    from feval.comparison import compare
+    from feval.plans import Plan
+    from feval.report.comparisons import comparison_tables
+
+    plan = Plan.read(file)
+    with show.progress(f"comparing {len(plan.entries)} methods"):
+        told = compare(plan, workers=workers, base=file.parent, time_limit=time_limit)
+        written = [] if out is None else _save(told, file.parent, out, replace=replace)
+    for one in told.missing:
+        show.note(f"Missing: {one.label}. {one.reason}")
+    show.result(told.to_dict(), *comparison_tables(told), *(f"wrote {path}" for path in written))
+
+
+def _save(told: Comparison, base: Path, out: Path, *, replace: bool) -> list[Path]:
+    from feval.report.comparisons import questions_parquet, results_csv
+    from feval.report.files import save_files
+
+    files = {
+        "comparison.json": (json.dumps(told.to_dict(), indent=2, allow_nan=False) + "\n").encode(),
+        "comparison.toml": told.plan.moved(base, out).to_toml().encode(),
+        "results.csv": results_csv(told).encode(),
+        "questions.parquet": questions_parquet(told),
+    }
+    return save_files(out, files, replace=replace)
+
+
+def _init(
+    show: _Out,
+    file: Path,
+    recordings: list[Path] | None,
+    dataset: str | None,
+    llms: list[str] | None,
+    *,
+    replace: bool,
+) -> None:
+    from feval.plans import suggested_plan
+    from feval.recording import open_recording
+    from feval.replay import load
+    from feval.report.files import save_files
+
+    folders = _folders(recordings)
+    opened = [open_recording(folder) for folder in folders]
+    dataset = _only("dataset", dataset, (held for recording in opened for held in recording.dataset_ids()))
+    _, replayed = load(dataset, llms, opened)
+    plan: Plan = suggested_plan(
+        dataset,
+        [Path(os.path.relpath(folder, file.parent)).as_posix() for folder in folders],
+        {llm.name: llm.pool.smallest for llm in replayed},
+        dollars=all(llm.price is not None and int(llm.pool.prompt_tokens.min()) >= 0 for llm in replayed),
+    )
+    save_files(file.parent, {file.name: plan.to_toml().encode()}, replace=replace)
+    entries = ", ".join(entry.label for entry in plan.entries)
+    show.result(
+        {"file": str(file), "plan": plan.to_dict()},
+        f"wrote {file}: {entries}",
+        f"Edit it as you like, then: feval compare {file}",
+    )

@@ -1,0 +1,150 @@
+"""Two curves on the same questions: differences at equal cost, costs at equal accuracy, and how sure one may be of their signs.
+
+A curve is a row of points (cost, accuracy) by cost. Between two points accuracy is linear in the logarithm of the cost; outside
+its points a curve says nothing. All functions take the resampled means of `bootstrap_means`, in which resample r holds the same
+questions for every curve, so that whatever is taken between two curves stays paired.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from feval.errors import OutOfRangeError
+
+__all__ = ["accuracy_at", "cost_to_reach", "flip_probability", "holm", "percentiles", "two_sided_p"]
+
+Floats = npt.NDArray[np.float64]
+
+_EQUAL = 1e-11  # what the bootstrap's grid and exact estimates may leave of a difference of zero
+
+
+def accuracy_at(cost: float, costs: Floats, accuracy: Floats) -> Floats:
+    """Accuracy of a curve at a cost between its points, linear in log cost.
+
+    With c_i <= c <= c_(i+1): (1 - w) a_i + w a_(i+1), w = log(c / c_i) / log(c_(i+1) / c_i).
+
+    Args:
+        cost: c, between the first and the last cost.
+        costs: [P] ascending, positive; of points at the same cost the first one counts.
+        accuracy: [..., P] means, or values per question.
+
+    Returns:
+        [...] values at c.
+
+    Raises:
+        OutOfRangeError: c is outside the curve, or a cost is not positive.
+    """
+    if not (costs > 0).all() or not costs[0] * (1 - _EQUAL) <= cost <= costs[-1] * (1 + _EQUAL):
+        raise OutOfRangeError(
+            f"A curve from {costs[0]:g} to {costs[-1]:g} has no accuracy at {cost:g}; ask for a cost between its ends."
+        )
+    above = int(np.searchsorted(costs, cost))
+    if above == len(costs) or abs(costs[above] - cost) <= _EQUAL * cost or above == 0:
+        exact: Floats = accuracy[..., min(above, len(costs) - 1)]
+        return exact
+    weight = np.log(cost / costs[above - 1]) / np.log(costs[above] / costs[above - 1])
+    between: Floats = (1.0 - weight) * accuracy[..., above - 1] + weight * accuracy[..., above]
+    return between
+
+
+def cost_to_reach(target: float, costs: Floats, accuracy: Floats) -> Floats:
+    """Least cost at which the non-decreasing envelope of a curve reaches an accuracy.
+
+    The envelope is the running maximum of the points by cost, linear in log cost between them: a budget need not be spent.
+
+    Args:
+        target: accuracy.
+        costs: [R, P] mean costs of each resample, positive.
+        accuracy: [R, P] mean accuracies.
+
+    Returns:
+        [R] costs; infinite where the target is never reached, the cheapest point's where that point reaches it already.
+    """
+    order = np.argsort(costs, axis=1, kind="stable")
+    logs = np.log(np.take_along_axis(costs, order, axis=1))
+    best = np.maximum.accumulate(np.take_along_axis(accuracy, order, axis=1), axis=1)
+    reached = best >= target - _EQUAL
+    first = np.argmax(reached, axis=1)
+    rows = np.arange(len(costs))
+    before = np.maximum(first - 1, 0)
+    low, high = best[rows, before], best[rows, first]
+    share = np.where(high > low, np.clip((target - low) / np.where(high > low, high - low, 1.0), 0.0, 1.0), 1.0)
+    result: Floats = np.exp(logs[rows, before] + share * (logs[rows, first] - logs[rows, before]))
+    result[~reached.any(axis=1)] = np.inf
+    return result
+
+
+def percentiles(values: Floats, confidence: float) -> tuple[float, float]:
+    """Ends of the percentile interval of resampled values; undefined ones are left out, infinite ones take part.
+
+    Args:
+        values: [R].
+        confidence: coverage, between 0 and 1.
+
+    Returns:
+        The (1 - confidence) / 2 quantile and its mirror, linear between order statistics; NaN where nothing is defined. An end
+        between a finite and an infinite value is infinite.
+    """
+    known = np.sort(values[~np.isnan(values)])
+    if not len(known):
+        return float("nan"), float("nan")
+    tail = (1.0 - confidence) / 2.0
+    return _quantile(known, tail), _quantile(known, 1.0 - tail)
+
+
+def _quantile(ordered: Floats, share: float) -> float:
+    position = share * (len(ordered) - 1)
+    below = int(position)
+    part = position - below
+    if part == 0.0 or ordered[below] == ordered[min(below + 1, len(ordered) - 1)]:
+        return float(ordered[below])
+    return float(ordered[below] + part * (ordered[below + 1] - ordered[below]))
+
+
+def flip_probability(observed: float, resampled: Floats) -> float:
+    """Share of resamples in which the other one is ahead; ties count half.
+
+    Args:
+        observed: the difference; at 0 the first of the two counts as ahead.
+        resampled: [R] differences.
+    """
+    sign = -1.0 if observed < -_EQUAL else 1.0
+    ahead = sign * resampled
+    return float((ahead < -_EQUAL).mean() + 0.5 * (np.abs(ahead) <= _EQUAL).mean())
+
+
+def two_sided_p(resampled: Floats) -> float:
+    """Two-sided bootstrap p-value of "no difference", by inverting the percentile interval.
+
+        p = min(1, 2 min(1 + #{d* <= 0}, 1 + #{d* >= 0}) / (R + 1))
+
+    The percentile interval at confidence 1 - p is the widest that leaves 0 out; the ones keep p from being 0, which no finite
+    number of resamples can show (Davison and Hinkley, Bootstrap Methods and their Application, 1997, sections 4.2 and 4.4).
+
+    Args:
+        resampled: [R] differences.
+    """
+    below, above = int((resampled <= _EQUAL).sum()), int((resampled >= -_EQUAL).sum())
+    return min(1.0, 2.0 * (1 + min(below, above)) / (len(resampled) + 1))
+
+
+def holm(p_values: npt.NDArray[Any] | list[float]) -> Floats:
+    """Holm's adjustment: the chance of even one false alarm among all m comparisons stays below the level.
+
+    With p_(1) <= ... <= p_(m): adjusted p_(i) = min(1, max_{j <= i} (m - j + 1) p_(j)) (Holm 1979, Scandinavian Journal of
+    Statistics 6, 65-70). It holds whatever the dependence between comparisons.
+
+    Args:
+        p_values: m of them.
+
+    Returns:
+        [m] adjusted values, in the order given.
+    """
+    p = np.asarray(p_values, np.float64)
+    order = np.argsort(p, kind="stable")
+    adjusted = np.empty(len(p))
+    adjusted[order] = np.minimum(1.0, np.maximum.accumulate(p[order] * np.arange(len(p), 0, -1)))
+    return adjusted

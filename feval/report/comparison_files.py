@@ -1,0 +1,61 @@
+"""The files of a comparison that people look at: the picture, twice, and the page."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from feval.calling import TIME_LIMIT
+
+if TYPE_CHECKING:
+    from feval.comparison import Comparison
+    from feval.report.page_questions import Caps
+
+__all__ = ["comparison_files"]
+
+
+def comparison_files(
+    comparison: Comparison,
+    *,
+    base: Path = Path(),
+    receipt: str | None = None,
+    time_limit: float | None = TIME_LIMIT,
+    caps: Caps | None = None,
+) -> dict[str, bytes]:
+    """Return `comparison.png`, `comparison.svg` and `report.html` by name.
+
+    Args:
+        comparison: what was compared, with one curve at least.
+        base: folder that the plan's paths start from.
+        receipt: name of the receipt beside the page; `None` where there is none.
+        time_limit: seconds that a user's method may take on one question while it is followed for the page.
+        caps: how much text the page may hold.
+
+    Raises:
+        RecordingError: a recording cannot be read.
+    """
+    from feval.report.comparison_picture import comparison_png, comparison_svg
+    from feval.report.page import comparison_page
+    from feval.traces import opened, traces
+
+    dataset, llms = opened(comparison, base)
+    followed = traces(comparison, dataset, llms, base=base, time_limit=time_limit)
+    page = comparison_page(comparison, dataset, llms, traces=followed, caps=caps, verify=_verify(comparison, receipt))
+    return {
+        "comparison.png": comparison_png(comparison),
+        "comparison.svg": comparison_svg(comparison),
+        "report.html": page.encode(),
+    }
+
+
+def _verify(comparison: Comparison, receipt: str | None) -> Sequence[str]:
+    if receipt is None:
+        return ()
+    own = dict.fromkeys(curve.entry.method for curve in comparison.curves if ":" in curve.entry.method)
+    users = "".join(f" --method {method}" for method in own)
+    says = (
+        f"{receipt}, beside this page, says what every number rests on. With the recordings at hand, this computes all again and "
+        "says which differ:"
+    )
+    return (says, f"$ feval verify {receipt}{users}")

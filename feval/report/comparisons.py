@@ -1,0 +1,294 @@
+"""Comparisons as tables, CSV and Parquet; computes nothing."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING
+
+from feval.report.tables import Column, Table
+from feval.report.text import decimals_for, fixed, percent
+
+if TYPE_CHECKING:
+    from feval.comparison import Comparison, MethodCurve
+    from feval.contrasts import Rank
+    from feval.evaluation import Evaluation
+
+__all__ = ["RESULT_COLUMNS", "comparison_tables", "questions_parquet", "results_csv"]
+
+RESULT_COLUMNS = (
+    "role", "label", "point", "budget", "llms", "kind", "accuracy", "accuracy_low", "accuracy_high", "usd_per_question",
+    "tokens_per_question", "calls_per_question", "samples_per_question", "frontier",
+)  # fmt: skip
+"""Columns of `results.csv`: one line per point of a method, per single call of an LLM, and per point of its pass@n ceiling."""
+
+UNITS = {"usd": "USD", "tokens": "tokens", "calls": "calls", "samples": "CoTs"}
+
+
+def comparison_tables(told: Comparison) -> list[Table]:
+    """Tables of a comparison: results, frontier, differences, savings, ranking with areas, and what is missing."""
+    tables = [
+        _results(told), _frontier(told), _differences(told), _savings(told), _reaches(told), _ranking(told), _missing(told),
+    ]  # fmt: skip
+    return [table for table in tables if table.rows]
+
+
+def _numbers(*names: str) -> tuple[Column, ...]:
+    return tuple(Column(name, number=True) for name in names)
+
+
+def _interval_name(told: Comparison) -> str:
+    return f"{100 * told.plan.confidence:g} % interval"
+
+
+def _results(told: Comparison) -> Table:
+    rows = [row for row in _points(told) if row[0] != "ceiling"]
+    dollars = decimals_for(point.usd_per_question or 0.0 for *_, point in rows)
+    first = rows[0][-1]
+    split = f"; {first.train_questions:,} other questions were learnt from" if first.train_questions else ""
+    kinds = ", ".join(dict.fromkeys(point.kind for *_, point in rows))
+    return Table(
+        title=f"{told.plan.dataset}, {first.questions:,} questions",
+        columns=(
+            Column("method"),
+            Column("budget"),
+            *_numbers(
+                "accuracy %", _interval_name(told), "USD/question", "tokens/question", "CoTs/question", "calls/question"
+            ),
+            Column("kind"),
+        ),
+        rows=tuple(
+            (
+                label,
+                budget or "-",
+                percent(point.accuracy),
+                _percents(point.accuracy_low, point.accuracy_high),
+                fixed(point.usd_per_question, dollars),
+                fixed(point.tokens_per_question, 1),
+                fixed(float(point.samples.mean()), 2),
+                fixed(float(point.calls.mean()), 2),
+                point.kind,
+            )
+            for _, label, _, budget, point in rows
+        ),
+        notes=(
+            f"{kinds}; seeded points average {told.plan.replicates} draws of each question, seed {told.plan.seed}{split}",
+            f"billing {first.billing}; prices {first.prices or 'none'}",
+        ),
+    )
+
+
+def _points(told: Comparison) -> Iterator[tuple[str, str, int, str, Evaluation]]:
+    """Role, label, place, budget and evaluation of every point, in the order of the report."""
+    for role, curves in (("method", told.curves), ("ceiling", told.ceilings)):
+        for curve in curves:
+            label = curve.label if role == "method" else f"pass@n of {curve.label}"
+            yield from ((role, label, i, budget_of(curve, i), point) for i, point in enumerate(curve.points))
+    for point in told.baselines:
+        yield "baseline", f"single call of {point.llms[0]}", 0, "", point
+
+
+def budget_of(curve: MethodCurve, place: int) -> str:
+    """The value of a curve's swept field at one of its points, as text; empty without a sweep."""
+    if curve.entry.sweep is None:
+        return ""
+    name = curve.entry.sweep[0]
+    return f"{name}={curve.points[place].fields.get(name)}"
+
+
+def _frontier(told: Comparison) -> Table:
+    curves = {curve.label: curve for curve in told.curves}
+    cost = _costs(told, (point.cost for point in told.frontier))
+    return Table(
+        title="Pareto frontier",
+        columns=(
+            Column("method"),
+            Column("budget"),
+            *_numbers(_per_question(told), "accuracy %", "stays %"),
+        ),
+        rows=tuple(
+            (p.label, budget_of(curves[p.label], p.point) or "-", cost(p.cost), percent(p.accuracy), percent(p.stays))
+            for p in told.frontier
+        ),
+        notes=("stays: share of resampled question sets in which nothing is both as cheap and as good",),
+    )
+
+
+def _differences(told: Comparison) -> Table:
+    cost = _costs(told, (row.cost for row in told.differences))
+    resolution = f"; {told.plan.resamples:,} resamples cannot show less than {told.smallest_p:.2g}"
+    return Table(
+        title="Difference in accuracy at equal cost, in percentage points",
+        columns=(
+            Column("method"),
+            Column("minus"),
+            *_numbers(_per_question(told), "difference", _interval_name(told), "flips %", "p", "p (Holm)"),
+        ),
+        rows=tuple(
+            (
+                row.a,
+                row.b,
+                cost(row.cost),
+                f"{100 * row.difference:+.2f}",
+                f"{100 * row.low:+.2f} to {100 * row.high:+.2f}",
+                percent(row.flips),
+                f"{row.p_value:.4f}",
+                f"{row.p_holm:.4f}",
+            )
+            for row in told.differences
+        ),
+        notes=(
+            f"{told.tests} comparisons; p (Holm) is adjusted for all of them{resolution}; the intervals are not adjusted",
+            *(("- for the cost: the two share none, and each is taken at its dearest point",) if _apart(told) else ()),
+        ),
+    )
+
+
+def _apart(told: Comparison) -> bool:
+    return any(row.cost is None for row in told.differences)
+
+
+def _savings(told: Comparison) -> Table:
+    cost = _costs(told, (value for row in told.savings for value in (row.cost_a, row.cost_b)))
+    return Table(
+        title="Cost at equal accuracy",
+        columns=(
+            Column("method"),
+            Column("over"),
+            *_numbers("accuracy %", "cost", "cost of other", "ratio", _interval_name(told), "never %", "other never %"),
+        ),
+        rows=tuple(
+            (
+                row.a,
+                row.b,
+                percent(row.accuracy),
+                cost(row.cost_a) if row.cost_a is not None else "never",
+                cost(row.cost_b) if row.cost_b is not None else "never",
+                fixed(row.ratio, 3),
+                "-" if row.ratio_low is None else f"{row.ratio_low:.3f} to {_or_more(row.ratio_high)}",
+                percent(row.never_a),
+                percent(row.never_b),
+            )
+            for row in told.savings
+        ),
+        notes=(
+            "never: share of resampled question sets in which the method does not reach the accuracy at any budget",
+        ),
+    )
+
+
+def _or_more(high: float | None) -> str:
+    return "any" if high is None else f"{high:.3f}"
+
+
+def _reaches(told: Comparison) -> Table:
+    cost = _costs(told, (value for row in told.reaches for value in (row.cost, row.cost_low, row.cost_high)))
+    return Table(
+        title="Cost to reach an accuracy",
+        columns=(Column("method"), *_numbers("accuracy %", _per_question(told), _interval_name(told), "never %")),
+        rows=tuple(
+            (
+                row.label,
+                percent(row.accuracy),
+                "never" if row.cost is None else cost(row.cost),
+                "-" if row.cost_low is None else f"{cost(row.cost_low)} to {cost(row.cost_high, 'any')}",
+                percent(row.never),
+            )
+            for row in told.reaches
+        ),
+    )
+
+
+def _ranking(told: Comparison) -> Table:
+    cost, areas = _costs(told, (row.cost for row in told.ranking)), {area.label: area for area in told.areas}
+
+    def cells(row: Rank) -> tuple[str, ...]:
+        area = areas.get(row.label)
+        return (
+            str(row.rank), row.label, cost(row.cost), percent(row.accuracy), f"{row.strength:+.3f}",
+            f"{row.low:+.3f} to {row.high:+.3f}", percent(row.first),
+            "-" if area is None else percent(area.area),
+            "-" if area is None else _percents(area.area_low, area.area_high),
+        )  # fmt: skip
+
+    span = told.areas[0] if told.areas else None
+    return Table(
+        title="Ranking (Bradley-Terry over questions) and area under the hull (AIQ)",
+        columns=(
+            Column("", number=True),
+            Column("method"),
+            *_numbers(
+                _per_question(told), "accuracy %", "strength", _interval_name(told), "first %", "AIQ %", "its interval"
+            ),
+        ),
+        rows=tuple(map(cells, told.ranking)),
+        notes=()
+        if span is None
+        else (f"AIQ: mean height of the hull from {cost(span.low_cost)} to {cost(span.high_cost)} per question",),
+    )
+
+
+def _missing(told: Comparison) -> Table:
+    return Table(
+        title="Missing",
+        columns=(Column("method"), Column("reason")),
+        rows=tuple((one.label, one.reason) for one in told.missing),
+    )
+
+
+def _per_question(told: Comparison) -> str:
+    return f"{UNITS[told.plan.axis]}/question"
+
+
+def _percents(low: float | None, high: float | None) -> str:
+    return "-" if low is None or high is None else f"{percent(low)} to {percent(high)}"
+
+
+def _costs(told: Comparison, values: Iterable[float | None]) -> Callable[..., str]:
+    """A writer of costs, with as many decimals as the smallest needs."""
+    decimals = decimals_for(value for value in values if value) if told.plan.axis == "usd" else 1
+
+    def written(value: float | None, unknown: str = "-") -> str:
+        return unknown if value is None else fixed(value, decimals)
+
+    return written
+
+
+# -- files --------------------------------------------------------------------------------------------------------------
+
+
+def results_csv(told: Comparison) -> str:
+    """CSV text with `RESULT_COLUMNS`, floats in full, an empty cell for what is not known, LF line ends."""
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(RESULT_COLUMNS)
+    on = {(point.label, point.point) for point in told.frontier}
+    for role, label, place, budget, point in _points(told):
+        numbers = (
+            point.accuracy, point.accuracy_low, point.accuracy_high, point.usd_per_question, point.tokens_per_question,
+            float(point.calls.mean()), float(point.samples.mean()),
+        )  # fmt: skip
+        cells = ["" if number is None else repr(float(number)) for number in numbers]
+        frontier = "yes" if role == "method" and (label, place) in on else "no"
+        writer.writerow([role, label, place, budget, " > ".join(point.llms), point.kind, *cells, frontier])
+    return out.getvalue()
+
+
+def questions_parquet(told: Comparison) -> bytes:
+    """Parquet bytes with what `Comparison.per_question` gives, one row per point and question."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    columns = told.per_question()
+    types = {"point": pa.int32(), **dict.fromkeys(("right", "usd", "tokens", "samples", "calls"), pa.float64())}
+    # Labels and LLMs repeat over all questions of a point; dictionaries keep them small.
+    table = pa.table(
+        {
+            name: pa.array(values, types[name]) if name in types else pa.array(values, pa.string()).dictionary_encode()
+            for name, values in columns.items()
+        }
+    )
+    sink = pa.BufferOutputStream()
+    pq.write_table(table, sink, compression="zstd", row_group_size=1 << 16)
+    return bytes(sink.getvalue().to_pybytes())

@@ -1,0 +1,80 @@
+"""What all pictures share: palette, markers, fonts, ticks; fixed, so that the same numbers give the same bytes every day."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from feval.report.text import visible
+
+__all__ = ["COLOURS", "DASHED", "DOTTED", "MARKERS", "legend_columns", "log_ticks", "look", "own_style", "shortened"]
+
+# Okabe and Ito's palette (2008), told apart with every common colour blindness; its yellow is too light for a line.
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000")
+MARKERS = ("o", "s", "^", "D", "v", "P", "X")
+
+DASHED = (0, (5, 2))
+DOTTED = (0, (1, 1.6))
+_ENOUGH_TICKS = 4
+
+_STYLE: dict[Any, Any] = {
+    "font.family": "DejaVu Sans",  # ships with matplotlib, so the picture is the same on every machine
+    "font.size": 9,
+    "axes.titlesize": 10.5,
+    "axes.labelsize": 9.5,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.edgecolor": "#444444",
+    "axes.grid": True,
+    "axes.axisbelow": True,
+    "grid.color": "#E4E4E4",
+    "grid.linewidth": 0.7,
+    "xtick.color": "#444444",
+    "ytick.color": "#444444",
+    "xtick.labelcolor": "black",
+    "ytick.labelcolor": "black",
+    "legend.frameon": False,
+    "legend.fontsize": 8.5,
+    "text.parse_math": False,  # a dollar sign in a name is a dollar sign
+}
+
+
+@contextmanager
+def own_style() -> Iterator[None]:
+    """Draw with matplotlib's defaults and ours, whatever the user's style file says (usetex, fonts, sizes)."""
+    import matplotlib as mpl
+
+    with mpl.rc_context():
+        mpl.rcdefaults()
+        mpl.rcParams.update(_STYLE)
+        yield
+
+
+def look(position: int) -> tuple[str, str]:
+    """Return colour and marker of a line; the first 49 differ from each other."""
+    return COLOURS[position % len(COLOURS)], MARKERS[(position + position // len(COLOURS)) % len(MARKERS)]
+
+
+def log_ticks(low: float, high: float) -> list[float]:
+    """Return round numbers between `low` and `high`: the coarsest set that has four of them, the finest if none has."""
+    decades = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
+    ticks: list[float] = []
+    for digits in ((1,), (1, 3), (1, 2, 5), (1, 1.5, 2, 3, 5, 7)):
+        ticks = [digit * 10.0**decade for decade in decades for digit in digits]
+        ticks = [tick for tick in ticks if low <= tick <= high]
+        if len(ticks) >= _ENOUGH_TICKS:
+            break
+    return ticks
+
+
+def shortened(text: str, length: int) -> str:
+    """Return at most so many characters of a text, safe to show."""
+    text = visible(text)
+    return text if len(text) <= length else f"{text[: length - 1]}…"
+
+
+def legend_columns(labels: Sequence[str]) -> int:
+    """Return how many legend entries fit side by side: a line holds about 100 letters, a handle takes 9 of them."""
+    return max(1, min(4 if len(labels) == 4 else 3, 100 // (9 + max(map(len, labels)))))
