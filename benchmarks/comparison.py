@@ -86,7 +86,9 @@ def differences() -> list[Goal]:
     loop = ms["gather"] * RESAMPLES / GATHER_RESAMPLES
     note = f"{ms['paired']:.0f} ms against {loop:.0f} ms"
     return [
-        Goal("paired differences, 10,000 resamples x 2 x 40 points, over a loop", loop / ms["paired"], 5, "x", True, note),
+        Goal(
+            "paired differences, 10,000 resamples x 2 x 40 points, over a loop", loop / ms["paired"], 5, "x", True, note
+        ),
         Goal("its memory over the imports", json.loads(python(["-c", DIFFERENCES])), 20, "MB"),
     ]
 
