@@ -6,7 +6,7 @@ every method sees the same questions. `docs/comparing.md` says what each number 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from importlib import import_module
 from pathlib import Path
@@ -30,6 +30,8 @@ from feval.evaluation import Evaluation, evaluate
 from feval.plans import AXES, Entry, Plan
 
 if TYPE_CHECKING:
+    from feval.prices import PriceList
+    from feval.recording import Recording
     from feval.replay import LLM, Dataset
 
 __all__ = [
@@ -202,7 +204,16 @@ def _curve_dict(curve: MethodCurve) -> dict[str, Any]:
     return {"label": curve.label, "llms": list(curve.entry.llms), "sweep": sweep, "points": points}
 
 
-def compare(plan: Plan, *, workers: int = 1, base: Path = Path(), time_limit: float | None = None) -> Comparison:
+def compare(
+    plan: Plan,
+    *,
+    workers: int = 1,
+    base: Path = Path(),
+    time_limit: float | None = None,
+    recordings: Sequence[Recording] | None = None,
+    prices: PriceList | None = None,
+    methods: Mapping[str, Any] | None = None,
+) -> Comparison:
     """Evaluate the methods of a plan and compare them.
 
     Args:
@@ -210,6 +221,9 @@ def compare(plan: Plan, *, workers: int = 1, base: Path = Path(), time_limit: fl
         workers: processes per evaluation; the numbers are the same for any number.
         base: the folder that the plan's paths start from: that of its file.
         time_limit: seconds that a user's method may take on one question; `None` for the usual limit.
+        recordings: opened ones, in place of those the plan names.
+        prices: a price list, in place of the one the plan names.
+        methods: users' methods by the name they have in the plan, in place of the files it names.
 
     Raises:
         NotRecordedError: the recordings lack the dataset.
@@ -217,8 +231,8 @@ def compare(plan: Plan, *, workers: int = 1, base: Path = Path(), time_limit: fl
         UsageError: no method of the plan could be evaluated; the message gives the reasons.
     """
     missing: list[Missing] = []
-    dataset, llms = _opened(plan, base, missing)
-    runner = _Runner(plan, dataset, llms, workers, base, time_limit)
+    dataset, llms = _opened(plan, base, missing, recordings, prices)
+    runner = _Runner(plan, dataset, llms, workers, base, time_limit, methods or {})
     curves = [curve for entry in plan.entries if (curve := runner.curve(entry, missing)) is not None]
     if not curves:
         reasons = "; ".join(f"{one.label}: {one.reason}" for one in missing[:5])
@@ -241,12 +255,18 @@ def compare(plan: Plan, *, workers: int = 1, base: Path = Path(), time_limit: fl
 # -- evaluations --------------------------------------------------------------------------------------------------------
 
 
-def _opened(plan: Plan, base: Path, missing: list[Missing]) -> tuple[Dataset, dict[str, LLM]]:
+def _opened(
+    plan: Plan,
+    base: Path,
+    missing: list[Missing],
+    recordings: Sequence[Recording] | None,
+    listed: PriceList | None,
+) -> tuple[Dataset, dict[str, LLM]]:
     """The dataset and those of the plan's LLMs that were recorded; entries with others go missing."""
     from feval.recording import open_recording
     from feval.replay import load
 
-    recordings = [open_recording(base / folder) for folder in plan.recordings]
+    recordings = recordings or [open_recording(base / folder) for folder in plan.recordings]
     held = [name for recording in recordings for name in recording.llm_names(plan.dataset)]
     wanted = dict.fromkeys(llm for entry in plan.entries for llm in entry.llms)
     for entry in plan.entries:
@@ -258,7 +278,9 @@ def _opened(plan: Plan, base: Path, missing: list[Missing]) -> tuple[Dataset, di
     if not names:
         raise UsageError(f"No LLM of the plan is recorded on {plan.dataset}: {missing[0].reason}")
     prices = plan.prices if not plan.prices or not (base / plan.prices).is_file() else str(base / plan.prices)
-    dataset, llms = load(plan.dataset, names, recordings, seed=plan.seed, prices=prices, billing=plan.billing)
+    dataset, llms = load(
+        plan.dataset, names, list(recordings), seed=plan.seed, prices=listed or prices, billing=plan.billing
+    )
     return dataset, dict(zip(names, llms, strict=True))
 
 
@@ -272,6 +294,7 @@ class _Runner:
     workers: int
     base: Path
     time_limit: float | None
+    methods: Mapping[str, Any]
 
     def curve(self, entry: Entry, missing: list[Missing]) -> MethodCurve | None:
         if not set(entry.llms) <= set(self.llms):
@@ -318,6 +341,8 @@ class _Runner:
                 "The oracle looks at the gold answers, so it is no method to compare; its curve is drawn as the ceiling of each "
                 "LLM without being asked for."
             )
+        if entry.method in self.methods:
+            return self.methods[entry.method]
         path, colon, function = entry.method.rpartition(":")
         return make_method(f"{self.base / path}:{function}" if colon else entry.method, settings)
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Curve", "CurvePoint", "budget_field", "method_curve", "self_consistency_curve"]
 
-_BUDGET_FIELDS = ("n", "budget", "samples")
+_BUDGET_FIELDS = ("n", "samples", "budget")
 
 Floats = npt.NDArray[np.float64]
 
@@ -164,7 +164,7 @@ def self_consistency_curve(
 
 
 def budget_field(method: str) -> str | None:
-    """The field of a method that says how many CoTs it takes: `n`, `budget` or `samples`; `None` where it has none of these."""
+    """The field of a method that says how many CoTs it takes: `n`, `samples` or `budget`; `None` where it has none of these."""
     from feval.specs import field_names
 
     return next((name for name in _BUDGET_FIELDS if name in field_names(method)), None)

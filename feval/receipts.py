@@ -18,11 +18,21 @@ from typing import TYPE_CHECKING, Any
 from feval.errors import ConflictError, MethodError, UnknownNameError, UsageError
 
 if TYPE_CHECKING:
+    from feval.comparison import Comparison
     from feval.prices import PriceList
     from feval.recording import Recording
     from feval.replay import LLM, Dataset
 
-__all__ = ["Difference", "ReceiptCheck", "curve_receipt", "is_receipt", "pins", "run_receipt", "verify_receipt"]
+__all__ = [
+    "Difference",
+    "ReceiptCheck",
+    "compare_receipt",
+    "curve_receipt",
+    "is_receipt",
+    "pins",
+    "run_receipt",
+    "verify_receipt",
+]
 
 FORMAT = 1
 TOLERANCE = 1e-12
@@ -117,6 +127,28 @@ def curve_receipt(request: Mapping[str, Any], numbers: Mapping[str, Any], pinned
         pinned: from `pins`.
     """
     return _receipt("curve", request, numbers, pinned)
+
+
+def compare_receipt(told: Comparison, base: Path, folder: Path) -> dict[str, Any]:
+    """The receipt of a comparison.
+
+    Args:
+        told: what was compared.
+        base: the folder that the plan's paths start from.
+        folder: where the receipt will lie.
+    """
+    from feval.specs import make_method
+    from feval.traces import opened
+
+    dataset, llms = opened(told, base)
+    plan, moved = told.plan, told.plan.moved(base, folder)
+    sources = {}
+    for entry, there in zip(plan.entries, moved.entries, strict=True):
+        path, colon, function = entry.method.rpartition(":")
+        if colon:
+            sources[there.method] = make_method(f"{base / path}:{function}").source_sha256
+    numbers = {name: value for name, value in told.to_dict().items() if name != "plan"}
+    return _receipt("compare", {"plan": moved.to_dict(), "sources": sources}, numbers, pins(dataset, llms, folder))
 
 
 def _receipt(
@@ -255,12 +287,16 @@ class _Again:
         pinned = self.request.get("source_sha256")
         if pinned is None:
             return make_method(self.request["method"], self.request["settings"])
-        key = f"{pinned}:{self.request['method']}"
+        return self.users_method(self.request["method"], pinned)
+
+    def users_method(self, function: str, pinned: str) -> Any:
+        """The user's method with the source that the receipt pins, if it was given again."""
+        key = f"{pinned}:{function}"
         if key not in self.methods:
             given = ", ".join(f"{m.path}:{m.function} has {m.source_sha256[:16]}" for m in self.methods.values())
             raise MethodError(
-                f"The receipt is of a user's method, {self.request['method']} in a file with sha256 {pinned[:16]}, which is run "
-                f"only when it is given: --method FILE.py:{self.request['method']}. {given or 'None was given'}."
+                f"The receipt is of a user's method, {function} in a file with sha256 {pinned[:16]}, which is run only when it "
+                f"is given: --method FILE.py:{function}. {given or 'None was given'}."
             )
         return self.methods[key]
 
@@ -286,7 +322,23 @@ def _curve_again(again: _Again) -> dict[str, Any]:
     return method_curve(dataset, llms, *named, settings=asked["settings"], **given).to_dict()
 
 
-_RECOMPUTE: dict[str, Callable[[_Again], dict[str, Any]]] = {"run": _run_again, "curve": _curve_again}
+def _compare_again(again: _Again) -> dict[str, Any]:
+    from feval.comparison import compare
+    from feval.plans import Plan
+
+    plan = Plan.from_dict(again.request["plan"])
+    sources = again.request["sources"]
+    methods = {name: again.users_method(name.rpartition(":")[2], pinned) for name, pinned in sources.items()}
+    listed = None if isinstance(again.prices, str) else again.prices
+    told = compare(plan, recordings=again.recordings, prices=listed, methods=methods)
+    return {name: value for name, value in told.to_dict().items() if name != "plan"}
+
+
+_RECOMPUTE: dict[str, Callable[[_Again], dict[str, Any]]] = {
+    "run": _run_again,
+    "curve": _curve_again,
+    "compare": _compare_again,
+}
 
 
 def _remarks(receipt: Mapping[str, Any]) -> list[str]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from feval.cli import DatasetName, JsonFlag, QuietFlag, _folders, _guarded, _only, _Out, app
+from feval.cli import DatasetName, JsonFlag, QuietFlag, _folders, _guarded, _hush_matplotlib, _only, _Out, app
 from feval.errors import UsageError
 
 if TYPE_CHECKING:
@@ -42,9 +42,7 @@ def _compare(
     ] = None,
     out: Annotated[
         Path | None,
-        typer.Option(
-            "--out", metavar="DIR", help="Write comparison.json, .toml, results.csv, questions.parquet there."
-        ),
+        typer.Option("--out", metavar="DIR", help="Write report.html, pictures, tables and receipt.json there."),
     ] = None,
     workers: Annotated[int, typer.Option("--workers", min=1, help="Processes; the numbers do not depend on it.")] = 1,
     time_limit: Annotated[
@@ -79,21 +77,27 @@ def _run(show: _Out, file: Path, out: Path | None, workers: int, time_limit: flo
     plan = Plan.read(file)
     with show.progress(f"comparing {len(plan.entries)} methods"):
         told = compare(plan, workers=workers, base=file.parent, time_limit=time_limit)
-        written = [] if out is None else _save(told, file.parent, out, replace=replace)
+        written = [] if out is None else _save(told, file.parent, out, time_limit, replace=replace)
     for one in told.missing:
         show.note(f"Missing: {one.label}. {one.reason}")
     show.result(told.to_dict(), *comparison_tables(told), *(f"wrote {path}" for path in written))
 
 
-def _save(told: Comparison, base: Path, out: Path, *, replace: bool) -> list[Path]:
+def _save(told: Comparison, base: Path, out: Path, time_limit: float, *, replace: bool) -> list[Path]:
+    from feval.receipts import compare_receipt
+    from feval.report.comparison_files import comparison_files
     from feval.report.comparisons import questions_parquet, results_csv
     from feval.report.files import save_files
 
+    _hush_matplotlib()
+    receipt = compare_receipt(told, base, out)
     files = {
         "comparison.json": (json.dumps(told.to_dict(), indent=2, allow_nan=False) + "\n").encode(),
         "comparison.toml": told.plan.moved(base, out).to_toml().encode(),
         "results.csv": results_csv(told).encode(),
         "questions.parquet": questions_parquet(told),
+        **comparison_files(told, base=base, receipt="receipt.json", time_limit=time_limit),
+        "receipt.json": (json.dumps(receipt, indent=2) + "\n").encode(),
     }
     return save_files(out, files, replace=replace)
 
