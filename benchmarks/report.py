@@ -1,8 +1,7 @@
 """The report of a comparison: page and pictures of three methods at seven budgets on 1,319 questions x 40 CoTs x 3 LLMs.
 
 The baseline is one run of self-consistency with n = 20 in the reference's manner, on the same synthetic content. How long the
-page takes to open is measured in headless Chromium where one is installed, by its own clock, from navigation to the page being
-ready.
+page takes to open is measured in headless Chromium where one is installed, by its own clock, from navigation until it is ready.
 """
 
 from __future__ import annotations

@@ -170,7 +170,7 @@ def test_the_page_holds_the_numbers_of_the_comparison(told: Comparison, page: st
     facts = dict(data["facts"])
     assert facts["recordings"] == told.curves[0].points[0].recording_hashes[0]
     assert "2025-06-02" in facts["price list"]
-    assert "draws-v1, seed 0" in facts["draws"]
+    assert facts["draws"] == "draws-v1, seed 0; CoTs in recorded order"
     assert data["verify"][-1] == "$ feval verify receipt.json --method mine.py:patient"
 
 
@@ -266,7 +266,7 @@ def test_the_picture_shows_every_line_and_hides_none(told: Comparison, axis: str
         labels = [text.get_text() for text in legend.get_texts()]
         assert labels[:3] == ["cheap", "strong", "patient"]
         assert {"single call", "Pareto frontier", "95 % interval"} <= set(labels)
-        assert sum(label.startswith("pass@k ceiling") for label in labels) == 2
+        assert sum(label.startswith("pass@k of ") for label in labels) == 2
         (low, high), (bottom, top) = axes.get_xlim(), axes.get_ylim()
         for point in (point for curve in shown.curves for point in curve.points):
             cost = float(getattr(point, axis).mean())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -53,7 +54,7 @@ def _verify(comparison: Comparison, receipt: str | None) -> Sequence[str]:
     if receipt is None:
         return ()
     own = dict.fromkeys(curve.entry.method for curve in comparison.curves if ":" in curve.entry.method)
-    users = "".join(f" --method {method}" for method in own)
+    users = "".join(f" --method {shlex.quote(method)}" for method in own)
     says = (
         f"{receipt}, beside this page, says what every number rests on. With the recordings at hand, this computes all again and "
         "says which differ:"

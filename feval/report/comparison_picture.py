@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import warnings
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -43,6 +43,7 @@ _HOLLOW: dict[str, Any] = {
     "markeredgewidth": 1.3,
 }
 _SHORT_NAME = 26
+_LONG_NAME = 44
 _LEAST_BAND = 2
 
 
@@ -89,8 +90,9 @@ def _figure(comparison: Comparison, width: float) -> Figure:
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    rows = (len(comparison.curves) + len(comparison.ceilings) + 3) / 3
-    figure = Figure(figsize=(width, 0.66 * width + 0.14 * rows), layout="constrained")
+    entries = _entries(comparison)
+    rows = -(-len(entries) // legend_columns(list(entries)))
+    figure = Figure(figsize=(width, 0.62 * width + 0.18 * rows), layout="constrained")
     FigureCanvasAgg(figure)
     axes = figure.subplots()
     axis = comparison.plan.axis
@@ -102,7 +104,8 @@ def _figure(comparison: Comparison, width: float) -> Figure:
     _draw_frontier(axes, comparison)
     _draw_baselines(axes, comparison)
     _title(axes, comparison)
-    _legend(figure, comparison)
+    # Below the axes, where there is no data to hide.
+    figure.legend(entries.values(), entries.keys(), loc="outside lower center", ncols=legend_columns(list(entries)))
     return figure
 
 
@@ -213,8 +216,8 @@ def _quiet_place(
     ups = (-11, 11, -20, 20, -29, 29)
     offsets = [(across, up) for up in ups for across in (-3, -length + 3, -length / 2)] + [(8, 0), (-length - 7, 0)]
     best = min(offsets, key=hidden)
-    own = np.column_stack([np.linspace(0, length, 40), np.zeros(40)]) + here + best
-    return best, np.concatenate([crowd, np.repeat(own, 5, axis=0)])
+    along = np.stack(np.meshgrid(np.linspace(0, length, 40), (-5, 0, 5)), axis=-1).reshape(-1, 2)
+    return best, np.concatenate([crowd, np.repeat(along + here + best, 5, axis=0)])
 
 
 def _pixels(axes: Axes) -> float:
@@ -272,25 +275,32 @@ def _title(axes: Axes, comparison: Comparison) -> None:
     small.set_in_layout(False)  # a long line must not squeeze the axes
 
 
-def _legend(figure: Figure, comparison: Comparison) -> None:
-    """Put the legend below the axes, where there is no data to hide."""
+def _entries(comparison: Comparison) -> dict[str, Any]:
+    """Label -> handle of everything in the picture."""
     from matplotlib.lines import Line2D
     from matplotlib.patches import Patch
 
-    entries: list[tuple[str, Any]] = []
+    entries: dict[str, Any] = {}
     for position, curve in enumerate(comparison.curves):
         colour, marker = look(position)
-        entries.append((curve.label, Line2D([], [], color=colour, marker=marker, markersize=5, linewidth=1.8)))
+        handle = Line2D([], [], color=colour, marker=marker, markersize=5, linewidth=1.8)
+        entries[_legible(curve.label, entries)] = handle
     for position, ceiling in enumerate(comparison.ceilings):
         dashes = _CEILINGS[position % len(_CEILINGS)]
-        name = ceiling.label.rpartition("/")[2]
-        entries.append((f"pass@k ceiling, {name}", Line2D([], [], color=_GREY, linestyle=dashes, linewidth=1.2)))
+        name = f"pass@k of {ceiling.label.rpartition('/')[2]}"
+        entries[_legible(name, entries)] = Line2D([], [], color=_GREY, linestyle=dashes, linewidth=1.2)
     if comparison.baselines:
-        entries.append(("single call", Line2D([], [], **_HOLLOW)))
+        entries["single call"] = Line2D([], [], **_HOLLOW)
     if comparison.frontier:
-        entries.append(("Pareto frontier", Line2D([], [], color=_INK, linewidth=0.9, alpha=0.75)))
-    band = Patch(facecolor="#666666", alpha=0.25, linewidth=0)
-    entries.append((f"{100 * comparison.plan.confidence:g} % interval", band))
-    # matplotlib leaves out labels that begin with an underscore.
-    labels = [f" {name}" if name.startswith("_") else name for name in (shortened(name, 48) for name, _ in entries)]
-    figure.legend([handle for _, handle in entries], labels, loc="outside lower center", ncols=legend_columns(labels))
+        entries["Pareto frontier"] = Line2D([], [], color=_INK, linewidth=0.9, alpha=0.75)
+    entries[f"{100 * comparison.plan.confidence:g} % interval"] = Patch(facecolor="#666666", alpha=0.25, linewidth=0)
+    return entries
+
+
+def _legible(name: str, others: Collection[str]) -> str:
+    """A label short enough for the legend that no other entry has; matplotlib leaves out labels that begin with an underscore."""
+    name = shortened(name, _LONG_NAME)
+    name = f" {name}" if name.startswith("_") else name
+    while name in others:
+        name += " "
+    return name

@@ -178,7 +178,7 @@
         };
         const offsets = [17, -17, 31, -31, 45, -45].flatMap((dy) => [-5, -long + 5, -long / 2].map((dx) => [dx, dy])).concat([[12, 0], [-long - 10, 0]]);
         const [dx, dy] = offsets.reduce((best, o) => (hides(o) < hides(best) ? o : best));
-        for (let k = 0; k < 40; k++) for (let again = 0; again < 5; again++) crowd.push([x + dx + (long * k) / 39, y + dy]);
+        for (let k = 0; k < 200; k++) crowd.push([x + dx + (long * (k % 40)) / 39, y + dy + [-8, -4, 0, 4, 8][k % 5]]);
         plot.append(svg("text", { class: "name", x: x + dx, y: y + dy + 4 }, name));
       }
     spots = drawn.flatMap((s) => s.points.map((p) => ({ s, p, x: X(p.at), y: Y(p.y), width, height })));
@@ -305,7 +305,7 @@
     const reach = spec.columns.map((_, i) => Math.max(1e-12, ...spec.rows.filter((r) => r[i] && r[i].i).flatMap((r) => r[i].i.map(Math.abs))));
     const cell = (value, i) => value && value.i
       ? el("td", { class: "number" }, interval(value.i, reach[i]))
-      : el("td", { class: spec.columns[i].number ? "number" : "words" }, shown(value) ?? "-");
+      : el("td", { class: spec.columns[i].number ? "number" : String(shown(value)).length > 24 ? "words long" : "words" }, shown(value) ?? "-");
     const put = (rows) => body.replaceChildren(...rows.map((row) => el("tr", null, ...row.map(cell))));
     const compare = (a, b, sign) => {
       const none = (v) => v === null || v === undefined;

@@ -65,6 +65,12 @@ _KINDS = {
     "recorded": "recorded order",
     "seeded": "mean over seeded draws",
 }
+_DRAWN = {
+    None: "exact expectations where a method has one, {:,} replicates elsewhere",
+    "exact": "exact expectations",
+    "recorded": "CoTs in recorded order",
+    "seeded": "{:,} replicates",
+}
 _BILLINGS = {"once": "once per LLM and question", "per_round": "with each request", "per_sample": "with each CoT"}
 
 # "<" could end the block or begin a comment in it; the separators end a line in old scripts; lone surrogates have no UTF-8.
@@ -159,7 +165,7 @@ def _facts(comparison: Comparison, llms: Sequence[LLM], version: str) -> list[tu
         ("price list", f"{prices.id}, digest {prices.digest}" if prices else "none"),
         ("billing", f"prompts are charged {_BILLINGS[plan.billing]} ({plan.billing})"),
         ("tokens counted by", ", ".join(dict.fromkeys(llm.counter for llm in llms))),
-        ("draws", f"{SCHEME}, seed {plan.seed}, {plan.replicates:,} replicates where there is no exact expectation"),
+        ("draws", f"{SCHEME}, seed {plan.seed}; {_DRAWN[plan.order].format(plan.replicates)}"),
         ("intervals", f"{100 * plan.confidence:g} %, bootstrap over questions, {plan.resamples:,} resamples"),
         ("feval", version),
     ]

@@ -271,10 +271,9 @@ def _ranking(comparison: Comparison) -> dict[str, Any]:
         "#around 0",
         "#first, % of resamples",
     )
-    intro = (
-        "Bradley-Terry strengths from question-by-question wins, at the dearest cost that all methods share; 0 is the average "
-        "of the methods."
-    )
+    shared = len({row.cost for row in comparison.ranking}) == 1
+    where = "at the dearest cost that all methods share" if shared else "each at its dearest, since they share no cost"
+    intro = f"Bradley-Terry strengths from question-by-question wins, {where}; 0 is the average of the methods."
     return _table("ranking", "Ranking", "Ranking", intro, columns, rows)
 
 
