@@ -86,7 +86,9 @@ def differences() -> list[Goal]:
     loop = ms["gather"] * RESAMPLES / GATHER_RESAMPLES
     note = f"{ms['paired']:.0f} ms against {loop:.0f} ms"
     return [
-        Goal("paired differences, 10,000 resamples x 2 x 40 points, over a loop", loop / ms["paired"], 5, "x", True, note),
+        Goal(
+            "paired differences, 10,000 resamples x 2 x 40 points, over a loop", loop / ms["paired"], 5, "x", True, note
+        ),
         Goal("its memory over the imports", json.loads(python(["-c", DIFFERENCES])), 20, "MB"),
     ]
 
@@ -97,7 +99,7 @@ def plan(recording: str) -> object:
 
     one, two, three = LLM_NAMES[:3]
     counts = [1, 2, 3, 5, 8, 10, 15, 20, 30, 40]
-    windows = list(range(4, 41, 4))
+    windows = [2, 3, 4, 5, 6, 7, 8, 10, 20, 40]
     shares = [f"0.{n}" for n in range(50, 100, 5)]
 
     def entry(label: str, name: str, llms: list[str], field: str, values: list[object], **fields: object) -> object:
@@ -105,7 +107,7 @@ def plan(recording: str) -> object:
 
     methods = [
         *(entry(f"SC {llm}", "self-consistency", [llm], "n", [*counts]) for llm in (one, two, three)),
-        *(entry(f"ESC {llm}", "early-stopping", [llm], "budget", [*windows], window=4) for llm in (one, two)),
+        *(entry(f"ESC {llm}", "early-stopping", [llm], "window", [*windows], answer="window") for llm in (one, two)),
         *(entry(f"AC {llm}", "adaptive-consistency", [llm], "threshold", [*shares]) for llm in (one, two)),
         entry("switch", "model-switch", [one, two, three], "samples", list(range(1, 11))),
         entry("switch by samples", "model-switch", [two, one], "samples", list(range(1, 11)), normaliser="samples"),
