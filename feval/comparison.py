@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from feval.calling import TIME_LIMIT
 from feval.contrasts import (
     Area,
     Difference,
@@ -202,14 +203,14 @@ def _curve_dict(curve: MethodCurve) -> dict[str, Any]:
     return {"label": curve.label, "llms": list(curve.entry.llms), "sweep": sweep, "points": points}
 
 
-def compare(plan: Plan, *, workers: int = 1, base: Path = Path(), time_limit: float | None = None) -> Comparison:
+def compare(plan: Plan, *, workers: int = 1, base: Path = Path(), time_limit: float | None = TIME_LIMIT) -> Comparison:
     """Evaluate the methods of a plan and compare them.
 
     Args:
         plan: what to compare.
         workers: processes per evaluation; the numbers are the same for any number.
         base: the folder that the plan's paths start from: that of its file.
-        time_limit: seconds that a user's method may take on one question; `None` for the usual limit.
+        time_limit: seconds that a user's method may take on one question; `None` for no limit.
 
     Raises:
         NotRecordedError: the recordings lack the dataset.
@@ -322,8 +323,6 @@ class _Runner:
         return make_method(f"{self.base / path}:{function}" if colon else entry.method, settings)
 
     def _evaluated(self, method: Any, llms: Sequence[LLM], order: str | None) -> Evaluation:
-        from feval.calling import TIME_LIMIT
-
         plan = self.plan
         told = evaluate(
             method,
@@ -334,7 +333,7 @@ class _Runner:
             train_fraction=plan.train_fraction,
             split_seed=plan.split_seed,
             workers=self.workers,
-            time_limit=TIME_LIMIT if self.time_limit is None else self.time_limit,
+            time_limit=self.time_limit,
             confidence=None,
         )
         costs = costs_of(told, plan.axis)

@@ -125,7 +125,7 @@ class Plan:
     def _check_ranges(self) -> None:
         ranges = (
             ("replicates", self.replicates, self.replicates >= 1, "1 or more"),
-            ("resamples", self.resamples, 1 <= self.resamples <= 1_000_000, "from 1 to 1,000,000"),
+            ("resamples", self.resamples, 1 <= self.resamples <= 100_000, "from 1 to 100,000"),
             ("confidence", self.confidence, 0 < self.confidence < 1, "between 0 and 1"),
             ("train_fraction", self.train_fraction, 0 < (self.train_fraction or 0.5) < 1, "between 0 and 1"),
             ("seed", self.seed, self.seed >= 0, "0 or more"),

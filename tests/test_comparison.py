@@ -408,3 +408,16 @@ def test_what_compare_refuses(arguments: list[str], words: str) -> None:
 def test_out_of_range_is_a_usage_error() -> None:
     with pytest.raises(OutOfRangeError, match="resamples"):
         plan(SC, resamples=0)
+
+
+def test_every_point_counts_for_the_frontier_also_where_two_cost_the_same(toy: Path) -> None:
+    (toy / "recorded.py").write_text(
+        "def none(question, llm):\n    llm.sample(1)\n    return None\n\n"
+        "def first(question, llm):\n    return llm.sample(1).answers[0]\n"
+    )
+    users = [{"name": f"recorded.py:{name}", "llms": ["gpt-4o-mini"]} for name in ("none", "first")]
+    told = compare(plan(*users, axis="samples", order="recorded"), base=toy)
+    assert [point.label for point in told.frontier] == ["recorded.py:first"]
+    assert told.areas == ()
+    [row] = told.differences
+    assert (row.cost, row.accuracy_a) == (1.0, 0.0)
