@@ -375,7 +375,7 @@ def _of_one(llm: str, pool: int) -> list[dict[str, Any]]:
     tables: list[dict[str, Any]] = [{"name": "self-consistency", "llms": [llm], "budgets": {"n": counts}}]
     most = min(40, pool)
     # The window's answer, as in ESC's own code: its expectation over all draws takes milliseconds, the other answer's seconds.
-    if windows := [n for n in (2, 3, 4, 5, 8, 10) if 2 * n <= most]:
+    if windows := [n for n in (3, 4, 5, 8, 10) if 2 * n <= most]:
         fields = {"budget": most, "answer": "window"}
         tables.append({"name": "early-stopping", "llms": [llm], "fields": fields, "budgets": {"window": windows}})
     if most >= 5:
