@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from feval.calling import TIME_LIMIT
 from feval.contrasts import (
     Area,
     Difference,
@@ -209,7 +210,7 @@ def compare(
     *,
     workers: int = 1,
     base: Path = Path(),
-    time_limit: float | None = None,
+    time_limit: float | None = TIME_LIMIT,
     recordings: Sequence[Recording] | None = None,
     prices: PriceList | None = None,
     methods: Mapping[str, Any] | None = None,
@@ -220,7 +221,7 @@ def compare(
         plan: what to compare.
         workers: processes per evaluation; the numbers are the same for any number.
         base: the folder that the plan's paths start from: that of its file.
-        time_limit: seconds that a user's method may take on one question; `None` for the usual limit.
+        time_limit: seconds that a user's method may take on one question; `None` for no limit.
         recordings: opened ones, in place of those the plan names.
         prices: a price list, in place of the one the plan names.
         methods: users' methods by the name they have in the plan, in place of the files it names.
@@ -347,8 +348,6 @@ class _Runner:
         return make_method(f"{self.base / path}:{function}" if colon else entry.method, settings)
 
     def _evaluated(self, method: Any, llms: Sequence[LLM], order: str | None) -> Evaluation:
-        from feval.calling import TIME_LIMIT
-
         plan = self.plan
         told = evaluate(
             method,
@@ -359,7 +358,7 @@ class _Runner:
             train_fraction=plan.train_fraction,
             split_seed=plan.split_seed,
             workers=self.workers,
-            time_limit=TIME_LIMIT if self.time_limit is None else self.time_limit,
+            time_limit=self.time_limit,
             confidence=None,
         )
         costs = costs_of(told, plan.axis)

@@ -212,7 +212,7 @@ class _Line:
 
     Attributes:
         label: of the curve.
-        places: [P] places of the points in the curve; of several at the same cost the first.
+        places: [P] places of the points in the curve.
         cost: [P] mean costs, ascending.
         right: [P] mean accuracies.
         costs: [R, P] resampled mean costs.
@@ -227,9 +227,13 @@ class _Line:
     rights: Floats
 
     def at(self, cost: float) -> tuple[float, Floats]:
+        """Accuracy at a cost, observed and resampled; of points at the same cost the first listed counts."""
         from feval.estimators.paired import accuracy_at
 
-        return float(accuracy_at(cost, self.cost, self.right)), accuracy_at(cost, self.cost, self.rights)
+        first = np.unique(self.cost, return_index=True)[1]
+        costs = self.cost[first]
+        observed = accuracy_at(cost, costs, self.right[first])
+        return float(observed), accuracy_at(cost, costs, self.rights[:, first])
 
     def reaches(self, accuracy: float) -> tuple[float, Floats]:
         """Least cost for an accuracy, infinite for never: observed and resampled."""
@@ -277,7 +281,7 @@ def _lines(plan: Plan, curves: Mapping[str, Sequence[Evaluation]]) -> list[_Line
         columns = np.arange(start, start + len(own))
         start += len(own)
         cost = means[:, len(points) + columns].mean(axis=0)
-        places = np.unique(cost, return_index=True)[1]
+        places = np.argsort(cost, kind="stable")
         rights, costs_at = columns[places], len(points) + columns[places]
         right = means[:, rights].mean(axis=0)
         lines.append(_Line(label, places, cost[places], right, resampled[:, costs_at], resampled[:, rights]))

@@ -125,7 +125,7 @@ class Plan:
     def _check_ranges(self) -> None:
         ranges = (
             ("replicates", self.replicates, self.replicates >= 1, "1 or more"),
-            ("resamples", self.resamples, 1 <= self.resamples <= 1_000_000, "from 1 to 1,000,000"),
+            ("resamples", self.resamples, 1 <= self.resamples <= 100_000, "from 1 to 100,000"),
             ("confidence", self.confidence, 0 < self.confidence < 1, "between 0 and 1"),
             ("train_fraction", self.train_fraction, 0 < (self.train_fraction or 0.5) < 1, "between 0 and 1"),
             ("seed", self.seed, self.seed >= 0, "0 or more"),
@@ -373,10 +373,16 @@ def suggested_plan(dataset: str, recordings: Sequence[str], most: Mapping[str, i
 def _of_one(llm: str, pool: int) -> list[dict[str, Any]]:
     counts = [n for n in _BUDGETS if n <= pool]
     tables: list[dict[str, Any]] = [{"name": "self-consistency", "llms": [llm], "budgets": {"n": counts}}]
-    if windows := [n for n in counts if n % 5 == 0]:
-        tables.append({"name": "early-stopping", "llms": [llm], "budgets": {"budget": windows}})
-    if longer := [n for n in counts if n >= 5]:
-        tables.append({"name": "adaptive-consistency", "llms": [llm], "budgets": {"budget": longer}})
+    most = min(40, pool)
+    # The window's answer, as in ESC's own code: its expectation over all draws takes milliseconds, the other answer's seconds.
+    if windows := [n for n in (3, 4, 5, 8, 10) if 2 * n <= most]:
+        fields = {"budget": most, "answer": "window"}
+        tables.append({"name": "early-stopping", "llms": [llm], "fields": fields, "budgets": {"window": windows}})
+    if most >= 5:
+        fields, shares = {"budget": most}, ["0.6", "0.7", "0.8", "0.9", "0.95", "0.99"]
+        tables.append(
+            {"name": "adaptive-consistency", "llms": [llm], "fields": fields, "budgets": {"threshold": shares}}
+        )
     return tables
 
 

@@ -169,6 +169,13 @@ def test_the_frontier_is_what_nothing_dominates(rows: list[list[tuple[int, int]]
     np.testing.assert_array_equal(pareto(costs, accuracy), referee)
 
 
+def test_equal_costs_computed_in_two_ways_are_equal() -> None:
+    third = 0.1 + 0.2
+    assert third != 0.3
+    assert pareto(np.array([third, 0.3, 0.4]), np.array([0.5, 0.5, 0.5])).tolist() == [True, True, False]
+    assert pareto(np.array([third, 0.3]), np.array([0.6, 0.5])).tolist() == [True, False]
+
+
 def test_area_by_hand() -> None:
     costs = np.array([1.0, 2.0, 3.0, 5.0])
     accuracy = np.array([[0.0, 0.1, 0.8, 0.6], [0.5, 0.5, 0.5, 0.5], [0.2, 0.9, 0.0, 1.0]])

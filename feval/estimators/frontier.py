@@ -11,19 +11,22 @@ __all__ = ["hull_area", "pareto"]
 
 Floats = npt.NDArray[np.float64]
 
-_EQUAL = 1e-12
+_EQUAL = 1e-11  # what the bootstrap's grid and exact estimates may leave between equals
+_BITS = 36  # that costs are told apart by
 
 
 def pareto(costs: Floats, accuracy: Floats) -> npt.NDArray[np.bool_]:
     """Which points are on the Pareto frontier: no other is as cheap and as good, and better in one of the two.
 
     Args:
-        costs: [..., P].
-        accuracy: [..., P]; differences within 1e-12 are ties.
+        costs: [..., P]; compared by their leading 36 bits, so that equal costs computed in two ways stay equal.
+        accuracy: [..., P]; differences within 1e-11 are ties.
 
     Returns:
         [..., P]; equal points are on it together.
     """
+    mantissa, exponent = np.frexp(costs)
+    costs = np.ldexp(np.rint(np.ldexp(mantissa, _BITS)), exponent - _BITS)
     order = np.lexsort((-accuracy, costs), axis=-1)
     cost, right = np.take_along_axis(costs, order, -1), np.take_along_axis(accuracy, order, -1)
     best = np.maximum.accumulate(right, axis=-1)

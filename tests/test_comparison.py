@@ -1,0 +1,423 @@
+"""Plans and comparisons: TOML, methods that fail, and numbers against the evaluations they are made from."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import sys
+import types
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from small import write_toy
+from typer.testing import CliRunner
+
+from feval import compare, evaluate, load
+from feval.cli import app
+from feval.comparison import Comparison
+from feval.errors import NotRecordedError, OutOfRangeError, UnknownNameError, UsageError
+from feval.estimators.bootstrap import bootstrap_interval
+from feval.estimators.paired import accuracy_at
+from feval.methods import SelfConsistency
+from feval.plans import Entry, Plan
+
+WEAK = [["a", "b", "a", "c", "b", "a"], ["x", "y", None, "y", "y", "x"], ["b", "c", "b", "a", "c", "c"], ["d"] * 6]
+STRONG = [
+    ["a"] * 5 + ["b"],
+    ["y", "x", "y", "y", None, "y"],
+    ["b", "b", "a", "b", "c", "b"],
+    ["e", "d", "e", "e", "d", "d"],
+]
+GOLDS = ["a", "y", "b", "d"]
+SC = {"name": "self-consistency", "llms": ["gpt-3.5-turbo"], "budgets": {"n": [1, 3, 5]}}
+USERS = (
+    "def first(question, llm):\n    return llm.sample(1).answers[0]\n\ndef broken(question, llm):\n    return 1 / 0\n"
+)
+
+
+@pytest.fixture
+def toy(tmp_path: Path) -> Path:
+    """A folder with a recording `rec` and a user's file `mine.py`."""
+    write_toy(tmp_path / "rec", {"gpt-3.5-turbo": WEAK * 5, "gpt-4o-mini": STRONG * 5}, GOLDS * 5)
+    (tmp_path / "mine.py").write_text(USERS)
+    return tmp_path
+
+
+def plan(*methods: dict[str, Any], **settings: Any) -> Plan:
+    content = {"dataset": "toy", "recordings": ["rec"], "resamples": 500, "method": list(methods) or [SC]}
+    return Plan.from_dict(content | settings)
+
+
+@pytest.fixture
+def told(toy: Path) -> Comparison:
+    other = SC | {"llms": ["gpt-4o-mini"], "label": "strong"}
+    return compare(plan(SC, other, replicates=5, seed=3), base=toy)
+
+
+# -- plans --------------------------------------------------------------------------------------------------------------
+
+FULL = """
+dataset = "toy"
+recordings = ["rec"]
+order = "seeded"
+train_fraction = 0.25
+costs = [0.001, 2]
+
+[[method]]
+name = "self-consistency"
+label = "a \\"quoted\\" label \\u007f ü"
+llms = ["one", "two@t=0.8"]
+budgets = { n = [1, 2] }
+
+[[method]]
+name = "my/file.py:method"
+llms = "one"
+fields = { shares = ["0.5", "0.9"], strict = true, "odd key" = { inner = 1.5 } }
+"""
+
+
+def test_a_plan_survives_its_file(tmp_path: Path) -> None:
+    (tmp_path / "plan.toml").write_text(FULL)
+    read = Plan.read(tmp_path / "plan.toml")
+    assert read.entries[0] == Entry(
+        'a "quoted" label \x7f ü', "self-consistency", {}, ("one", "two@t=0.8"), ("n", (1, 2))
+    )
+    assert read.entries[1].label == "my/file.py:method"
+    assert read.entries[1].fields["shares"] == ("0.5", "0.9")
+    assert (read.order, read.train_fraction, read.costs, read.axis) == ("seeded", 0.25, (0.001, 2), "usd")
+    (tmp_path / "again.toml").write_text(read.to_toml())
+    assert Plan.read(tmp_path / "again.toml") == read
+    assert Plan.from_dict(json.loads(json.dumps(read.to_dict()))) == read
+
+
+VALUES = st.one_of(st.booleans(), st.integers(-(2**40), 2**40), st.floats(allow_nan=False), st.text(max_size=8))
+
+
+@given(
+    label=st.text(min_size=1, max_size=20).filter(str.strip),
+    settings=st.dictionaries(st.text(max_size=6), st.one_of(VALUES, st.lists(VALUES, max_size=3)), max_size=3),
+    values=st.lists(st.integers(1, 99), min_size=1, max_size=5, unique=True),
+)
+def test_any_plan_survives_toml(label: str, settings: dict[str, Any], values: list[int]) -> None:
+    import tomllib
+
+    told = plan({"name": "m", "label": label, "llms": ["x"], "fields": settings, "budgets": {"no field": values}})
+    assert Plan.from_dict(tomllib.loads(told.to_toml())) == told
+
+
+def test_methods_of_one_name_are_called_by_their_llms() -> None:
+    made = plan(SC, SC | {"llms": ["gpt-4o-mini"]})
+    assert [entry.label for entry in made.entries] == [
+        "self-consistency (gpt-3.5-turbo)",
+        "self-consistency (gpt-4o-mini)",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("settings", "method", "words"),
+    [
+        ({"replicats": 3}, {}, "key of a plan 'replicats'.*'replicates'"),
+        ({"axis": "dollars"}, {}, "axis 'dollars'"),
+        ({"order": "sorted"}, {}, "order 'sorted'"),
+        ({"billing": "twice"}, {}, "billing 'twice'"),
+        ({"replicates": 0}, {}, "replicates must be 1 or more; 0"),
+        ({"replicates": True}, {}, "replicates is a whole number; True"),
+        ({"confidence": 1.0}, {}, "confidence must be between 0 and 1"),
+        ({"train_fraction": 2}, {}, "train_fraction must be between"),
+        ({"costs": [0]}, {}, "costs must be above 0"),
+        ({"costs": ["a"]}, {}, "costs is a list of a number"),
+        ({"accuracies": [1.5]}, {}, r"accuracies must be in \[0, 1\]"),
+        ({"seed": -1}, {}, "seed must be 0 or more"),
+        ({"recordings": []}, {}, "at least one recording"),
+        ({"method": []}, {}, "one method"),
+        ({"method": {"name": "x"}}, {}, r"\[\[method\]\]"),
+        ({}, {"nam": "x"}, "key of a method 'nam'.*'name'.*Method 1"),
+        ({}, {"dataset": "other"}, r"Method 1 of the plan \(self-consistency\) has a dataset of its own"),
+        ({}, {"name": ""}, "Method 1 of the plan.*has no name"),
+        ({}, {"llms": []}, "names no LLMs"),
+        ({}, {"fields": 3}, "fields that are no table"),
+        ({}, {"fields": {"n": 3}}, "n both among its fields and as its budget"),
+        ({}, {"budgets": {"n": [1], "m": [2]}}, "budgets that are not one field"),
+        ({}, {"budgets": {"n": []}}, "no list of 1 to"),
+        ({}, {"budgets": {"n": [1, 1]}}, "value of n twice"),
+        ({}, {"label": 3}, "label that is no text"),
+        ({"method": [SC, SC]}, {}, "labelled 'self-consistency .gpt-3.5-turbo.'; give each"),
+    ],
+)
+def test_what_a_plan_refuses(settings: dict[str, Any], method: dict[str, Any], words: str) -> None:
+    with pytest.raises(UsageError, match=words):
+        plan(SC | method, **settings)
+
+
+def test_a_plan_that_cannot_be_read(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="cannot be read"):
+        Plan.read(tmp_path / "nowhere.toml")
+    for content in (b"dataset = ", b"\xff\xfe", b"a = " + b"[" * 5000):
+        (tmp_path / "bad.toml").write_bytes(content)
+        with pytest.raises(UsageError, match=r"bad\.toml is no TOML"):
+            Plan.read(tmp_path / "bad.toml")
+    (tmp_path / "bad.toml").write_text("seed = 1")
+    with pytest.raises(UsageError, match="does not say its dataset"):
+        Plan.read(tmp_path / "bad.toml")
+
+
+# -- comparisons --------------------------------------------------------------------------------------------------------
+
+
+def test_points_are_what_evaluate_says(told: Comparison, toy: Path) -> None:
+    dataset, [weak] = load("toy", ["gpt-3.5-turbo"], toy / "rec", seed=3)
+    alone = evaluate(SelfConsistency(3), dataset, weak, resamples=500)
+    point = told.curves[0].points[1]
+    assert point.to_dict() == alone.to_dict()
+    np.testing.assert_array_equal(point.right, alone.right)
+    single = evaluate(SelfConsistency(1), dataset, weak, resamples=500)
+    np.testing.assert_array_equal(told.baselines[0].right, single.right)
+    assert [len(curve.points) for curve in told.ceilings] == [5, 5]
+    assert told.ceilings[0].points[-1].accuracy >= told.curves[0].points[-1].accuracy
+
+
+def test_differences_are_those_of_the_questions(told: Comparison) -> None:
+    weak, strong = told.curves
+    order = np.argsort(weak.points[0].question_keys)
+
+    def at(points: Any, cost: float) -> Any:
+        costs = np.array([point.usd.mean() for point in points])
+        return accuracy_at(cost, costs, np.stack([point.right for point in points], axis=1))[order]
+
+    assert len(told.differences) == told.tests == 3
+    for row in told.differences:
+        assert row.cost is not None
+        per_question = at(weak.points, row.cost) - at(strong.points, row.cost)
+        ends = bootstrap_interval(per_question[:, None], resamples=500, seed=3, proportions=False)
+        assert row.difference == pytest.approx(per_question.mean())
+        assert (row.low, row.high) == pytest.approx((ends.low[0], ends.high[0]), abs=1e-9)
+        assert row.p_holm >= row.p_value
+    assert told.smallest_p == pytest.approx(2 * 3 / 501)
+
+
+def test_swapping_two_methods_swaps_every_sign(told: Comparison, toy: Path) -> None:
+    other = SC | {"llms": ["gpt-4o-mini"], "label": "strong"}
+    first = SC | {"label": "self-consistency (gpt-3.5-turbo)"}
+    swapped = compare(plan(other, first, replicates=5, seed=3), base=toy)
+    for row, back in zip(told.differences, swapped.differences, strict=True):
+        assert (back.difference, back.low, back.high) == pytest.approx(
+            (-row.difference, -row.high, -row.low), abs=1e-12
+        )
+        assert (back.p_value, back.flips) == pytest.approx((row.p_value, row.flips))
+    for saving, back in zip(told.savings, swapped.savings, strict=True):
+        assert (back.cost_a, back.cost_b, back.never_a) == pytest.approx((saving.cost_b, saving.cost_a, saving.never_b))
+    assert [rank.strength for rank in told.ranking] == pytest.approx([rank.strength for rank in swapped.ranking])
+
+
+def test_a_method_compared_with_itself_differs_by_nothing(toy: Path) -> None:
+    told = compare(plan(SC | {"label": "one"}, SC | {"label": "two"}), base=toy)
+    for row in told.differences:
+        assert (row.difference, row.low, row.high, row.flips, row.p_value) == (0, 0, 0, 0.5, 1)
+    assert {saving.ratio for saving in told.savings} == {1.0}
+    assert [(rank.rank, rank.strength, rank.first) for rank in told.ranking] == [(1, 0, 0.5), (1, 0, 0.5)]
+    assert len(told.frontier) % 2 == 0  # equal points are on it together
+
+
+def test_methods_without_a_common_cost_are_compared_at_their_dearest_points(toy: Path) -> None:
+    one, two = SC | {"label": "one", "budgets": {"n": [1, 2]}}, SC | {"label": "two", "budgets": {"n": [5]}}
+    told = compare(plan(one, two), base=toy)
+    [row] = told.differences
+    assert row.cost is None
+    assert (row.accuracy_a, row.accuracy_b) == pytest.approx(
+        (told.curves[0].points[1].accuracy, told.curves[1].points[0].accuracy)
+    )
+    assert "taken at its dearest point" in CliRunner().invoke(app, ["compare", str(written(toy, told.plan))]).stdout
+
+
+def test_given_costs_and_accuracies_are_those_looked_at(toy: Path) -> None:
+    pair = (SC | {"label": "one"}, SC | {"label": "two", "llms": ["gpt-4o-mini"]})
+    told = compare(plan(*pair, axis="samples", costs=[2, 4, 9], accuracies=[0.5, 1.0]), base=toy)
+    assert [row.cost for row in told.differences] == [2, 4]  # nobody has 9 CoTs
+    assert [reach.accuracy for reach in told.reaches] == [0.5, 1.0] * 2
+    assert told.reaches[1].cost is None
+    assert told.reaches[1].never > 0
+    assert told.savings[1].ratio is None
+
+
+def test_what_fails_is_kept_with_its_reason_while_the_others_go_on(toy: Path) -> None:
+    told = compare(
+        plan(
+            SC | {"budgets": {"n": [1, 3, 7]}},
+            SC | {"label": "zero", "budgets": {"n": [0]}},
+            SC | {"label": "unheard of", "name": "self-consistancy"},
+            SC | {"label": "field", "budgets": {"k": [1, 2]}},
+            SC | {"label": "llm", "llms": ["gpt-4o"]},
+            SC | {"label": "two llms", "llms": ["gpt-4o-mini", "gpt-3.5-turbo"]},
+            {"label": "mine", "name": "mine.py:first", "llms": ["gpt-4o-mini"]},
+            {"label": "broken", "name": "mine.py:broken", "llms": ["gpt-4o-mini"]},
+            {"label": "absent", "name": "nowhere.py:first", "llms": ["gpt-4o-mini"]},
+            {"label": "ceiling", "name": "oracle", "llms": ["gpt-4o-mini"]},
+            replicates=2,
+        ),
+        base=toy,
+    )
+    assert [curve.label for curve in told.curves] == ["self-consistency (gpt-3.5-turbo)", "mine"]
+    reasons = {one.label: one.reason for one in told.missing}
+    first = told.curves[0]
+    assert (len(first.points), reasons[f"{first.label}, n=7"][:40]) == (2, "gpt-3.5-turbo has 6 recorded CoTs on que")
+    expected = {
+        "zero, n=0": "1 CoT or more",
+        "unheard of": "Did you mean 'self-consistency'",
+        "field": "no field of self-consistency 'k'",
+        "llm": "no recorded LLM 'gpt-4o'. Did you mean 'gpt-4o-mini'",
+        "broken": "toy/",
+        "absent": "no file",
+        "ceiling": "no method to compare",
+    }
+    for label, words in expected.items():
+        found = [reason for name, reason in reasons.items() if name.startswith(label.partition(",")[0])]
+        assert found, label
+        assert words in found[0]
+    assert told.to_dict()["missing"][0].keys() == {"label", "reason"}
+
+
+def test_a_comparison_of_nothing_is_refused(toy: Path) -> None:
+    with pytest.raises(UsageError, match=r"No method of the plan could be evaluated.*7 were asked for"):
+        compare(plan(SC | {"budgets": {"n": [7]}}), base=toy)
+    with pytest.raises(UsageError, match="No LLM of the plan is recorded"):
+        compare(plan(SC | {"llms": ["gpt-4o"]}), base=toy)
+    with pytest.raises(NotRecordedError):
+        compare(plan(SC, dataset="gsm8k"), base=toy)
+
+
+def test_without_dollars_another_axis_is_named(toy: Path) -> None:
+    with pytest.raises(UsageError, match="another axis: tokens, calls, samples"):
+        compare(plan(SC, prices="none"), base=toy)
+    told = compare(plan(SC, prices="none", axis="tokens"), base=toy)
+    assert told.curves[0].points[0].usd is None
+    assert np.isnan(told.per_question()["usd"]).all()
+
+
+def test_a_split_is_the_same_for_all(toy: Path) -> None:
+    told = compare(
+        plan(SC, {"name": "mine.py:first", "llms": ["gpt-4o-mini"]}, train_fraction=0.5, replicates=2), base=toy
+    )
+    everything = [point for curve in (*told.curves, *told.ceilings) for point in curve.points] + list(told.baselines)
+    assert {tuple(point.question_ids) for point in everything} == {tuple(everything[0].question_ids)}
+    assert {point.train_questions for point in everything} == {10}
+
+
+def test_the_numbers_do_not_depend_on_the_workers(toy: Path) -> None:
+    pair = plan(SC, {"name": "mine.py:first", "llms": ["gpt-4o-mini"]}, replicates=3)
+    assert compare(pair, base=toy, workers=2).to_dict() == compare(pair, base=toy).to_dict()
+
+
+def test_a_frame_needs_a_library(told: Comparison, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("pandas", "polars"):
+        monkeypatch.setitem(sys.modules, name, None)
+    with pytest.raises(UsageError, match="A DataFrame needs pandas or polars"):
+        told.to_frame()
+    with pytest.raises(UnknownNameError, match=r"'pandsa'.*'pandas'"):
+        told.to_frame("pandsa")
+    monkeypatch.setitem(sys.modules, "polars", types.SimpleNamespace(DataFrame=dict))
+    frame = told.to_frame()
+    assert {len(column) for column in frame.values()} == {6 * 20}
+    with pytest.raises(UsageError, match="needs pandas"):
+        told.to_frame("pandas")
+
+
+# -- command line -------------------------------------------------------------------------------------------------------
+
+
+def written(folder: Path, content: Plan) -> Path:
+    (folder / "plan.toml").write_text(content.to_toml())
+    return folder / "plan.toml"
+
+
+def run(*arguments: object) -> Any:
+    return CliRunner().invoke(app, ["compare", *map(str, arguments)])
+
+
+def test_compare_writes_what_it_shows(toy: Path) -> None:
+    methods = (
+        SC,
+        {"name": "mine.py:first", "llms": ["gpt-4o-mini"]},
+        SC | {"label": "too many", "budgets": {"n": [7]}},
+    )
+    file = written(toy, plan(*methods, replicates=2))
+    done = run(file, "--out", toy / "out" / "here")
+    assert done.exit_code == 0, done.output
+    for words in (
+        "Pareto frontier",
+        "Difference in accuracy",
+        "Cost at equal accuracy",
+        "Ranking",
+        "Missing",
+        "p (Holm)",
+    ):
+        assert words in done.stdout
+    assert "Missing: too many" in done.stderr
+    out = toy / "out" / "here"
+    told = json.loads((out / "comparison.json").read_text())
+    assert told == json.loads(run(file, "--json").stdout)
+    rows = list(csv.DictReader(io.StringIO((out / "results.csv").read_text())))
+    assert [row["role"] for row in rows].count("method") == 4
+    assert float(rows[1]["accuracy"]) == told["curves"][0]["points"][1]["accuracy"]
+    table = pq.read_table(out / "questions.parquet").to_pydict()
+    own = [right for right, point in zip(table["right"], table["point"], strict=True) if point == 1]
+    assert np.mean(own) == pytest.approx(float(rows[1]["accuracy"]))
+    again = run(out / "comparison.toml", "--json")
+    moved = json.loads(again.stdout)
+    assert moved["differences"] == told["differences"]
+    assert run(file, "--out", out).exit_code == 0
+    written(toy, plan(SC))
+    refused = run(file, "--out", out)
+    assert refused.exit_code == 1
+    assert "--force" in refused.stderr
+    assert run(file, "--out", out, "--force").exit_code == 0
+
+
+def test_a_first_plan_can_be_run(toy: Path) -> None:
+    file = toy / "first.toml"
+    made = run(file, "--init", "--recording", toy / "rec", "--dataset", "toy")
+    assert made.exit_code == 0, made.output
+    assert "feval compare" in made.stdout
+    told = json.loads(run(file, "--json").stdout)
+    assert told["missing"] == []
+    assert {point["llms"][0] for point in told["baselines"]} == {"gpt-3.5-turbo", "gpt-4o-mini"}
+    one = json.loads(run(toy / "b.toml", "--init", "--recording", toy / "rec", "--llm", "gpt-4o-mini", "--json").stdout)
+    assert one["plan"]["method"][0]["llms"] == ["gpt-4o-mini"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["nowhere.toml"], "cannot be read"),
+        (["nowhere.toml", "--recording", "x"], "change it there"),
+        (["nowhere.toml", "--init", "--out", "x"], "computes nothing"),
+    ],
+)
+def test_what_compare_refuses(arguments: list[str], words: str) -> None:
+    done = run(*arguments)
+    assert done.exit_code == 2, done.output
+    assert done.stderr.startswith("error: ")
+    assert words in done.stderr
+
+
+def test_out_of_range_is_a_usage_error() -> None:
+    with pytest.raises(OutOfRangeError, match="resamples"):
+        plan(SC, resamples=0)
+
+
+def test_every_point_counts_for_the_frontier_also_where_two_cost_the_same(toy: Path) -> None:
+    (toy / "recorded.py").write_text(
+        "def none(question, llm):\n    llm.sample(1)\n    return None\n\n"
+        "def first(question, llm):\n    return llm.sample(1).answers[0]\n"
+    )
+    users = [{"name": f"recorded.py:{name}", "llms": ["gpt-4o-mini"]} for name in ("none", "first")]
+    told = compare(plan(*users, axis="samples", order="recorded"), base=toy)
+    assert [point.label for point in told.frontier] == ["recorded.py:first"]
+    assert told.areas == ()
+    [row] = told.differences
+    assert (row.cost, row.accuracy_a) == (1.0, 0.0)
