@@ -367,7 +367,9 @@ def suggested_plan(dataset: str, recordings: Sequence[str], most: Mapping[str, i
         if len(most) > 1 and len(entry["llms"]) == 1:
             entry["label"] = f"{entry['name']} ({entry['llms'][0]})"
     axis = "usd" if dollars else "tokens"
-    return Plan.from_dict({"dataset": dataset, "recordings": list(recordings), "axis": axis, "method": known})
+    # Common draws are paired, and quick; whoever wants expectations over all draws where there are some takes this line out.
+    plan = {"dataset": dataset, "recordings": list(recordings), "order": "seeded", "axis": axis, "method": known}
+    return Plan.from_dict(plan)
 
 
 def _of_one(llm: str, pool: int) -> list[dict[str, Any]]:
