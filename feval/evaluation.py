@@ -197,13 +197,14 @@ def evaluate(
     Raises:
         ShortPoolError: a pool is smaller than what the method may ask for; the message names the question.
         UnknownNameError: no such order.
-        UsageError: no LLM, one from another `load`, no question, an exact expectation of a method that has none, or fewer than
-            one replicate.
+        UsageError: what was given is no method; no LLM, one from another `load`, no question, an exact expectation of a method
+            that has none, or fewer than one replicate.
         NotRecordedError: the method needs a channel (scores, log-probabilities) that was not recorded.
         MethodError: a user's method failed; the message names it and the question.
     """
     from feval.replay import LLM
 
+    _require_method(method)
     asked = [llms] if isinstance(llms, LLM) else list(llms)
     if not asked or replicates < 1 or workers < 1:
         raise UsageError(
@@ -216,7 +217,7 @@ def evaluate(
     if train_fraction is not None:
         train, chosen = train_test_rows(dataset, train_fraction, split_seed, chosen)
         trained = len(train)
-        if hasattr(method, "fit"):
+        if method.learns if isinstance(method, MethodFile) else hasattr(method, "fit"):
             method = fit(method, dataset, asked, train)
     if not len(chosen):
         raise UsageError(f"An evaluation needs a question; {dataset.id} was to be evaluated on none.")
@@ -228,6 +229,20 @@ def evaluate(
         means = sums.means(1 if kind == "recorded" else replicates, [llm.pool.prompt_tokens[chosen] for llm in asked])
     told = _evaluation(method, dataset, asked, chosen, kind, replicates, means, confidence, resamples)
     return replace(told, train_questions=trained)
+
+
+def _require_method(method: object) -> None:
+    """A name or a class is a slip that would be told in somebody else's words, question by question."""
+    from feval.exact import Oracle
+    from feval.methods.protocol import BatchMethod
+
+    if isinstance(method, type):
+        raise UsageError(f"{method.__name__} is a class of methods; evaluate one of them, such as {method.__name__}().")
+    if not callable(method) and not isinstance(method, (BatchMethod, Oracle)):
+        raise UsageError(
+            f"{method!r:.80} is no method. Give a callable (question, *llms) -> answer, or a built-in method such as "
+            "SelfConsistency(); feval.METHODS has them by name."
+        )
 
 
 def train_test_rows(
