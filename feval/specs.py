@@ -202,6 +202,8 @@ def _readings(value: Any, hint: Any) -> list[Any]:
     except ValueError:
         if "," in value:
             readings.append([_number_or_text(piece.strip()) for piece in value.strip("()").split(",") if piece.strip()])
+    if any(get_origin(option) is tuple for option in _options(hint)):
+        readings.append([_number_or_text(value)])  # a list of one
     return [*readings, value]
 
 

@@ -154,6 +154,8 @@ def test_settings_are_read_as_their_fields_want_them() -> None:
     assert (
         make_method("self-consistency", {"n": "7"}) == make_method("self-consistency", {"n": 7}) == SelfConsistency(7)
     )
+    assert make_method("cascade", {"thresholds": "0.5", "order": "0,1"}).thresholds == (0.5,)
+    assert make_method("cascade", {"samples": "5"}).samples == 5
     assert parse_settings(["n=7", "scorer = a=b "]) == {"n": "7", "scorer": "a=b"}
     with pytest.raises(UsageError, match="whole number; True was given"):
         make_method("self-consistency", {"n": True})
