@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import FrozenInstanceError, dataclass, fields, is_dataclass
+from dataclasses import FrozenInstanceError, dataclass, fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -101,6 +101,22 @@ def test_results_do_not_depend_on_how_replicates_are_chunked(
     assert (np.concatenate([part.answer for part in parts]) == whole.answer).all()
     for llm, ledger in enumerate(whole.ledgers):
         assert (np.concatenate([part.ledgers[llm].output_tokens for part in parts]) == ledger.output_tokens).all()
+
+
+@pytest.mark.parametrize(("name", "case"), cases())
+def test_nothing_depends_on_how_answers_are_numbered(name: str, case: Case, replay: tuple[Dataset, list[LLM]]) -> None:
+    """Per question the codes are turned round; answers turn with them, and what was consumed stays."""
+    llms = replay[1][: case.llms]
+    method = METHODS[name](**case.settings)
+    pools = [llm.pool for llm in llms]
+    last = pools[0].candidates[:, None] - 1
+    turned = [replace(pool, codes=np.where(pool.codes < 0, pool.codes, last - pool.codes)) for pool in pools]
+    orders = [llm.orders(range(REPLICATES), n) for llm, n in zip(llms, method.draws(len(llms)), strict=True)]
+    one, other = method.decide(pools, orders), method.decide(turned, orders)
+    assert (np.where(one.answer < 0, one.answer, last.T - one.answer) == other.answer).all()
+    for mine, theirs in zip(one.ledgers, other.ledgers, strict=True):
+        for field in fields(mine):
+            assert np.array_equal(getattr(mine, field.name), getattr(theirs, field.name)), field.name
 
 
 # -- self-consistency -----------------------------------------------------------------------------------------------
