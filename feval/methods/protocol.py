@@ -59,6 +59,14 @@ class RecordedResponse(Response, Protocol):
     """
 
     @property
+    def request(self) -> Any:
+        """What was sent; it has `tokens`, `None` where they are not known."""
+
+    @property
+    def tokens(self) -> int:
+        """Output tokens of all CoTs."""
+
+    @property
     def sequence_probabilities(self) -> Sequence[float | None]:
         """Length-normalised probability of each CoT."""
 
