@@ -207,7 +207,7 @@ class _Planned:
 
 
 def _needed(budget: int, threshold: Fraction) -> Integers:
-    """[budget + 1] least v1 above 0 with P[Beta(v1 + 1, v2 + 1) > 1/2] >= threshold, by v2: exact, by the binomial form of the tail."""
+    """[budget + 1] least v1 above 0 with P[Beta(v1 + 1, v2 + 1) > 1/2] >= threshold, by v2: exact, as a binomial tail."""
     needed: list[int] = []
     for v2 in range(budget + 1):
         v1 = needed[-1] if needed else 1  # nobody's answer is no ground to stop, however low the threshold
