@@ -68,7 +68,7 @@ class Evaluation:
             it asked, and did not all draw, is right; `None` where not known (exact, users' methods).
         routed_wrong: [Q] probability of being wrong, not by stopping early, where the plurality of the CoTs of an LLM it did
             not ask is right; `None` where not known. What is neither, nor without an answer, is a wrong vote.
-        train_questions: how many other questions the method learnt from; 0 for none.
+        train_questions: how many other questions were set aside to learn from; 0 for none.
         accuracy_low: lower end of the confidence interval, `None` where none was asked for.
         accuracy_high: upper end.
         confidence: of the interval.
@@ -187,7 +187,8 @@ def evaluate(
         replicates: how many draws of every question, for "seeded".
         seed: of the draws; `None` takes that of the load.
         rows: which questions, by row; `None` for all.
-        train_fraction: share of the questions that a method which learns is fitted on; the rest is judged, for every method.
+        train_fraction: share of the questions that a method which learns is fitted on; the rest is judged, for every method. A
+            method that was given what it would learn (a temperature, thresholds) keeps it.
         split_seed: of that split, see `train_test_rows`.
         workers: processes that share the questions of seeded and recorded evaluations; the numbers are the same for any number.
         time_limit: seconds that a user's method may take on one question; `None` for no limit.
@@ -217,7 +218,8 @@ def evaluate(
     if train_fraction is not None:
         train, chosen = train_test_rows(dataset, train_fraction, split_seed, chosen)
         trained = len(train)
-        if method.learns if isinstance(method, MethodFile) else hasattr(method, "fit"):
+        learner = method.load() if isinstance(method, MethodFile) else method
+        if hasattr(learner, "fit") and not getattr(learner, "fitted", False):
             method = fit(method, dataset, asked, train)
     if not len(chosen):
         raise UsageError(f"An evaluation needs a question; {dataset.id} was to be evaluated on none.")
@@ -265,14 +267,16 @@ def train_test_rows(
     Raises:
         OutOfRangeError: a fraction that is not between 0 and 1, or fewer than two questions.
     """
-    from feval.draws import uniforms
+    from feval.draws import ABSENT_SAMPLE, uniforms
 
     rows = np.arange(len(dataset)) if rows is None else rows
     if not 0 < train_fraction < 1 or len(rows) < 2:
         raise OutOfRangeError(
             f"A split takes a share between 0 and 1 of two questions or more; {train_fraction} of {len(rows)} was asked for."
         )
-    coins = uniforms(dataset.question_keys[rows], np.zeros((1, len(rows), 1), np.uint16), split_seed)[0, :, 0]
+    # A place that no draw has: methods that toss coins must not find theirs among those that chose the test questions.
+    nowhere = np.full((1, len(rows), 1), ABSENT_SAMPLE, np.uint16)
+    coins = uniforms(dataset.question_keys[rows], nowhere, split_seed)[0, :, 0]
     order = np.argsort(coins, kind="stable")
     count = min(max(round(train_fraction * len(rows)), 1), len(rows) - 1)
     return np.sort(rows[order[:count]]), np.sort(rows[order[count:]])

@@ -62,11 +62,6 @@ class MethodFile:
         """The user's answer."""
         return self.load()(question, *llms)
 
-    @property
-    def learns(self) -> bool:
-        """Whether it has something to learn, see `feval.methods.protocol.Learner`; runs the file once."""
-        return hasattr(self.load(), "fit")
-
     def fit(self, pools: Sequence[Any], gold: Any) -> MethodFile:
         """The same file with what its method learnt; see `feval.methods.protocol.Learner.fit`."""
         learnt = MethodFile(self.path, self.function)
