@@ -20,6 +20,7 @@ from typing import Any
 
 import pytest
 
+from feval.exact import EXACT
 from feval.methods import METHODS
 from feval.recording import open_recording, verify_recording
 from feval.specs import field_names
@@ -124,6 +125,8 @@ def test_every_method_is_described_with_all_its_fields(name: str) -> None:
     [section] = [body for title, body in sections if name in title.split(" and ")]
     documented = re.findall(r"^\| (`[^|]*`) \|", section, re.MULTILINE)
     assert sorted(re.findall(r"`(\w+)`", " ".join(documented))) == sorted(field_names(name))
+    [row] = re.findall(rf"^\| \[{name}\].*\|$", text, re.MULTILINE)
+    assert (row.split("|")[4].strip() == "yes") == (METHODS[name] in EXACT)
 
 
 def free_ports(count: int) -> list[int]:
