@@ -10,15 +10,33 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from feval.comparison import Comparison, compare
-    from feval.curves import Curve, CurvePoint, self_consistency_curve
+    from feval.curves import Curve, CurvePoint, method_curve, self_consistency_curve
+    from feval.environment import BudgetEnvironment, as_method
     from feval.errors import FevalError
-    from feval.evaluation import Evaluation, evaluate
+    from feval.evaluation import Evaluation, evaluate, train_test_rows
+    from feval.exact import Oracle
     from feval.importers import import_recording
-    from feval.methods import METHODS, SelfConsistency
+    from feval.methods import (
+        METHODS,
+        AdaptiveConsistency,
+        AutoMix,
+        BestOfN,
+        Cascade,
+        ConfidenceWeighted,
+        DeepConfidence,
+        DifficultyAdaptive,
+        EarlyStopping,
+        MixtureOfThoughts,
+        ModelSwitch,
+        SelfConsistency,
+        SingleCall,
+        WeightedBestOfN,
+    )
     from feval.methods.vote import plurality
     from feval.names import DatasetType, LLMType
     from feval.plans import Plan
     from feval.prices import PriceList, price_list
+    from feval.receipts import verify_receipt
     from feval.recording import merge, open_recording, select, verify_recording
     from feval.replay import LLM, Dataset, load
 
@@ -29,19 +47,37 @@ _HOMES = {
     "compare": "feval.comparison",
     "Curve": "feval.curves",
     "CurvePoint": "feval.curves",
+    "method_curve": "feval.curves",
     "self_consistency_curve": "feval.curves",
+    "BudgetEnvironment": "feval.environment",
+    "as_method": "feval.environment",
     "Evaluation": "feval.evaluation",
     "evaluate": "feval.evaluation",
+    "train_test_rows": "feval.evaluation",
+    "Oracle": "feval.exact",
     "FevalError": "feval.errors",
     "import_recording": "feval.importers",
     "METHODS": "feval.methods",
+    "AdaptiveConsistency": "feval.methods",
+    "AutoMix": "feval.methods",
+    "BestOfN": "feval.methods",
+    "Cascade": "feval.methods",
+    "ConfidenceWeighted": "feval.methods",
+    "DeepConfidence": "feval.methods",
+    "DifficultyAdaptive": "feval.methods",
+    "EarlyStopping": "feval.methods",
+    "MixtureOfThoughts": "feval.methods",
+    "ModelSwitch": "feval.methods",
     "SelfConsistency": "feval.methods",
+    "SingleCall": "feval.methods",
+    "WeightedBestOfN": "feval.methods",
     "plurality": "feval.methods.vote",
     "DatasetType": "feval.names",
     "LLMType": "feval.names",
     "Plan": "feval.plans",
     "PriceList": "feval.prices",
     "price_list": "feval.prices",
+    "verify_receipt": "feval.receipts",
     "merge": "feval.recording",
     "open_recording": "feval.recording",
     "select": "feval.recording",
@@ -54,28 +90,46 @@ _HOMES = {
 __all__ = [
     "LLM",
     "METHODS",
+    "AdaptiveConsistency",
+    "AutoMix",
+    "BestOfN",
+    "BudgetEnvironment",
+    "Cascade",
     "Comparison",
+    "ConfidenceWeighted",
     "Curve",
     "CurvePoint",
     "Dataset",
     "DatasetType",
+    "DeepConfidence",
+    "DifficultyAdaptive",
+    "EarlyStopping",
     "Evaluation",
     "FevalError",
     "LLMType",
+    "MixtureOfThoughts",
+    "ModelSwitch",
+    "Oracle",
     "Plan",
     "PriceList",
     "SelfConsistency",
+    "SingleCall",
+    "WeightedBestOfN",
     "__version__",
+    "as_method",
     "compare",
     "evaluate",
     "import_recording",
     "load",
     "merge",
+    "method_curve",
     "open_recording",
     "plurality",
     "price_list",
     "select",
     "self_consistency_curve",
+    "train_test_rows",
+    "verify_receipt",
     "verify_recording",
 ]
 

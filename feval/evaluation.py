@@ -78,7 +78,7 @@ class Evaluation:
             it asked, and did not all draw, is right; `None` where not known (exact, users' methods).
         routed_wrong: [Q] probability of being wrong, not by stopping early, where the plurality of the CoTs of an LLM it did
             not ask is right; `None` where not known. What is neither, nor without an answer, is a wrong vote.
-        train_questions: how many other questions the method learnt from; 0 for none.
+        train_questions: how many other questions were set aside to learn from; 0 for none.
         accuracy_low: lower end of the confidence interval, `None` where none was asked for.
         accuracy_high: upper end.
         confidence: of the interval.
@@ -197,7 +197,8 @@ def evaluate(
         replicates: how many draws of every question, for "seeded".
         seed: of the draws; `None` takes that of the load.
         rows: which questions, by row; `None` for all.
-        train_fraction: share of the questions that a method which learns is fitted on; the rest is judged, for every method.
+        train_fraction: share of the questions that a method which learns is fitted on; the rest is judged, for every method. A
+            method that was given what it would learn (a temperature, thresholds) keeps it.
         split_seed: of that split, see `train_test_rows`.
         workers: processes that share the questions of seeded and recorded evaluations; the numbers are the same for any number.
         time_limit: seconds that a user's method may take on one question; `None` for no limit.
@@ -207,13 +208,14 @@ def evaluate(
     Raises:
         ShortPoolError: a pool is smaller than what the method may ask for; the message names the question.
         UnknownNameError: no such order.
-        UsageError: no LLM, one from another `load`, no question, an exact expectation of a method that has none, or fewer than
-            one replicate.
+        UsageError: what was given is no method; no LLM, one from another `load`, no question, an exact expectation of a method
+            that has none, or fewer than one replicate.
         NotRecordedError: the method needs a channel (scores, log-probabilities) that was not recorded.
         MethodError: a user's method failed; the message names it and the question.
     """
     from feval.replay import LLM
 
+    _require_method(method)
     asked = [llms] if isinstance(llms, LLM) else list(llms)
     if not asked or replicates < 1 or workers < 1:
         raise UsageError(
@@ -226,7 +228,8 @@ def evaluate(
     if train_fraction is not None:
         train, chosen = train_test_rows(dataset, train_fraction, split_seed, chosen)
         trained = len(train)
-        if hasattr(method, "fit"):
+        learner = method.load() if isinstance(method, MethodFile) else method
+        if hasattr(learner, "fit") and not getattr(learner, "fitted", False):
             method = fit(method, dataset, asked, train)
     if not len(chosen):
         raise UsageError(f"An evaluation needs a question; {dataset.id} was to be evaluated on none.")
@@ -238,6 +241,20 @@ def evaluate(
         means = sums.means(1 if kind == "recorded" else replicates, [llm.pool.prompt_tokens[chosen] for llm in asked])
     told = _evaluation(method, dataset, asked, chosen, kind, replicates, means, confidence, resamples)
     return replace(told, train_questions=trained)
+
+
+def _require_method(method: object) -> None:
+    """A name or a class is a slip that would be told in somebody else's words, question by question."""
+    from feval.exact import Oracle
+    from feval.methods.protocol import BatchMethod
+
+    if isinstance(method, type):
+        raise UsageError(f"{method.__name__} is a class of methods; evaluate one of them, such as {method.__name__}().")
+    if not callable(method) and not isinstance(method, (BatchMethod, Oracle)):
+        raise UsageError(
+            f"{method!r:.80} is no method. Give a callable (question, *llms) -> answer, or a built-in method such as "
+            "SelfConsistency(); feval.METHODS has them by name."
+        )
 
 
 def train_test_rows(
@@ -260,14 +277,16 @@ def train_test_rows(
     Raises:
         OutOfRangeError: a fraction that is not between 0 and 1, or fewer than two questions.
     """
-    from feval.draws import uniforms
+    from feval.draws import ABSENT_SAMPLE, uniforms
 
     rows = np.arange(len(dataset)) if rows is None else rows
     if not 0 < train_fraction < 1 or len(rows) < 2:
         raise OutOfRangeError(
             f"A split takes a share between 0 and 1 of two questions or more; {train_fraction} of {len(rows)} was asked for."
         )
-    coins = uniforms(dataset.question_keys[rows], np.zeros((1, len(rows), 1), np.uint16), split_seed)[0, :, 0]
+    # A place that no draw has: methods that toss coins must not find theirs among those that chose the test questions.
+    nowhere = np.full((1, len(rows), 1), ABSENT_SAMPLE, np.uint16)
+    coins = uniforms(dataset.question_keys[rows], nowhere, split_seed)[0, :, 0]
     order = np.argsort(coins, kind="stable")
     count = min(max(round(train_fraction * len(rows)), 1), len(rows) - 1)
     return np.sort(rows[order[:count]]), np.sort(rows[order[count:]])

@@ -201,8 +201,8 @@ class _Held:
         from feval.estimators.orders import Pools
 
         codes = pool.codes.astype(np.int64)
-        if no_answer == "vote":
-            codes = np.where(codes == -1, codes.max(initial=-1) + 1, codes)
+        if no_answer == "vote":  # as a candidate of its own, which is not the gold either, where nobody gave that
+            codes = np.where(codes == -1, max(codes.max(initial=-1), gold.max(initial=-1)) + 1, codes)
         candidates = int(codes.max(initial=-1)) + 1
         shape = (len(codes), candidates + 2)
         place = (codes + 2 + shape[1] * np.arange(len(codes))[:, None]).ravel()

@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import cached_property
 from importlib.util import module_from_spec, spec_from_file_location
@@ -62,7 +62,16 @@ class MethodFile:
         """The user's answer."""
         return self.load()(question, *llms)
 
+    def fit(self, pools: Sequence[Any], gold: Any) -> MethodFile:
+        """The same file with what its method learnt; see `feval.methods.protocol.Learner.fit`."""
+        learnt = MethodFile(self.path, self.function)
+        learnt.__dict__["source_sha256"] = self.source_sha256
+        learnt._module.update(callable=self.load().fit(pools, gold), learnt=True)
+        return learnt
+
     def __getstate__(self) -> dict[str, Any]:
+        if "learnt" in self._module:  # another process runs the file anew, and would have learnt nothing
+            raise UsageError(f"What {self.function} has learnt stays in this process; take one worker.")
         return {"path": self.path, "function": self.function}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -188,6 +197,8 @@ def _readings(value: Any, hint: Any) -> list[Any]:
     except ValueError:
         if "," in value:
             readings.append([_number_or_text(piece.strip()) for piece in value.strip("()").split(",") if piece.strip()])
+    if any(get_origin(option) is tuple for option in _options(hint)):
+        readings.append([_number_or_text(value)])  # a list of one
     return [*readings, value]
 
 

@@ -156,9 +156,9 @@ def mixture_of_40_samples(real: Real, entry: Entry) -> Any:
 def mixture_replay(real: Real, entry: Entry) -> Any:
     """The reference package's example on its own draws; "strict" is its rule, "paper" the right one."""
     params = entry["params"]
-    # Entries with the draws of another one are named after it, and take its prices.
-    prices = params.get("prices", [[0.02, 0.06], [0.13, 0.4]])
-    seed = int(params.get("seed", entry["id"].rpartition("seed")[2]))
+    if "same draws as" in params:  # and its prices
+        params = real.golden(params["same draws as"])["params"] | params
+    prices, seed = params["prices"], int(params.get("seed", entry["id"].rpartition("seed")[2]))
     pools, gold = real.pools(*entry["inputs"])
     pools = with_tokens(real, pools)
     orders = sampled_orders(pools, params["N"], seed)

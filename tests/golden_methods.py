@@ -56,6 +56,11 @@ class Real:
         self.folder = shared / "real"
         self.file = cache(self._file)
 
+    def golden(self, name: str) -> Entry:
+        """Another reference value, by its id."""
+        entries: list[Entry] = json.loads((self.folder.parent / "golden/methods.json").read_text("utf-8"))["goldens"]
+        return next(entry for entry in entries if entry["id"] == name)
+
     def _file(self, name: str) -> Questions:
         if name == "last_letters_gpt35":
             return self._last_letters()
@@ -165,8 +170,7 @@ GOLDENS: dict[str, Callable[[Real, Entry], Any]] = {
     "sc.exact.": sc_exact,
     "sc.prefix.": sc_prefix,
     "sc.none.": sc_none,
-    "dsc.date_cot1_40.": dsc,
-    "dsc.last_letters_gpt35.": dsc,
+    "dsc.": dsc,
     "bon.": best_of_n,
     "cisc.": confidence_weighted,
     "deepconf.": deep_confidence,

@@ -155,13 +155,20 @@ def prefix(real: table.Real, thresholds: dict[str, Any], part: dict[str, Any]) -
     return found
 
 
-def baseline(method: Any) -> Callable[[table.Real, table.Entry], Any]:
-    def call(real: table.Real, entry: table.Entry) -> Any:
-        pools, gold = real.pools(*entry["inputs"])
-        in_order = table.recorded(method, pools)
-        return {"correct": table.correct(in_order, gold), "samples": table.samples(in_order)}
+def asc_baseline(real: table.Real, entry: table.Entry) -> Any:
+    return baseline(real, entry, AdaptiveConsistency, "threshold")
 
-    return call
+
+def esc_baseline(real: table.Real, entry: table.Entry) -> Any:
+    return baseline(real, entry, EarlyStopping, "window")
+
+
+def baseline(real: table.Real, entry: table.Entry, method: Callable[..., Any], *names: str) -> Any:
+    """The method's defaults, where the entry has no parameters; no more CoTs than there are."""
+    [pool], gold = real.pools(*entry["inputs"])
+    fields = {name: value for name, value in entry.get("params", {}).items() if name in (*names, "budget")}
+    in_order = table.recorded(method(**{"budget": min(40, pool.smallest)} | fields), [pool])
+    return {"correct": table.correct(in_order, gold), "samples": table.samples(in_order)}
 
 
 # -- tokens and dollars -----------------------------------------------------------------------------------------------
@@ -219,8 +226,8 @@ VOTES: dict[str, Callable[[table.Real, table.Entry], Any]] = {
     "ac.run.": ac_run,
     "ac.exact.": ac_exact,
     "ac.prefixes": ac_prefixes,
-    "dsc.asc_baseline.": baseline(AdaptiveConsistency()),
-    "dsc.esc_baseline.": baseline(EarlyStopping()),
+    "dsc.asc_baseline.": asc_baseline,
+    "dsc.esc_baseline.": esc_baseline,
     "cost.tokens.": cost_tokens,
     "cost.token_probe": cost_probe,
     "cost.prices": cost_prices,

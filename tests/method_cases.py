@@ -101,6 +101,7 @@ CASES: dict[str, list[Case]] = {
         Case(llms=2),
         Case({"threshold": "3/4", "strict": True, "scorer": "judge:toy"}, llms=2),
         Case({"threshold": 0.4, "aggregate": "mean", "verification": "free"}, llms=2),
+        Case({"threshold": "1/2", "verification": "as-answer"}, llms=2),
     ],
     "adaptive-consistency": [
         *(

@@ -122,6 +122,13 @@ def test_ranking_calls_are_billed_where_they_were_recorded() -> None:
     assert ledger.auxiliary_output_tokens.tolist() == [[7, 8, 9]] * 2
 
 
+def test_no_answers_are_no_ground_to_stop_however_low_the_threshold() -> None:
+    pool = ranked(pool_of(np.array([[-1] * 8, [0, 1] * 4], np.int8)), [1.0, 2.0])
+    orders = np.arange(8, dtype=np.uint16)[None, None].repeat(2, axis=1)
+    [ledger] = DifficultyAdaptive(budget=8, threshold="0.5").decide([pool], [orders]).ledgers
+    assert ledger.cots.tolist() == [[8, 4]]
+
+
 def test_it_says_that_it_sees_the_whole_set() -> None:
     assert isinstance(DifficultyAdaptive(), WholeSetMethod)
     assert isinstance(DifficultyAdaptive(), BatchMethod)
@@ -133,7 +140,14 @@ def test_nonsense_is_refused() -> None:
         DifficultyAdaptive(ranking="length")
     with pytest.raises(UnknownNameError, match="fate"):
         DifficultyAdaptive(judged_are="lost")
-    for fields in ({"window": 0}, {"judged": 0}, {"neighbours": 0}, {"budget": 3}, {"threshold": 1.0}):
+    for fields in (
+        {"window": 0},
+        {"judged": 0},
+        {"neighbours": 0},
+        {"budget": 3},
+        {"threshold": 1.0},
+        {"threshold": "much"},
+    ):
         with pytest.raises(OutOfRangeError):
             DifficultyAdaptive(**fields)
     with pytest.raises(UsageError, match="one LLM; 2"):

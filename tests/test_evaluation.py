@@ -8,18 +8,20 @@ import math
 import threading
 import time
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from small import write_toy
+from small import write_scored_toy, write_toy
 
 from feval import SelfConsistency, evaluate, load
 from feval.errors import MethodError, OutOfRangeError, UnknownNameError, UsageError
 from feval.evaluation import train_test_rows
 from feval.exact import Oracle
+from feval.methods import AdaptiveConsistency, Cascade, ConfidenceWeighted
+from feval.methods.confidence_weighted import TEMPERATURES
 from feval.methods.decisions import Decisions, Ledger
 from feval.methods.protocol import drawn
 from feval.replay import LLM, Dataset
@@ -230,6 +232,17 @@ def test_what_learns_is_judged_on_other_questions(replay: tuple[Dataset, list[LL
     assert plain.right.tolist() == evaluate(TwoRounds(), *replay).right[test].tolist()
 
 
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [("self-consistency", "is no method"), (SelfConsistency, r"such as SelfConsistency\(\)"), (3, "3 is no")],
+)
+def test_what_is_no_method_is_told_before_anything_runs(
+    given: Any, told: str, replay: tuple[Dataset, list[LLM]]
+) -> None:
+    with pytest.raises(UsageError, match=told):
+        evaluate(given, *replay)
+
+
 # -- workers --------------------------------------------------------------------------------------------------------
 
 
@@ -325,3 +338,28 @@ def test_nonsense_is_refused(replay: tuple[Dataset, list[LLM]]) -> None:
         evaluate(two_rounds, dataset, [])
     with pytest.raises(UsageError, match="evaluated on none"):
         evaluate(two_rounds, dataset, llms, rows=[])
+
+
+def test_what_was_given_is_not_learnt_again(tmp_path: Path) -> None:
+    rows: list[list[str | None]] = [["a", "b", "a", "a", None, "b", "c", "a"]] * 6
+    out = write_scored_toy(tmp_path / "toy", {"m": rows, "n": rows[::-1]}, ["a", "b", "c", "b", "a", "a"])
+    dataset, llms = load("toy", recording=out)
+    given = ConfidenceWeighted(8, temperature=0.37)
+    learnt = ConfidenceWeighted(8)
+    _, test = train_test_rows(dataset, 0.5)
+    told = evaluate(given, dataset, llms[0], train_fraction=0.5)
+    assert told.fields["temperature"] == 0.37
+    assert told.right.tolist() == evaluate(given, dataset, llms[0], rows=test).right.tolist()
+    assert evaluate(learnt, dataset, llms[0], train_fraction=0.5).fields["temperature"] in TEMPERATURES
+    cascade = Cascade(thresholds=("0.7",), score="vote-share", samples=4)
+    assert evaluate(cascade, dataset, llms, train_fraction=0.5).fields["thresholds"] == ("0.7",)
+    assert evaluate(replace(cascade, thresholds=None), dataset, llms, train_fraction=0.5).fields["thresholds"]
+
+
+def test_coins_do_not_know_the_split(tmp_path: Path) -> None:
+    """Test questions are chosen by numbers of their own: a coin that is first tossed after draw 0 is as fair there."""
+    pools: list[list[str | None]] = [["a", "b"]] * 1000
+    dataset, [llm] = load("toy", recording=write_toy(tmp_path / "toy", {"m": pools}, ["a"] * 1000))
+    method = AdaptiveConsistency("random", threshold=0.5, budget=2)
+    told = evaluate(method, dataset, llm, order="recorded", train_fraction=0.5)
+    assert told.samples.mean() == pytest.approx(1.5, abs=0.09)  # four standard errors

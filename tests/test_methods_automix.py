@@ -59,6 +59,19 @@ def test_verification_is_billed_to_the_small_llm_wherever_there_was_an_answer_to
     assert large.auxiliary_calls is None
 
 
+def test_verification_may_cost_what_the_answer_did_as_in_the_paper() -> None:
+    pools = verified(["a", "b", [None]], [1.0, 0.0, 0.5], tokens=-1)
+    small, _ = in_recorded_order(AutoMix(verification="as-answer"), pools).ledgers
+    prompts, outputs = small.auxiliary_prompt_tokens, small.auxiliary_output_tokens
+    assert prompts is not None
+    assert outputs is not None
+    assert prompts.tolist() == [[10, 10, 0]]
+    assert outputs.tolist() == [[*pools[0].output_tokens[:2, 0].tolist(), 0]]
+    unknown = replace(pools[0], prompt_tokens=np.array([10, -1, 10]))
+    with pytest.raises(NotRecordedError, match="prompt tokens of the small LLM"):
+        in_recorded_order(AutoMix(verification="as-answer"), [unknown, pools[1]])
+
+
 def test_verifications_of_unknown_cost_are_not_passed_over_in_silence() -> None:
     pools = verified(["a", "b"], [1.0, 0.0], tokens=-1)
     with pytest.raises(NotRecordedError):

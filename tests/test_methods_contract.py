@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import FrozenInstanceError, dataclass, fields, is_dataclass
+from dataclasses import FrozenInstanceError, dataclass, fields, is_dataclass, replace
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,8 @@ from feval.errors import OutOfRangeError, ShortPoolError, UsageError
 from feval.estimators.counts import vote_counts
 from feval.estimators.plurality import subset_plurality_accuracy
 from feval.evaluation import decisions, evaluate
-from feval.methods import METHODS, SelfConsistency
+from feval.methods import METHODS, AdaptiveConsistency, DeepConfidence, MixtureOfThoughts, SelfConsistency
+from feval.methods.confidence_weighted import TEMPERATURES
 from feval.methods.decisions import Decisions
 from feval.pools import Pool
 from feval.replay import LLM, Dataset, load
@@ -88,6 +90,48 @@ def test_a_method_is_a_frozen_value_that_shows_its_settings(name: str, case: Cas
     assert type(method).__doc__
 
 
+DEFAULTS: dict[str, dict[str, Any]] = {
+    "single-call": {},
+    "self-consistency": {"n": 20, "no_answer": "drop"},  # FEval-TTC
+    "best-of-n": {"n": 20, "aggregate": "last"},  # FEval-TTC, search-and-learn
+    "weighted-best-of-n": {"n": 20, "aggregate": "last"},
+    "model-switch": {"samples": 5, "normaliser": "distinct", "gate": "all", "weights": None},  # the authors' scripts
+    "mixture-of-thoughts": {"strong_samples": 3, "strict": False, "rule": "vote", "no_answer": "drop"},  # section 3
+    "adaptive-consistency": {"criterion": "beta", "budget": 40, "top": None, "no_answer": "drop"},
+    "early-stopping": {"window": 5, "budget": 40, "answer": "all"},
+    "difficulty-adaptive": {
+        "window": 4, "judged": 32, "neighbours": 16, "budget": 40, "threshold": 0.95, "judged_are": "easy",
+        "preallocate": True,
+    },
+    "confidence-weighted": {"temperature": None, "self_check": "whole"},  # learnt, never given
+    "deep-confidence": {
+        "mode": "offline", "keep": "high", "group": 2048, "tail": 2048, "warm_up": 16, "vote": "weighted",
+    },
+    "cascade": {
+        "thresholds": None, "samples": 1, "strict": True, "non_decreasing": True, "grid": 40, "score": "recorded"
+    },
+    "automix": {"strict": False, "aggregate": "score", "verification": "recorded"},  # kept at v = t
+}  # fmt: skip
+"""What papers and authors' code take, where they say so."""
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_defaults_are_those_of_the_papers(name: str) -> None:
+    method = METHODS[name]()
+    assert {field: getattr(method, field) for field in DEFAULTS[name]} == DEFAULTS[name]
+
+
+def test_numbers_behind_words_are_those_of_the_papers() -> None:
+    rules = {name: AdaptiveConsistency(name).rule.threshold for name in ("beta", "dirichlet", "entropy", "majority")}
+    assert rules == {
+        "beta": Fraction(19, 20), "dirichlet": Fraction(19, 20), "entropy": Fraction(3, 4), "majority": Fraction(4, 5)
+    }  # fmt: skip
+    assert AdaptiveConsistency("random").rule.threshold == Fraction(1, 10)
+    assert (DeepConfidence(keep="low")._eta, DeepConfidence(keep="high")._eta) == (10, 90)
+    assert len(set(TEMPERATURES)) == 80
+    assert [MixtureOfThoughts().draws(llms) for llms in (2, 3)] == [(20, 3), (7, 7, 3)]
+
+
 @pytest.mark.parametrize(("name", "case"), cases())
 def test_results_do_not_depend_on_how_replicates_are_chunked(
     name: str, case: Case, replay: tuple[Dataset, list[LLM]], monkeypatch: pytest.MonkeyPatch
@@ -101,6 +145,22 @@ def test_results_do_not_depend_on_how_replicates_are_chunked(
     assert (np.concatenate([part.answer for part in parts]) == whole.answer).all()
     for llm, ledger in enumerate(whole.ledgers):
         assert (np.concatenate([part.ledgers[llm].output_tokens for part in parts]) == ledger.output_tokens).all()
+
+
+@pytest.mark.parametrize(("name", "case"), cases())
+def test_nothing_depends_on_how_answers_are_numbered(name: str, case: Case, replay: tuple[Dataset, list[LLM]]) -> None:
+    """Per question the codes are turned round; answers turn with them, and what was consumed stays."""
+    llms = replay[1][: case.llms]
+    method = METHODS[name](**case.settings)
+    pools = [llm.pool for llm in llms]
+    last = pools[0].candidates[:, None] - 1
+    turned = [replace(pool, codes=np.where(pool.codes < 0, pool.codes, last - pool.codes)) for pool in pools]
+    orders = [llm.orders(range(REPLICATES), n) for llm, n in zip(llms, method.draws(len(llms)), strict=True)]
+    one, other = method.decide(pools, orders), method.decide(turned, orders)
+    assert (np.where(one.answer < 0, one.answer, last.T - one.answer) == other.answer).all()
+    for mine, theirs in zip(one.ledgers, other.ledgers, strict=True):
+        for field in fields(mine):
+            assert np.array_equal(getattr(mine, field.name), getattr(theirs, field.name)), field.name
 
 
 # -- self-consistency -----------------------------------------------------------------------------------------------

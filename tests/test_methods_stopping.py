@@ -91,6 +91,13 @@ def test_the_exact_expectation_is_the_mean_over_all_orders(method: Any) -> None:
     assert exact.output_tokens == pytest.approx(ledger.output_tokens.mean(axis=0), abs=1e-10)
 
 
+@pytest.mark.parametrize("method", [*ADAPTIVE[::3], *ADAPTIVE[1::6], *EARLY[::3]], ids=str)
+def test_a_gold_that_nobody_gave_is_never_right(method: Any) -> None:
+    rows = [row for row in ROWS if max(row) < 3]
+    for unseen in (3, 4, 9):  # 3 is what a vote of no answer would be numbered, were the gold forgotten
+        assert not exact_expectation(method, [pool_of(rows)], np.full(len(rows), unseen)).right.any()
+
+
 def test_the_numbering_of_answers_makes_no_difference() -> None:
     renamed = np.array([4, 2, 5, 0, 3, 1, -1])  # the last place is that of -1
     for method in (*ADAPTIVE[::5], *EARLY[::3]):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import signal
 import socket
 import subprocess
@@ -19,7 +20,11 @@ from typing import Any
 
 import pytest
 
+from feval.exact import EXACT
+from feval.methods import METHODS
 from feval.recording import open_recording, verify_recording
+from feval.specs import field_names
+from recorders.demo import bundled_recording
 
 ROOT = Path(__file__).resolve().parents[1]
 README = (ROOT / "README.md").read_text("utf-8")
@@ -77,18 +82,51 @@ def environment(tmp_path: Path) -> dict[str, str]:
     return kept | {"PATH": f"{programs}{os.pathsep}{os.environ['PATH']}", "PYTHONPATH": str(ROOT), "COLUMNS": "200"}
 
 
-def test_every_block_runs_and_prints_what_it_shows(tmp_path: Path, environment: dict[str, str]) -> None:
-    folder = tmp_path / "empty"
-    folder.mkdir()
+def run_page(text: str, folder: Path, environment: dict[str, str]) -> None:
+    """Run the blocks of a page in order; what a `text` block shows must have been printed by the block before it."""
     said = ""
-    for block in blocks():
+    for block in blocks(text):
         if block.language == "text":
             missing = [
                 line for line in block.text.splitlines() if line.rstrip() not in map(str.rstrip, said.splitlines())
             ]
-            assert missing == [], f"the README shows lines that were not printed; printed was:\n{said}"
+            assert missing == [], f"the page shows lines that were not printed; printed was:\n{said}"
         else:
             said = run(block, folder, environment)
+
+
+def test_every_block_runs_and_prints_what_it_shows(tmp_path: Path, environment: dict[str, str]) -> None:
+    folder = tmp_path / "empty"
+    folder.mkdir()
+    run_page(README, folder, environment)
+
+
+@pytest.mark.parametrize("page", ["methods", "receipts", "environment"])
+def test_the_pages_on_methods_run_beside_the_demo(page: str, tmp_path: Path, environment: dict[str, str]) -> None:
+    with bundled_recording() as recording:
+        shutil.copytree(recording, tmp_path / "feval-demo" / "recording")
+    run_page((ROOT / "docs" / f"{page}.md").read_text("utf-8"), tmp_path, environment)
+
+
+def test_the_example_compares_methods_on_any_recording(tmp_path: Path, environment: dict[str, str]) -> None:
+    with bundled_recording() as recording:
+        line = Block("sh", f'"{sys.executable}" -W error "{ROOT}/examples/compare_methods.py" "{recording}"')
+        said = run(line, tmp_path, environment)
+    rows = {(row[:22].strip(), row[22:58].strip()): row[58:].split() for row in said.splitlines()[2:]}
+    assert len(rows) == 5 * 3 + 2
+    assert rows["5 votes", "feval/tiny-42k"][4] == "5.00"
+    assert float(rows["until settled", "feval/tiny-42k"][4]) < float(rows["40 votes", "feval/tiny-42k"][4]) == 40
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_every_method_is_described_with_all_its_fields(name: str) -> None:
+    text = (ROOT / "docs" / "methods.md").read_text("utf-8")
+    sections = re.findall(r"^## ([^\n]+)\n(.*?)(?=^## )", text, re.MULTILINE | re.DOTALL)
+    [section] = [body for title, body in sections if name in title.split(" and ")]
+    documented = re.findall(r"^\| (`[^|]*`) \|", section, re.MULTILINE)
+    assert sorted(re.findall(r"`(\w+)`", " ".join(documented))) == sorted(field_names(name))
+    [row] = re.findall(rf"^\| \[{name}\].*\|$", text, re.MULTILINE)
+    assert (row.split("|")[4].strip() == "yes") == (METHODS[name] in EXACT)
 
 
 def free_ports(count: int) -> list[int]:
@@ -102,7 +140,10 @@ def test_the_recipes_of_recording_run_as_they_stand(tmp_path: Path, environment:
     recipes = (ROOT / "docs" / "recording.md").read_text("utf-8").partition("## Three recipes\n")[2]
     for name, port in zip(("8123", "8124"), free_ports(2), strict=True):
         recipes = recipes.replace(name, str(port))
-    environment |= {"PATH": f"{environment['PATH']}{os.pathsep}{Path(sys.executable).parent}"}
+    programs, _, others = environment["PATH"].partition(os.pathsep)
+    environment |= {
+        "PATH": os.pathsep.join([programs, str(Path(sys.executable).parent), others])
+    }  # `python` is this one
     folder = tmp_path / "empty"
     folder.mkdir()
     served, proxied, twin = blocks(recipes)
@@ -123,9 +164,11 @@ def test_the_two_set_up_commands_come_first_and_exist() -> None:
         assert (ROOT / command.split()[1]).is_file()
 
 
-def test_links_and_pictures_lead_somewhere() -> None:
-    targets = re.findall(r"\]\(([^)#]+)[^)]*\)", README)
-    assert [target for target in targets if "://" not in target and not (ROOT / target).exists()] == []
+@pytest.mark.parametrize("page", ["README.md", *(f"docs/{path.name}" for path in sorted((ROOT / "docs").glob("*.md")))])
+def test_links_and_pictures_lead_somewhere(page: str) -> None:
+    targets = re.findall(r"\]\(([^)#]+)[^)]*\)", (ROOT / page).read_text("utf-8"))
+    beside = (ROOT / page).parent
+    assert [target for target in targets if "://" not in target and not (beside / target).exists()] == []
 
 
 def test_the_readme_is_short() -> None:

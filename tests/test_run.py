@@ -123,10 +123,39 @@ def test_a_users_method_is_pinned_by_its_source(tmp_path: Path) -> None:
     assert MethodFile(file, "agree").source_sha256 != before
 
 
+LEARNER = """
+class Popular:
+    answer = None
+
+    def fit(self, pools, gold):
+        learnt = Popular()
+        learnt.answer = str(len(gold))
+        return learnt
+
+    def __call__(self, question, llm):
+        return self.answer or llm.sample(9).answers[0]
+"""
+
+
+def test_a_users_method_that_learns_is_fitted_on_the_training_questions(toy: Path, tmp_path: Path) -> None:
+    file = tmp_path / "mine.py"
+    file.write_text(LEARNER)
+    common = [f"{file}:Popular", "--recording", toy, "--llm", "gpt-3.5-turbo", "--train-fraction", 0.5, "--json"]
+    told = json.loads(run(*common, "--out", tmp_path / "out").stdout)  # unfitted, it would ask for 9 CoTs of 4
+    assert (told["method"], told["train_questions"], told["samples_per_question"]) == ("Popular", 2, 0)
+    check = ["verify", str(tmp_path / "out" / "receipt.json"), "--method", f"{file}:Popular"]
+    assert CliRunner().invoke(app, check).exit_code == 0
+    many = run(*common[:-2], 0.4, "--workers", 2, "--json")
+    assert many.exit_code == 2
+    assert "take one worker" in many.output.replace("\n", " ")
+
+
 def test_settings_are_read_as_their_fields_want_them() -> None:
     assert (
         make_method("self-consistency", {"n": "7"}) == make_method("self-consistency", {"n": 7}) == SelfConsistency(7)
     )
+    assert make_method("cascade", {"thresholds": "0.5", "order": "0,1"}).thresholds == (0.5,)
+    assert make_method("cascade", {"samples": "5"}).samples == 5
     assert parse_settings(["n=7", "scorer = a=b "]) == {"n": "7", "scorer": "a=b"}
     with pytest.raises(UsageError, match="whole number; True was given"):
         make_method("self-consistency", {"n": True})

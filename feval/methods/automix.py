@@ -10,18 +10,18 @@ import numpy as np
 import numpy.typing as npt
 
 from feval.channels import AGGREGATES
-from feval.errors import UnknownNameError, UsageError
+from feval.errors import NotRecordedError, UnknownNameError, UsageError
 from feval.methods.decisions import Decisions
 from feval.methods.fields import exact_threshold
-from feval.methods.protocol import Orders, RecordedSampler, Sampler, require_draws
+from feval.methods.protocol import Orders, RecordedResponse, RecordedSampler, Sampler, require_draws
 from feval.methods.taken import Takings
 
 if TYPE_CHECKING:
-    from feval.pools import Pool
+    from feval.pools import Pool, ScoringTokens
 
 __all__ = ["VERIFICATIONS", "AutoMix"]
 
-VERIFICATIONS = ("recorded", "free")
+VERIFICATIONS = ("recorded", "as-answer", "free")
 
 Integers = npt.NDArray[np.integer[Any]]
 
@@ -45,7 +45,8 @@ class AutoMix:
         aggregate: "score" where v itself was recorded, "mean" where each verification was recorded as a step score; "last",
             "min" and "prod" as for best-of-N.
         strict: keep the answer only where v > t.
-        verification: "recorded" bills the recorded tokens of the verifications; "free" bills nothing.
+        verification: "recorded" bills the recorded tokens of the verifications; "as-answer" bills them as the answer itself,
+            request and CoT once more; "free" bills nothing.
     """
 
     threshold: str | float = 0.5
@@ -53,6 +54,7 @@ class AutoMix:
     aggregate: str = "score"
     # The paper keeps the answer at v = t, its code goes to the large LLM there. It matters: v has only k + 1 levels.
     strict: bool = False
+    # The paper sets the cost of verifying to that of answering ("as-answer"). A recording knows what it really took.
     verification: str = "recorded"
 
     def __post_init__(self) -> None:
@@ -71,13 +73,16 @@ class AutoMix:
         """The answer to one question; `None` if the large LLM was asked and has none."""
         response = small.sample(1)
         answer, verified = response.answers[0], response.scores(self.scorer, self.aggregate)[0]
-        if answer is not None and self.verification == "recorded":
-            tokens = response.scoring_tokens(self.scorer)[0]
-            if tokens is not None:
-                small.charge(calls=1, prompt_tokens=tokens[0], output_tokens=tokens[1])
+        if answer is not None and (tokens := self._verification_tokens(response)) is not None:
+            small.charge(calls=1, prompt_tokens=tokens[0], output_tokens=tokens[1])
         if answer is not None and verified is not None and self._keeps(verified):
             return answer
         return large.sample(1).answers[0]
+
+    def _verification_tokens(self, response: RecordedResponse) -> tuple[int, int] | None:
+        if self.verification == "as-answer":
+            return _known(response.request.tokens), response.tokens
+        return response.scoring_tokens(self.scorer)[0] if self.verification == "recorded" else None
 
     def decide(self, pools: Sequence[Pool], orders: Sequence[Orders]) -> Decisions:
         """The same for all questions and many replicates; see `BatchMethod.decide`."""
@@ -91,8 +96,8 @@ class AutoMix:
         rejected = np.flatnonzero(~((own >= 0) & self._keeps(verified)))
         [answer[rejected]] = large.take(rejected).codes
         ledger = small.ledger()
-        if self.verification == "recorded":
-            spent = pools[0].scoring_tokens(self.scorer)
+        if self.verification != "free":
+            spent = self._scoring_tokens(pools[0])
             counts = (spent.calls, spent.prompt_tokens, spent.output_tokens)
             calls, prompts, outputs = (np.where(own >= 0, count.ravel()[cells], 0).reshape(shape) for count in counts)
             ledger = replace(
@@ -100,8 +105,27 @@ class AutoMix:
             )
         return Decisions(answer.reshape(shape), (ledger, large.ledger()))
 
+    def _scoring_tokens(self, pool: Pool) -> ScoringTokens:
+        """[Q, S] what it took to verify each CoT."""
+        if self.verification == "recorded":
+            return pool.scoring_tokens(self.scorer)
+        from feval.pools import ScoringTokens
+
+        _known(int(pool.prompt_tokens.min(initial=0)))
+        prompts = np.broadcast_to(pool.prompt_tokens[:, None], pool.codes.shape)
+        return ScoringTokens(np.ones_like(prompts), prompts, pool.output_tokens)
+
     def _keeps(self, verified: Any) -> Any:
         """Whether a score, or each of an array, passes; one that is not a number does not."""
         # A mean of verifications is a float, so the threshold is taken to the nearest one: 1/3 is reached by one in three.
         bar = float(exact_threshold("threshold", self.threshold))
         return verified > bar if self.strict else verified >= bar
+
+
+def _known(prompt_tokens: int | None) -> int:
+    if prompt_tokens is None or prompt_tokens < 0:
+        raise NotRecordedError(
+            "The prompt tokens of the small LLM are not known, so a verification cannot be billed as its answer; take "
+            "verification='recorded' or 'free'."
+        )
+    return prompt_tokens

@@ -190,6 +190,11 @@ class Cascade:
 
     # -- choosing thresholds ----------------------------------------------------------------------------------------
 
+    @property
+    def fitted(self) -> bool:
+        """Whether it has thresholds."""
+        return self.thresholds is not None
+
     def fit(self, pools: Sequence[Pool], gold: Integers) -> Self:
         """The cascade with the thresholds, and the order, that are best on training questions.
 

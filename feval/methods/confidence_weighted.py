@@ -92,6 +92,11 @@ class ConfidenceWeighted:
             raise UsageError(f"{self} votes over the CoTs of one LLM; {llms} were given.")
         return (self.n,)
 
+    @property
+    def fitted(self) -> bool:
+        """Whether it has a temperature."""
+        return self.temperature is not None
+
     def fit(self, pools: Sequence[Pool], gold: npt.NDArray[np.integer[Any]]) -> Self:
         """The method with the temperature of `TEMPERATURES` that is right most often on training questions.
 

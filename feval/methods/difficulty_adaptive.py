@@ -17,6 +17,7 @@ import numpy.typing as npt
 
 from feval.errors import NotRecordedError, OutOfRangeError, UnknownNameError, UsageError
 from feval.methods.decisions import Decisions, Ledger
+from feval.methods.fields import exact_threshold
 from feval.methods.protocol import Orders, drawn, require_draws
 from feval.methods.vote import plurality_codes
 
@@ -75,7 +76,7 @@ class DifficultyAdaptive:
             raise OutOfRangeError(
                 f"Windows, judged questions and neighbours are 1 or more, and the budget at least a window; {self} was asked for."
             )
-        if not 0 < Fraction(str(self.threshold)) < 1:
+        if not 0 < exact_threshold("threshold", self.threshold) < 1:
             raise OutOfRangeError(f"The Beta criterion is between 0 and 1; {self.threshold} was asked for.")
 
     def draws(self, llms: int) -> tuple[int, ...]:
@@ -121,7 +122,7 @@ class DifficultyAdaptive:
         pool, order = pools[0], orders[0][:, :, : self.budget]
         ranked, ranking_calls = self._ranked(pool, (order.shape[0], order.shape[1]))
         codes = drawn(pool.codes, order)
-        confident = _confident(codes, _needed(self.budget, Fraction(str(self.threshold))))
+        confident = _confident(codes, _needed(self.budget, exact_threshold("threshold", self.threshold)))
         unanimous = (codes[:, :, : self.window] == codes[:, :, :1]).all(axis=-1) & (codes[:, :, 0] >= 0)
         easy = self._easy(unanimous[:, ranked])
         true_size = np.where(confident.any(axis=-1), confident.argmax(axis=-1) + 1, self.budget)
@@ -206,10 +207,10 @@ class _Planned:
 
 
 def _needed(budget: int, threshold: Fraction) -> Integers:
-    """[budget + 1] least v1 with P[Beta(v1 + 1, v2 + 1) > 1/2] >= threshold, by v2: exact, by the binomial form of the tail."""
+    """[budget + 1] least v1 above 0 with P[Beta(v1 + 1, v2 + 1) > 1/2] >= threshold, by v2: exact, as a binomial tail."""
     needed: list[int] = []
     for v2 in range(budget + 1):
-        v1 = needed[-1] if needed else 0
+        v1 = needed[-1] if needed else 1  # nobody's answer is no ground to stop, however low the threshold
         while Fraction(sum(comb(v1 + v2 + 1, j) for j in range(v1 + 1)), 1 << (v1 + v2 + 1)) < threshold:
             v1 += 1
         needed.append(v1)

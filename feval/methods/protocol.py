@@ -59,6 +59,14 @@ class RecordedResponse(Response, Protocol):
     """
 
     @property
+    def request(self) -> Any:
+        """What was sent; it has `tokens`, `None` where they are not known."""
+
+    @property
+    def tokens(self) -> int:
+        """Output tokens of all CoTs."""
+
+    @property
     def sequence_probabilities(self) -> Sequence[float | None]:
         """Length-normalised probability of each CoT."""
 
@@ -128,7 +136,11 @@ class WholeSetMethod(BatchMethod, Protocol):
 
 
 class Learner(Protocol):
-    """A method with something to learn. It decides only after `fit`."""
+    """A method with something to learn. It decides only after `fit`, unless it was given what it would learn."""
+
+    @property
+    def fitted(self) -> bool:
+        """Whether it can decide: `evaluate` fits only what is not."""
 
     def fit(self, pools: Sequence[Pool], gold: npt.NDArray[np.integer[Any]]) -> Self:
         """The method with what it learnt on training questions.
