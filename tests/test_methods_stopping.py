@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from fractions import Fraction
 from functools import cache
 from itertools import permutations
@@ -14,7 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from feval.errors import FevalError, OutOfRangeError, UnknownNameError, UsageError
-from feval.estimators.early_stopping import early_stops, expected_samples
+from feval.estimators import early_stopping
+from feval.estimators.early_stopping import EarlyStops, early_stops, expected_samples, window_ends
 from feval.estimators.orders import Pools, partitions
 from feval.estimators.stopping import (
     Criterion,
@@ -258,7 +260,24 @@ def test_what_is_left_of_the_budget_is_not_drawn() -> None:
     assert EarlyStopping(40, 40).windows == 1
 
 
-def test_many_windows_are_counted_in_fractions() -> None:
+@pytest.mark.parametrize(("window", "windows"), [(2, 20), (2, 10), (5, 8)])
+def test_floats_count_windows_as_fractions_do(window: int, windows: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    counts = np.array([[13, 9, 8, 5, 2], [20, 20, 0, 0, 0], [1, 30, 2, 0, 4]])
+    size = counts.sum(axis=1) + np.array([3, 0, 4])
+    asked = counts, np.array([0, 1, -1]), size, counts * 7 + 1, size * 9
+    found = early_stops(*asked, window=window, windows=windows)
+    bounds = np.array([2, 5, 4, 3])
+    ends = window_ends(bounds, window=2, windows=6, only_unstopped=False)
+    monkeypatch.setattr(early_stopping, "_number_kind", lambda *_: np.object_)
+    exact = early_stops(*asked, window=window, windows=windows)
+    for field in fields(EarlyStops):
+        assert getattr(found, field.name) == pytest.approx(getattr(exact, field.name), rel=1e-11, abs=1e-11), field.name
+    in_fractions = window_ends(bounds, window=2, windows=6, only_unstopped=False)
+    assert (ends.keys == in_fractions.keys).all()
+    assert ends.chance == pytest.approx(in_fractions.chance, abs=1e-12)
+
+
+def test_windows_of_one_sample_stop_at_the_first_answer() -> None:
     """With windows of one CoT it stops at the first answer: the number drawn is one more than a negative hypergeometric."""
     none, answered = 20, 20
     found = early_stops(
