@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
+from dataclasses import fields, replace
 from fractions import Fraction
 from functools import cache
 from itertools import permutations
@@ -98,6 +98,21 @@ def test_a_gold_that_nobody_gave_is_never_right(method: Any) -> None:
     rows = [row for row in ROWS if max(row) < 3]
     for unseen in (3, 4, 9):  # 3 is what a vote of no answer would be numbered, were the gold forgotten
         assert not exact_expectation(method, [pool_of(rows)], np.full(len(rows), unseen)).right.any()
+
+
+@pytest.mark.parametrize("method", [*ADAPTIVE[::4], *EARLY[::2]], ids=str)
+def test_pools_of_different_sizes_do_not_disturb_each_other(method: Any) -> None:
+    rows = [*ROWS[:6], [0, 0, 1, 1, 1, -1, 2, 1], [1, 0, 0, -1, 0, 1, 0]]
+    gold = np.array([*GOLD[:6], 1, 0])
+    table = [[*row, *[-2] * (8 - len(row))] for row in rows]
+    together = exact_expectation(method, [pool_of(table)], gold)
+    for row in range(len(rows)):
+        whole = pool_of(table).rows(np.array([row]))
+        size = len(rows[row])
+        alone = replace(whole, codes=whole.codes[:, :size], output_tokens=whole.output_tokens[:, :size])
+        own = exact_expectation(method, [alone], gold[row : row + 1])
+        for name in ("right", "rounds", "cots", "output_tokens"):
+            assert getattr(together, name)[row] == pytest.approx(getattr(own, name)[0], abs=1e-12), (name, row)
 
 
 def test_the_numbering_of_answers_makes_no_difference() -> None:
