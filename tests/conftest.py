@@ -9,6 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import settings
+
+# How long an example takes says how busy the machine is, not whether the code is right.
+settings.register_profile("feval", deadline=None)
+settings.load_profile("feval")
 
 SHARED = Path(__file__).resolve().parents[2] / "shared"
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import fields, replace
 from fractions import Fraction
 from functools import cache
 from itertools import permutations
@@ -14,7 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from feval.errors import FevalError, OutOfRangeError, UnknownNameError, UsageError
-from feval.estimators.early_stopping import early_stops, expected_samples
+from feval.estimators import early_stopping
+from feval.estimators.early_stopping import EarlyStops, early_stops, expected_samples, window_ends
 from feval.estimators.orders import Pools, partitions
 from feval.estimators.stopping import (
     Criterion,
@@ -96,6 +98,21 @@ def test_a_gold_that_nobody_gave_is_never_right(method: Any) -> None:
     rows = [row for row in ROWS if max(row) < 3]
     for unseen in (3, 4, 9):  # 3 is what a vote of no answer would be numbered, were the gold forgotten
         assert not exact_expectation(method, [pool_of(rows)], np.full(len(rows), unseen)).right.any()
+
+
+@pytest.mark.parametrize("method", [*ADAPTIVE[::4], *EARLY[::2]], ids=str)
+def test_pools_of_different_sizes_do_not_disturb_each_other(method: Any) -> None:
+    rows = [*ROWS[:6], [0, 0, 1, 1, 1, -1, 2, 1], [1, 0, 0, -1, 0, 1, 0]]
+    gold = np.array([*GOLD[:6], 1, 0])
+    table = [[*row, *[-2] * (8 - len(row))] for row in rows]
+    together = exact_expectation(method, [pool_of(table)], gold)
+    for row in range(len(rows)):
+        whole = pool_of(table).rows(np.array([row]))
+        size = len(rows[row])
+        alone = replace(whole, codes=whole.codes[:, :size], output_tokens=whole.output_tokens[:, :size])
+        own = exact_expectation(method, [alone], gold[row : row + 1])
+        for name in ("right", "rounds", "cots", "output_tokens"):
+            assert getattr(together, name)[row] == pytest.approx(getattr(own, name)[0], abs=1e-12), (name, row)
 
 
 def test_the_numbering_of_answers_makes_no_difference() -> None:
@@ -258,7 +275,24 @@ def test_what_is_left_of_the_budget_is_not_drawn() -> None:
     assert EarlyStopping(40, 40).windows == 1
 
 
-def test_many_windows_are_counted_in_fractions() -> None:
+@pytest.mark.parametrize(("window", "windows"), [(2, 20), (2, 10), (5, 8)])
+def test_floats_count_windows_as_fractions_do(window: int, windows: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    counts = np.array([[13, 9, 8, 5, 2], [20, 20, 0, 0, 0], [1, 30, 2, 0, 4]])
+    size = counts.sum(axis=1) + np.array([3, 0, 4])
+    asked = counts, np.array([0, 1, -1]), size, counts * 7 + 1, size * 9
+    found = early_stops(*asked, window=window, windows=windows)
+    bounds = np.array([2, 5, 4, 3])
+    ends = window_ends(bounds, window=2, windows=6, only_unstopped=False)
+    monkeypatch.setattr(early_stopping, "_number_kind", lambda *_: np.object_)
+    exact = early_stops(*asked, window=window, windows=windows)
+    for field in fields(EarlyStops):
+        assert getattr(found, field.name) == pytest.approx(getattr(exact, field.name), rel=1e-11, abs=1e-11), field.name
+    in_fractions = window_ends(bounds, window=2, windows=6, only_unstopped=False)
+    assert (ends.keys == in_fractions.keys).all()
+    assert ends.chance == pytest.approx(in_fractions.chance, abs=1e-12)
+
+
+def test_windows_of_one_sample_stop_at_the_first_answer() -> None:
     """With windows of one CoT it stops at the first answer: the number drawn is one more than a negative hypergeometric."""
     none, answered = 20, 20
     found = early_stops(

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from feval.methods.vote import plurality, plurality_codes
+from feval.methods.vote import plurality, plurality_codes, weighted_plurality, weighted_plurality_codes
 
 
 @pytest.mark.parametrize(
@@ -79,3 +79,11 @@ def test_blocks_do_not_show(monkeypatch: pytest.MonkeyPatch) -> None:
     whole = plurality_codes(codes)
     monkeypatch.setattr("feval.methods.vote._BLOCK", 20)
     assert (plurality_codes(codes) == whole).all()
+
+
+@pytest.mark.parametrize(("more", "winner"), [(1e-13, "a"), (1e-10, "b"), (-1e-10, "a")])
+def test_only_rounding_makes_a_tie_of_weights(more: float, winner: str) -> None:
+    weights = [3.0, 3.0 * (1 + more)]
+    assert weighted_plurality(["a", "b"], weights) == winner
+    found = weighted_plurality_codes(np.array([[0, 1]]), np.array([weights]))
+    assert found.tolist() == ["ab".index(winner)]

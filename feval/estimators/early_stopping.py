@@ -15,7 +15,9 @@ where g(i) counts one more given window, which is unanimous for the gold: (n_gol
 below. One more given sample of candidate a, (n_a)_{wt + 1} in its factor, weighted with the mean tokens of a, gives the tokens of
 the next window. Only candidates with w samples or more have a factor that is not 1.
 
-The signs alternate: up to `_MOST_WINDOWS_IN_FLOATS` windows a double loses at most 2^I of its 2^53; beyond, fractions are used.
+The signs alternate: I windows cost a float at most I of its bits. Doubles serve up to `_MOST_WINDOWS_IN_FLOATS` windows, long
+doubles as many more as they have more bits, and beyond that fractions are used. A window of one sample needs none of this: it is
+unanimous wherever there is an answer.
 """
 
 from __future__ import annotations
@@ -36,11 +38,12 @@ __all__ = ["EarlyStops", "early_stops", "expected_samples", "window_ends"]
 Integers = npt.NDArray[np.integer[Any]]
 Int64 = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
-Numbers = npt.NDArray[Any]  # float64, or Fractions in an array of objects
+Numbers = npt.NDArray[Any]  # float64, longdouble, or Fractions in an array of objects
 
 _MOST_WINDOWS_IN_FLOATS = 14
 _MINUTE = 1e-13  # below it stands what cancellation leaves of 0, or what makes no difference
 _LARGEST_POOL_IN_FLOATS = 160  # (160)_160 is the last that fits a double with room to spare
+_LARGEST_POOL_IN_LONG_DOUBLES = 1500  # the same of (1500)_1500, where long doubles have a longer exponent, too
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,7 +91,9 @@ def early_stops(
         raise OutOfRangeError(
             f"{windows} windows of {window} samples were asked for; question {int(size.argmin())} has {int(size.min())} samples."
         )
-    exactly = windows > _MOST_WINDOWS_IN_FLOATS or int(size.max(initial=0)) > _LARGEST_POOL_IN_FLOATS
+    if window == 1:
+        return _until_an_answer(counts, gold, size, tokens, all_tokens, windows)
+    kind = _number_kind(windows, int(size.max(initial=0)))
     large = min(counts.shape[1], int(size.max(initial=0)) // window)
     columns = np.argsort(-counts.astype(np.int64), axis=1, kind="stable")[:, :large]
     counted = np.take_along_axis(counts, columns, axis=1).astype(np.int64)
@@ -96,22 +101,22 @@ def early_stops(
     columns, counted = columns[:, :large], counted[:, :large]
     spent = np.take_along_axis(tokens, columns, axis=1).astype(np.int64)
     is_gold = columns == gold[:, None]
-    plain, marked, weighted = _ones(len(size), windows, exactly), _zeros(len(size), windows, exactly), None
+    plain, marked, weighted = _ones(len(size), windows, kind), _zeros(len(size), windows, kind), None
     weighted = marked.copy()
-    weighted[0] = _number(all_tokens - spent.sum(axis=1), exactly)
+    weighted[0] = _number(all_tokens - spent.sum(axis=1), kind)
     for column in range(large):
-        n = _number(counted[:, column], exactly)
+        n = _number(counted[:, column], kind)
         falling = _falling(n, window * (windows + 1) + 1)
         own = [falling[window * t] / factorial(t) for t in range(windows + 1)]
         more = [falling[window * (t + 1)] / factorial(t) * is_gold[:, column] for t in range(windows)]
         # One more sample of the candidate: of its n - wt, each with the mean tokens.
-        mean = _number(spent[:, column], exactly) / np.maximum(n, 1)
+        mean = _number(spent[:, column], kind) / np.maximum(n, 1)
         extra = [mean * falling[window * t + 1] / factorial(t) for t in range(windows)]
         # A gold window, or one given sample, is of this candidate or of an earlier one.
         marked = _times(marked, own) + _times(plain, more)
         weighted = _times(weighted, own) + _times(plain, extra)
         plain = _times(plain, own)
-    return _summed(plain, marked, weighted, _falling(_number(size, exactly), window * windows + 1), window, windows)
+    return _summed(plain, marked, weighted, _falling(_number(size, kind), window * windows + 1), window, windows)
 
 
 def window_ends(bounds: Int64, *, window: int, windows: int, only_unstopped: bool) -> Ends:
@@ -130,6 +135,8 @@ def window_ends(bounds: Int64, *, window: int, windows: int, only_unstopped: boo
         UsageError: a budget above 300.
     """
     require_budget(window * windows)
+    if window == 1:  # the first answer ends it: no end has two
+        bounds = np.concatenate([bounds[:1], np.minimum(bounds[1:2], 1)])
     ended, chances = [], []
     for j in range(windows if only_unstopped else 1, windows + 1):
         counts = partitions(bounds, window * j)
@@ -144,14 +151,14 @@ def window_ends(bounds: Int64, *, window: int, windows: int, only_unstopped: boo
 
 def _unanimous(counts: Integers, window: int, windows: int) -> list[Numbers]:
     """f(0) .. f(j) for N counts [N, K] of j windows together."""
-    exactly = windows > _MOST_WINDOWS_IN_FLOATS or window * windows > _LARGEST_POOL_IN_FLOATS
-    polynomial = _ones(len(counts), windows, exactly)
+    kind = _number_kind(windows, window * windows)
+    polynomial = _ones(len(counts), windows, kind)
     for column in range(min(counts.shape[1], windows)):
         if int(counts[:, column].max(initial=0)) < window:
             break
-        falling = _falling(_number(counts[:, column], exactly), window * windows + 1)
+        falling = _falling(_number(counts[:, column], kind), window * windows + 1)
         polynomial = _times(polynomial, [falling[window * t] / factorial(t) for t in range(windows + 1)])
-    size = _number(np.full(1, window * windows), exactly)
+    size = _number(np.full(1, window * windows), kind)
     below = _falling(size, window * windows + 1)
     return [factorial(i) * polynomial[i] / below[window * i] for i in range(windows + 1)]
 
@@ -177,20 +184,49 @@ def _summed(
     return EarlyStops(np.clip(found[0], 0.0, 1.0), np.clip(found[1], 0.0, 1.0), found[2], found[3])
 
 
-def _number(values: Integers, exactly: bool) -> Numbers:
-    if not exactly:
-        return values.astype(np.float64)
+def _until_an_answer(
+    counts: Integers, gold: Integers, size: Integers, tokens: Integers, all_tokens: Integers, draws: int
+) -> EarlyStops:
+    """Windows of one sample: draw until there is an answer. After j without, one of the S - j others is drawn."""
+    answered = counts.sum(axis=1)
+    silent, silent_tokens = size - answered, all_tokens - tokens.sum(axis=1)
+    rows = np.flatnonzero((gold >= 0) & (gold < counts.shape[1]))
+    golds = np.zeros(len(size), np.int64)
+    golds[rows] = counts[rows, gold[rows]]
+    going, expected, spent = np.ones(len(size)), np.zeros(len(size)), np.zeros(len(size))
+    for j in range(draws):
+        left = np.maximum(silent - j, 0)
+        expected += going
+        to_come = tokens.sum(axis=1) + left * silent_tokens / np.maximum(silent, 1)
+        spent += going * to_come / (size - j)
+        going = going * left / (size - j)
+    return EarlyStops((1 - going) * golds / np.maximum(answered, 1), going, expected, spent)
+
+
+def _number_kind(windows: int, largest: int) -> Any:
+    """Which numbers keep enough digits: doubles, long doubles, or objects (fractions)."""
+    if windows <= _MOST_WINDOWS_IN_FLOATS and largest <= _LARGEST_POOL_IN_FLOATS:
+        return np.float64
+    long, short = np.finfo(np.longdouble), np.finfo(np.float64)
+    longest = _LARGEST_POOL_IN_LONG_DOUBLES if long.maxexp > short.maxexp else _LARGEST_POOL_IN_FLOATS
+    more = long.nmant - short.nmant
+    return np.longdouble if windows <= _MOST_WINDOWS_IN_FLOATS + more and largest <= longest else np.object_
+
+
+def _number(values: Integers, kind: Any) -> Numbers:
+    if kind is not np.object_:
+        return values.astype(kind)
     return np.array([Fraction(int(value)) for value in values], object)
 
 
-def _zeros(questions: int, windows: int, exactly: bool) -> Numbers:
-    return np.zeros((windows + 1, questions), object if exactly else np.float64)
+def _zeros(questions: int, windows: int, kind: Any) -> Numbers:
+    return np.zeros((windows + 1, questions), kind)
 
 
-def _ones(questions: int, windows: int, exactly: bool) -> Numbers:
+def _ones(questions: int, windows: int, kind: Any) -> Numbers:
     """The polynomial 1 in z, [I + 1, Q]."""
-    one = _zeros(questions, windows, exactly)
-    one[0] = Fraction(1) if exactly else 1.0
+    one = _zeros(questions, windows, kind)
+    one[0] = Fraction(1) if kind is np.object_ else 1.0
     return one
 
 
