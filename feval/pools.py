@@ -145,7 +145,7 @@ class Pool:
             self.output_tokens[rows],
             self.prompt_tokens[rows],
             self.sizes[rows],
-            lambda: self.finish[rows],
+            self.finish[rows],
             self.candidates[rows],
             None if self.question_keys is None else self.question_keys[rows],
             self.channels.rows(rows),

@@ -12,6 +12,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import secrets
+import sys
 import threading
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
@@ -202,6 +204,9 @@ class MeteredLiveLLM:
         cots: CoTs so far.
         output_tokens: of those.
         prompt_tokens: of the request, by the provider's count, or 1.365 per word; 0 before the first `sample`.
+        auxiliary_calls: requests that gave no CoT, as `charge` was told of.
+        auxiliary_prompt_tokens: of those.
+        auxiliary_output_tokens: of those.
     """
 
     name: str
@@ -213,6 +218,9 @@ class MeteredLiveLLM:
     cots: int = 0
     output_tokens: int = 0
     prompt_tokens: int = 0
+    auxiliary_calls: int = 0
+    auxiliary_prompt_tokens: int = 0
+    auxiliary_output_tokens: int = 0
 
     def sample(self, k: int = 1) -> LiveResponse:
         """Ask for k new CoTs.
@@ -235,13 +243,57 @@ class MeteredLiveLLM:
         return response
 
     @property
+    def remaining(self) -> int:
+        """CoTs that can still be asked for: a live LLM has no end of them."""
+        return sys.maxsize
+
+    @property
+    def tokens_billed(self) -> int:
+        """Prompt and output tokens so far, prompts by the billing."""
+        prompts = int(billed_prompts(self._terms.billing, self.rounds, self.cots))
+        spent = self.output_tokens + self.auxiliary_prompt_tokens + self.auxiliary_output_tokens
+        return prompts * self.prompt_tokens + spent
+
+    def charge(self, *, calls: int = 1, prompt_tokens: int = 0, output_tokens: int = 0) -> None:
+        """Count requests that the method made elsewhere, such as a verification: billed at this LLM's price.
+
+        Raises:
+            OutOfRangeError: a negative number.
+        """
+        if min(calls, prompt_tokens, output_tokens) < 0:
+            raise OutOfRangeError(
+                f"Costs only grow; {calls} calls of {prompt_tokens} and {output_tokens} tokens cannot be charged to {self.name}."
+            )
+        self.auxiliary_calls += calls
+        self.auxiliary_prompt_tokens += prompt_tokens
+        self.auxiliary_output_tokens += output_tokens
+
+    def truncate(self, index: int, tokens: int) -> NoReturn:
+        """A live CoT cannot be cut: it was generated to its end, and is paid for.
+
+        Raises:
+            NotRecordedError: always.
+        """
+        raise NotRecordedError(
+            f"CoT {index} of {self.name} was generated to its end and is paid for; it cannot be cut after {tokens} tokens. "
+            "Methods that cut CoTs run on a recording."
+        )
+
+    def uniform(self, seed: int = 0) -> float:  # noqa: ARG002  a live toss is not to be repeated
+        """A random number in [0, 1)."""
+        return secrets.randbits(53) / 2.0**53
+
+    @property
     def dollar_cost(self) -> float:
         """USD so far, by eq. (1) of FEval-TTC and the billing.
 
         Raises:
             PriceNotFoundError: the price list has no such LLM.
         """
-        return self.dollars(self.rounds, self.cots, self.output_tokens)
+        own = self.dollars(self.rounds, self.cots, self.output_tokens)
+        if not self.auxiliary_calls or self._terms.price is None:
+            return own
+        return own + float(usd(self._terms.price, self.auxiliary_prompt_tokens, self.auxiliary_output_tokens))
 
     def dollars(self, rounds: int, cots: int, output_tokens: int) -> float:
         """USD of some requests for this question.

@@ -9,10 +9,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
-# How long an example takes says how busy the machine is, not whether the code is right.
-settings.register_profile("feval", deadline=None)
+# How long an example takes says how busy the machine is, not whether the code is right. The examples are the same in every run,
+# so that a run says something of the change that was made; FEVAL_EXPLORE=1 looks for new ones.
+settings.register_profile(
+    "feval",
+    deadline=None,
+    derandomize=not os.environ.get("FEVAL_EXPLORE"),
+    suppress_health_check=[HealthCheck.too_slow],
+)
 settings.load_profile("feval")
 
 SHARED = Path(__file__).resolve().parents[2] / "shared"

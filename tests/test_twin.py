@@ -19,7 +19,19 @@ from recorders.request import Completion, Request
 TEXTS = ["It is 4. The answer is 4.", "The answer is 5.", "The answer is 4.0.", "I do not know."]
 
 
-NOT_LIVE = {"samples", "to_model"}  # places in a recording, and its wire model
+CHANNELS = {
+    "scores",
+    "step_scores",
+    "scoring_tokens",
+    "sequence_logprobs",
+    "sequence_probabilities",
+    "token_confidences",
+}
+NOT_LIVE = {
+    "samples",
+    "to_model",
+    *CHANNELS,
+}  # places in a recording, its wire form; and channels, which are refused in words
 
 
 class Scripted:
