@@ -24,6 +24,8 @@ __all__ = ["EXACT", "Expectation", "Oracle", "exact_expectation", "has_exact_for
 Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.integer[Any]]
 
+_TOLERANCE = 1e-10  # most that rounding may change a probability
+
 
 @dataclass(frozen=True, eq=False)
 class Expectation:
@@ -153,11 +155,9 @@ def _random_stop(method: AdaptiveConsistency, pool: Pool, gold: Integers) -> Exp
 
 
 def _early_stopping(method: EarlyStopping, pool: Pool, gold: Integers) -> Expectation:
-    """In closed form where a stop answers with its window and no stop means that the whole pool votes; else over all counts."""
-    from feval.estimators.early_stopping import early_stops, window_ends
-    from feval.estimators.orders import over_orders
+    """In closed form. Only where rounding could reach 1e-10 (hundreds of small windows), the vote is found over all counts."""
+    from feval.estimators.early_stopping import early_stops
 
-    [budget] = method.draws(1)
     held = _Held.of(pool, gold, "drop")
     stops = early_stops(
         np.column_stack([held.pools.gold, held.pools.rivals]),
@@ -168,15 +168,36 @@ def _early_stopping(method: EarlyStopping, pool: Pool, gold: Integers) -> Expect
         window=method.window,
         windows=method.windows,
     )
-    if method.answer == "window" and bool((pool.sizes == budget).all()):
+    if method.answer == "all":
+        right = _early_votes(method, held)
+    elif bool((pool.sizes == method.draws(1)[0]).all()):  # no stop, and the whole pool votes
         right = stops.gold_window + stops.no_stop * _whole_pool(held.pools)
     else:
-        ends = window_ends(
-            held.pools.bounds(), window=method.window, windows=method.windows, only_unstopped=method.answer == "window"
-        )
-        right = over_orders(held.pools, held.gold_tokens, held.rival_tokens, held.none_tokens, ends).right
-        right = right + stops.gold_window if method.answer == "window" else right
+        right = stops.gold_window + _early_votes(method, held)
     return Expectation(np.minimum(right, 1.0), stops.windows, stops.windows * method.window, stops.output_tokens)
+
+
+def _early_votes(method: EarlyStopping, held: _Held) -> Floats:
+    """[Q] probability that everything drawn votes for the gold; of orders without a stop, if a stop answers with its window."""
+    from feval.estimators.early_plurality import early_plurality
+    from feval.estimators.early_stopping import window_ends
+    from feval.estimators.orders import over_orders
+
+    pools, unstopped, shape = (
+        held.pools,
+        method.answer == "window",
+        {"window": method.window, "windows": method.windows},
+    )
+    found = early_plurality(pools.gold, pools.rivals, pools.size, only_unstopped=unstopped, **shape)
+    inexact = np.flatnonzero(found.error > _TOLERANCE)
+    if not len(inexact):
+        return found.right
+    few = pools.rows(inexact)
+    ends = window_ends(few.bounds(), only_unstopped=unstopped, **shape)
+    tokens = (held.gold_tokens[inexact], held.rival_tokens[inexact], held.none_tokens[inexact])
+    right = found.right.copy()
+    right[inexact] = over_orders(few, *tokens, ends).right
+    return right
 
 
 def _whole_pool(pools: Pools) -> Floats:

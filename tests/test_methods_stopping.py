@@ -5,17 +5,18 @@ from __future__ import annotations
 from dataclasses import fields, replace
 from fractions import Fraction
 from functools import cache
-from itertools import permutations
+from itertools import permutations, product
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from feval.errors import FevalError, OutOfRangeError, UnknownNameError, UsageError
 from feval.estimators import early_stopping
+from feval.estimators.early_plurality import early_plurality
 from feval.estimators.early_stopping import EarlyStops, early_stops, expected_samples, window_ends
 from feval.estimators.orders import Pools, partitions
 from feval.estimators.stopping import (
@@ -307,6 +308,100 @@ def test_windows_of_one_sample_stop_at_the_first_answer() -> None:
     assert found.windows == pytest.approx((none + answered + 1) / (answered + 1), abs=1e-12)
     assert found.gold_window == pytest.approx(1.0, abs=1e-12)
     assert found.output_tokens == pytest.approx(found.windows, abs=1e-12)
+
+
+def vote_over_all_orders(held: tuple[int, ...], none: int, window: int, windows: int, unstopped: bool) -> Fraction:
+    """That everything drawn votes for the first candidate, ties uniform: every word that a window can be, in fractions."""
+    words = list(product(range(-1, len(held)), repeat=window))
+
+    @cache
+    def after(drawn: tuple[int, ...], silent: int) -> Fraction:
+        """From here on, where nothing has stopped."""
+        total = Fraction(0)
+        for word in words:
+            now, chance, quiet = list(drawn), Fraction(1), silent
+            for code in word:
+                left = (none - quiet) if code < 0 else held[code] - now[code]
+                chance *= Fraction(max(left, 0), sum(held) + none - sum(now) - quiet)
+                if code < 0:
+                    quiet += 1
+                else:
+                    now[code] += 1
+            if not chance:
+                continue
+            stopped = word[0] >= 0 and len(set(word)) == 1
+            if stopped or sum(now) + quiet == window * windows:
+                won = now[0] == max(now) > 0 and not (stopped and unstopped)
+                total += chance * Fraction(int(won), now.count(max(now)))
+            else:
+                total += chance * after(tuple(now), quiet)
+        return total
+
+    return after((0,) * len(held), 0)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(st.integers(0, 8), min_size=1, max_size=4),
+    st.integers(0, 4),
+    st.integers(1, 3),
+    st.integers(1, 5),
+    st.booleans(),
+)
+def test_the_vote_of_windows_is_the_mean_over_all_orders(
+    held: list[int], none: int, window: int, windows: int, unstopped: bool
+) -> None:
+    size = sum(held) + none
+    windows = min(windows, size // window)
+    assume(windows > 0)
+    exact = vote_over_all_orders(tuple(held), none, window, windows, unstopped)
+    found = early_plurality(
+        np.array([held[0]]),
+        np.array([held[1:]], np.int64).reshape(1, -1),
+        np.array([size]),
+        window=window,
+        windows=windows,
+        only_unstopped=unstopped,
+    )
+    assert found.error[0] < 1e-11
+    assert abs(found.right[0] - float(exact)) <= min(found.error[0] + 1e-15, 1e-12)
+
+
+@pytest.mark.parametrize("held", [(40,), (39, 1), (37, 3), (33, 7), (31, 6, 2), (3, 33), (9, 8, 3)])
+@pytest.mark.parametrize("unstopped", [False, True])
+def test_twenty_windows_of_two_do_not_cancel(held: tuple[int, ...], unstopped: bool) -> None:
+    none = 42 - sum(held)
+    exact = vote_over_all_orders(held, none, 2, 20, unstopped)
+    found = early_plurality(
+        np.array(held[:1]),
+        np.array([held[1:]], np.int64).reshape(1, -1),
+        np.array([42]),
+        window=2,
+        windows=20,
+        only_unstopped=unstopped,
+    )
+    assert abs(found.right[0] - float(exact)) <= min(found.error[0], 1e-12) + 1e-15
+
+
+@pytest.mark.parametrize("answer", ["all", "window"])
+def test_the_walk_over_counts_takes_over_where_rounding_would_show(
+    answer: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pool = pool_of([[0] * 4 + [1] * 3 + [2] * 3 + [-1] * 2, [0] * 6 + [1] * 3 + [2] * 2 + [3], [0] * 9 + [-1] * 3])
+    for method in (EarlyStopping(2, 10, answer), EarlyStopping(3, 9, answer), EarlyStopping(4, 8, answer)):
+        closed = exact_expectation(method, [pool], np.array([0, 1, 0])).right
+        with monkeypatch.context() as patched:
+            patched.setattr("feval.exact._TOLERANCE", -1.0)
+            walked = exact_expectation(method, [pool], np.array([0, 1, 0])).right
+        assert closed == pytest.approx(walked, abs=1e-13)
+        assert (closed > 0.02).all()
+
+
+def test_numbers_that_do_not_fit_are_not_returned() -> None:
+    found = early_plurality(np.array([1001]), np.array([[0]]), np.array([1001]), window=5, windows=8)
+    assert found.error[0] == np.inf
+    found = early_plurality(np.array([99]), np.array([[0]]), np.array([200]), window=1, windows=90)
+    assert found.error[0] > 1e-10
 
 
 def test_the_control_scheme_by_hand() -> None:

@@ -120,7 +120,7 @@ def early_stops(
 
 
 def window_ends(bounds: Int64, *, window: int, windows: int, only_unstopped: bool) -> Ends:
-    """Where ESC ends, by counts: see `orders.Ends`, for the vote over everything drawn and for any budget below the pool.
+    """Where ESC ends, by counts: see `orders.Ends`, for votes that `early_plurality` cannot find closely enough.
 
     Given the counts v after j windows, every order is equally likely, so that f(i) above with v for n and jw for S gives the
     probability that none of the j windows is unanimous; and that none of the first j - 1 is, but the last.

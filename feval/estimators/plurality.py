@@ -70,7 +70,7 @@ def subset_plurality_accuracy(
         ShortPoolError: an n above a question's pool.
         OutOfRangeError: an n below 1, shapes that do not fit, negative counts, or a pool above 1,000 samples.
     """
-    counts = _Counts.of(gold, rivals, no_answer)
+    counts = Counts.of(gold, rivals, no_answer)
     wanted = _checked_draws(draws, counts.size)
     first, rows = distinct((counts.gold, counts.size, *counts.rivals))
     values = np.empty((len(first), len(wanted)))
@@ -118,7 +118,7 @@ def pass_at_k(gold: Integers, size: Integers, draws: Sequence[int] | Integers) -
 
 
 @dataclass(frozen=True, eq=False)
-class _Counts:
+class Counts:
     """Checked counts: gold [Q], size [Q], rivals [K, Q] with the largest first and no row of zeros only."""
 
     gold: Integers
@@ -126,7 +126,7 @@ class _Counts:
     rivals: Integers
 
     @classmethod
-    def of(cls, gold: Integers, rivals: Integers, no_answer: Integers) -> _Counts:
+    def of(cls, gold: Integers, rivals: Integers, no_answer: Integers) -> Counts:
         gold, rivals, no_answer = np.asarray(gold), np.asarray(rivals), np.asarray(no_answer)
         one_each = gold.ndim == no_answer.ndim == 1 and rivals.ndim == 2 and len(gold) == len(rivals) == len(no_answer)
         if not one_each:
@@ -146,10 +146,10 @@ class _Counts:
         used = int(np.count_nonzero(ordered.any(axis=1)))
         return cls(gold.astype(kind), size.astype(np.uint16), ordered[:used])
 
-    def of_questions(self, questions: npt.NDArray[np.intp]) -> _Counts:
+    def of_questions(self, questions: npt.NDArray[np.intp]) -> Counts:
         """Some of the questions, in integers that do not overflow."""
         picked = [array[..., questions].astype(np.int64) for array in (self.gold, self.size, self.rivals)]
-        return _Counts(*picked)
+        return Counts(*picked)
 
 
 def _require_counts(what: str, **arrays: Integers) -> None:
@@ -175,7 +175,7 @@ def _checked_draws(draws: Sequence[int] | Integers, size: Integers) -> Int64:
 
 
 @dataclass(frozen=True, eq=False)
-class _Bands:
+class Bands:
     """The bands of all questions that are not empty, N of them, sorted by `rest`.
 
     Attributes:
@@ -193,7 +193,7 @@ class _Bands:
     rest: Int64
 
     @classmethod
-    def of(cls, counts: _Counts, most: int) -> _Bands:
+    def of(cls, counts: Counts, most: int) -> Bands:
         edges = np.vstack([np.full_like(counts.gold, most), counts.rivals, np.zeros_like(counts.gold)])
         high = np.minimum(edges[:-1], np.minimum(counts.gold, most))
         rest = counts.size - counts.gold - np.cumsum(edges[:-1] * (np.arange(len(high)) > 0)[:, None], axis=0)
@@ -203,11 +203,11 @@ class _Bands:
         return cls(question, rank, edges[rank + 1, question], high[rank, question], rest[rank, question])
 
 
-def _accuracy(counts: _Counts, draws: Int64) -> Floats:
+def _accuracy(counts: Counts, draws: Int64) -> Floats:
     """[G, D] exact accuracies of G questions."""
     length = int(draws.max()) + 1  # coefficients that matter: x^0 .. x^max(n)
-    choose = _binomials(int(counts.size.max(initial=0)), length)
-    bands = _Bands.of(counts, length - 1)
+    choose = binomials(int(counts.size.max(initial=0)), length)
+    bands = Bands.of(counts, length - 1)
     polynomials = np.zeros((len(bands.rank), length))
     alone = np.flatnonzero(bands.rank == 0)  # no rival reaches k: W_0 has the coefficients C(g, k)
     above = np.arange(length) > bands.low[alone, None]
@@ -215,11 +215,12 @@ def _accuracy(counts: _Counts, draws: Int64) -> Floats:
     for rank in range(1, int(bands.rank.max(initial=0)) + 1):
         _add_contested(polynomials, np.flatnonzero(bands.rank == rank), rank, bands, counts, choose)
     total = _times_rest(polynomials, bands, len(counts.gold), choose, draws)
-    return np.minimum(total / choose[counts.size][:, draws], 1.0)
+    accuracy: Floats = np.minimum(total / choose[counts.size][:, draws], 1.0)
+    return accuracy
 
 
 def _add_contested(
-    polynomials: Floats, chosen: npt.NDArray[np.intp], rank: int, bands: _Bands, counts: _Counts, choose: Floats
+    polynomials: Floats, chosen: npt.NDArray[np.intp], rank: int, bands: Bands, counts: Counts, choose: Floats
 ) -> None:
     """Add W_b of the bands with b = rank >= 1 rivals: the sum over k of C(g, k) x^k times the rivals' product."""
     length = polynomials.shape[1]
@@ -245,13 +246,13 @@ def _rival_product(k: Int64, rivals: Integers, choose: Floats, length: int) -> F
     Args:
         k: [N] the gold answer's votes, largest first.
         rivals: [b, N] samples of the rivals, each at least k.
-        choose: binomials, see `_binomials`.
+        choose: binomials, see `binomials`.
         length: coefficients that matter.
 
     Returns:
         [degree + 1, N] coefficients.
     """
-    nodes, weights = _gauss_legendre(len(rivals) // 2 + 1)
+    nodes, weights = gauss_legendre(len(rivals) // 2 + 1)
     powers = np.arange(int(k[0]) + 1)
     share = (powers[:, None] < k)[:, None] + (powers[:, None] == k)[:, None] * nodes[:, None]  # [k + 1, nodes, N]
     reaching = np.searchsorted(-k, -powers, side="right").tolist()  # how many of the N have k >= i
@@ -273,7 +274,7 @@ def _factor(rival: Integers, share: Floats, choose: Floats) -> Floats:
     return choose[:, : len(share)].T.take(rival, axis=1)[:, None] * share
 
 
-def _times_rest(polynomials: Floats, bands: _Bands, questions: int, choose: Floats, draws: Int64) -> Floats:
+def _times_rest(polynomials: Floats, bands: Bands, questions: int, choose: Floats, draws: Int64) -> Floats:
     """[questions, D] the coefficients at `draws` of the sum over bands of (1 + x)^{m_b} W_b(x)."""
     length = polynomials.shape[1]
     padded = np.hstack([np.zeros((len(choose), length)), choose])  # C(m, negative) = 0
@@ -298,9 +299,9 @@ def _runs(ordered: Int64) -> Iterator[tuple[int, slice]]:
             yield int(ordered[start]), slice(start, stop)
 
 
-def _binomials(most: int, length: int) -> Floats:
-    """[most + 1, length] C(m, i) by Pascal's rule: exact up to m = 56, correctly rounded sums of doubles beyond."""
-    choose = np.zeros((most + 1, length))
+def binomials(most: int, length: int, kind: type[np.floating[Any]] = np.float64) -> npt.NDArray[Any]:
+    """[most + 1, length] C(m, i) by Pascal's rule: exact up to m = 56 in doubles, correctly rounded sums beyond."""
+    choose = np.zeros((most + 1, length), kind)
     choose[:, 0] = 1.0
     for m in range(1, most + 1):
         np.add(choose[m - 1, 1:], choose[m - 1, :-1], out=choose[m, 1:])
@@ -308,7 +309,7 @@ def _binomials(most: int, length: int) -> Floats:
 
 
 @cache
-def _gauss_legendre(count: int) -> tuple[Floats, Floats]:
+def gauss_legendre(count: int) -> tuple[Floats, Floats]:
     """Nodes and weights on [0, 1], exact to degree 2 count - 1 (Golub and Welsch 1969: eigenvalues of the Jacobi matrix)."""
     i = np.arange(1, count)
     beside = i / np.sqrt(4.0 * i * i - 1.0)
