@@ -132,7 +132,7 @@ def _receipt(
 
 def is_receipt(path: Path) -> bool:
     """Whether a path is a file, as a receipt is; a recording is a folder."""
-    return path.is_file() and path.suffix == ".json" and path.name != "manifest.json"
+    return path.suffix == ".json" and path.name != "manifest.json" and not path.is_dir()
 
 
 def verify_receipt(
@@ -283,6 +283,7 @@ def _curve_again(again: _Again) -> dict[str, Any]:
     if asked["field"] is None:
         return self_consistency_curve(dataset, llms[0], asked["values"], **given).to_dict()
     named = asked["method"], asked["field"], asked["values"]
+    given |= {name: asked[name] for name in ("train_fraction", "split_seed") if name in asked}
     return method_curve(dataset, llms, *named, settings=asked["settings"], **given).to_dict()
 
 

@@ -17,6 +17,7 @@ import numpy.typing as npt
 
 from feval.errors import NotRecordedError, OutOfRangeError, UnknownNameError, UsageError
 from feval.methods.decisions import Decisions, Ledger
+from feval.methods.fields import exact_threshold
 from feval.methods.protocol import Orders, drawn, require_draws
 from feval.methods.vote import plurality_codes
 
@@ -73,15 +74,16 @@ class DifficultyAdaptive:
             raise UnknownNameError.of("fate of the judged questions", self.judged_are, ("easy", "hard"))
         if min(self.window, self.judged, self.neighbours) < 1 or self.budget < self.window:
             raise OutOfRangeError(
-                f"Windows, judged questions and neighbours are 1 or more, and the budget at least a window; {self} was asked for."
+                "Windows, judged questions and neighbours of DSC are 1 or more, and the budget at least a window; "
+                f"window={self.window}, judged={self.judged}, neighbours={self.neighbours} and budget={self.budget} were given."
             )
-        if not 0 < Fraction(str(self.threshold)) < 1:
+        if not 0 < exact_threshold("threshold", self.threshold) < 1:
             raise OutOfRangeError(f"The Beta criterion is between 0 and 1; {self.threshold} was asked for.")
 
     def draws(self, llms: int) -> tuple[int, ...]:
         """The budget, of one LLM."""
         if llms != 1:
-            raise UsageError(f"{self} draws CoTs of one LLM; {llms} were given.")
+            raise UsageError(f"DSC draws CoTs of one LLM; {llms} were given.")
         return (self.budget,)
 
     def decide(self, pools: Sequence[Pool], orders: Sequence[Orders]) -> Decisions:

@@ -174,14 +174,15 @@ def _mark(
     x, y = axis.of(point), 100 * point.accuracy
     if single:
         axes.plot([x, _BEYOND * x], [y, y], color=colour, linestyle=_DOTTED, linewidth=1.2, zorder=3)
+    long = "=" in name and len(name) > 8  # centred, it would run into the numbers of the axis
     fill = "white" if single else colour
     axes.plot([x], [y], marker=marker, markersize=5, color=colour, markerfacecolor=fill, markeredgewidth=1.3, zorder=5)
     axes.annotate(
         name,
         (x, y),
-        xytext=(5, 2) if last else (0, -6),
+        xytext=(5, 2) if last else (-3 if long else 0, -6),
         textcoords="offset points",
-        ha="left" if last else "center",
+        ha="left" if long or last else "center",
         va="bottom" if last else "top",
         fontsize=7.5,
         color=colour,
