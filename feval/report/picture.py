@@ -145,7 +145,7 @@ def _draw(axes: Axes, points: Sequence[CurvePoint], axis: _Axis, position: int, 
         ends = point in (points[0], points[-1])
         name = f"{field} = {point.n}" if ends else str(point.n)
         single = field == "n" and point.n == 1
-        _mark(axes, point, axis, colour, marker, name, single=single, last=point is points[-1])
+        _mark(axes, point, axis, colour, marker, name, single=single, last=point is max(points, key=axis.of))
 
 
 def _low(point: CurvePoint) -> float:
