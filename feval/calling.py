@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import ctypes
+import inspect
+import io
 import signal
+import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from typing import Any
+from contextlib import contextmanager, redirect_stdout
+from pathlib import Path
+from traceback import walk_tb
+from typing import Any, NoReturn
 
-from feval.errors import FevalError, MethodError
+from feval.errors import FevalError, MethodError, UsageError
 
-__all__ = ["TIME_LIMIT", "call_method"]
+__all__ = ["TIME_LIMIT", "call_method", "contained", "require_arguments"]
 
 TIME_LIMIT = 60.0
 """Seconds that a method may take on one question: a replay answers at once."""
@@ -44,30 +49,96 @@ def call_method(
             took too long. The message names method and question.
     """
     where = f"The method {name} on question {question_id!r}"
-    try:
-        with _limited(time_limit):
-            given = method(question, *llms)
-    except _TimeUpError as error:
-        raise MethodError(
-            f"{where} did not come to an end in {time_limit:g} seconds. Mend it, or give it more time with the time limit."
-        ) from error
-    except FevalError as error:
-        raise MethodError(f"{where} failed: {error}") from error
-    except Exception as error:
-        raise MethodError(f"{where} raised {type(error).__name__}: {error} {_place(error)}") from error
+    with contained(where, time_limit):
+        given = method(question, *llms)
     if given is not None and not isinstance(given, str):
+        if inspect.iscoroutine(given):
+            given.close()
         raise MethodError(
             f"{where} answered with {given!r:.80}, of type {type(given).__name__}. A method returns an answer as text, or None."
         )
     return given
 
 
-def _place(error: Exception) -> str:
+def require_arguments(method: Callable[..., Any], name: str, llms: int) -> None:
+    """Make sure that a user's method can be called with a question and so many LLMs.
+
+    Raises:
+        UsageError: it takes more, or fewer.
+    """
+    try:
+        signature = inspect.signature(method)
+    except (TypeError, ValueError):
+        return  # written in C, for example: calling it will tell
+    try:
+        signature.bind("", *[None] * llms)
+    except TypeError as error:
+        raise UsageError(
+            f"The method {name}{signature} cannot be called with a question and {llms} LLM{'s' * (llms != 1)}: {error}. "
+            "Give as many LLMs as it takes; it is called as method(question, llm, ...)."
+        ) from error
+
+
+@contextmanager
+def contained(where: str, time_limit: float | None) -> Iterator[None]:
+    """Run a user's code so that whatever it does but Ctrl-C ends in a sentence.
+
+    What it prints goes to standard error, since results go to standard output; there is nothing to read for it.
+
+    Args:
+        where: what is run, the beginning of the sentence.
+        time_limit: seconds; `None` for no limit.
+
+    Raises:
+        MethodError: it raised, ended the program, or took too long.
+    """
+    try:
+        with _limited(time_limit), _aside():
+            yield
+    except _TimeUpError as error:
+        raise MethodError(
+            f"{where} did not come to an end in {time_limit:g} s. Mend it, or give it more time (--time-limit)."
+        ) from error
+    except FevalError as error:
+        raise MethodError(f"{where} failed: {error}") from error
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
+        said = f": {error}" if str(error) else ""
+        raise MethodError(f"{where} raised {type(error).__name__}{said}{_place(error)}.") from error
+
+
+class _NoKeyboard(io.TextIOBase):
+    """What a method reads from."""
+
+    def readline(self, *_: object) -> NoReturn:
+        raise OSError("a method has nobody to ask: there is no standard input")
+
+    read = readline
+
+
+@contextmanager
+def _aside() -> Iterator[None]:
+    """Keep a user's code off standard output and input. Both belong to the whole process, so only the main thread moves them."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before, sys.stdin = sys.stdin, _NoKeyboard()
+    try:
+        with redirect_stdout(sys.stderr):
+            yield
+    finally:
+        sys.stdin = before
+
+
+_OWN = str(Path(__file__).parent)
+
+
+def _place(error: BaseException) -> str:
     """Where in the user's code it happened."""
-    trace = error.__traceback__
-    while trace is not None and trace.tb_next is not None:
-        trace = trace.tb_next
-    return "" if trace is None else f"({trace.tb_frame.f_code.co_filename}, line {trace.tb_lineno})."
+    frames = [(frame.f_code.co_filename, line) for frame, line in walk_tb(error.__traceback__)]
+    own = [(file, line) for file, line in frames if not file.startswith((_OWN, "<frozen"))]
+    return f" ({own[-1][0]}, line {own[-1][1]})" if own else ""
 
 
 @contextmanager

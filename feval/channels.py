@@ -67,7 +67,7 @@ class Channels(ABC):
         if not held or (scorer is not None and scorer not in held):
             by = "" if scorer is None else f" by {scorer!r}"
             raise NotRecordedError(
-                f"{self.owner} has no scores{by}; it has scores by {', '.join(held) or 'nobody'}. "
+                f"{self.owner} has no scores{by}{'; it has scores by ' * bool(held)}{', '.join(held)}. "
                 "Add some with `feval score RECORDING --scorer SCORER --out DIR`."
             )
         name = held[0] if scorer is None else scorer

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from feval.errors import OutOfRangeError, UnknownNameError
+from feval.errors import OutOfRangeError, UnknownNameError, UsageError
 from feval.evaluation import ORDERS, drawn_orders
 from feval.methods.protocol import drawn
 
@@ -167,6 +167,10 @@ def budget_field(method: str) -> str | None:
     """The field of a method that says how many CoTs it takes: `n`, `samples` or `budget`; `None` where it has none of these."""
     from feval.specs import field_names
 
+    if ":" in method:
+        raise UsageError(
+            f"A curve varies a field, and {method}, a user's method, has none; evaluate it with `feval run`."
+        )
     return next((name for name in _BUDGET_FIELDS if name in field_names(method)), None)
 
 

@@ -5,6 +5,7 @@ The method sees pools and orders, or metered LLMs. The gold answers are looked a
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from functools import partial
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from feval.calling import TIME_LIMIT, call_method
+from feval.calling import TIME_LIMIT, call_method, require_arguments
 from feval.errors import OutOfRangeError, UnknownNameError, UsageError
 from feval.methods.decisions import Ledger
 from feval.specs import MethodFile
@@ -145,7 +146,7 @@ class Evaluation:
         """The averages as JSON values: what `feval run --json` prints."""
         result: dict[str, Any] = {
             "method": self.method,
-            "fields": dict(self.fields),
+            "fields": {name: _json(value) for name, value in self.fields.items()},
             "kind": self.kind,
             "dataset": self.dataset,
             "llms": list(self.llms),
@@ -224,16 +225,17 @@ def evaluate(
     dataset.require(asked)
     asked = asked if seed is None else [llm.seeded(seed) for llm in asked]
     chosen = np.arange(len(dataset)) if rows is None else np.asarray(rows, np.intp)
-    trained = 0
+    kind, trained = _kind(method, order), 0
+    train = None
     if train_fraction is not None:
         train, chosen = train_test_rows(dataset, train_fraction, split_seed, chosen)
         trained = len(train)
-        learner = method.load() if isinstance(method, MethodFile) else method
-        if hasattr(learner, "fit") and not getattr(learner, "fitted", False):
-            method = fit(method, dataset, asked, train)
+    _require(method, asked)
+    learner = method.load() if isinstance(method, MethodFile) else method
+    if train is not None and hasattr(learner, "fit") and not getattr(learner, "fitted", False):
+        method = fit(method, dataset, asked, train)
     if not len(chosen):
         raise UsageError(f"An evaluation needs a question; {dataset.id} was to be evaluated on none.")
-    kind = _kind(method, order)
     if kind == "exact":
         means = _expected(method, dataset, asked, chosen)
     else:
@@ -255,6 +257,17 @@ def _require_method(method: object) -> None:
             f"{method!r:.80} is no method. Give a callable (question, *llms) -> answer, or a built-in method such as "
             "SelfConsistency(); feval.METHODS has them by name."
         )
+
+
+def _require(method: Any, llms: Sequence[LLM]) -> None:
+    """Make sure that a method can be called with so many LLMs, before it is fitted or run."""
+    from feval.methods.protocol import BatchMethod
+
+    if isinstance(method, BatchMethod) or hasattr(method, "draws"):
+        for llm, draws in zip(llms, method.draws(len(llms)), strict=True):
+            llm.require(None, draws)
+    else:
+        require_arguments(method.load() if isinstance(method, MethodFile) else method, _name(method), len(llms))
 
 
 def train_test_rows(
@@ -688,6 +701,13 @@ def _fields(method: object) -> dict[str, Any]:
     """The hyper-parameters of a method; a function has none."""
     known = is_dataclass(method) and not isinstance(method, (type, MethodFile))
     return {f.name: getattr(method, f.name) for f in fields(method)} if known else {}  # type: ignore[arg-type]
+
+
+def _json(value: Any) -> Any:
+    """A field as a JSON value, which knows no infinity: it is the text "inf", which `--set` reads."""
+    if isinstance(value, (tuple, list)):
+        return [_json(part) for part in value]
+    return str(value) if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _name(method: object) -> str:

@@ -103,8 +103,8 @@ def _best_of_n(method: BestOfN, pool: Pool, gold: Integers) -> Expectation:
 
     if len(pool.sizes) and pool.smallest < method.n:
         raise ShortPoolError(
-            f"{pool.llm} has {pool.smallest} recorded CoTs on the question in row {int(pool.sizes.argmin())}; {method} needs "
-            f"{method.n}. Ask for fewer, or record more."
+            f"{pool.llm} has {pool.smallest} recorded CoTs on the question in row {int(pool.sizes.argmin())}; "
+            f"{type(method).__name__} needs {method.n}. Ask for fewer, or record more."
         )
     scores = np.where(pool.codes < 0, np.nan, pool.aggregated(method.scorer, method.aggregate))
     right = subset_best_accuracy(scores, (pool.codes == gold[:, None]) & (pool.codes >= 0), pool.sizes, method.n)

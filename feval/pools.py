@@ -131,7 +131,8 @@ class Pool:
         if (asked & ((prompts < 0) | (outputs < 0) | (prefix_cached & (requests < 0)))).any():
             raise NotRecordedError(
                 f"It is not known how many tokens it took {scores.scorer.name!r} to score the CoTs of {self.llm}, so they cannot "
-                "be billed. Choose a billing without them, or score again with a scorer whose tokens are counted."
+                "be billed. Let the method bill them as 'free' (self_check=free, verification=free), "
+                "or score again with a scorer whose tokens are counted."
             )
         if prefix_cached:
             prompts = np.maximum(prompts - requests - self.output_tokens[questions], 0)

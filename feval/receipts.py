@@ -164,7 +164,7 @@ def _receipt(
 
 def is_receipt(path: Path) -> bool:
     """Whether a path is a file, as a receipt is; a recording is a folder."""
-    return path.is_file() and path.suffix == ".json" and path.name != "manifest.json"
+    return path.suffix == ".json" and path.name != "manifest.json" and not path.is_dir()
 
 
 def verify_receipt(
@@ -198,6 +198,9 @@ def verify_receipt(
 
 
 def _read(path: Path) -> dict[str, Any]:
+    from feval import __version__
+    from feval.draws import SCHEME
+
     try:
         if path.stat().st_size > _MOST_BYTES:
             raise UsageError(f"{path} is too large for a receipt.")
@@ -215,12 +218,60 @@ def _read(path: Path) -> dict[str, Any]:
     shapes = {"kind": str, "recordings": list, "request": dict, "numbers": dict, "feval": str, "draws": str}
     wrong = [name for name, kind in shapes.items() if not isinstance(read.get(name), kind)]
     wrong += [] if isinstance(read.get("prices", 0), (dict, type(None))) else ["prices"]
-    entries = read["recordings"] if "recordings" not in wrong else []
-    if wrong or not all(isinstance(e, dict) and {"hash", "path"} <= set(e) for e in entries):
-        raise UsageError(f"{path} is a damaged receipt: {', '.join(wrong) or 'recordings'} is missing or malformed.")
-    if read["kind"] not in _RECOMPUTE:
+    wrong += (
+        [] if "recordings" in wrong or all(_texts(e, "hash", "path") for e in read["recordings"]) else ["recordings"]
+    )
+    wrong += [] if "prices" in wrong or not read.get("prices") or _texts(read["prices"], "id", "digest") else ["prices"]
+    if not wrong and read["kind"] not in _RECOMPUTE:
         raise UnknownNameError.of("kind of receipt", read["kind"], _RECOMPUTE)
+    wrong = wrong or _wrong_request(read["kind"], read["request"])
+    if wrong:
+        raise UsageError(
+            f"{path} is a damaged receipt: {', '.join(wrong)} is missing or malformed. Take an unchanged copy."
+        )
+    if read["draws"] != SCHEME:
+        raise UsageError(
+            f"{path} was made with the draws {read['draws']!r}; this feval {__version__} draws by {SCHEME!r}."
+        )
     return read
+
+
+def _texts(value: Any, *keys: str) -> bool:
+    return isinstance(value, dict) and all(isinstance(value.get(key), str) for key in keys)
+
+
+_MOST_RESAMPLES = 1_000_000
+
+_REQUEST: Mapping[str, Callable[[Any], bool]] = {
+    "method": lambda value: isinstance(value, str),
+    "dataset": lambda value: isinstance(value, str),
+    "llms": lambda value: isinstance(value, list) and bool(value) and all(isinstance(name, str) for name in value),
+    "settings": lambda value: isinstance(value, dict),
+    "seed": lambda value: type(value) is int,
+    "billing": lambda value: isinstance(value, str),
+    "order": lambda value: isinstance(value, str),
+    "replicates": lambda value: type(value) is int,
+    "confidence": lambda value: value is None or (_number(value) and math.isfinite(value)),
+    "resamples": lambda value: value is None or (type(value) is int and value <= _MOST_RESAMPLES),
+}
+_SPLIT: Mapping[str, Callable[[Any], bool]] = {
+    "train_fraction": lambda value: value is None or _number(value),
+    "split_seed": lambda value: type(value) is int,
+}
+_SWEEP: Mapping[str, Callable[[Any], bool]] = {
+    "field": lambda value: value is None or isinstance(value, str),
+    "values": lambda value: isinstance(value, list) and all(map(_number, value)),
+}
+
+
+def _wrong_request(kind: str, request: Mapping[str, Any]) -> list[str]:
+    """What of a request is not of the type that feval writes: a receipt is read from anywhere."""
+    checks = {
+        **_REQUEST,
+        **(_SPLIT if kind == "run" or "train_fraction" in request else {}),
+        **(_SWEEP if kind == "curve" else {}),
+    }
+    return [f"request.{name}" for name, fits in checks.items() if name not in request or not fits(request[name])]
 
 
 def _opened(given: Sequence[Path], receipt: Mapping[str, Any]) -> list[Recording]:
@@ -242,8 +293,13 @@ def _opened(given: Sequence[Path], receipt: Mapping[str, Any]) -> list[Recording
 def _prices(pinned: Mapping[str, Any] | None, given: str | Path | None) -> PriceList | str:
     if pinned is None:
         return "none"
+    from feval.cards import price_ids
     from feval.prices import price_list
 
+    if given is None and pinned["id"] not in price_ids():  # it may be a path, and a receipt opens no file of its choice
+        raise UsageError(
+            f"The receipt was made with a price list {pinned['id']!r}, which is not among the cards. Give it with --prices."
+        )
     listed = price_list(given if given is not None else pinned["id"])
     if listed.digest != pinned["digest"]:
         raise ConflictError(
@@ -285,6 +341,10 @@ class _Again:
         from feval.specs import make_method
 
         pinned = self.request.get("source_sha256")
+        if pinned is None and ":" in self.request["method"]:
+            raise UsageError(
+                f"The receipt names {self.request['method']!r}, a user's method, without the hash of its source; it is not run."
+            )
         if pinned is None:
             return make_method(self.request["method"], self.request["settings"])
         return self.users_method(self.request["method"], pinned)
@@ -319,6 +379,7 @@ def _curve_again(again: _Again) -> dict[str, Any]:
     if asked["field"] is None:
         return self_consistency_curve(dataset, llms[0], asked["values"], **given).to_dict()
     named = asked["method"], asked["field"], asked["values"]
+    given |= {name: asked[name] for name in ("train_fraction", "split_seed") if name in asked}
     return method_curve(dataset, llms, *named, settings=asked["settings"], **given).to_dict()
 
 

@@ -9,17 +9,22 @@ import hashlib
 import json
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import MISSING, dataclass, field, fields
 from functools import cached_property
 from importlib.util import module_from_spec, spec_from_file_location
+from inspect import getdoc
 from pathlib import Path
 from types import NoneType, UnionType
-from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+from typing import Any, Literal, NoReturn, Union, get_args, get_origin, get_type_hints
 
-from feval.errors import MethodError, UnknownNameError, UsageError
+from feval.calling import contained
+from feval.errors import UnknownNameError, UsageError
 from feval.methods import METHODS
 
-__all__ = ["MethodFile", "field_names", "make_method", "parse_settings"]
+__all__ = ["MethodFile", "field_names", "make_method", "method_fields", "parse_settings"]
+
+_LOADING_SECONDS = 600.0
+"""A file may load something large when it is imported."""
 
 
 @dataclass(frozen=True)
@@ -86,17 +91,16 @@ class MethodFile:
             raise UsageError(f"{self.path} is no Python file; a user's method is FILE.py:FUNCTION.")
         module = module_from_spec(spec)
         sys.modules[name] = module  # dataclasses look their module up
-        try:
+        with contained(f"The file {self.path}", _LOADING_SECONDS):
             spec.loader.exec_module(module)
-        except Exception as error:
-            raise MethodError(
-                f"The file {self.path} could not be run: {type(error).__name__}: {error}. Mend it and try again."
-            ) from error
         found = getattr(module, self.function, None)
         if not callable(found):
             names = [n for n, value in vars(module).items() if callable(value) and not n.startswith("_")]
             raise UnknownNameError.of("callable", self.function, names, f"It should be defined in {self.path}.")
-        return found() if isinstance(found, type) else found
+        if not isinstance(found, type):
+            return found
+        with contained(f"The class {self.function} of {self.path}", _LOADING_SECONDS):
+            return found()
 
 
 def make_method(name: str, settings: Mapping[str, Any] | None = None) -> Any:
@@ -114,6 +118,8 @@ def make_method(name: str, settings: Mapping[str, Any] | None = None) -> Any:
     settings = settings or {}
     if ":" in name:
         path, _, function = name.rpartition(":")
+        if not function:
+            raise UsageError(f"{name!r} names no function of the file; a user's method is FILE.py:FUNCTION.")
         if settings:
             raise UsageError(f"{name} is a user's method, which has no fields; {', '.join(settings)} cannot be set.")
         if not Path(path).is_file():
@@ -125,12 +131,12 @@ def make_method(name: str, settings: Mapping[str, Any] | None = None) -> Any:
             "and a recording holds CoTs that were drawn independently. Anything replayed under its name would be another method."
         )
     if name not in (*METHODS, "oracle"):
-        raise UnknownNameError.of("method", name, METHODS, "A user's own is named FILE.py:FUNCTION.")
+        raise UnknownNameError.of("method", name, (*METHODS, "oracle"), "A user's own is named FILE.py:FUNCTION.")
     kind = METHODS[name] if name in METHODS else _oracle()
     known = {f.name for f in fields(kind) if f.init}
     for setting in settings:
         if setting not in known:
-            raise UnknownNameError.of(f"field of {name}", setting, known)
+            raise UnknownNameError.of("field", setting, known, f"These are the fields of {name}.")
     hints = get_type_hints(kind)
     return kind(**{key: _fitting(name, key, value, hints[key]) for key, value in settings.items()})
 
@@ -142,14 +148,48 @@ def _oracle() -> type[Any]:
 
 
 def field_names(name: str) -> list[str]:
-    """The fields of a built-in method, in order.
+    """The fields of a built-in method or of the oracle, in order.
 
     Raises:
         UnknownNameError: no such method.
     """
-    if name not in METHODS:
-        raise UnknownNameError.of("method", name, METHODS)
-    return [f.name for f in fields(METHODS[name]) if f.init]
+    if name not in (*METHODS, "oracle"):
+        raise UnknownNameError.of("method", name, (*METHODS, "oracle"))
+    return [f.name for f in fields(METHODS[name] if name in METHODS else _oracle()) if f.init]
+
+
+def method_fields(name: str) -> list[dict[str, Any]]:
+    """What can be set of a built-in method: for each field its name, default, the values it takes and what it means.
+
+    Raises:
+        UnknownNameError: no such method.
+    """
+    names = field_names(name)
+    kind = METHODS[name] if name in METHODS else _oracle()
+    hints, about = get_type_hints(kind), _attributes(getdoc(kind) or "")
+    defaults = {f.name: f.default for f in fields(kind)}
+    return [
+        {
+            "field": field,
+            "default": None if defaults[field] is MISSING else defaults[field],
+            "takes": " or ".join(dict.fromkeys(map(_words, _options(hints[field])))),
+            "about": about.get(field, ""),
+        }
+        for field in names
+    ]
+
+
+def _attributes(documentation: str) -> dict[str, str]:
+    """What the section "Attributes:" says of each; a line that is indented further goes on with the one before."""
+    said: dict[str, str] = {}
+    _, _, section = documentation.partition("Attributes:\n")
+    for line in section.split("\n\n")[0].splitlines():
+        key, colon, text = line.strip().partition(": ")
+        if colon and line.startswith("    ") and not line.startswith("     "):
+            said[key] = text
+        elif said:
+            said[[*said][-1]] += f" {line.strip()}"
+    return said
 
 
 def parse_settings(pairs: list[str]) -> dict[str, str]:
@@ -170,8 +210,9 @@ def parse_settings(pairs: list[str]) -> dict[str, str]:
 
 
 def _fitting(method: str, name: str, value: Any, hint: Any) -> Any:
-    """The value, as one of the types that a field takes."""
-    for candidate in _readings(value, hint):
+    """The value, as one of the types that a field takes. A list of one may be given as its only value."""
+    readings = _readings(value, hint)
+    for candidate in (*readings, *([reading] for reading in readings)):
         for option in _options(hint):
             fitted = _as(candidate, option)
             if fitted is not _MISFIT:
@@ -193,7 +234,7 @@ def _readings(value: Any, hint: Any) -> list[Any]:
         return [value.lower() == "true", value]
     readings: list[Any] = []
     try:
-        readings.append(json.loads(value))
+        readings.append(_parsed(value))
     except ValueError:
         if "," in value:
             readings.append([_number_or_text(piece.strip()) for piece in value.strip("()").split(",") if piece.strip()])
@@ -204,9 +245,20 @@ def _readings(value: Any, hint: Any) -> list[Any]:
 
 def _number_or_text(piece: str) -> Any:
     try:
-        return json.loads(piece)
+        return _parsed(piece)
     except ValueError:
         return piece
+
+
+def _parsed(text: str) -> Any:
+    """JSON, or an infinity. What is not a number is none: no field takes it."""
+    if text.lower().lstrip("+-") in {"inf", "infinity"}:
+        return float(text)
+    return json.loads(text, parse_constant=_refuse)
+
+
+def _refuse(text: str) -> NoReturn:
+    raise ValueError(text)
 
 
 def _options(hint: Any) -> tuple[Any, ...]:

@@ -310,7 +310,7 @@ def for_ever(question: str, *llms: Any) -> None:
 
 
 def test_a_method_that_loops_for_ever_is_stopped(replay: tuple[Dataset, list[LLM]]) -> None:
-    sentence = "on question 'toy/0' did not come to an end in 0.05 seconds"
+    sentence = "on question 'toy/0' did not come to an end in 0.05 s"
     with pytest.raises(MethodError, match=sentence):
         evaluate(for_ever, *replay, time_limit=0.05)
     with pytest.raises(MethodError, match=sentence):

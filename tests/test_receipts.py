@@ -183,3 +183,50 @@ def test_options_of_receipts_are_not_for_recordings(toy: Path) -> None:
 
 def test_differences_of_words() -> None:
     assert str(Difference("kind", "exact", None)) == "kind: the receipt says 'exact', now None"
+
+
+@pytest.mark.parametrize(
+    ("part", "value", "words"),
+    [
+        ("llms", 7, "request.llms"),
+        ("seed", "0", "request.seed"),
+        ("order", 3, "request.order"),
+        ("settings", [1], "request.settings"),
+        ("values", ["x"], "request.values"),
+        ("resamples", 10**12, "request.resamples"),
+        ("confidence", None, None),
+    ],
+)
+def test_a_malformed_request_is_named(part: str, value: Any, words: str | None, toy: Path) -> None:
+    path = receipt(toy, "curve-method")
+    changed(path, request=json.loads(path.read_text())["request"] | {part: value})
+    if words is None:
+        assert not verify_receipt(path).equal  # an interval was written, and none was asked for
+        return
+    with pytest.raises(UsageError, match=f"damaged receipt: {words} is missing or malformed"):
+        verify_receipt(path)
+
+
+def test_other_draws_are_refused(toy: Path) -> None:
+    with pytest.raises(UsageError, match="draws-v9"):
+        verify_receipt(changed(receipt(toy), draws="draws-v9"))
+
+
+def test_a_receipt_never_chooses_code_or_files(toy: Path, tmp_path: Path) -> None:
+    (evil := tmp_path / "evil.py").write_text(
+        f"open({str(tmp_path / 'ran')!r}, 'w')\ndef method(q, llm): return None\n"
+    )
+    path = receipt(toy)
+    whole = json.loads(path.read_text())
+    changed(path, request=whole["request"] | {"method": f"{evil}:method", "settings": {}})
+    with pytest.raises(UsageError, match="without the hash of its source"):
+        verify_receipt(path)
+    assert not (tmp_path / "ran").exists()
+    changed(path, request=whole["request"], prices={"id": str(evil), "digest": "0" * 64})
+    with pytest.raises(UsageError, match="not among the cards"):
+        verify_receipt(path)
+
+
+def test_a_receipt_that_is_not_there(tmp_path: Path) -> None:
+    done = call("verify", tmp_path / "receipt.json")
+    assert (done.exit_code, "cannot be read: No such file" in done.stderr) == (2, True)

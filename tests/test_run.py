@@ -81,7 +81,7 @@ def test_run_shows_tables(toy: Path) -> None:
     ("arguments", "code", "words"),
     [
         (["self-consistancy"], 2, "'self-consistency'"),
-        (["self-consistency", "--set", "k=3"], 2, "no field of self-consistency"),
+        (["self-consistency", "--set", "k=3"], 2, "fields of self-consistency"),
         (["self-consistency", "--set", "n"], 2, "FIELD=VALUE"),
         (["self-consistency", "--set", "n=3", "--set", "n=4"], 2, "set twice"),
         (["self-consistency", "--set", "n=many"], 2, "takes a whole number; 'many' was given"),
@@ -111,7 +111,7 @@ def test_a_file_that_cannot_be_used(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="has no fields"):
         make_method(f"{file}:method", {"n": 1})
     file.write_text("1 / 0\n")
-    with pytest.raises(MethodError, match="could not be run: ZeroDivisionError"):
+    with pytest.raises(MethodError, match=r"raised ZeroDivisionError: division by zero \(.*mine.py, line 1\)"):
         make_method(f"{file}:method").load()
 
 
@@ -159,3 +159,74 @@ def test_settings_are_read_as_their_fields_want_them() -> None:
     assert parse_settings(["n=7", "scorer = a=b "]) == {"n": "7", "scorer": "a=b"}
     with pytest.raises(UsageError, match="whole number; True was given"):
         make_method("self-consistency", {"n": True})
+
+
+BADLY_BEHAVED = """
+import sys
+def exits(question, llm): sys.exit(3)
+def prints(question, llm): print("spoilt"); return llm.sample(1).answers[0]
+def asks(question, llm): return input()
+def three(question, one, two, three): return None
+def text(question, llm): return llm.sample("3")
+class Needy:
+    def __init__(self, n): pass
+"""
+
+
+@pytest.mark.parametrize(
+    ("function", "code", "words"),
+    [
+        ("exits", 1, "raised SystemExit: 3 ("),
+        ("asks", 1, "there is no standard input"),
+        ("three", 2, "cannot be called with a question and 1 LLM: missing a required argument"),
+        ("text", 1, "mine.py, line 7)"),
+        ("Needy", 1, "The class Needy of "),
+        ("textt", 2, "Did you mean 'text'?"),
+        ("", 2, "names no function"),
+    ],
+)
+def test_a_badly_behaved_method_ends_in_a_sentence(
+    function: str, code: int, words: str, toy: Path, tmp_path: Path
+) -> None:
+    (file := tmp_path / "mine.py").write_text(BADLY_BEHAVED)
+    done = run(f"{file}:{function}", "--recording", toy, "--llm", "gpt-3.5-turbo", "--order", "recorded")
+    assert done.exit_code == code, done.output
+    assert words in done.stderr
+    assert "Traceback" not in done.output
+
+
+def test_what_a_method_prints_does_not_spoil_the_json(toy: Path, tmp_path: Path) -> None:
+    (file := tmp_path / "mine.py").write_text(f"print('at import')\n{BADLY_BEHAVED}")
+    done = run(f"{file}:prints", "--recording", toy, "--llm", "gpt-3.5-turbo", "--order", "recorded", "--json")
+    assert json.loads(done.stdout)["method"] == "prints"
+    assert "spoilt" in done.stderr
+    assert "at import" in done.stderr
+
+
+def test_an_infinite_field_is_text_in_json() -> None:
+    method = make_method("confidence-weighted", {"temperature": "inf"})
+    assert method.temperature == float("inf")
+    assert make_method("confidence-weighted", {"temperature": "Infinity"}) == method
+    with pytest.raises(UsageError, match="takes a number or none; 'nan' was given"):
+        make_method("confidence-weighted", {"temperature": "nan"})
+    from feval.evaluation import _fields, _json
+
+    assert _json(_fields(method)["temperature"]) == "inf"
+    assert make_method("confidence-weighted", {"temperature": _json(method.temperature)}) == method
+
+
+def test_a_list_of_one_is_given_as_its_value() -> None:
+    assert make_method("cascade", {"thresholds": "0.4"}).thresholds == (0.4,)
+    assert make_method("model-switch", {"weights": "2"}).weights == (2.0,)
+    assert make_method("model-switch", {"samples": "3"}).samples == 3
+
+
+def test_the_fields_of_every_method_are_listed_with_a_meaning() -> None:
+    from feval.methods import METHODS
+    from feval.specs import field_names, method_fields
+
+    for name in (*METHODS, "oracle"):
+        listed = method_fields(name)
+        assert [field["field"] for field in listed] == field_names(name)
+        assert all(field["about"] for field in listed), name
+        assert all("<" not in field["takes"] for field in listed), name

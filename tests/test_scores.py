@@ -210,7 +210,7 @@ def test_a_recording_without_scores_says_nothing_of_them(toy: Path) -> None:
     recording = open_recording(toy)
     assert not {"scores", "scorers"} & recording.manifest.raw.keys()
     assert recording.scorers("toy", "alpha") == []
-    with pytest.raises(NotRecordedError, match=r"no scores of alpha on toy by 'x'.*by nobody"):
+    with pytest.raises(NotRecordedError, match=r"no scores of alpha on toy by 'x'.*feval score"):
         recording.scores("toy", "alpha", "x")
 
 

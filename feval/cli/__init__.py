@@ -673,7 +673,7 @@ def _ls(
         str,
         typer.Argument(
             metavar="WHAT",
-            help="datasets, llms, prices, methods, formats or answer-kinds.",
+            help="datasets, llms, prices, methods, formats, answer-kinds, or a method: what can be set of it.",
             show_default=False,
         ),
     ],
@@ -684,12 +684,18 @@ def _ls(
 
     Datasets, LLMs and prices come from cards; FEVAL_CARDS names folders with cards of your own. Any other dataset or LLM
     works as well: what its recording says is enough.
-    """
-    from feval.report.known import KNOWN, known_table
 
-    if what not in KNOWN:
-        raise UnknownNameError.of("list", what, KNOWN)
-    rows = KNOWN[what]()
+    Example: feval ls early-stopping
+    """
+    from feval.methods import METHODS
+    from feval.report.known import KNOWN, known_fields, known_table
+
+    if what not in (*KNOWN, *METHODS, "oracle"):
+        raise UnknownNameError.of("list", what, (*KNOWN, *METHODS))
+    rows = KNOWN[what]() if what in KNOWN else known_fields(what)
+    if not rows and not as_json:
+        _Out(as_json=as_json, quiet=quiet).result({}, f"{what} has no fields: nothing is set with --set.")
+        return
     _Out(as_json=as_json, quiet=quiet).result({what: rows}, known_table(rows))
 
 

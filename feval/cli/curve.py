@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -23,7 +24,7 @@ from feval.cli import (
     app,
     parse_counts,
 )
-from feval.errors import UsageError
+from feval.errors import OutOfRangeError, UsageError
 
 if TYPE_CHECKING:
     from feval.curves import Curve
@@ -61,7 +62,9 @@ def _curve(
     ] = None,
     settings: Annotated[
         list[str] | None,
-        typer.Option("--set", metavar="FIELD=VALUE", help="A field of the method. Repeat for several."),
+        typer.Option(
+            "--set", metavar="FIELD=VALUE", help="A field of the method (`feval ls METHOD`). Repeat for several."
+        ),
     ] = None,
     billing: Annotated[
         str, typer.Option("--billing", metavar="RULE", help="How prompts are paid: once, per_round or per_sample.")
@@ -80,6 +83,13 @@ def _curve(
     replicates: Annotated[
         int, typer.Option("--replicates", min=1, help="Draws per question, for --order seeded.")
     ] = 100,
+    train_fraction: Annotated[
+        float | None,
+        typer.Option(
+            "--train-fraction", metavar="SHARE", help="Of the questions, to learn from; the others are judged."
+        ),
+    ] = None,
+    split_seed: Annotated[int, typer.Option("--split-seed", help="Of that split.")] = 0,
     out: Annotated[
         Path | None,
         typer.Option(
@@ -105,7 +115,12 @@ def _curve(
 
     budget, given = budget_field(method), parse_settings(settings or [])
     field, values = _swept(method, budget, n, sweep)
-    plain = method == "self-consistency" and field == "n" and not given
+    if field in given:
+        raise UsageError(
+            f"{field} is what varies, so it cannot be set as well; leave --set {field}={given[field]} out."
+        )
+    learns = {"train_fraction": train_fraction, "split_seed": split_seed}
+    plain = method == "self-consistency" and field == "n" and not given and train_fraction is None
     show = _Out(as_json=as_json, quiet=quiet)
     with show.progress(f"{method} curve"):
         opened = [open_recording(folder) for folder in _folders(recordings)]
@@ -113,15 +128,30 @@ def _curve(
         held = [name for recording in opened for name in recording.llm_names(dataset)]
         names = llms or ([_only("LLM", None, held)] if held else None)  # if nobody is held, `load` says what is
         questions, replayed = load(dataset, names, opened, seed=seed, prices=prices, billing=billing)
-        values = values or range(1, max(1, min(*(llm.pool.smallest for llm in replayed), _DEFAULT_COUNTS)) + 1)
+        values = values or _usual(
+            method, field, given, max(1, min(*(llm.pool.smallest for llm in replayed), _DEFAULT_COUNTS))
+        )
         curve = (
             self_consistency_curve(questions, replayed[0], values, order=order or "exact", replicates=replicates)
             if plain and len(replayed) == 1
             else method_curve(
-                questions, replayed, method, field, values, settings=given, order=order, replicates=replicates
+                questions,
+                replayed,
+                method,
+                field,
+                values,
+                settings=given,
+                order=order,
+                replicates=replicates,
+                train_fraction=train_fraction,
+                split_seed=split_seed,
             )
         )
-        written = [] if out is None else _save_curve(out, curve, questions, replayed, plain=plain, replace=force)
+        written = (
+            []
+            if out is None
+            else _save_curve(out, curve, questions, replayed, learns=learns, plain=plain, replace=force)
+        )
     if prices != "none" and any(point.usd_per_question is None for point in curve.points):
         show.note(_no_dollars(next((llm for llm in replayed if llm.price is None), replayed[0])))
     show.result(curve.to_dict(), curve_table(curve), *(f"wrote {path}" for path in written))
@@ -134,24 +164,54 @@ def _swept(method: str, budget: str | None, n: str | None, sweep: str | None) ->
     if sweep is None:
         if budget is None:
             raise UsageError(
-                f"{method} has no field that counts CoTs; say what varies, such as --sweep threshold=0.5,0.7."
+                f"{method} has no field that counts CoTs; say what varies, such as --sweep threshold=0.5,0.7. "
+                f"`feval ls {method}` shows its fields."
             )
         return budget, () if n is None else parse_counts(n)
     field, equals, values = sweep.partition("=")
     if not equals or not values:
         raise UsageError(f"--sweep takes FIELD=VALUES, such as threshold=0.5,0.7; {sweep!r} was given.")
-    if field in {"n", "budget", "samples"}:
+    if ".." in values:
         return field, parse_counts(values)
     try:
-        return field, [float(value) for value in values.split(",")]
+        return field, [_value(value) for value in values.split(",")]
     except ValueError as error:
         raise UsageError(
-            f"The values of --sweep are numbers with commas between them; {values!r} was given."
+            f"The values of --sweep are finite numbers such as 0.5,0.7 or a range such as 1..10; {values!r} was given. "
+            "Compare words with one `feval run` each."
         ) from error
 
 
+def _value(text: str) -> int | float:
+    number = float(text)
+    if not math.isfinite(number):
+        raise ValueError(text)
+    return int(number) if number.is_integer() and abs(number) < 2**53 else number
+
+
+def _usual(method: str, field: str, given: dict[str, str], most: int) -> list[int]:
+    """The budgets that a method takes, up to the most CoTs there are: some have a least one."""
+    from feval.specs import make_method
+
+    taken = []
+    for value in range(1, most + 1):
+        try:
+            make_method(method, given | {field: value})
+        except OutOfRangeError:
+            continue
+        taken.append(value)
+    return taken or [most]
+
+
 def _save_curve(
-    out: Path, curve: Curve, dataset: Dataset, llms: Sequence[LLM], *, plain: bool, replace: bool
+    out: Path,
+    curve: Curve,
+    dataset: Dataset,
+    llms: Sequence[LLM],
+    *,
+    learns: dict[str, Any],
+    plain: bool,
+    replace: bool,
 ) -> list[Path]:
     from feval.receipts import curve_receipt, pins
     from feval.report.csv import curve_csv
@@ -168,6 +228,7 @@ def _save_curve(
         "settings": dict(curve.settings),
         "order": curve.points[0].kind,
         "replicates": curve.replicates or 1,
+        **learns,
         "seed": curve.seed,
         "billing": curve.billing,
         "confidence": curve.confidence,

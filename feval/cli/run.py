@@ -28,7 +28,9 @@ def _run(
     ],
     settings: Annotated[
         list[str] | None,
-        typer.Option("--set", metavar="FIELD=VALUE", help="A field of the method. Repeat for several."),
+        typer.Option(
+            "--set", metavar="FIELD=VALUE", help="A field of the method (`feval ls METHOD`). Repeat for several."
+        ),
     ] = None,
     recordings: Annotated[
         list[Path] | None,

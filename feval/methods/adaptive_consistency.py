@@ -109,7 +109,7 @@ class AdaptiveConsistency:
     def draws(self, llms: int) -> tuple[int, ...]:
         """The most CoTs asked of the one LLM."""
         if llms != 1:
-            raise UsageError(f"{self} draws CoTs of one LLM; {llms} were given.")
+            raise UsageError(f"Adaptive-Consistency draws CoTs of one LLM; {llms} were given.")
         return (self.budget,)
 
     def __call__(self, question: str, llm: _Coin) -> str | None:  # noqa: ARG002  a replayed LLM already has its question

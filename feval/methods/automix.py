@@ -66,7 +66,9 @@ class AutoMix:
     def draws(self, llms: int) -> tuple[int, ...]:
         """One CoT of each LLM, of the large one if it is asked."""
         if llms != 2:
-            raise UsageError(f"{self} asks a small LLM and then a large one; {llms} were given.")
+            raise UsageError(
+                f"AutoMix asks a small LLM and then a large one; {llms} {'was' if llms == 1 else 'were'} given."
+            )
         return (1, 1)
 
     def __call__(self, question: str, small: RecordedSampler, large: Sampler) -> str | None:  # noqa: ARG002  a replayed LLM already has its question

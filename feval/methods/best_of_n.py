@@ -120,7 +120,7 @@ def _check(method: BestOfN | WeightedBestOfN) -> None:
 
 def _draws(method: BestOfN | WeightedBestOfN, llms: int) -> tuple[int, ...]:
     if llms != 1:
-        raise UsageError(f"{method} chooses among the CoTs of one LLM; {llms} were given.")
+        raise UsageError(f"Best-of-N chooses among the CoTs of one LLM; {llms} were given.")
     return (method.n,)
 
 

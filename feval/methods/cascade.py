@@ -107,14 +107,16 @@ class Cascade:
         """CoTs asked of each LLM, if it is reached."""
         chain = self._chain(llms)
         if not chain or max(chain) >= llms:
-            raise UsageError(f"{self} asks LLM {max(chain, default=0)}, counted from 0; {llms} were given.")
+            raise UsageError(
+                f"The cascade asks LLM {max(chain, default=0)}, counted from 0; {llms} {'was' if llms == 1 else 'were'} given."
+            )
         if self.thresholds is not None and len(self.thresholds) != len(chain) - 1:
             raise UsageError(
-                f"A cascade of {len(chain)} LLMs has {len(chain) - 1} thresholds; {len(self.thresholds)} were given: "
-                f"{self.thresholds}."
+                "A cascade has a threshold for each LLM but the last; here that is "
+                f"{len(chain) - 1}; {len(self.thresholds)} were given: {', '.join(map(str, self.thresholds))}."
             )
         if self.prices is not None and len(self.prices) != llms:
-            raise UsageError(f"{self} has prices of {len(self.prices)} LLMs; {llms} were given.")
+            raise UsageError(f"The cascade has prices of {len(self.prices)} LLMs; {llms} were given.")
         return per_llm("samples", self.samples, llms)
 
     def __call__(self, question: str, *llms: RecordedSampler) -> str | None:  # noqa: ARG002  a replayed LLM already has its question
@@ -184,7 +186,8 @@ class Cascade:
     def _deltas(self) -> list[Fraction]:
         if self.thresholds is None:
             raise UsageError(
-                f"{self} has no thresholds yet. Choose them on training questions with fit(pools, gold), or give thresholds."
+                "The cascade has no thresholds yet. Let it learn them from questions that are then not evaluated "
+                "(--train-fraction, or `method.fit(pools, gold)`), or give them: thresholds=0.2, one for each LLM but the last."
             )
         return [exact_threshold("A threshold", threshold) for threshold in self.thresholds]
 

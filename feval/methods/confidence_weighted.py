@@ -89,7 +89,7 @@ class ConfidenceWeighted:
     def draws(self, llms: int) -> tuple[int, ...]:
         """CoTs asked of the one LLM."""
         if llms != 1:
-            raise UsageError(f"{self} votes over the CoTs of one LLM; {llms} were given.")
+            raise UsageError(f"CISC votes over the CoTs of one LLM; {llms} were given.")
         return (self.n,)
 
     @property

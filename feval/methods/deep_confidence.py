@@ -85,7 +85,10 @@ class DeepConfidence:
             if value not in known:
                 raise UnknownNameError.of(name, value, known)
         if min(self.n, self.group, self.tail, self.warm_up) < 1:
-            raise OutOfRangeError(f"n, group, tail and warm_up of DeepConf are 1 or more; {self} was asked for.")
+            raise OutOfRangeError(
+                "n, group, tail and warm_up of DeepConf are 1 or more; "
+                f"n={self.n}, group={self.group}, tail={self.tail} and warm_up={self.warm_up} were asked for."
+            )
         if not 0 < self._eta <= 100:
             raise OutOfRangeError(
                 f"DeepConf keeps more than 0 and up to 100 percent; keep={self.keep!r} was asked for."
@@ -105,7 +108,7 @@ class DeepConfidence:
     def draws(self, llms: int) -> tuple[int, ...]:
         """The most traces asked of the one LLM."""
         if llms != 1:
-            raise UsageError(f"{self} votes over the traces of one LLM; {llms} were given.")
+            raise UsageError(f"DeepConf votes over the traces of one LLM; {llms} were given.")
         return (self.n,)
 
     def confidences(self, pool: Pool) -> Floats:
@@ -186,7 +189,12 @@ class DeepConfidence:
     def _eta(self) -> float:
         if isinstance(self.keep, str) and self.keep in _KEEP:
             return _KEEP[self.keep]
-        return float(exact_threshold("keep", self.keep))
+        try:
+            return float(exact_threshold("keep", self.keep))
+        except OutOfRangeError as error:
+            raise OutOfRangeError(
+                f"DeepConf keeps 'low' (10), 'high' (90) or a number of percent up to 100; keep={self.keep!r} was asked for."
+            ) from error
 
     @property
     def _share(self) -> Fraction:

@@ -74,7 +74,8 @@ class DifficultyAdaptive:
             raise UnknownNameError.of("fate of the judged questions", self.judged_are, ("easy", "hard"))
         if min(self.window, self.judged, self.neighbours) < 1 or self.budget < self.window:
             raise OutOfRangeError(
-                f"Windows, judged questions and neighbours are 1 or more, and the budget at least a window; {self} was asked for."
+                "Windows, judged questions and neighbours of DSC are 1 or more, and the budget at least a window; "
+                f"window={self.window}, judged={self.judged}, neighbours={self.neighbours} and budget={self.budget} were given."
             )
         if not 0 < exact_threshold("threshold", self.threshold) < 1:
             raise OutOfRangeError(f"The Beta criterion is between 0 and 1; {self.threshold} was asked for.")
@@ -82,7 +83,7 @@ class DifficultyAdaptive:
     def draws(self, llms: int) -> tuple[int, ...]:
         """The budget, of one LLM."""
         if llms != 1:
-            raise UsageError(f"{self} draws CoTs of one LLM; {llms} were given.")
+            raise UsageError(f"DSC draws CoTs of one LLM; {llms} were given.")
         return (self.budget,)
 
     def decide(self, pools: Sequence[Pool], orders: Sequence[Orders]) -> Decisions:

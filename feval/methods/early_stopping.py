@@ -59,7 +59,7 @@ class EarlyStopping:
     def draws(self, llms: int) -> tuple[int, ...]:
         """The most CoTs asked of the one LLM."""
         if llms != 1:
-            raise UsageError(f"{self} draws windows of one LLM; {llms} were given.")
+            raise UsageError(f"Early stopping draws windows of one LLM; {llms} were given.")
         return (self.windows * self.window,)
 
     def __call__(self, question: str, llm: Sampler) -> str | None:  # noqa: ARG002  a replayed LLM already has its question

@@ -90,7 +90,9 @@ class MixtureOfThoughts:
         weak = llms - 1
         if weak < 1 or (self.rule == "verify" and weak != 2):
             wanted = "two weak variants" if self.rule == "verify" else "one weak variant or more"
-            raise UsageError(f"{self} takes {wanted} and then the strong LLM; {llms} LLMs were given.")
+            raise UsageError(
+                f"The MoT cascade takes {wanted} and then the strong LLM; {llms} {'was' if llms == 1 else 'were'} given."
+            )
         if self.samples is None and weak not in _SAMPLES:
             raise UsageError(
                 f"The paper says how many samples to take of one or two weak variants, not of {weak}; give samples."

@@ -87,7 +87,7 @@ class ModelSwitch:
     def draws(self, llms: int) -> tuple[int, ...]:
         """CoTs asked of each LLM, if it is reached."""
         if llms < 1 or (self.weights is not None and len(self.weights) != llms):
-            raise UsageError(f"{self} asks one LLM or more, each with its weight; {llms} were given.")
+            raise UsageError(f"ModelSwitch asks one LLM or more, each with its weight; {llms} were given.")
         return per_llm("samples", self.samples, llms)
 
     def __call__(self, question: str, *llms: Sampler) -> str | None:  # noqa: ARG002  a replayed LLM already has its question

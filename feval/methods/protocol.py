@@ -190,13 +190,14 @@ def require_draws(method: BatchMethod, pools: Sequence[Pool], orders: Sequence[O
     needed = method.draws(len(pools))
     if len(pools) != len(orders) or any(order.shape[2] < n for order, n in zip(orders, needed, strict=False)):
         raise UsageError(
-            f"{method} decides with {len(needed)} LLM{'s' * (len(needed) != 1)} and orders of {', '.join(map(str, needed))} "
-            f"draws; {len(pools)} pools and orders of shapes {[order.shape for order in orders]} were given."
+            f"{type(method).__name__} decides with {len(needed)} LLM{'s' * (len(needed) != 1)} "
+            f"and orders of {', '.join(map(str, needed))} draws; {len(pools)} pools and orders of shapes "
+            f"{[order.shape for order in orders]} were given."
         )
     for pool, n in zip(pools, needed, strict=True):
         if len(pool.sizes) and pool.smallest < n:
             raise ShortPoolError(
-                f"{pool.llm} has {pool.smallest} recorded CoTs on the question in row {int(pool.sizes.argmin())}; {method} "
-                f"needs {n}. Ask for fewer, or record more."
+                f"{pool.llm} has {pool.smallest} recorded CoTs on the question in row {int(pool.sizes.argmin())}; "
+                f"{type(method).__name__} needs {n}. Ask for fewer, or record more."
             )
     return needed

@@ -47,7 +47,7 @@ class SelfConsistency:
     def draws(self, llms: int) -> tuple[int, ...]:
         """CoTs asked of the one LLM."""
         if llms != 1:
-            raise UsageError(f"{self} votes over the CoTs of one LLM; {llms} were given.")
+            raise UsageError(f"Self-consistency votes over the CoTs of one LLM; {llms} were given.")
         return (self.n,)
 
     def __call__(self, question: str, llm: Sampler) -> str | None:  # noqa: ARG002  a replayed LLM already has its question

@@ -26,7 +26,7 @@ class SingleCall:
     def draws(self, llms: int) -> tuple[int, ...]:
         """CoTs asked of the one LLM: one."""
         if llms != 1:
-            raise UsageError(f"{self} asks one LLM; {llms} were given.")
+            raise UsageError(f"A single call asks one LLM; {llms} were given.")
         return (1,)
 
     def __call__(self, question: str, llm: Sampler) -> str | None:  # noqa: ARG002  a replayed LLM already has its question

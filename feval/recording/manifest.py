@@ -97,7 +97,9 @@ def _read(path: Path, folder: Path) -> bytes:
         found = (
             "has no manifest.json" if folder.is_dir() else "is not a folder" if folder.exists() else "does not exist"
         )
-        raise NotARecordingError(f"No recording at {folder}: it {found}. Make one with `feval import`.") from error
+        raise NotARecordingError(
+            f"No recording at {folder}: it {found}. Make one with `feval record` or `feval import`, or check the path."
+        ) from error
     except OSError as error:
         raise StorageError(f"{path} could not be read: {error.strerror or error}.") from error
     if len(data) > _MAX_BYTES:

@@ -290,8 +290,8 @@ class Recording:
         held = self.scorers(dataset, llm)
         if scorer not in held:
             raise NotRecordedError(
-                f"{self.path} holds no scores of {llm} on {dataset} by {scorer!r}. It holds scores by "
-                f"{', '.join(held) or 'nobody'}; `feval score` adds some."
+                f"{self.path} holds no scores of {llm} on {dataset} by {scorer!r}"
+                f"{'; it holds scores by ' * bool(held)}{', '.join(held)}. Add some with `feval score`."
             )
         return file_path(SCORES + scorer, dataset, llm)
 

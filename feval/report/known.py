@@ -9,7 +9,7 @@ from typing import Any
 from feval.recording.content import Question
 from feval.report.tables import Column, Table
 
-__all__ = ["KNOWN", "known_table", "questions_table"]
+__all__ = ["KNOWN", "known_fields", "known_table", "questions_table"]
 
 Row = dict[str, Any]
 
@@ -48,8 +48,12 @@ def _prices() -> list[Row]:
 
 def _methods() -> list[Row]:
     from feval.methods import METHODS
+    from feval.specs import method_fields
 
-    return [{"name": name, "description": _first_sentence(method)} for name, method in METHODS.items()]
+    return [
+        {"name": name, "description": _first_sentence(method), "fields": method_fields(name)}
+        for name, method in METHODS.items()
+    ]
 
 
 def _formats() -> list[Row]:
@@ -72,12 +76,23 @@ KNOWN: Mapping[str, Callable[[], list[Row]]] = {
     "formats": _formats,
     "answer-kinds": _answer_kinds,
 }
-"""What can be listed -> its rows (JSON values; every row of a list has the same keys)."""
+"""What can be listed -> its rows (JSON values; every row of a list has the same keys; lists within rows are for JSON only)."""
+
+
+def known_fields(method: str) -> list[Row]:
+    """What can be set of a method, one row per field.
+
+    Raises:
+        UnknownNameError: no such method.
+    """
+    from feval.specs import method_fields
+
+    return method_fields(method)
 
 
 def known_table(rows: list[Row]) -> Table:
     """Return the rows as a table; no row, no columns."""
-    names = list(rows[0]) if rows else []
+    names = [name for name in rows[0] if not isinstance(rows[0][name], list)] if rows else []
     columns = tuple(Column(_header(name), number=_is_number(rows, name)) for name in names)
     return Table("", columns, tuple(tuple(_cell(row[name]) for name in names) for row in rows))
 

@@ -106,7 +106,7 @@ def _draw(axes: Axes, points: Sequence[CurvePoint], axis: _Axis, position: int, 
         ends = point in (points[0], points[-1])
         name = f"{field} = {point.n}" if ends else str(point.n)
         single = field == "n" and point.n == 1
-        _mark(axes, point, axis, colour, marker, name, single=single, last=point is points[-1])
+        _mark(axes, point, axis, colour, marker, name, single=single, last=point is max(points, key=axis.of))
 
 
 def _low(point: CurvePoint) -> float:
@@ -135,14 +135,15 @@ def _mark(
     x, y = axis.of(point), 100 * point.accuracy
     if single:
         axes.plot([x, _BEYOND * x], [y, y], color=colour, linestyle=DOTTED, linewidth=1.2, zorder=3)
+    long = "=" in name and len(name) > 8  # centred, it would run into the numbers of the axis
     fill = "white" if single else colour
     axes.plot([x], [y], marker=marker, markersize=5, color=colour, markerfacecolor=fill, markeredgewidth=1.3, zorder=5)
     axes.annotate(
         name,
         (x, y),
-        xytext=(5, 2) if last else (0, -6),
+        xytext=(5, 2) if last else (-3 if long else 0, -6),
         textcoords="offset points",
-        ha="left" if last else "center",
+        ha="left" if long or last else "center",
         va="bottom" if last else "top",
         fontsize=7.5,
         color=colour,

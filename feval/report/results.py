@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from feval.report.tables import Column, Table
-from feval.report.text import decimals_for, fixed, percent
+from feval.report.text import counted, decimals_for, fixed, percent
 
 if TYPE_CHECKING:
     from feval.evaluation import Evaluation
@@ -16,14 +17,27 @@ __all__ = ["evaluation_tables", "label"]
 _KINDS = {
     "exact": "expectation over all draws of the recorded CoTs",
     "recorded": "CoTs in recorded order",
-    "seeded": "mean over {replicates} seeded draws of each question, seed {seed}",
+    "seeded": "mean over {draws} of each question, seed {seed}",
 }
 
 
 def label(told: Evaluation) -> str:
-    """A method with those of its fields that are set, on one line."""
-    fields = ", ".join(f"{name}={value}" for name, value in told.fields.items() if value is not None)
-    return f"{told.method}({fields})" if fields else told.method
+    """A method with those of its fields that are not at their defaults, on one line."""
+    usual = _defaults(told.method)
+    fields = [f"{name}={_written(value)}" for name, value in told.fields.items() if value != usual.get(name)]
+    return f"{told.method}({', '.join(fields)})" if fields else told.method
+
+
+def _defaults(method: str) -> dict[str, object]:
+    from feval.methods import METHODS
+
+    return {f.name: f.default for f in dataclasses.fields(METHODS[method])} if method in METHODS else {}
+
+
+def _written(value: object) -> str:
+    if isinstance(value, (tuple, list)):
+        return f"({', '.join(map(_written, value))})"
+    return "none" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def evaluation_tables(evaluations: Sequence[Evaluation]) -> list[Table]:
@@ -37,7 +51,7 @@ def evaluation_tables(evaluations: Sequence[Evaluation]) -> list[Table]:
     numbers = ("accuracy %", interval, "USD/question", "tokens/question", "CoTs/question", "calls/question")
     decimals = decimals_for(told.usd_per_question or 0.0 for told in evaluations)
     results = Table(
-        title=f"{first.dataset}, {first.questions:,} questions",
+        title=f"{first.dataset}, {counted(first.questions, 'question')}",
         columns=(Column("method"), Column("LLMs"), *(Column(name, number=True) for name in numbers)),
         rows=tuple(_row(told, decimals) for told in evaluations),
         notes=_notes(evaluations),
@@ -75,12 +89,20 @@ def _errors(evaluations: Sequence[Evaluation]) -> Table:
     )
 
 
+def _settings(told: Evaluation) -> list[str]:
+    return [f"{name} {_written(value)}" for name, value in told.fields.items() if value is not None]
+
+
 def _notes(evaluations: Sequence[Evaluation]) -> tuple[str, ...]:
     kinds = dict.fromkeys((told.kind, told.replicates, told.seed) for told in evaluations)
-    said = [f"{kind}: {_KINDS[kind].format(replicates=replicates, seed=seed)}" for kind, replicates, seed in kinds]
+    said = [
+        f"{kind}: {_KINDS[kind].format(draws=counted(replicates or 1, 'seeded draw'), seed=seed)}"
+        for kind, replicates, seed in kinds
+    ]
+    said += [f"{told.method}: {', '.join(_settings(told))}" for told in evaluations if told.fields]
     first = evaluations[0]
     prices = f"prices {first.prices}" if first.prices else "no prices"
     counters = ", ".join(dict.fromkeys(counter for told in evaluations for counter in told.counters))
     learnt = max(told.train_questions for told in evaluations)
-    split = [f"{learnt:,} other questions were learnt from"] if learnt else []
+    split = [f"{counted(learnt, 'other question')} were set aside for training and are not judged"] if learnt else []
     return (*said, *split, f"billing {first.billing}; {prices}; token counter {counters}")
