@@ -269,7 +269,7 @@ def test_what_fails_is_kept_with_its_reason_while_the_others_go_on(toy: Path) ->
     expected = {
         "zero, n=0": "1 CoT or more",
         "unheard of": "Did you mean 'self-consistency'",
-        "field": "no field of self-consistency 'k'",
+        "field": "There is no field 'k'",
         "llm": "no recorded LLM 'gpt-4o'. Did you mean 'gpt-4o-mini'",
         "broken": "toy/",
         "absent": "no file",
