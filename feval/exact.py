@@ -130,11 +130,13 @@ def _single_call(method: SingleCall, pool: Pool, gold: Integers) -> Expectation:
 def _adaptive_consistency(method: AdaptiveConsistency, pool: Pool, gold: Integers) -> Expectation:
     if method.criterion == "random":
         return _random_stop(method, pool, gold)
+    from feval.estimators.by_partition import MOST_PARTITIONS, number_of_partitions, over_partitions
     from feval.estimators.orders import ends_of_rule, over_orders
 
     held = _Held.of(pool, gold, method.no_answer)
     ends = ends_of_rule(method.rule.stop_mask, held.pools.bounds(), method.budget)
-    found = over_orders(held.pools, held.gold_tokens, held.rival_tokens, held.none_tokens, ends)
+    over = over_partitions if number_of_partitions(method.budget) <= MOST_PARTITIONS else over_orders
+    found = over(held.pools, held.gold_tokens, held.rival_tokens, held.none_tokens, ends)
     return Expectation(found.right, found.samples, found.samples, found.output_tokens)
 
 

@@ -16,9 +16,10 @@ from hypothesis import strategies as st
 
 from feval.errors import FevalError, OutOfRangeError, UnknownNameError, UsageError
 from feval.estimators import early_stopping
+from feval.estimators.by_partition import over_partitions
 from feval.estimators.early_plurality import early_plurality
 from feval.estimators.early_stopping import EarlyStops, early_stops, expected_samples, window_ends
-from feval.estimators.orders import Pools, partitions
+from feval.estimators.orders import Pools, ends_of_rule, over_orders, partitions
 from feval.estimators.stopping import (
     Criterion,
     beta_confidence,
@@ -26,7 +27,7 @@ from feval.estimators.stopping import (
     dirichlet_confidence,
     normalised_entropy,
 )
-from feval.exact import exact_expectation
+from feval.exact import _Held, exact_expectation
 from feval.methods import AdaptiveConsistency, EarlyStopping, SelfConsistency
 from feval.pools import Pool
 
@@ -81,6 +82,14 @@ EARLY = [
 ]
 
 
+@pytest.fixture(params=["merged", "walk"])
+def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Adaptive-Consistency by merged counts, as small budgets are, and by the walk, as large ones."""
+    if request.param == "walk":
+        monkeypatch.setattr("feval.estimators.by_partition.MOST_PARTITIONS", 0)
+
+
+@pytest.mark.usefixtures("way")
 @pytest.mark.parametrize("method", [*ADAPTIVE, *EARLY], ids=str)
 def test_the_exact_expectation_is_the_mean_over_all_orders(method: Any) -> None:
     pool = pool_of(ROWS)
@@ -114,6 +123,51 @@ def test_pools_of_different_sizes_do_not_disturb_each_other(method: Any) -> None
         own = exact_expectation(method, [alone], gold[row : row + 1])
         for name in ("right", "rounds", "cots", "output_tokens"):
             assert getattr(together, name)[row] == pytest.approx(getattr(own, name)[0], abs=1e-12), (name, row)
+
+
+unlike = st.lists(st.integers(-1, 8), min_size=14, max_size=14)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(unlike, min_size=1, max_size=5),
+    st.lists(st.integers(12, 14), min_size=5, max_size=5),
+    st.sampled_from(["beta", "dirichlet", "entropy", "majority", "crp"]),
+    st.sampled_from([None, "1/2", "2/3", 0.9]),
+    st.integers(1, 12),
+    st.sampled_from(["drop", "vote"]),
+)
+def test_merged_counts_give_what_the_walk_gives(
+    rows: list[list[int]], sizes: list[int], criterion: str, threshold: Any, budget: int, rule: str
+) -> None:
+    method = AdaptiveConsistency(criterion, threshold, budget, rule)
+    held = _Held.of(pool_of([[*row[:size], *[-2] * (14 - size)] for row, size in zip(rows, sizes, strict=False)]),
+                    np.arange(len(rows)) - 1, rule)  # fmt: skip
+    ends = ends_of_rule(method.rule.stop_mask, held.pools.bounds(), budget)
+    walked = over_orders(held.pools, held.gold_tokens, held.rival_tokens, held.none_tokens, ends)
+    merged = over_partitions(held.pools, held.gold_tokens, held.rival_tokens, held.none_tokens, ends)
+    assert merged.right == pytest.approx(walked.right, abs=1e-12)
+    assert merged.samples == pytest.approx(walked.samples, abs=1e-12)
+    assert merged.output_tokens == pytest.approx(walked.output_tokens, abs=1e-11)
+    assert (merged.samples >= 1 - 1e-12).all()
+
+
+def test_partitions_are_counted() -> None:
+    from feval.estimators.by_partition import number_of_partitions
+
+    for budget in (0, 1, 5, 12):
+        bounds = np.array([0, *[budget] * budget])
+        assert number_of_partitions(budget) == sum(len(partitions(bounds, n)) for n in range(budget + 1))
+
+
+def test_no_questions_and_pools_without_answers_have_expectations() -> None:
+    method = AdaptiveConsistency(budget=3)
+    silent = exact_expectation(method, [pool_of([[-1] * 4])], np.array([0]))
+    assert (silent.right[0], silent.cots[0]) == (0.0, 3.0)
+    for nobody in (method, EarlyStopping(2, 4), EarlyStopping(2, 3, "window")):
+        assert exact_expectation(nobody, [pool_of(np.zeros((0, 4)))], np.zeros(0, np.int64)).right.shape == (0,)
+    for early in (EarlyStopping(2, 4), EarlyStopping(2, 3, "window")):
+        assert exact_expectation(early, [pool_of([[-1] * 4])], np.array([0])).right[0] == 0.0
 
 
 def test_the_numbering_of_answers_makes_no_difference() -> None:

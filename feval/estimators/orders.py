@@ -10,7 +10,8 @@ probability that a rule ends exactly there depends on the counts alone, not on t
 A rule that treats candidates alike has the same `ends` for all orders of the counts: one table over partitions serves all pools.
 It is built once (`ends_of_rule`), then every pool's counts are walked candidate by candidate (`over_orders`): candidates that
 are recorded equally often are lumped (their counts fall, with the number of their arrangements as a weight), and counts whose two
-largest cannot belong to an end are dropped. Every term is positive, so nothing cancels.
+largest cannot belong to an end are dropped. Every term is positive, so nothing cancels. For small budgets, which leave most of
+a pool undrawn, `feval.estimators.by_partition` merges counts instead.
 """
 
 from __future__ import annotations
@@ -25,7 +26,18 @@ import numpy.typing as npt
 from feval.errors import UsageError
 from feval.estimators.per_question import distinct
 
-__all__ = ["Ends", "OverOrders", "Pools", "ends_of_rule", "over_orders", "partitions", "require_budget"]
+__all__ = [
+    "Ends",
+    "OverOrders",
+    "Pools",
+    "codes_of",
+    "ends_of_rule",
+    "means",
+    "none_codes_of",
+    "over_orders",
+    "partitions",
+    "require_budget",
+]
 
 Integers = npt.NDArray[np.integer[Any]]
 Int16 = npt.NDArray[np.int16]
@@ -136,7 +148,7 @@ class Ends:
         return known | (largest_to_come >= first)
 
 
-def _code(part: npt.NDArray[Any]) -> UInt64:
+def codes_of(part: npt.NDArray[Any]) -> UInt64:
     """A 64-bit number for a count above 0, by the finalizer of SplitMix64; 0 for 0."""
     x = part.astype(np.uint64) * np.uint64(_GOLDEN)
     x ^= x >> np.uint64(30)
@@ -146,9 +158,9 @@ def _code(part: npt.NDArray[Any]) -> UInt64:
     return x ^ (x >> np.uint64(31))
 
 
-def _none_code(count: npt.NDArray[Any]) -> UInt64:
+def none_codes_of(count: npt.NDArray[Any]) -> UInt64:
     """The same for samples without an answer: other numbers than those of candidates."""
-    return _code(count.astype(np.uint64) << np.uint64(32))
+    return codes_of(count.astype(np.uint64) << np.uint64(32))
 
 
 def _keys(counts: Integers) -> UInt64:
@@ -156,7 +168,7 @@ def _keys(counts: Integers) -> UInt64:
 
     Two of a million counts share a key with probability 3e-8; `ends_of_rule` would notice in its table.
     """
-    keys: UInt64 = _none_code(counts[:, 0]) + _code(counts[:, 1:]).sum(axis=1, dtype=np.uint64)
+    keys: UInt64 = none_codes_of(counts[:, 0]) + codes_of(counts[:, 1:]).sum(axis=1, dtype=np.uint64)
     return keys
 
 
@@ -279,13 +291,14 @@ def over_orders(
         walk = _Walk(unique.rows(same), int(kind), ends)
         right[same], votes[same, : 2 + kind] = walk.right, walk.votes
     mean = np.column_stack([
-        _mean(none_tokens, pools.none), _mean(gold_tokens, pools.gold), _lumped_mean(rival_tokens, pools.rivals)
+        means(none_tokens, pools.none), means(gold_tokens, pools.gold), _lumped_mean(rival_tokens, pools.rivals)
     ])  # fmt: skip
     samples = votes.sum(axis=1)
     return OverOrders(np.minimum(right, 1.0)[rows], samples[rows], (votes[rows] * mean).sum(axis=1))
 
 
-def _mean(tokens: Integers, counts: Integers) -> Floats:
+def means(tokens: Integers, counts: Integers) -> Floats:
+    """Mean tokens of samples, 0 where there are none."""
     found: Floats = tokens / np.maximum(counts, 1)
     return found
 
@@ -337,8 +350,8 @@ class _Walk:
         self.to_come = pools.none[:, None] + np.cumsum(self.counts[:, :0:-1], axis=1)[:, ::-1]  # from a column on
         self.to_come = np.column_stack([self.to_come, pools.none]).astype(np.int16)
         self.size = pools.size
-        self.codes = _code(np.arange(ends.budget + 1))
-        self.none_codes = _none_code(np.arange(ends.budget + 1))
+        self.codes = codes_of(np.arange(ends.budget + 1))
+        self.none_codes = none_codes_of(np.arange(ends.budget + 1))
         self.binomials = _binomials(int(self.size.max(initial=0)), ends.budget)
         self.right, self.votes = np.zeros(len(self.size)), np.zeros(self.counts.shape)
         self.walked = 0
