@@ -1,26 +1,32 @@
 """Exact accuracy of plurality voting among M independent calls: with replacement, from answer probabilities.
 
-"Compute-efficient evaluation of LLM voting accuracy" estimates p*(M) from the shares p = c / G of G calls by simulating K votes of
-a multinomial (section 4.1), or by normal approximations (section 4.2). The limit K -> infinity can be computed instead. With p* the
-probability of the gold answer, p_y of the rivals, p_0 of no answer, and e_j(u) = sum_{i <= j} u^i / i!,
+"Compute-efficient evaluation of LLM voting accuracy" estimates p*(M) from the shares p = c / G of G calls by
+simulating K votes of a multinomial (section 4.1), or by normal approximations (section 4.2). The limit K -> infinity
+can be computed instead. With p* the probability of the gold answer, p_y of the rivals, p_0 of no answer, and e_j(u)
+= sum_{i <= j} u^i / i!,
 
     p*(M) = M! [x^M]  sum_{k >= 1} (p* x)^k / k!  e^(p_0 x)  int_0^1 prod_y ( e_{k-1}(p_y x) + z (p_y x)^k / k! ) dz
 
-where k is the gold answer's votes and z marks a rival that ties with it: int_0^1 z^t dz = 1 / (t + 1) is its share of a tie with t
-rivals (`feval.estimators.ties` has the other rules). Samples without an answer cast no vote, and a vote without votes is wrong. The
-formula is feval's own; `tests/test_estimators_multinomial.py` holds it against enumeration. How it is evaluated:
+where k is the gold answer's votes and z marks a rival that ties with it: int_0^1 z^t dz = 1 / (t + 1) is its share
+of a tie with t rivals (`feval.estimators.ties` has the other rules). Samples without an answer cast no vote, and a
+vote without votes is wrong. The formula is feval's own; `tests/test_estimators_multinomial.py` holds it against
+enumeration. How it is evaluated:
 
-1. Scaled by Poisson probabilities and taken at roots of unity, for whole windows of M at once (`feval.estimators.poissonised`). The
-   e_{k-1} of all k are running sums over k.
-2. k above M / 2 has won, and so has a k that no rival reaches; both are the whole generating function minus a running sum.
-   Rivals that cannot reach the fewest votes in question are treated like no answer. "Cannot" is: probability below 1e-18.
-3. The product over the rivals does not depend on p*: questions with the same rivals share it, equal rivals are one power.
+1. Scaled by Poisson probabilities and taken at roots of unity, for whole windows of M at once
+   (`feval.estimators.poissonised`). The e_{k-1} of all k are running sums over k.
+2. k above M / 2 has won, and so has a k that no rival reaches; both are the whole generating function minus a
+   running sum. Rivals that cannot reach the fewest votes in question are treated like no answer. "Cannot" is:
+   probability below 1e-18.
+3. The product over the rivals does not depend on p*: questions with the same rivals share it, equal rivals are one
+   power.
 4. Questions with the same (p*, sorted p_y, p_0) are solved once: 5,000 questions with G = 10 have some two hundred.
 
-**What is assumed, above all: calls are independent given the question, each with the same probabilities** (conditional i.i.d.).
+**What is assumed, above all: calls are independent given the question, each with the same probabilities**
+(conditional i.i.d.).
 
-**What the plug-in cannot do.** Put the shares of G calls for p, and the estimate tends to the accuracy of G votes as M grows, since the
-leader of the G calls then wins surely: see `feval.estimators.plugin` for its bias and for what is unbiased.
+**What the plug-in cannot do.** Put the shares of G calls for p, and the estimate tends to the accuracy of G votes as
+M grows, since the leader of the G calls then wins surely: see `feval.estimators.plugin` for its bias and for what is
+unbiased.
 """
 
 from __future__ import annotations
@@ -54,8 +60,8 @@ def plurality_accuracy(
 ) -> PerQuestion:
     """Probability that the plurality of M independent calls is the gold answer; for many M at once.
 
-    See the module for formula, method and assumptions. It is eqs. (2), (3) and (7) of "Compute-efficient evaluation of LLM voting
-    accuracy", without simulation.
+    See the module for formula, method and assumptions. It is eqs. (2), (3) and (7) of "Compute-efficient evaluation
+    of LLM voting accuracy", without simulation.
 
     Args:
         correct: [Q] probability of the gold answer.
@@ -68,8 +74,8 @@ def plurality_accuracy(
         D probabilities per question, in the order of `votes`. Absolute error below 1e-12.
 
     Raises:
-        OutOfRangeError: shapes that do not fit, values that are no probabilities or do not sum to 1, or an M out of range.
-        UnknownNameError: a rule for ties that nobody knows.
+        OutOfRangeError: shapes that do not fit, values that are no probabilities or do not sum to 1, or an M out of
+        range. UnknownNameError: a rule for ties that nobody knows.
     """
     return plurality_accuracy_of(signatures_of_probabilities(correct, rivals, no_answer), votes, ties=ties)
 
@@ -79,9 +85,9 @@ def plugin_plurality_accuracy(
 ) -> PerQuestion:
     """The plug-in estimate of p*(M) from G calls: `plurality_accuracy` at the shares c / G.
 
-    It is the Monte-Carlo estimator of "Compute-efficient evaluation of LLM voting accuracy", section 4.1, with K -> infinity.
-    Unbiased for M = 1 (and M = 2 under uniform ties), biased for all others, and saturating: as M grows it tends to the accuracy of
-    G votes. Beyond M = G no function of G calls is unbiased, see `feval.estimators.plugin`.
+    It is the Monte-Carlo estimator of "Compute-efficient evaluation of LLM voting accuracy", section 4.1, with K ->
+    infinity. Unbiased for M = 1 (and M = 2 under uniform ties), biased for all others, and saturating: as M grows it
+    tends to the accuracy of G votes. Beyond M = G no function of G calls is unbiased, see `feval.estimators.plugin`.
 
     Args:
         gold: [Q] samples with the gold answer.
@@ -94,7 +100,8 @@ def plugin_plurality_accuracy(
         D probabilities per question, in the order of `votes`.
 
     Raises:
-        OutOfRangeError: shapes that do not fit, counts that are no integers from 0, a question without samples, or an M out of
+        OutOfRangeError: shapes that do not fit, counts that are no integers from 0, a question without samples, or
+        an M out of
             range.
         UnknownNameError: a rule for ties that nobody knows.
     """
@@ -132,7 +139,7 @@ def plurality_accuracy_of(
 
 
 def _same_rivals(signatures: Signatures) -> Iterator[tuple[npt.NDArray[np.intp], Floats]]:
-    """Signatures that differ in the gold answer only, with their rivals above 0. Those that are never right are left out."""
+    """Signatures that differ in the gold answer only, with their rivals above 0; not those that are never right."""
     groups: dict[bytes, list[int]] = {}
     for place in np.flatnonzero(signatures.correct > 0.0).tolist():
         groups.setdefault(signatures.rivals[place].tobytes(), []).append(place)
@@ -169,7 +176,7 @@ def _contested(circle: Circle, correct: Floats, rivals: Floats) -> tuple[int, in
 
 
 def _rival_product(circle: Circle, rivals: Floats, low: int, high: int, ties: str) -> Complex:
-    """[high - low + 1, J] int_0^1 prod_y ( at most k - 1 votes + z exactly k votes ) dz, for each k from low to high."""
+    """[high - low + 1, J] int_0^1 prod_y ( at most k - 1 votes + z exactly k votes ) dz, for k = low..high."""
     shares, powers = np.unique(rivals, return_counts=True)
     tables = [circle.terms(share) for share in shares.tolist()]
     total = np.zeros((high - low + 1, circle.roots.shape[1]), np.complex128)

@@ -1,15 +1,18 @@
 """Multinomial probabilities by independent Poisson counts, evaluated on a circle.
 
-The counts of a multinomial of M calls are independent Poisson(lambda p_y) counts, given that they sum to M; lambda is free. So for an
-event that is a sum of products over the answers, with F(x) the sum of its Poisson terms, each carrying x to the number of calls,
+The counts of a multinomial of M calls are independent Poisson(lambda p_y) counts, given that they sum to M; lambda
+is free. So for an event that is a sum of products over the answers, with F(x) the sum of its Poisson terms, each
+carrying x to the number of calls,
 
-    Pr{event; M} = [x^M] F(x) / Pr{Poisson(lambda) = M},        [x^M] F = (1/N) sum_j F(w^j) w^(-jM) + aliases,    w = e^(-2 pi i / N)
+    Pr{event; M} = [x^M] F(x) / Pr{Poisson(lambda) = M},        [x^M] F = (1/N) sum_j F(w^j) w^(-jM) + aliases,    w
+    = e^(-2 pi i / N)
 
-The aliases are the coefficients of x^(M+N), x^(M+2N), ... and x^(M-N), ..., at most those of Poisson(lambda): N is taken so large
-that they fall below 1e-18 of the ones wanted. Since Poisson(lambda) puts much mass on all M within some standard deviations of
-lambda, one circle serves a *window* of many M; the windows are equally wide in sqrt(M), where Poisson counts have variance 1/4, so
-that M = 1..100 takes four and M = 1..1000 eleven of them. Every term is at most 1 in absolute value, and dividing by the mass, at
-worst some thousandths, leaves an absolute error of some 1e-14.
+The aliases are the coefficients of x^(M+N), x^(M+2N), ... and x^(M-N), ..., at most those of Poisson(lambda): N is
+taken so large that they fall below 1e-18 of the ones wanted. Since Poisson(lambda) puts much mass on all M within
+some standard deviations of lambda, one circle serves a *window* of many M; the windows are equally wide in sqrt(M),
+where Poisson counts have variance 1/4, so that M = 1..100 takes four and M = 1..1000 eleven of them. Every term is
+at most 1 in absolute value, and dividing by the mass, at worst some thousandths, leaves an absolute error of some
+1e-14.
 """
 
 from __future__ import annotations
@@ -28,17 +31,18 @@ _NEGLIGIBLE = 42.0  # e^-42 = 6e-19
 _TABLES_BYTES = 1 << 26  # tables of a circle that are kept
 
 
-def circles(votes: Int64) -> list[Circle]:
+def circles(votes: Int64, most: int | None = None) -> list[Circle]:
     """Circles that together serve the numbers of votes asked for.
 
     Args:
         votes: [D] M, at least one, in any order.
+        most: votes up to which answers are tabulated; half of the largest M of a circle if left out.
     """
     wanted = np.unique(votes)
     found = []
     while len(wanted):
         inside = np.sqrt(wanted) <= np.sqrt(wanted[0]) + _WIDTH
-        found.append(Circle(wanted[inside]))
+        found.append(Circle(wanted[inside], most))
         wanted = wanted[~inside]
     return found
 
@@ -50,16 +54,17 @@ class Circle:
         votes: [D] the M of this window, ascending.
         rate: lambda.
         points: N.
-        most: floor(max(M) / 2): whoever has more votes has won.
+        most: votes up to which answers are tabulated; floor(max(M) / 2) serves a plurality, since whoever has more
+        has won.
         roots: [most + 1, J] w^(jk), for k votes.
     """
 
-    def __init__(self, votes: Int64) -> None:
+    def __init__(self, votes: Int64, most: int | None = None) -> None:
         self.votes = votes
         self.low, self.high = int(votes[0]), int(votes[-1])
         self.rate = ((self.low**0.5 + self.high**0.5) / 2.0) ** 2
         self.points = self._enough_points()
-        self.most = self.high // 2
+        self.most = self.high // 2 if most is None else most
         angles = np.arange(self.points) * (-2.0 * np.pi / self.points)
         self._unit = np.exp(1j * angles)
         self._minus_one = np.expm1(1j * angles[: self.points // 2 + 1])
@@ -76,7 +81,7 @@ class Circle:
         return powers
 
     def everything(self, share: float | Floats) -> Complex:
-        """[..., J] generating function of answers with that probability, however many votes they get: e^(lambda p (x - 1))."""
+        """[..., J] generating function of answers with that probability, with any number of votes: e^(lambda p (x - 1))."""
         whole: Complex = np.exp(np.asarray(self.rate * np.asarray(share))[..., None] * self._minus_one)
         return whole
 
@@ -96,7 +101,7 @@ class Circle:
         return self._tables[share]
 
     def reach(self, share: float) -> tuple[int, int]:
-        """The fewest and the most votes that an answer gets, but for a probability below 1e-18, for all M of the window."""
+        """The fewest and the most votes of an answer, but for a probability below 1e-18, for all M of the window."""
         if share not in self._reach:
             self._reach[share] = _likely(self.low, share)[0], _likely(self.high, share)[1]
         return self._reach[share]
@@ -131,7 +136,7 @@ def _poisson(mean: float, length: int) -> Floats:
 
 
 def _likely(calls: int, share: float) -> tuple[int, int]:
-    """Fewest and most successes of a binomial but for tails that Chernoff's bound exp(-M KL(k/M || p)) puts below 1e-18."""
+    """Fewest and most successes of a binomial, but for tails that Chernoff's exp(-M KL(k/M || p)) puts below 1e-18."""
     if share <= 0.0 or share >= 1.0:
         return (0, 0) if share <= 0.0 else (calls, calls)
     k = np.arange(calls + 1) / calls

@@ -1,7 +1,8 @@
 """Answer probabilities of questions: checked once, and stored once for questions that cannot differ.
 
-What every estimator of this package that takes probabilities assumes: given the question, the calls are independent and each
-gives answer y with probability p_y (conditional i.i.d. calls). Caches, shared seeds and prompts that change between calls break it.
+What every estimator of this package that takes probabilities assumes: given the question, the calls are independent
+and each gives answer y with probability p_y (conditional i.i.d. calls). Caches, shared seeds and prompts that change
+between calls break it.
 """
 
 from __future__ import annotations
@@ -62,17 +63,16 @@ def signatures_of_probabilities(correct: Floats, rivals: Floats, no_answer: Floa
     correct, rivals, no_answer = (np.asarray(array, np.float64) for array in (correct, rivals, no_answer))
     _check_shapes("Answer probabilities", "correct", correct, rivals, no_answer)
     for name, array in (("correct", correct), ("rivals", rivals), ("no_answer", no_answer)):
-        wrong = np.argwhere(~((array >= 0.0) & (array <= 1.0 + _NORMALISED)))
-        if len(wrong):
+        if len(wrong := np.argwhere(~((array >= 0.0) & (array <= 1.0 + _NORMALISED)))):
             place = tuple(wrong[0].tolist())
             raise OutOfRangeError(
                 f"Probabilities lie in [0, 1]; question {place[0]} has {array[place]} in {name}. Give p = count / samples."
             )
     total = correct + rivals.sum(axis=1) + no_answer
-    if len(wrong := np.flatnonzero(np.abs(total - 1.0) > _NORMALISED)):
+    if len(off := np.flatnonzero(np.abs(total - 1.0) > _NORMALISED)):
         raise OutOfRangeError(
-            f"The probabilities of a question sum to 1, no answer included; those of question {wrong[0]} sum to "
-            f"{float(total[wrong[0]])!r}. Put what is missing into no_answer, or divide by the sum."
+            f"The probabilities of a question sum to 1, no answer included; those of question {off[0]} sum to "
+            f"{float(total[off[0]])!r}. Put what is missing into no_answer, or divide by the sum."
         )
     ordered = _ordered(rivals)
     columns = [np.unique(column, return_inverse=True)[1] for column in (correct, no_answer, *ordered.T)]
@@ -107,8 +107,8 @@ def signatures_of_counts(gold: Integers, rivals: Integers, no_answer: Integers) 
             )
     ordered = _ordered(rivals.astype(np.int64))
     size = gold.astype(np.int64) + ordered.sum(axis=1) + no_answer.astype(np.int64)
-    if len(wrong := np.flatnonzero(size == 0)):
-        raise OutOfRangeError(f"Question {wrong[0]} has no samples, so no shares; leave it out.")
+    if len(empty := np.flatnonzero(size == 0)):
+        raise OutOfRangeError(f"Question {empty[0]} has no samples, so no shares; leave it out.")
     first, rows = distinct((gold.astype(np.int64), no_answer.astype(np.int64), *ordered.T))
     scale = size[first].astype(np.float64)
     return Signatures(gold[first] / scale, ordered[first] / scale[:, None], no_answer[first] / scale, rows)
@@ -131,7 +131,9 @@ def checked_votes(votes: Sequence[int] | Integers) -> Int64:
 
 
 def _check_shapes(what: str, first: str, correct: Any, rivals: Any, no_answer: Any) -> None:
-    one_each = correct.ndim == no_answer.ndim == 1 and rivals.ndim == 2 and len(correct) == len(rivals) == len(no_answer)
+    one_each = (
+        correct.ndim == no_answer.ndim == 1 and rivals.ndim == 2 and len(correct) == len(rivals) == len(no_answer)
+    )
     if not one_each:
         raise OutOfRangeError(
             f"{what} are {first} [questions], rivals [questions, candidates] and no_answer [questions]; the shapes are "
