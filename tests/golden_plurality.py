@@ -54,7 +54,11 @@ def plurality(inputs: Inputs) -> object:
 
 
 def subset(inputs: Inputs) -> object:
-    counts = [integer(inputs["count_correct"]), [integer(c) for c in inputs["count_rivals"]], integer(inputs["count_none"])]
+    counts = [
+        integer(inputs["count_correct"]),
+        [integer(c) for c in inputs["count_rivals"]],
+        integer(inputs["count_none"]),
+    ]
     arrays = np.array([counts[0]]), np.array([counts[1]], np.int64).reshape(1, -1), np.array([counts[2]])
     size = counts[0] + sum(counts[1]) + counts[2]
     draws = range(1, size + 1) if inputs["N"] is None else votes_of(inputs["N"])

