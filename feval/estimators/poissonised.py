@@ -54,8 +54,8 @@ class Circle:
         votes: [D] the M of this window, ascending.
         rate: lambda.
         points: N.
-        most: votes up to which answers are tabulated; floor(max(M) / 2) serves a plurality, since whoever has more
-        has won.
+        most: votes up to which answers are tabulated; floor(max(M) / 2) serves a plurality, since whoever has more has
+            won.
         roots: [most + 1, J] w^(jk), for k votes.
     """
 
