@@ -149,7 +149,7 @@ def _likely(calls: int, share: float) -> tuple[int, int]:
         return (0, 0) if share <= 0.0 else (calls, calls)
     k = np.arange(calls + 1) / calls
     with np.errstate(divide="ignore", invalid="ignore"):
-        divergence = np.where(k > 0.0, k * np.log(k / share), 0.0)
-        divergence += np.where(k < 1.0, (1.0 - k) * np.log((1.0 - k) / (1.0 - share)), 0.0)
+        divergence = np.where(k > 0.0, k * (np.log(k) - np.log(share)), 0.0)
+        divergence += np.where(k < 1.0, (1.0 - k) * (np.log1p(-k) - np.log1p(-share)), 0.0)
     likely = np.flatnonzero(calls * divergence <= _NEGLIGIBLE)
     return int(likely[0]), int(likely[-1])

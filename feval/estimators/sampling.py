@@ -174,7 +174,8 @@ def _checked_keys(keys: Integers | None, questions: int) -> Integers:
 
 def _calls(shares: Floats, votes: int, replicates: int, key: tuple[int, int]) -> npt.NDArray[np.intp]:
     """[replicates, votes] place of the answer in `shares`; one past the last for no answer."""
-    raw = np.random.Philox(key=np.array(key, np.uint64)).random_raw(replicates * ((votes + 1) // 2))
+    bits = np.random.Philox(key=np.array(key, np.uint64))
+    raw = bits.random_raw(replicates * ((votes + 1) // 2))
     halves = raw.astype("<u8", copy=False).view("<u4").reshape(replicates, -1)[:, :votes]
     edges = np.rint(np.cumsum(shares) * 2.0**32).astype(np.uint64)
     return np.searchsorted(edges, halves.astype(np.uint64), side="right")
