@@ -17,6 +17,9 @@ at most 1 in absolute value, and dividing by the mass, at worst some thousandths
 
 from __future__ import annotations
 
+import math
+from bisect import bisect_left, bisect_right
+
 import numpy as np
 import numpy.typing as npt
 
@@ -147,9 +150,15 @@ def _likely(calls: int, share: float) -> tuple[int, int]:
     """Fewest and most successes of a binomial, but for tails that Chernoff's exp(-M KL(k/M || p)) puts below 1e-18."""
     if share <= 0.0 or share >= 1.0:
         return (0, 0) if share <= 0.0 else (calls, calls)
-    k = np.arange(calls + 1) / calls
-    with np.errstate(divide="ignore", invalid="ignore"):
-        divergence = np.where(k > 0.0, k * (np.log(k) - np.log(share)), 0.0)
-        divergence += np.where(k < 1.0, (1.0 - k) * (np.log1p(-k) - np.log1p(-share)), 0.0)
-    likely = np.flatnonzero(calls * divergence <= _NEGLIGIBLE)
-    return int(likely[0]), int(likely[-1])
+    hit, missed = math.log(share), math.log1p(-share)
+
+    def exponent(k: int) -> float:
+        """M KL(k / M || p): falls up to the mean, rises beyond it."""
+        successes = k * (math.log(k / calls) - hit) if k else 0.0
+        return successes + ((calls - k) * (math.log1p(-k / calls) - missed) if k < calls else 0.0)
+
+    mean = int(calls * share)
+    below, above = range(mean + 1), range(mean + 1, calls + 1)
+    fewest = bisect_left(below, -_NEGLIGIBLE, key=lambda k: -exponent(k))
+    most = mean + bisect_right(above, _NEGLIGIBLE, key=exponent)
+    return min(fewest, mean), most
