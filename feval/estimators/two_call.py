@@ -328,7 +328,7 @@ def _pair_edge(n: int, moments: Moments, _x0: Floats, _x1: Floats) -> _Solved:
     variance = np.maximum(moments.variance, np.maximum(1e-40 * mu * mu, 1e-300))  # at 0 the law is certain; its limit has a dual
     below = _distance_below(n, mu, variance)
     above = variance / below
-    x, y, width = mu - below, mu + above, below + above
+    x, y, width = np.maximum(mu - below, 0.0), mu + above, below + above
     slope = majority_slope(n, y)
     with np.errstate(divide="ignore"):  # x = 0
         change = -slope * np.expm1(n * np.log1p(-width * (1.0 - x - y) / (y * (1.0 - y))))
@@ -360,11 +360,11 @@ def _distance_below(n: int, mu: Floats, variance: Floats) -> Floats:
         low[active] = np.where(value > 0, own, low[active])
         high[active] = np.where(value > 0, high[active], own)
         step = np.divide(-value, rise, out=np.full_like(own, np.inf), where=rise != 0)
+        settled = (value == 0) | (np.abs(step) <= 4e-16 * (1.0 + np.abs(own)))
         after = own + step
-        outside = ~((after > low[active]) & (after < high[active]))
-        at[active] = np.where(outside, 0.5 * (low[active] + high[active]), after)
-        moved = np.abs(at[active] - own) > 4e-16 * (1.0 + np.abs(own))
-        active = active[moved & (value != 0)]
+        inside = (after > low[active]) & (after < high[active])
+        at[active] = np.where(settled, own, np.where(inside, after, 0.5 * (low[active] + high[active])))
+        active = active[~settled & (high[active] - low[active] > 4e-16 * (1.0 + np.abs(own)))]
         if not len(active):
             break
     return np.exp(at)
