@@ -54,7 +54,8 @@ def hypergeometric_majority(right: npt.ArrayLike, size: npt.ArrayLike, votes: in
     if k.size and int(k.min()) < votes:
         at = tuple(int(i) for i in np.unravel_index(int(k.argmin()), k.shape))
         raise ShortPoolError(
-            f"{votes} votes were asked for, and {int(k[at])} calls are recorded at index {list(at)}. Ask for fewer votes or record more."
+            f"{votes} votes were asked for, and {int(k[at])} calls are recorded at index {list(at)}. Ask for fewer votes or "
+            "record more."
         )
     accuracy = np.empty(c.shape)
     for calls in np.unique(k).tolist():
@@ -107,7 +108,9 @@ def checked_bits(bits: npt.ArrayLike) -> Integers:
     """
     recorded = np.asarray(bits)
     if recorded.ndim != 2 or not recorded.shape[1]:
-        raise OutOfRangeError(f"Right/wrong bits are [questions, calls], with one call or more; the shape is {recorded.shape}.")
+        raise OutOfRangeError(
+            f"Right/wrong bits are [questions, calls], with one call or more; the shape is {recorded.shape}."
+        )
     wrong = np.argwhere((recorded != 0) & (recorded != 1))
     if len(wrong):
         i, j = wrong[0].tolist()

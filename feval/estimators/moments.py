@@ -107,20 +107,27 @@ class Moments:
     def rho(self) -> Floats:
         """[...] correlation of two calls on one question; NaN where mu is 0 or 1, because there is nothing to correlate."""
         spread = self.mu * self.wrong
-        return np.divide(self.variance, spread, out=np.full(self.shape, np.nan), where=spread > 0)
+        rho: Floats = np.divide(self.variance, spread, out=np.full(self.shape, np.nan), where=spread > 0)
+        return rho
 
     def reflected(self) -> Moments:
         """The moments of 1 - Q: right and wrong exchanged."""
         return Moments(self.wrong, self.both_wrong, self.mu, self.nu, self.unsteady, self.variance)
 
-    def apply(self, change: Callable[[Floats], Floats]) -> Moments:
-        """The same table in another shape.
+    def take(self, index: Any) -> Moments:
+        """Some entries of the table.
 
         Args:
-            change: takes and gives an array, such as `np.ravel`.
+            index: as for an array.
         """
-        parts = (self.mu, self.nu, self.wrong, self.both_wrong, self.unsteady, self.variance)
-        return Moments(*(change(part) for part in parts))
+        return Moments(*(np.asarray(part[index]) for part in self._parts()))
+
+    def flat(self) -> Moments:
+        """The table in one row."""
+        return Moments(*(part.ravel() for part in self._parts()))
+
+    def _parts(self) -> tuple[Floats, ...]:
+        return self.mu, self.nu, self.wrong, self.both_wrong, self.unsteady, self.variance
 
 
 def _exact(*values: Any) -> bool:
