@@ -18,7 +18,7 @@ from pathlib import Path
 
 from benchmarks.measure import Workspace
 
-NAMES = ("open", "curve", "replay", "startup", "importing", "recording", "tiny", "estimators")
+NAMES = ("open", "curve", "replay", "startup", "importing", "recording", "tiny", "estimators", "two_call")
 
 
 def main() -> int:

@@ -10,5 +10,14 @@
 - `probabilities`, `poissonised`, `ties`: what these share: checked laws, generating functions at roots of unity, ties.
 - `cost`: tokens to the expected tokens of a draw.
 - `bootstrap`: values per question to confidence intervals.
+- `vote_polynomials`: P_n(q), the accuracy of a majority of 2n + 1 independent calls; exact polynomials on [0, 1].
+- `empirical_votes`: V_n from any number of recorded right/wrong calls.
+- `moments`, `pair_table`: mu, nu and rho from two labelled calls per question, with standard errors.
+- `two_call`: sharp intervals [L_n, U_n] for every odd budget and for infinitely many votes; certified gains.
+- `polynomial_objectives`: the same for any polynomial, such as V_3 - V_1.
+- `certificates`: the proof each bound carries, and how it is checked.
+- `wald_regions`: confidence intervals for V_n from a pair table.
+- `completions`: maximum-entropy and latent-difficulty curves that match two moments.
+- `mixtures`: randomized mixtures of policies, the best one, overtaking pairs.
 - `per_question`: what the exact estimators return, values per question, stored once per distinct question.
 """
