@@ -4,15 +4,15 @@ The counts of a multinomial of M calls are independent Poisson(lambda p_y) count
 is free. So for an event that is a sum of products over the answers, with F(x) the sum of its Poisson terms, each
 carrying x to the number of calls,
 
-    Pr{event; M} = [x^M] F(x) / Pr{Poisson(lambda) = M},        [x^M] F = (1/N) sum_j F(w^j) w^(-jM) + aliases,    w
-    = e^(-2 pi i / N)
+    Pr{event; M} = [x^M] F(x) / Pr{Poisson(lambda) = M}
+    [x^M] F(x)   = (1/N) sum_j F(w^j) w^(-jM) - aliases,      w = e^(-2 pi i / N)
 
 The aliases are the coefficients of x^(M+N), x^(M+2N), ... and x^(M-N), ..., at most those of Poisson(lambda): N is
 taken so large that they fall below 1e-18 of the ones wanted. Since Poisson(lambda) puts much mass on all M within
 some standard deviations of lambda, one circle serves a *window* of many M; the windows are equally wide in sqrt(M),
 where Poisson counts have variance 1/4, so that M = 1..100 takes four and M = 1..1000 eleven of them. Every term is
-at most 1 in absolute value, and dividing by the mass, at worst some thousandths, leaves an absolute error of some
-1e-14.
+at most 1 in absolute value, and averaging over the points and dividing by the mass, at worst some 1e-4, leaves an
+absolute error of some 1e-14.
 """
 
 from __future__ import annotations
