@@ -17,6 +17,7 @@ import numpy.typing as npt
 
 from feval.errors import OutOfRangeError, ShortPoolError
 from feval.estimators.per_question import PerQuestion, distinct
+from feval.estimators.vote_polynomials import at_index
 
 __all__ = ["empirical_vote_accuracy", "hypergeometric_majority"]
 
@@ -50,11 +51,11 @@ def hypergeometric_majority(right: npt.ArrayLike, size: npt.ArrayLike, votes: in
     wrong = np.argwhere((c < 0) | (c > k))
     if len(wrong):
         at = tuple(wrong[0].tolist())
-        raise OutOfRangeError(f"At index {list(at)} {int(c[at])} of {int(k[at])} calls are right; counts lie in 0..K.")
+        raise OutOfRangeError(f"{int(c[at])} of {int(k[at])} calls are right{at_index(at)}; counts lie in 0..K.")
     if k.size and int(k.min()) < votes:
         at = tuple(int(i) for i in np.unravel_index(int(k.argmin()), k.shape))
         raise ShortPoolError(
-            f"{votes} votes were asked for, and {int(k[at])} calls are recorded at index {list(at)}. Ask for fewer votes or "
+            f"{votes} votes were asked for, and {int(k[at])} calls are recorded{at_index(at)}. Ask for fewer votes or "
             "record more."
         )
     accuracy = np.empty(c.shape)

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from feval.errors import OutOfRangeError
-from feval.estimators.vote_polynomials import probabilities
+from feval.estimators.vote_polynomials import at_index, probabilities
 
 __all__ = ["Moments"]
 
@@ -142,7 +142,7 @@ def _each(kind: Callable[[Any], Any], values: npt.NDArray[Any]) -> npt.NDArray[A
         try:
             out[index] = kind(value.item() if isinstance(value, np.generic) else value)
         except (TypeError, ValueError) as error:
-            raise OutOfRangeError(f"Moments are numbers; {value!r} stands at index {list(index)}.") from error
+            raise OutOfRangeError(f"Moments are numbers; {value!r} was found{at_index(index)}.") from error
     return out
 
 
@@ -156,8 +156,7 @@ def _require_feasible(
     ):
         if np.any(wrong):
             at = tuple(np.argwhere(wrong)[0].tolist())
-            place = f" at index {list(at)}" if at else ""
             raise OutOfRangeError(
-                f"No law on [0, 1] has mu = {float(mu[at])!r} and nu = {float(nu[at])!r}{place}: {what}. Sample moments can fall "
-                "outside by chance; then use a confidence region of the pair table (wald_projection)."
+                f"No law on [0, 1] has mu = {float(mu[at])!r} and nu = {float(nu[at])!r}{at_index(at)}: {what}. Sample "
+                "moments can fall outside by chance; then use a confidence region of the pair table (wald_projection)."
             )

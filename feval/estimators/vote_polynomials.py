@@ -351,6 +351,18 @@ def probabilities(values: npt.ArrayLike, name: str = "q") -> Floats:
     return checked
 
 
+def at_index(place: tuple[int, ...]) -> str:
+    """Where in a table, for messages: nothing for a single value.
+
+    Args:
+        place: an index.
+
+    Returns:
+        Such as " at index [3]", with its space.
+    """
+    return f" at index {[int(i) for i in place]}" if place else ""
+
+
 def _fraction(value: Any, index: int) -> Fraction:
     try:
         return Fraction(value.item() if isinstance(value, np.generic) else value)

@@ -27,7 +27,7 @@ from feval.errors import OutOfRangeError
 from feval.estimators.moments import Moments
 from feval.estimators.pair_table import PairTable, pair_table_summary
 from feval.estimators.two_call import infinite_vote_interval, vote_interval
-from feval.estimators.vote_polynomials import check_budget
+from feval.estimators.vote_polynomials import at_index, check_budget
 
 __all__ = ["ProjectedInterval", "likelihood_projection", "wald_projection"]
 
@@ -81,8 +81,10 @@ def wald_projection(table: PairTable, n: float, level: float = 0.95) -> Projecte
     ends = _ends(n)
     quantile = _chi2_quantile(level)
     if (table.questions < 2).any():
-        at = np.argwhere(table.questions < 2)[0].tolist()
-        raise OutOfRangeError(f"One question (index {at}) shows no spread to build a Wald region on; label 2 or more.")
+        at = tuple(np.argwhere(table.questions < 2)[0])
+        raise OutOfRangeError(
+            f"One question shows no spread to build a Wald region on, and there is one{at_index(at)}; label 2 or more."
+        )
     summary = pair_table_summary(table)
     shape = table.questions.shape
     hull = np.full((*shape, 2), np.nan)
