@@ -386,6 +386,10 @@ def test_intervals_on_the_boundary_are_points(n: int) -> None:
 def test_infinite_votes_enclose_large_budgets_and_jump_at_one_half() -> None:
     point = infinite_vote_interval(Moments.of(Fraction(1, 2), Fraction(1, 4)))
     assert (float(point.low), float(point.high)) == (0.5, 0.5)
+    counted = infinite_vote_interval(PairTable.of([250, 251], [500, 500], [250, 251]).moments())
+    assert [counted.low[0], counted.high[0]] == [0.5, 0.5]
+    assert counted.low[1] < 0.01
+    assert counted.high[1] > 0.99
     beside = infinite_vote_interval(Moments.from_correlation(0.5, 1e-9))
     assert float(beside.low) < 1e-8
     assert float(beside.high) > 1 - 1e-8
@@ -404,6 +408,12 @@ def test_a_certified_gain_is_the_lower_end_minus_one_call(mu: float, rho: float)
         assert mu > 0.5
         assert rho < 1 - 1 / (2 * mu) + 1e-12
         assert found.gain > 0
+
+
+def test_equality_certifies_nothing() -> None:
+    edge = [Moments.of(0.8, 0.7), Moments.from_correlation(0.8, 0.375), Moments.of(Fraction(4, 5), Fraction(7, 10))]
+    assert not any(bool(certified_three_vote_gain(moments).certified) for moments in edge)
+    assert bool(certified_three_vote_gain(Moments.of(0.8, 0.7 - 1e-12)).certified)
 
 
 @pytest.mark.parametrize("n", [0, 1, 2, 20])

@@ -47,6 +47,8 @@ __all__ = [
 
 Floats = npt.NDArray[np.float64]
 
+_ROUNDING = 8 * float(np.finfo(np.float64).eps)  # of decimal moments: 0.8 - 0.7 is not 0.1
+
 
 @dataclass(frozen=True, eq=False)
 class Range:
@@ -173,8 +175,8 @@ def certified_three_vote_gain(moments: Moments) -> CertifiedGain:
         The verdict and the gain.
     """
     _, x1 = _ratios(moments)
-    excess = 2.0 * x1 - 1.0
-    return CertifiedGain((moments.unsteady > 0) & (excess > 1e-15), moments.unsteady * excess)
+    beyond = 2.0 * moments.unsteady - moments.wrong > _ROUNDING
+    return CertifiedGain(beyond & (moments.unsteady > 0), moments.unsteady * (2.0 * x1 - 1.0))
 
 
 def one_call_envelope(mu: npt.ArrayLike, n: int = 1) -> Range:
