@@ -34,7 +34,8 @@ import numpy as np
 import numpy.typing as npt
 
 from feval.estimators.per_question import distinct
-from feval.estimators.plurality import LARGEST_POOL, Bands, Counts, binomials, gauss_legendre
+from feval.estimators.plurality import LARGEST_POOL, Bands, Counts, binomials
+from feval.estimators.ties import tie_nodes
 
 __all__ = ["EarlyPlurality", "early_plurality"]
 
@@ -193,7 +194,7 @@ class _Sum:
         """
         if not len(rivals):
             return np.ones((1, 1, rivals.shape[1]), self.ways.dtype)
-        nodes, weights = (table.astype(self.ways.dtype) for table in gauss_legendre(len(rivals) // 2 + 1))
+        nodes, weights = (table.astype(self.ways.dtype) for table in tie_nodes(len(rivals)))
         length, most_given = self.choose.shape[1] - votes, min(votes // self.window, self.windows)
         product = np.ones((1, 1, len(nodes), rivals.shape[1]), self.ways.dtype)
         for rival in rivals:
