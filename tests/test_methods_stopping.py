@@ -410,6 +410,25 @@ def test_the_walk_over_counts_takes_over_where_rounding_would_show(
         assert (closed > 0.02).all()
 
 
+@pytest.mark.parametrize(("window", "windows"), [(2, 20), (3, 14), (1, 30), (4, 8)])
+def test_stops_are_the_same_in_fractions(window: int, windows: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    counts = np.array([[45, 0, 0], [44, 1, 0], [37, 3, 5], [30, 9, 2], [21, 17, 4], [15, 15, 14], [0, 9, 9], [0, 0, 0]])
+    size, gold = np.full(8, 45), np.array([0, 0, 1, 0, 1, 2, 0, -1])
+    tokens = counts * np.array([90, 310, 150])
+    all_tokens = tokens.sum(axis=1) + 200 * (45 - counts.sum(axis=1))
+
+    def found() -> Any:
+        return early_stops(counts, gold, size, tokens, all_tokens, window=window, windows=windows)
+
+    fast = found()
+    monkeypatch.setattr("feval.estimators.early_stopping._TOLERANCE", -1.0)
+    exact = found()
+    assert fast.gold_window == pytest.approx(exact.gold_window, abs=1e-12)
+    assert fast.no_stop == pytest.approx(exact.no_stop, abs=1e-12)
+    assert fast.windows == pytest.approx(exact.windows, abs=1e-11)
+    assert fast.output_tokens == pytest.approx(exact.output_tokens, rel=1e-12, abs=1e-8)
+
+
 def test_numbers_that_do_not_fit_are_not_returned() -> None:
     found = early_plurality(np.array([1001]), np.array([[0]]), np.array([1001]), window=5, windows=8)
     assert found.error[0] == np.inf
