@@ -142,6 +142,26 @@ def stopping(workspace: Workspace) -> Iterator[Goal]:
         yield Goal(f"the same, exact over all orders, {name}", exact["ac"] / 1e3, 5, "s")
         yield _ratio(f"ESC, one order, {name}", ms["esc loop"], ms["esc"], None)
         yield Goal(f"ESC, exact over all orders, {name}", ms["esc exact"], 10, "ms")
+    yield from below_the_pool(workspace)
+
+
+def below_the_pool(workspace: Workspace) -> Iterator[Goal]:
+    """What a weak LLM makes hard: exact expectations of budgets that leave samples undrawn, and of votes over what was drawn."""
+    from feval.exact import exact_expectation
+    from feval.methods import AdaptiveConsistency, EarlyStopping
+
+    codes = synthetic_codes(workspace.questions, SAMPLES, STRENGTHS["weak"])
+    pool, gold = pool_of(codes), np.zeros(len(codes), np.int64)
+    methods: dict[str, Any] = {
+        "ESC that votes over everything drawn, exact, weak": EarlyStopping(WINDOW, SAMPLES),
+        "the same, budget 20, weak": EarlyStopping(WINDOW, SAMPLES // 2),
+        "Adaptive-Consistency, budget 20, exact, weak": AdaptiveConsistency(budget=SAMPLES // 2),
+    }
+    ms = cpu_ms(
+        {name: lambda method=method: exact_expectation(method, [pool], gold) for name, method in methods.items()}
+    )
+    for name, limit in zip(methods, (0.3, 0.3, 1.0), strict=True):
+        yield Goal(name, ms[name] / 1e3, limit, "s")
 
 
 def _ratio(name: str, loop: float, ours: float, least: float | None) -> Goal:

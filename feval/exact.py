@@ -157,7 +157,7 @@ def _random_stop(method: AdaptiveConsistency, pool: Pool, gold: Integers) -> Exp
 
 
 def _early_stopping(method: EarlyStopping, pool: Pool, gold: Integers) -> Expectation:
-    """In closed form. Only where rounding could reach 1e-10 (hundreds of small windows), the vote is found over all counts."""
+    """In closed form. Only where rounding could reach 1e-10 (many small windows), the vote is found over all counts."""
     from feval.estimators.early_stopping import early_stops
 
     held = _Held.of(pool, gold, "drop")
@@ -170,7 +170,9 @@ def _early_stopping(method: EarlyStopping, pool: Pool, gold: Integers) -> Expect
         window=method.window,
         windows=method.windows,
     )
-    if method.answer == "all":
+    if method.window == 1:  # the first answer stops and is the only vote
+        right = stops.gold_window
+    elif method.answer == "all":
         right = _early_votes(method, held)
     elif bool((pool.sizes == method.draws(1)[0]).all()):  # no stop, and the whole pool votes
         right = stops.gold_window + stops.no_stop * _whole_pool(held.pools)

@@ -15,9 +15,9 @@ where g(i) counts one more given window, which is unanimous for the gold: (n_gol
 below. One more given sample of candidate a, (n_a)_{wt + 1} in its factor, weighted with the mean tokens of a, gives the tokens of
 the next window. Only candidates with w samples or more have a factor that is not 1.
 
-The signs alternate: I windows cost a float at most I of its bits. Doubles serve up to `_MOST_WINDOWS_IN_FLOATS` windows, long
-doubles as many more as they have more bits, and beyond that fractions are used. A window of one sample needs none of this: it is
-unanimous wherever there is an answer.
+The signs alternate: up to `_MOST_WINDOWS_IN_DOUBLES` windows a double loses at most 2^I of its 2^53; beyond, extended precision
+is used. The same sums without signs bound the error, and where that is not small fractions are used. Windows that hardly any
+order reaches, N_j <= 1e-15, are not looked at: there most would cancel.
 """
 
 from __future__ import annotations
@@ -40,10 +40,13 @@ Int64 = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
 Numbers = npt.NDArray[Any]  # float64, longdouble, or Fractions in an array of objects
 
-_MOST_WINDOWS_IN_FLOATS = 14
+_MOST_WINDOWS_IN_DOUBLES = 8
+_MOST_WINDOWS_IN_FLOATS = 14  # of one table of ends, where one sum is taken
+_ROUNDINGS = 128  # that follow on each other in one number, at most
+_TOLERANCE = 1e-11  # of a probability, a number of windows, or a share of the tokens
+_LEFT = 1e-15  # probability that may be left undecided
 _MINUTE = 1e-13  # below it stands what cancellation leaves of 0, or what makes no difference
 _LARGEST_POOL_IN_FLOATS = 160  # (160)_160 is the last that fits a double with room to spare
-_LARGEST_POOL_IN_LONG_DOUBLES = 1500  # the same of (1500)_1500, where long doubles have a longer exponent, too
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,9 +94,31 @@ def early_stops(
         raise OutOfRangeError(
             f"{windows} windows of {window} samples were asked for; question {int(size.argmin())} has {int(size.min())} samples."
         )
-    if window == 1:
-        return _until_an_answer(counts, gold, size, tokens, all_tokens, windows)
-    kind = _number_kind(windows, int(size.max(initial=0)))
+    fits = windows <= _MOST_WINDOWS_IN_DOUBLES and int(size.max(initial=0)) <= _LARGEST_POOL_IN_FLOATS
+    kind = np.dtype(np.float64 if fits else np.longdouble)
+    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+        found, error = _closed_form(counts, gold, size, tokens, all_tokens, window, windows, kind)
+    few = np.flatnonzero(~(error <= _TOLERANCE))  # what overflows is no number, and not below either
+    if len(few):
+        exactly = np.dtype(object)
+        found[:, few], _ = _closed_form(
+            counts[few], gold[few], size[few], tokens[few], all_tokens[few], window, windows, exactly
+        )
+    right, no_stop, expected, spent = found
+    return EarlyStops(np.clip(right, 0.0, 1.0), np.clip(no_stop, 0.0, 1.0), expected, spent)
+
+
+def _closed_form(
+    counts: Integers,
+    gold: Integers,
+    size: Integers,
+    tokens: Integers,
+    all_tokens: Integers,
+    window: int,
+    windows: int,
+    kind: np.dtype[Any],
+) -> tuple[Floats, Floats]:
+    """[4, Q] the fields of `EarlyStops` in numbers of some kind, and [Q] the bound of their errors."""
     large = min(counts.shape[1], int(size.max(initial=0)) // window)
     columns = np.argsort(-counts.astype(np.int64), axis=1, kind="stable")[:, :large]
     counted = np.take_along_axis(counts, columns, axis=1).astype(np.int64)
@@ -101,22 +126,26 @@ def early_stops(
     columns, counted = columns[:, :large], counted[:, :large]
     spent = np.take_along_axis(tokens, columns, axis=1).astype(np.int64)
     is_gold = columns == gold[:, None]
-    plain, marked, weighted = _ones(len(size), windows, kind), _zeros(len(size), windows, kind), None
+    plain, marked = _ones(len(size), windows, kind), _zeros(len(size), windows, kind)
     weighted = marked.copy()
     weighted[0] = _number(all_tokens - spent.sum(axis=1), kind)
     for column in range(large):
         n = _number(counted[:, column], kind)
         falling = _falling(n, window * (windows + 1) + 1)
-        own = [falling[window * t] / factorial(t) for t in range(windows + 1)]
-        more = [falling[window * (t + 1)] / factorial(t) * is_gold[:, column] for t in range(windows)]
+        orders = _number(np.ones(windows + 1, np.int64), kind)
+        for t in range(1, windows + 1):
+            orders[t] = orders[t - 1] * t
+        own = [falling[window * t] / orders[t] for t in range(windows + 1)]
+        more = [falling[window * (t + 1)] / orders[t] * is_gold[:, column] for t in range(windows)]
         # One more sample of the candidate: of its n - wt, each with the mean tokens.
         mean = _number(spent[:, column], kind) / np.maximum(n, 1)
-        extra = [mean * falling[window * t + 1] / factorial(t) for t in range(windows)]
+        extra = [mean * falling[window * t + 1] / orders[t] for t in range(windows)]
         # A gold window, or one given sample, is of this candidate or of an earlier one.
         marked = _times(marked, own) + _times(plain, more)
         weighted = _times(weighted, own) + _times(plain, extra)
         plain = _times(plain, own)
-    return _summed(plain, marked, weighted, _falling(_number(size, kind), window * windows + 1), window, windows)
+    below = _falling(_number(size, kind), window * windows + 1)
+    return _summed(plain, marked, weighted, below, window, windows)
 
 
 def window_ends(bounds: Int64, *, window: int, windows: int, only_unstopped: bool) -> Ends:
@@ -135,8 +164,6 @@ def window_ends(bounds: Int64, *, window: int, windows: int, only_unstopped: boo
         UsageError: a budget above 300.
     """
     require_budget(window * windows)
-    if window == 1:  # the first answer ends it: no end has two
-        bounds = np.concatenate([bounds[:1], np.minimum(bounds[1:2], 1)])
     ended, chances = [], []
     for j in range(windows if only_unstopped else 1, windows + 1):
         counts = partitions(bounds, window * j)
@@ -151,7 +178,8 @@ def window_ends(bounds: Int64, *, window: int, windows: int, only_unstopped: boo
 
 def _unanimous(counts: Integers, window: int, windows: int) -> list[Numbers]:
     """f(0) .. f(j) for N counts [N, K] of j windows together."""
-    kind = _number_kind(windows, window * windows)
+    exactly = windows > _MOST_WINDOWS_IN_FLOATS or window * windows > _LARGEST_POOL_IN_FLOATS
+    kind: np.dtype[Any] = np.dtype(object if exactly else np.float64)
     polynomial = _ones(len(counts), windows, kind)
     for column in range(min(counts.shape[1], windows)):
         if int(counts[:, column].max(initial=0)) < window:
@@ -163,70 +191,60 @@ def _unanimous(counts: Integers, window: int, windows: int) -> list[Numbers]:
     return [factorial(i) * polynomial[i] / below[window * i] for i in range(windows + 1)]
 
 
-def _none_of(j: int, terms: list[Numbers]) -> Numbers:
-    """That none of j given windows is unanimous, by inclusion and exclusion."""
-    total: Numbers = sum(((-1) ** i * comb(j, i) * terms[i] for i in range(1, j + 1)), start=terms[0])
+def _none_of(j: int, terms: list[Numbers], signed: bool = True) -> Numbers:
+    """That none of j given windows is unanimous, by inclusion and exclusion; unsigned, what rounding errors are relative to."""
+    total: Numbers = sum(((-1 if signed else 1) ** i * comb(j, i) * terms[i] for i in range(1, j + 1)), start=terms[0])
     return total
 
 
 def _summed(
     plain: Numbers, marked: Numbers, weighted: Numbers, below: Numbers, window: int, windows: int
-) -> EarlyStops:
-    """Inclusion and exclusion; `below` is [wI + 1, Q] the falling factorials of the pools' sizes."""
-    f = [factorial(i) * plain[i] / below[window * i] for i in range(windows + 1)]
-    g = [factorial(i) * marked[i] / below[window * (i + 1)] for i in range(windows)]
-    h = [factorial(i) * weighted[i] / below[window * i + 1] for i in range(windows)]
-
-    expected = sum(_none_of(j, f) for j in range(windows))
-    stopped_right = sum(_none_of(j, g) for j in range(windows))
-    spent = window * sum(_none_of(j, h) for j in range(windows))
-    found = [np.asarray(values, np.float64) for values in (stopped_right, _none_of(windows, f), expected, spent)]
-    return EarlyStops(np.clip(found[0], 0.0, 1.0), np.clip(found[1], 0.0, 1.0), found[2], found[3])
-
-
-def _until_an_answer(
-    counts: Integers, gold: Integers, size: Integers, tokens: Integers, all_tokens: Integers, draws: int
-) -> EarlyStops:
-    """Windows of one sample: draw until there is an answer. After j without, one of the S - j others is drawn."""
-    answered = counts.sum(axis=1)
-    silent, silent_tokens = size - answered, all_tokens - tokens.sum(axis=1)
-    rows = np.flatnonzero((gold >= 0) & (gold < counts.shape[1]))
-    golds = np.zeros(len(size), np.int64)
-    golds[rows] = counts[rows, gold[rows]]
-    going, expected, spent = np.ones(len(size)), np.zeros(len(size)), np.zeros(len(size))
-    for j in range(draws):
-        left = np.maximum(silent - j, 0)
-        expected += going
-        to_come = tokens.sum(axis=1) + left * silent_tokens / np.maximum(silent, 1)
-        spent += going * to_come / (size - j)
-        going = going * left / (size - j)
-    return EarlyStops((1 - going) * golds / np.maximum(answered, 1), going, expected, spent)
-
-
-def _number_kind(windows: int, largest: int) -> Any:
-    """Which numbers keep enough digits: doubles, long doubles, or objects (fractions)."""
-    if windows <= _MOST_WINDOWS_IN_FLOATS and largest <= _LARGEST_POOL_IN_FLOATS:
-        return np.float64
-    long, short = np.finfo(np.longdouble), np.finfo(np.float64)
-    longest = _LARGEST_POOL_IN_LONG_DOUBLES if long.maxexp > short.maxexp else _LARGEST_POOL_IN_FLOATS
-    more = long.nmant - short.nmant
-    return np.longdouble if windows <= _MOST_WINDOWS_IN_FLOATS + more and largest <= longest else np.object_
+) -> tuple[Floats, Floats]:
+    """Inclusion and exclusion, and the error; `below` is [wI + 1, Q] the falling factorials of the pools' sizes."""
+    exactly = plain.dtype.kind == "O"
+    orders = _number(np.array([1]), plain.dtype)
+    f, g, h = [plain[0] / below[0]], [marked[0] / below[window]], [weighted[0] / below[1]]
+    for i in range(1, windows + 1):
+        orders = orders * i
+        f.append(orders * plain[i] / below[window * i])
+        if i < windows:
+            g.append(orders * marked[i] / below[window * (i + 1)])
+            h.append(orders * weighted[i] / below[window * i + 1])
+    mean = np.maximum(np.asarray(h[0], np.float64), 1.0)  # tokens per sample
+    found, error = np.zeros((4, len(mean)), plain.dtype), np.zeros(len(mean))
+    rounding = 0.0 if exactly else _ROUNDINGS * float(np.finfo(plain.dtype).eps)
+    reached = np.ones(len(mean), np.bool_)
+    for j in range(windows + 1):
+        none, size = _none_of(j, f), np.asarray(_none_of(j, f, signed=False), np.float64)
+        ending = reached & np.asarray((none <= _LEFT) & (j > 0), np.bool_) & (not exactly)
+        error += ending * (windows - j) * (np.abs(none.astype(np.float64)) + rounding * size)
+        reached &= ~ending
+        if j == windows:
+            found[1] = np.where(reached, none, 0)
+            error += reached * rounding * size
+            break
+        found[0] += np.where(reached, _none_of(j, g), 0)
+        found[2] += np.where(reached, none, 0)
+        found[3] += np.where(reached, window * _none_of(j, h), 0)
+        tokens = np.asarray(_none_of(j, h, signed=False), np.float64) / mean
+        error += reached * rounding * (size + tokens)
+    return found.astype(np.float64), error
 
 
-def _number(values: Integers, kind: Any) -> Numbers:
-    if kind is not np.object_:
+def _number(values: Integers, kind: np.dtype[Any]) -> Numbers:
+    if kind.kind != "O":
         return values.astype(kind)
     return np.array([Fraction(int(value)) for value in values], object)
 
 
-def _zeros(questions: int, windows: int, kind: Any) -> Numbers:
+def _zeros(questions: int, windows: int, kind: np.dtype[Any]) -> Numbers:
     return np.zeros((windows + 1, questions), kind)
 
 
-def _ones(questions: int, windows: int, kind: Any) -> Numbers:
+def _ones(questions: int, windows: int, kind: np.dtype[Any]) -> Numbers:
     """The polynomial 1 in z, [I + 1, Q]."""
     one = _zeros(questions, windows, kind)
-    one[0] = Fraction(1) if kind is np.object_ else 1.0
+    one[0] = Fraction(1) if kind.kind == "O" else 1.0
     return one
 
 

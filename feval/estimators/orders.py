@@ -168,7 +168,8 @@ def _keys(counts: Integers) -> UInt64:
 
     Two of a million counts share a key with probability 3e-8; `ends_of_rule` would notice in its table.
     """
-    keys: UInt64 = none_codes_of(counts[:, 0]) + codes_of(counts[:, 1:]).sum(axis=1, dtype=np.uint64)
+    codes = codes_of(np.arange(int(counts.max(initial=0)) + 1))
+    keys: UInt64 = none_codes_of(counts[:, 0]) + codes[counts[:, 1:]].sum(axis=1, dtype=np.uint64)
     return keys
 
 
