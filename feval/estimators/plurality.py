@@ -27,7 +27,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cache
 from itertools import pairwise
 from typing import Any
 
@@ -36,6 +35,7 @@ import numpy.typing as npt
 
 from feval.errors import OutOfRangeError, ShortPoolError
 from feval.estimators.per_question import PerQuestion, distinct
+from feval.estimators.ties import check_ties, tie_nodes
 
 __all__ = ["LARGEST_POOL", "pass_at_k", "subset_plurality_accuracy"]
 
@@ -50,7 +50,12 @@ _CHUNK_NUMBERS = 1 << 18  # numbers in the larger arrays of one step: a chunk of
 
 
 def subset_plurality_accuracy(
-    gold: Integers, rivals: Integers, no_answer: Integers, draws: Sequence[int] | Integers
+    gold: Integers,
+    rivals: Integers,
+    no_answer: Integers,
+    draws: Sequence[int] | Integers,
+    *,
+    ties: str = "uniform",
 ) -> PerQuestion:
     """Probability that the plurality of n samples, drawn without replacement, is the gold answer; for many n at once.
 
@@ -62,14 +67,17 @@ def subset_plurality_accuracy(
         no_answer: [Q] samples without an answer, which cast no vote. To reproduce papers that let them vote, make them one
             more column of `rivals`.
         draws: D numbers of samples n, each from 1 to the smallest pool.
+        ties: what a tie for the lead is worth, see `feval.estimators.ties`.
 
     Returns:
         D probabilities per question, in the order of `draws`. Absolute error below 1e-12.
 
     Raises:
+        UnknownNameError: a rule for ties that nobody knows.
         ShortPoolError: an n above a question's pool.
         OutOfRangeError: an n below 1, shapes that do not fit, negative counts, or a pool above 1,000 samples.
     """
+    check_ties(ties)
     counts = _Counts.of(gold, rivals, no_answer)
     wanted = _checked_draws(draws, counts.size)
     first, rows = distinct((counts.gold, counts.size, *counts.rivals))
@@ -77,7 +85,7 @@ def subset_plurality_accuracy(
     step = max(1, _CHUNK_NUMBERS // (int(wanted.max()) + 1))
     for start in range(0, len(first), step):
         chunk = first[start : start + step]
-        values[start : start + step] = _accuracy(counts.of_questions(chunk), wanted)
+        values[start : start + step] = _accuracy(counts.of_questions(chunk), wanted, ties)
     return PerQuestion(values, rows)
 
 
@@ -203,7 +211,7 @@ class _Bands:
         return cls(question, rank, edges[rank + 1, question], high[rank, question], rest[rank, question])
 
 
-def _accuracy(counts: _Counts, draws: Int64) -> Floats:
+def _accuracy(counts: _Counts, draws: Int64, ties: str) -> Floats:
     """[G, D] exact accuracies of G questions."""
     length = int(draws.max()) + 1  # coefficients that matter: x^0 .. x^max(n)
     choose = _binomials(int(counts.size.max(initial=0)), length)
@@ -213,16 +221,18 @@ def _accuracy(counts: _Counts, draws: Int64) -> Floats:
     above = np.arange(length) > bands.low[alone, None]
     polynomials[alone] = choose[counts.gold[bands.question[alone]]] * above
     for rank in range(1, int(bands.rank.max(initial=0)) + 1):
-        _add_contested(polynomials, np.flatnonzero(bands.rank == rank), rank, bands, counts, choose)
+        _add_contested(polynomials, np.flatnonzero(bands.rank == rank), bands, counts, choose, ties)
     total = _times_rest(polynomials, bands, len(counts.gold), choose, draws)
     return np.minimum(total / choose[counts.size][:, draws], 1.0)
 
 
 def _add_contested(
-    polynomials: Floats, chosen: npt.NDArray[np.intp], rank: int, bands: _Bands, counts: _Counts, choose: Floats
+    polynomials: Floats, chosen: npt.NDArray[np.intp], bands: _Bands, counts: _Counts, choose: Floats, ties: str
 ) -> None:
-    """Add W_b of the bands with b = rank >= 1 rivals: the sum over k of C(g, k) x^k times the rivals' product."""
-    length = polynomials.shape[1]
+    """Add W_b of bands with the same b >= 1 rivals: the sum over k of C(g, k) x^k times the rivals' product."""
+    if not len(chosen):
+        return
+    length, rank = polynomials.shape[1], int(bands.rank[chosen[0]])
     widths = bands.high[chosen] - bands.low[chosen]
     band = np.repeat(chosen, widths)
     k = np.arange(len(band)) - np.repeat(np.cumsum(widths) - widths, widths) + bands.low[band] + 1
@@ -232,14 +242,14 @@ def _add_contested(
     for start in range(0, len(k), step):
         own_band, own_k = band[start : start + step], k[start : start + step]
         question = bands.question[own_band]
-        product = _rival_product(own_k, counts.rivals[:rank, question], choose, length)
+        product = _rival_product(own_k, counts.rivals[:rank, question], choose, length, ties)
         product *= choose[counts.gold[question], own_k]
         for votes, same in _runs(own_k):  # within a run of equal k no band comes twice
             degrees = min(len(product), rank * votes + 1, length - votes)
             polynomials[own_band[same], votes : votes + degrees] += product[:degrees, same].T
 
 
-def _rival_product(k: Int64, rivals: Integers, choose: Floats, length: int) -> Floats:
+def _rival_product(k: Int64, rivals: Integers, choose: Floats, length: int, ties: str) -> Floats:
     """int_0^1 prod_j ( sum_{i < k} C(c_j, i) x^i + y C(c_j, k) x^k ) dy for N tuples of rivals at once.
 
     Args:
@@ -247,11 +257,12 @@ def _rival_product(k: Int64, rivals: Integers, choose: Floats, length: int) -> F
         rivals: [b, N] samples of the rivals, each at least k.
         choose: binomials, see `_binomials`.
         length: coefficients that matter.
+        ties: the rule; the integral over y is that of uniform ties.
 
     Returns:
         [degree + 1, N] coefficients.
     """
-    nodes, weights = _gauss_legendre(len(rivals) // 2 + 1)
+    nodes, weights = tie_nodes(len(rivals), ties)
     powers = np.arange(int(k[0]) + 1)
     share = (powers[:, None] < k)[:, None] + (powers[:, None] == k)[:, None] * nodes[:, None]  # [k + 1, nodes, N]
     reaching = np.searchsorted(-k, -powers, side="right").tolist()  # how many of the N have k >= i
@@ -305,12 +316,3 @@ def _binomials(most: int, length: int) -> Floats:
     for m in range(1, most + 1):
         np.add(choose[m - 1, 1:], choose[m - 1, :-1], out=choose[m, 1:])
     return choose
-
-
-@cache
-def _gauss_legendre(count: int) -> tuple[Floats, Floats]:
-    """Nodes and weights on [0, 1], exact to degree 2 count - 1 (Golub and Welsch 1969: eigenvalues of the Jacobi matrix)."""
-    i = np.arange(1, count)
-    beside = i / np.sqrt(4.0 * i * i - 1.0)
-    nodes, vectors = np.linalg.eigh(np.diag(beside, 1) + np.diag(beside, -1))
-    return (nodes + 1.0) / 2.0, vectors[0] ** 2

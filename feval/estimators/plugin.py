@@ -1,0 +1,220 @@
+"""The plug-in estimate of voting accuracy from few calls: its expectation, its bias, and what is unbiased.
+
+`plugin_plurality_accuracy` puts the shares c / G of G calls for the probabilities p. Its error is no matter of
+numerics:
+
+* As M grows, the leader of the G calls wins surely. So the estimate tends to the vote of the G calls, and its
+  expectation to p*(G), exactly so under uniform ties: **the plug-in curve saturates at the accuracy of G votes**.
+  With p = (0.55, 0.45) and G = 5 the expectation at M = 101 is 0.592, where p*(101) = 0.844.
+* M = 1 is unbiased (and M = 2 under uniform ties). Everything between is biased towards a flat curve: downward where
+  voting helps, upward where it hurts.
+
+**What is unbiased.** For M <= G the mean over all subsets of M of the G calls (`subset_plurality_accuracy`) has
+expectation p*(M), for every p: a U-statistic. For M > G nothing has: the expectation of any function of G
+independent calls is a polynomial in p of degree at most G, and p*(M) has a higher one. (Exception: with two
+candidates and no missing answer M = 2 h equals M = 2 h - 1.) Correcting the bias by a bootstrap or a jackknife is
+not sound there either: both assume that the bias falls off in powers of 1 / G, but for M beyond G, p*(M) changes on
+a scale of 1 / sqrt(M) in p, finer than the 1 / sqrt(G) to which p is known. So `unbiased_plurality_accuracy` gives
+NaN for M > G, and says why, instead of a number that flatters.
+
+All of it assumes conditional i.i.d. calls. Given them, the two-call bounds and completions of `feval.estimators` say
+what a few calls do tell about many votes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from math import comb
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from feval.errors import OutOfRangeError
+from feval.estimators.multinomial import plugin_plurality_accuracy, plurality_accuracy
+from feval.estimators.per_question import PerQuestion
+from feval.estimators.plurality import LARGEST_POOL, subset_plurality_accuracy
+from feval.estimators.probabilities import checked_votes, signatures_of_counts, signatures_of_probabilities
+
+__all__ = ["MOST_OUTCOMES", "Unbiased", "plugin_bias", "plugin_expectation", "unbiased_plurality_accuracy"]
+
+Integers = npt.NDArray[np.integer[Any]]
+Int64 = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float64]
+
+MOST_OUTCOMES = 1_000_000
+"""Outcomes of G calls over which an expectation is enumerated."""
+
+
+@dataclass(frozen=True, eq=False)
+class Unbiased:
+    """Unbiased estimates where there are some.
+
+    Attributes:
+        values: D values per question; NaN where no unbiased estimate exists.
+        reasons: [D] why a column holds NaN; "" where it holds none.
+    """
+
+    values: PerQuestion
+    reasons: tuple[str, ...]
+
+
+def unbiased_plurality_accuracy(
+    gold: Integers, rivals: Integers, no_answer: Integers, votes: Sequence[int] | Integers, *, ties: str = "uniform"
+) -> Unbiased:
+    """The corrected estimate of p*(M) from G calls: unbiased for M <= G, undefined beyond.
+
+    For M <= G it is `subset_plurality_accuracy`, whose expectation over G conditional i.i.d. calls is p*(M) for any
+    probabilities. For M > G no function of G calls is unbiased (see the module), and the value is NaN.
+
+    Args:
+        gold: [Q] samples with the gold answer.
+        rivals: [Q, K] samples of each other candidate.
+        no_answer: [Q] samples without an answer. G is the sum of all and may differ between questions.
+        votes: D numbers of votes M.
+        ties: what a tie for the lead is worth.
+
+    Returns:
+        Values [Q, D] and the reason for NaN, per column.
+
+    Raises:
+        OutOfRangeError: shapes that do not fit, counts that are no integers from 0, a question without samples, a
+        pool above 1,000
+            samples or an M out of range.
+        UnknownNameError: a rule for ties that nobody knows.
+    """
+    wanted = checked_votes(votes)
+    signatures_of_counts(gold, rivals, no_answer)  # checks
+    gold, rivals, no_answer = np.asarray(gold), np.asarray(rivals), np.asarray(no_answer)
+    size = gold.astype(np.int64) + rivals.sum(axis=1, dtype=np.int64) + no_answer
+    values = np.full((len(size), len(wanted)), np.nan)
+    for pool in np.unique(size).tolist():
+        rows, columns = np.flatnonzero(size == pool), np.flatnonzero(wanted <= pool)
+        if len(columns):
+            own = subset_plurality_accuracy(gold[rows], rivals[rows], no_answer[rows], wanted[columns], ties=ties)
+            values[np.ix_(rows, columns)] = own.per_question()
+    return Unbiased(PerQuestion(values, np.arange(len(size))), tuple(_reason(m, size) for m in wanted.tolist()))
+
+
+def _reason(votes: int, size: Int64) -> str:
+    short = np.flatnonzero(size < votes)
+    if not len(short):
+        return ""
+    return (
+        f"No unbiased estimate of the accuracy of {votes} votes exists from fewer calls; question {short[0]} has "
+        f"{size[short[0]]}. Record more calls, or use bounds that hold."
+    )
+
+
+def plugin_expectation(
+    correct: Floats,
+    rivals: Floats,
+    no_answer: Floats,
+    calls: int,
+    votes: Sequence[int] | Integers,
+    *,
+    ties: str = "uniform",
+) -> PerQuestion:
+    """E[plug-in estimate of p*(M)] over the G calls it is made from, exactly: what the estimator tells on average.
+
+    sum_c Pr{c} p*(M; c / G) over all counts c of G calls, Pr the multinomial with the true probabilities.
+
+    Args:
+        correct: [Q] true probability of the gold answer.
+        rivals: [Q, K] true probabilities of the rivals.
+        no_answer: [Q] true probability of no answer.
+        calls: G, at least 1.
+        votes: D numbers of votes M.
+        ties: what a tie for the lead is worth.
+
+    Returns:
+        D expectations per question.
+
+    Raises:
+        OutOfRangeError: as `plurality_accuracy`; G below 1; or more than a million outcomes of the G calls to be
+        enumerated. UnknownNameError: a rule for ties that nobody knows.
+    """
+    wanted = checked_votes(votes)
+    signatures = signatures_of_probabilities(correct, rivals, no_answer)
+    values = np.empty((len(signatures.correct), len(wanted)))
+    for row in range(len(values)):
+        shares = np.array([signatures.correct[row], signatures.no_answer[row], *signatures.rivals[row]])
+        shares[2:] = np.sort(shares[2:])[::-1]
+        used = np.concatenate([[True, True], shares[2:] > 0.0])
+        outcomes = _outcomes(calls, shares[used], question=int(np.argmax(signatures.rows == row)))
+        estimates = plugin_plurality_accuracy(outcomes[:, 0], outcomes[:, 2:], outcomes[:, 1], wanted, ties=ties)
+        chances = np.bincount(estimates.rows, _chances(outcomes, shares[used]), minlength=len(estimates.values))
+        values[row] = chances @ estimates.values
+    return PerQuestion(values, signatures.rows)
+
+
+def plugin_bias(
+    correct: Floats,
+    rivals: Floats,
+    no_answer: Floats,
+    calls: int,
+    votes: Sequence[int] | Integers,
+    *,
+    ties: str = "uniform",
+) -> PerQuestion:
+    """The plug-in's bias E[estimate] - p*(M) from G calls: `plugin_expectation` minus `plurality_accuracy`.
+
+    Args:
+        correct: [Q] true probability of the gold answer.
+        rivals: [Q, K] true probabilities of the rivals.
+        no_answer: [Q] true probability of no answer.
+        calls: G, at least 1.
+        votes: D numbers of votes M.
+        ties: what a tie for the lead is worth.
+
+    Returns:
+        D biases per question.
+
+    Raises:
+        OutOfRangeError: as `plugin_expectation`.
+        UnknownNameError: a rule for ties that nobody knows.
+    """
+    expected = plugin_expectation(correct, rivals, no_answer, calls, votes, ties=ties)
+    true = plurality_accuracy(correct, rivals, no_answer, votes, ties=ties)
+    return PerQuestion(expected.values - true.values, expected.rows)
+
+
+def _outcomes(calls: int, shares: Floats, question: int) -> Int64:
+    """[N, C] all counts of G calls over C answers. Answers with probability 0 get none."""
+    possible = np.flatnonzero(shares > 0.0)
+    if not 1 <= calls <= LARGEST_POOL:
+        raise OutOfRangeError(f"An estimate is made from 1 to {LARGEST_POOL:,} calls; {calls} were given.")
+    number = comb(calls + len(possible) - 1, calls)
+    if number > MOST_OUTCOMES:
+        raise OutOfRangeError(
+            f"{calls} calls over the {len(possible)} answers of question {question} have {number:,} outcomes; up to "
+            f"{MOST_OUTCOMES:,} are enumerated. Ask for fewer calls, or merge the rarest rivals."
+        )
+    outcomes = np.zeros((number, len(shares)), np.int64)
+    outcomes[:, possible] = np.array(list(_compositions(calls, len(possible))), np.int64)
+    return outcomes
+
+
+def _compositions(total: int, parts: int) -> Iterator[tuple[int, ...]]:
+    if parts == 1:
+        yield (total,)
+        return
+    for head in range(total + 1):
+        for rest in _compositions(total - head, parts - 1):
+            yield (head, *rest)
+
+
+def _chances(outcomes: Int64, shares: Floats) -> Floats:
+    """[N] multinomial probability of each outcome: a product of binomials, which fit a double."""
+    chances = np.ones(len(outcomes))
+    drawn = np.zeros(len(outcomes), np.int64)
+    calls = int(outcomes[0].sum())
+    choose = np.eye(calls + 1)
+    choose[:, 0] = 1.0
+    for n in range(1, calls + 1):
+        choose[n, 1:] = choose[n - 1, 1:] + choose[n - 1, :-1]
+    for counts, share in zip(outcomes.T, shares.tolist(), strict=True):
+        drawn += counts
+        chances *= choose[drawn, counts] * share**counts
+    return chances

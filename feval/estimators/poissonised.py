@@ -1,0 +1,147 @@
+"""Multinomial probabilities by independent Poisson counts, evaluated on a circle.
+
+The counts of a multinomial of M calls are independent Poisson(lambda p_y) counts, given that they sum to M; lambda
+is free. So for an event that is a sum of products over the answers, with F(x) the sum of its Poisson terms, each
+carrying x to the number of calls,
+
+    Pr{event; M} = [x^M] F(x) / Pr{Poisson(lambda) = M},        [x^M] F = (1/N) sum_j F(w^j) w^(-jM) + aliases,    w
+    = e^(-2 pi i / N)
+
+The aliases are the coefficients of x^(M+N), x^(M+2N), ... and x^(M-N), ..., at most those of Poisson(lambda): N is
+taken so large that they fall below 1e-18 of the ones wanted. Since Poisson(lambda) puts much mass on all M within
+some standard deviations of lambda, one circle serves a *window* of many M; the windows are equally wide in sqrt(M),
+where Poisson counts have variance 1/4, so that M = 1..100 takes four and M = 1..1000 eleven of them. Every term is
+at most 1 in absolute value, and dividing by the mass, at worst some thousandths, leaves an absolute error of some
+1e-14.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+__all__ = ["Circle", "circles"]
+
+Int64 = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float64]
+Complex = npt.NDArray[np.complex128]
+
+_WIDTH = 2.8  # of a window, in sqrt(M): its ends keep a hundredth of the mass of its middle
+_NEGLIGIBLE = 42.0  # e^-42 = 6e-19
+_TABLES_BYTES = 1 << 26  # tables of a circle that are kept
+
+
+def circles(votes: Int64, most: int | None = None) -> list[Circle]:
+    """Circles that together serve the numbers of votes asked for.
+
+    Args:
+        votes: [D] M, at least one, in any order.
+        most: votes up to which answers are tabulated; half of the largest M of a circle if left out.
+    """
+    wanted = np.unique(votes)
+    found = []
+    while len(wanted):
+        inside = np.sqrt(wanted) <= np.sqrt(wanted[0]) + _WIDTH
+        found.append(Circle(wanted[inside], most))
+        wanted = wanted[~inside]
+    return found
+
+
+class Circle:
+    """N points on the unit circle, for the M of one window. Conjugate points are left out: J = floor(N / 2) + 1.
+
+    Attributes:
+        votes: [D] the M of this window, ascending.
+        rate: lambda.
+        points: N.
+        most: votes up to which answers are tabulated; floor(max(M) / 2) serves a plurality, since whoever has more
+        has won.
+        roots: [most + 1, J] w^(jk), for k votes.
+    """
+
+    def __init__(self, votes: Int64, most: int | None = None) -> None:
+        self.votes = votes
+        self.low, self.high = int(votes[0]), int(votes[-1])
+        self.rate = ((self.low**0.5 + self.high**0.5) / 2.0) ** 2
+        self.points = self._enough_points()
+        self.most = self.high // 2 if most is None else most
+        angles = np.arange(self.points) * (-2.0 * np.pi / self.points)
+        self._unit = np.exp(1j * angles)
+        self._minus_one = np.expm1(1j * angles[: self.points // 2 + 1])
+        self.roots: Complex = self.powers(np.arange(self.most + 1))
+        self._mass = _poisson(self.rate, self.high + 1)[votes]
+        self._probabilities: dict[float, Floats] = {}
+        self._tables: dict[float, tuple[Complex, Complex]] = {}
+        self._reach: dict[float, tuple[int, int]] = {}
+
+    def powers(self, exponents: Int64) -> Complex:
+        """[K, J] w^(jk) for K exponents k."""
+        half = np.arange(self.points // 2 + 1)
+        powers: Complex = self._unit[np.outer(exponents, half) % self.points]
+        return powers
+
+    def everything(self, share: float | Floats) -> Complex:
+        """[..., J] generating function of answers with that probability, with any number of votes: e^(lambda p (x - 1))."""
+        whole: Complex = np.exp(np.asarray(self.rate * np.asarray(share))[..., None] * self._minus_one)
+        return whole
+
+    def probabilities(self, share: float) -> Floats:
+        """[most + 1] probability of k votes for an answer with that probability: Poisson(lambda p)."""
+        if share not in self._probabilities:
+            self._probabilities[share] = _poisson(self.rate * share, self.most + 1)
+        return self._probabilities[share]
+
+    def terms(self, share: float) -> tuple[Complex, Complex]:
+        """[most + 1, J] generating functions of an answer with exactly, and with at most, k votes."""
+        if share not in self._tables:
+            exactly = self.probabilities(share)[:, None] * self.roots
+            if len(self._tables) * 2 * exactly.nbytes > _TABLES_BYTES:
+                self._tables.clear()
+            self._tables[share] = exactly, np.cumsum(exactly, axis=0)
+        return self._tables[share]
+
+    def reach(self, share: float) -> tuple[int, int]:
+        """The fewest and the most votes of an answer, but for a probability below 1e-18, for all M of the window."""
+        if share not in self._reach:
+            self._reach[share] = _likely(self.low, share)[0], _likely(self.high, share)[1]
+        return self._reach[share]
+
+    def coefficients(self, values: Complex) -> Floats:
+        """[..., D] probabilities from the generating function F at the points, [..., J]."""
+        every = np.fft.irfft(values, self.points, axis=-1)
+        taken: Floats = every[..., self.votes % self.points] / self._mass
+        return taken
+
+    def _enough_points(self) -> int:
+        k = np.arange(int(self.rate + 15.0 * self.rate**0.5) + 60)
+        log_mass = k * np.log(self.rate) - self.rate - np.cumsum(np.log(np.maximum(k, 1)))
+        matters = np.flatnonzero(log_mass > min(log_mass[self.low], log_mass[self.high]) - _NEGLIGIBLE)
+        return max(int(matters[-1]) - self.low, self.high - int(matters[0])) + 1
+
+
+def _poisson(mean: float, length: int) -> Floats:
+    """[length] Poisson probabilities: ratios of neighbours, multiplied outwards from the mode, divided by their sum.
+
+    Where the mass is, errors stay near 1e-16; logarithms of factorials would lose three digits at a mean of 1,000.
+    """
+    mode = int(mean)
+    above = np.arange(mode + 1, int(mean + 10.0 * mean**0.5) + 31)
+    below = np.arange(mode, 0, -1)
+    down = np.cumprod(below / mean)[::-1] if mode else np.empty(0)
+    whole = np.concatenate([down, [1.0], np.cumprod(mean / above)])
+    whole /= whole.sum()
+    probabilities = np.zeros(length)
+    probabilities[: len(whole)] = whole[:length]
+    return probabilities
+
+
+def _likely(calls: int, share: float) -> tuple[int, int]:
+    """Fewest and most successes of a binomial, but for tails that Chernoff's exp(-M KL(k/M || p)) puts below 1e-18."""
+    if share <= 0.0 or share >= 1.0:
+        return (0, 0) if share <= 0.0 else (calls, calls)
+    k = np.arange(calls + 1) / calls
+    with np.errstate(divide="ignore", invalid="ignore"):
+        divergence = np.where(k > 0.0, k * np.log(k / share), 0.0)
+        divergence += np.where(k < 1.0, (1.0 - k) * np.log((1.0 - k) / (1.0 - share)), 0.0)
+    likely = np.flatnonzero(calls * divergence <= _NEGLIGIBLE)
+    return int(likely[0]), int(likely[-1])

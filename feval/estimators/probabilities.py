@@ -1,0 +1,147 @@
+"""Answer probabilities of questions: checked once, and stored once for questions that cannot differ.
+
+What every estimator of this package that takes probabilities assumes: given the question, the calls are independent
+and each gives answer y with probability p_y (conditional i.i.d. calls). Caches, shared seeds and prompts that change
+between calls break it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from feval.errors import OutOfRangeError
+from feval.estimators.per_question import distinct
+
+__all__ = ["MOST_VOTES", "Signatures", "checked_votes", "signatures_of_counts", "signatures_of_probabilities"]
+
+Integers = npt.NDArray[np.integer[Any]]
+Int64 = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float64]
+
+MOST_VOTES = 10_000
+"""Votes per question up to which estimates are computed."""
+
+_NORMALISED = 1e-9  # by which probabilities may miss a sum of 1
+
+
+@dataclass(frozen=True, eq=False)
+class Signatures:
+    """The distinct questions among Q: their answer probabilities, rivals without names.
+
+    Attributes:
+        correct: [G] of the gold answer.
+        rivals: [G, K] of the rivals, largest first, zeros last; no column of zeros only.
+        no_answer: [G] of no answer.
+        rows: [Q] which of the G each question is.
+    """
+
+    correct: Floats
+    rivals: Floats
+    no_answer: Floats
+    rows: npt.NDArray[np.intp]
+
+
+def signatures_of_probabilities(correct: Floats, rivals: Floats, no_answer: Floats) -> Signatures:
+    """Check probabilities and find the distinct questions.
+
+    Args:
+        correct: [Q] of the gold answer.
+        rivals: [Q, K] of each rival, in any order; zeros are ignored.
+        no_answer: [Q] of no answer.
+
+    Returns:
+        Probabilities divided by their sum, which differs from 1 by rounding only.
+
+    Raises:
+        OutOfRangeError: shapes that do not fit, values that are no probabilities, or sums off 1 by more than 1e-9.
+    """
+    correct, rivals, no_answer = (np.asarray(array, np.float64) for array in (correct, rivals, no_answer))
+    _check_shapes("Answer probabilities", "correct", correct, rivals, no_answer)
+    for name, array in (("correct", correct), ("rivals", rivals), ("no_answer", no_answer)):
+        if len(wrong := np.argwhere(~((array >= 0.0) & (array <= 1.0 + _NORMALISED)))):
+            place = tuple(wrong[0].tolist())
+            raise OutOfRangeError(
+                f"Probabilities lie in [0, 1]; question {place[0]} has {array[place]} in {name}. Give p = count / samples."
+            )
+    total = correct + rivals.sum(axis=1) + no_answer
+    if len(off := np.flatnonzero(np.abs(total - 1.0) > _NORMALISED)):
+        raise OutOfRangeError(
+            f"The probabilities of a question sum to 1, no answer included; those of question {off[0]} sum to "
+            f"{float(total[off[0]])!r}. Put what is missing into no_answer, or divide by the sum."
+        )
+    ordered = _ordered(rivals)
+    columns = [np.unique(column, return_inverse=True)[1] for column in (correct, no_answer, *ordered.T)]
+    first, rows = distinct(columns)
+    scale = total[first]
+    return Signatures(correct[first] / scale, ordered[first] / scale[:, None], no_answer[first] / scale, rows)
+
+
+def signatures_of_counts(gold: Integers, rivals: Integers, no_answer: Integers) -> Signatures:
+    """The plug-in probabilities c / G of counted votes; G is each question's own number of samples.
+
+    Args:
+        gold: [Q] samples with the gold answer.
+        rivals: [Q, K] samples of each rival, in any order; zeros are ignored.
+        no_answer: [Q] samples without an answer.
+
+    Returns:
+        Probabilities of the distinct questions: those whose counts differ.
+
+    Raises:
+        OutOfRangeError: shapes that do not fit, counts that are no integers from 0, or a question without samples.
+    """
+    gold, rivals, no_answer = np.asarray(gold), np.asarray(rivals), np.asarray(no_answer)
+    _check_shapes("Counts of samples", "gold", gold, rivals, no_answer)
+    for name, array in (("gold", gold), ("rivals", rivals), ("no_answer", no_answer)):
+        if array.size and array.dtype.kind not in "iu":
+            raise OutOfRangeError(f"Counts of samples are integers; {name} holds {array.dtype}.")
+        if len(wrong := np.argwhere(array < 0)):
+            place = tuple(wrong[0].tolist())
+            raise OutOfRangeError(
+                f"Counts of samples are integers from 0; question {place[0]} has {array[place]} in {name}."
+            )
+    ordered = _ordered(rivals.astype(np.int64))
+    size = gold.astype(np.int64) + ordered.sum(axis=1) + no_answer.astype(np.int64)
+    if len(empty := np.flatnonzero(size == 0)):
+        raise OutOfRangeError(f"Question {empty[0]} has no samples, so no shares; leave it out.")
+    first, rows = distinct((gold.astype(np.int64), no_answer.astype(np.int64), *ordered.T))
+    scale = size[first].astype(np.float64)
+    return Signatures(gold[first] / scale, ordered[first] / scale[:, None], no_answer[first] / scale, rows)
+
+
+def checked_votes(votes: Sequence[int] | Integers) -> Int64:
+    """Numbers of votes M as an array.
+
+    Raises:
+        OutOfRangeError: none, or one that is no integer from 1 to `MOST_VOTES`.
+    """
+    wanted = np.asarray(votes)
+    if wanted.ndim != 1 or not wanted.size or wanted.dtype.kind not in "iu":
+        raise OutOfRangeError(f"Numbers of votes are integers from 1, in a list such as [1, 5, 20]; not {votes}.")
+    if len(wrong := np.flatnonzero((wanted < 1) | (wanted > MOST_VOTES))):
+        raise OutOfRangeError(
+            f"Numbers of votes go from 1 to {MOST_VOTES:,}; {wanted[wrong[0]]} stands at place {wrong[0]}."
+        )
+    return wanted.astype(np.int64)
+
+
+def _check_shapes(what: str, first: str, correct: Any, rivals: Any, no_answer: Any) -> None:
+    one_each = (
+        correct.ndim == no_answer.ndim == 1 and rivals.ndim == 2 and len(correct) == len(rivals) == len(no_answer)
+    )
+    if not one_each:
+        raise OutOfRangeError(
+            f"{what} are {first} [questions], rivals [questions, candidates] and no_answer [questions]; the shapes are "
+            f"{correct.shape}, {rivals.shape} and {no_answer.shape}."
+        )
+
+
+def _ordered(rivals: Any) -> Any:
+    """Rivals in descending order, without the columns that are zero for every question."""
+    ordered = np.sort(rivals, axis=1)[:, ::-1]
+    return ordered[:, : int(np.count_nonzero(ordered.any(axis=0)))]

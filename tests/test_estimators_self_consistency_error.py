@@ -1,0 +1,249 @@
+"""The self-consistency error: bias, mean squared error, Theorem 1, splits of a budget and the extensions."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+from itertools import product
+from math import comb
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from feval.errors import OutOfRangeError
+from feval.estimators.self_consistency_error import (
+    average_error,
+    best_integer_split,
+    budget_split,
+    high_probability_bound,
+    icc_variance_phat,
+    multiclass_error,
+    multiclass_plugin_error,
+    multiclass_plugin_expectation,
+    plugin_error,
+    self_consistency_bias,
+    self_consistency_bound,
+    self_consistency_error,
+    self_consistency_mse_exact,
+)
+
+SHARES = st.fractions(0, 1, max_denominator=60)
+
+
+def moments(p: Fraction, n: int) -> tuple[Fraction, Fraction]:
+    """Mean and mean square of min(k, n - k) / n."""
+    mass = [comb(n, k) * p**k * (1 - p) ** (n - k) for k in range(n + 1)]
+    values = [Fraction(min(k, n - k), n) for k in range(n + 1)]
+    return (
+        sum((m * v for m, v in zip(mass, values, strict=True)), Fraction(0)),
+        sum((m * v * v for m, v in zip(mass, values, strict=True)), Fraction(0)),
+    )
+
+
+@given(SHARES, st.integers(1, 40))
+@settings(deadline=None)
+def test_the_bias_is_exact(p: Fraction, n: int) -> None:
+    exact = min(p, 1 - p) - moments(p, n)[0]
+    assert float(self_consistency_bias(float(p), n)) == pytest.approx(float(exact), abs=1e-14)
+
+
+def test_the_bias_at_one_half_has_a_closed_form_for_any_number_of_calls() -> None:
+    n = np.array([1, 2, 3, 4, 9, 100, 1001, 100_000])
+    log = [math.lgamma(2 * h + 1) - 2 * math.lgamma(h + 1) - (2 * h + 1) * math.log(2) for h in (n // 2).tolist()]
+    assert self_consistency_bias(0.5, n) == pytest.approx(np.exp(log), abs=1e-12)
+
+
+def test_the_bias_takes_arrays_and_ends() -> None:
+    p, n = np.array([[0.0], [0.3], [0.7], [1.0]]), np.array([1, 4, 1001])
+    table = self_consistency_bias(p, n)
+    assert table.shape == (4, 3)
+    assert table[[0, 3]].tolist() == [[0.0] * 3] * 2
+    assert table[1] == pytest.approx(table[2], abs=1e-15)
+    assert table[1, 1] == pytest.approx(0.0459, abs=1e-15)
+
+
+def test_the_step_of_the_proof_fails_for_every_odd_number_of_calls_and_holds_for_every_even_one() -> None:
+    n = np.arange(1, 400)
+    fails = self_consistency_bias(0.5, n) > 1 / np.sqrt(2 * np.pi * n)
+    assert fails.tolist() == (n % 2 == 1).tolist()
+
+
+@given(st.lists(st.tuples(SHARES, st.integers(1, 5)), min_size=1, max_size=4), st.integers(1, 9), st.integers(1, 12))
+@settings(max_examples=60, deadline=None)
+def test_the_mean_squared_error_is_exact_and_theorem_1_holds(
+    population: list[tuple[Fraction, int]], m: int, n: int
+) -> None:
+    total = sum(w for _, w in population)
+    q = [Fraction(w, total) for _, w in population]
+    both = [moments(p, n) for p, _ in population]
+    first = sum(w * a for w, (a, _) in zip(q, both, strict=True))
+    second = sum(w * b for w, (_, b) in zip(q, both, strict=True))
+    bias = sum(w * min(p, 1 - p) for w, (p, _) in zip(q, population, strict=True)) - first
+    exact = float(bias**2 + (second - first**2) / m)
+    shares = np.array([float(p) for p, _ in population])
+    weights = np.array([float(w) for _, w in population])
+    assert self_consistency_mse_exact(shares, weights, m, n) == pytest.approx(exact, abs=1e-13)
+    assert exact <= float(self_consistency_bound(m, n))
+
+
+def test_theorem_1_holds_where_the_step_of_its_proof_does_not() -> None:
+    for n in range(1, 60, 2):
+        for m in (1, 3, 50):
+            assert self_consistency_mse_exact(np.array([0.5]), None, m, n) <= self_consistency_bound(m, n)
+            assert self_consistency_mse_exact(np.array([0.0, 0.5]), None, m, n) <= self_consistency_bound(m, n)
+
+
+def test_the_mean_squared_error_of_many_calls() -> None:
+    assert self_consistency_mse_exact(np.array([0.0, 1.0]), None, 3, 100_000) == 0.0
+    told = self_consistency_mse_exact(np.array([0.2]), None, 7, 100_000)
+    assert told == pytest.approx(0.2 * 0.8 / 700_000, rel=1e-9)
+
+
+def test_the_mean_squared_error_agrees_with_simulation() -> None:
+    rng = np.random.Generator(np.random.Philox(key=4))
+    p, q = np.array([0.5, 0.1, 0.8]), np.array([0.2, 0.5, 0.3])
+    m, n, runs = 5, 7, 40_000
+    drawn = p[rng.choice(3, (runs, m), p=q)]
+    squares = (plugin_error(rng.binomial(n, drawn), n).mean(axis=1) - average_error(self_consistency_error(p), q)) ** 2
+    exact = self_consistency_mse_exact(p, q, m, n)
+    assert abs(squares.mean() - exact) <= 4 * squares.std() / runs**0.5
+
+
+@given(st.integers(1, 400), st.sampled_from([0.0, 0.05, 0.5, 1.0]))
+@settings(deadline=None)
+def test_the_best_integer_split_is_the_best_of_all(budget: int, icc: float) -> None:
+    m, n = (grid.ravel() for grid in np.meshgrid(np.arange(1, budget + 1), np.arange(1, budget + 1)))
+    every = self_consistency_bound(m[m * n <= budget], n[m * n <= budget], icc)
+    split = best_integer_split(budget, icc)
+    assert split.bound == pytest.approx(every.min(), rel=1e-14)
+    assert split.m * split.n <= budget
+    assert split.bound == pytest.approx(float(self_consistency_bound(split.m, split.n, icc)), rel=1e-15)
+
+
+def test_rounding_the_split_exceeds_the_budget_or_is_not_the_best() -> None:
+    seven, fifty = budget_split(7), budget_split(50)
+    assert round(seven.m) * round(seven.n) == 8
+    assert (round(fifty.m), round(fifty.n)) == (4, 11)
+    best = best_integer_split(50)
+    assert (best.m, best.n) == (5, 10)
+
+
+def test_large_budgets_split_near_the_real_optimum() -> None:
+    for budget in (10_000, 1_234_567, 10**12):
+        real, best = budget_split(budget), best_integer_split(budget)
+        assert best.m * best.n <= budget
+        assert best.m == pytest.approx(real.m, rel=0.05)
+        assert real.bound <= best.bound * (1 + 1e-12)
+        assert best.bound <= real.bound * (1 + 4 / real.n)
+
+
+def test_the_split_is_the_minimum_of_the_bound() -> None:
+    for icc in (0.0, 0.3, 1.0):
+        split = budget_split(800, icc)
+        assert split.m * split.n == pytest.approx(800)
+        for factor in (0.9, 0.99, 1.01, 1.1):
+            assert self_consistency_bound(split.m * factor, split.n / factor, icc) > split.bound
+
+
+def multiclass_by_enumeration(p: list[Fraction], n: int) -> Fraction:
+    total = Fraction(0)
+    for calls in product(range(len(p)), repeat=n):
+        chance = math.prod((p[c] for c in calls), start=Fraction(1))
+        total += chance * (1 - Fraction(max(calls.count(c) for c in range(len(p))), n))
+    return total
+
+
+@given(st.lists(st.integers(0, 5), min_size=1, max_size=4).filter(sum), st.integers(1, 6))
+@settings(max_examples=80, deadline=None)
+def test_the_multiclass_expectation_equals_enumeration(weights: list[int], n: int) -> None:
+    p = [Fraction(w, sum(weights)) for w in weights]
+    found = multiclass_plugin_expectation(np.array([float(x) for x in p]), n)
+    assert float(found) == pytest.approx(float(multiclass_by_enumeration(p, n)), abs=1e-13)
+
+
+@pytest.mark.parametrize("n", [1, 2, 7, 100, 1001])
+def test_two_classes_are_the_binary_case(n: int) -> None:
+    p = np.array([0.0, 0.1, 0.5, 0.8])
+    found = multiclass_plugin_expectation(np.column_stack([p, 1 - p]), n)
+    assert self_consistency_error(p) - found == pytest.approx(self_consistency_bias(p, n), abs=1e-12)
+    assert multiclass_error(np.column_stack([p, 1 - p])) == pytest.approx(self_consistency_error(p), abs=1e-15)
+
+
+def test_the_multiclass_expectation_of_a_hundred_answers_agrees_with_simulation() -> None:
+    rng = np.random.Generator(np.random.Philox(key=9))
+    p = rng.dirichlet(np.full(100, 0.3))
+    values = multiclass_plugin_error(rng.multinomial(200, p, 20_000))
+    found = float(multiclass_plugin_expectation(p, 200))
+    assert abs(values.mean() - found) <= 4 * values.std() / 20_000**0.5
+
+
+def test_plugins_and_averages_by_hand() -> None:
+    assert plugin_error(np.array([0, 3, 5]), 5).tolist() == [0.0, 0.4, 0.0]
+    assert multiclass_plugin_error(np.array([[2, 2, 1], [0, 5, 0]])).tolist() == [0.6, 0.0]
+    assert average_error(np.array([0.1, 0.3])) == pytest.approx(0.2)
+    assert average_error(np.array([0.1, 0.3]), np.array([3, 1])) == pytest.approx(0.15)
+
+
+def test_correlated_calls_vary_as_the_beta_binomial_does() -> None:
+    from scipy.stats import betabinom
+
+    a, b, n = 1.2, 2.8, 10
+    icc = 1 / (a + b + 1)
+    assert float(icc_variance_phat(a / (a + b), n, icc)) == pytest.approx(betabinom.var(n, a, b) / n**2, rel=1e-12)
+    assert float(icc_variance_phat(0.3, 10, 1.0)) == pytest.approx(0.21)
+    assert float(icc_variance_phat(0.3, 10, 0.0)) == pytest.approx(0.021)
+
+
+@pytest.mark.parametrize("strategy", ["union", "differences"])
+def test_the_high_probability_bound_holds(strategy: str) -> None:
+    rng = np.random.Generator(np.random.Philox(key=5))
+    p = np.array([0.5, 0.45, 0.05, 0.9])
+    m, n, runs = 12, 9, 4000
+    drawn = p[rng.integers(0, 4, (runs, m))]
+    errors = np.abs(plugin_error(rng.binomial(n, drawn), n).mean(axis=1) - self_consistency_error(p).mean())
+    assert (errors <= high_probability_bound(m, n, 0.9, strategy=strategy)).mean() >= 0.9
+
+
+def test_the_high_probability_bound_shrinks_with_calls_questions_and_doubt() -> None:
+    bound = high_probability_bound(100, 50)
+    assert high_probability_bound(200, 50, strategy="differences") < high_probability_bound(
+        100, 50, strategy="differences"
+    )
+    assert high_probability_bound(100, 200) < bound
+    assert high_probability_bound(100, 50, 0.8) < bound
+    assert high_probability_bound(100, 50, variance=0.0) < bound
+    assert high_probability_bound(100, 50, strategy="differences") < bound
+
+
+@pytest.mark.parametrize(
+    ("call", "says"),
+    [
+        (lambda: self_consistency_error(np.array([0.1, 1.1])), r"1\.1 at \[1\]"),
+        (lambda: self_consistency_bias(0.5, 0), r"n=0"),
+        (lambda: self_consistency_bias(0.5, np.array([2.0])), r"n holds float64"),
+        (lambda: plugin_error(np.array([1, 6]), 5), r"k=6 of n=5 stands at \(1,\)"),
+        (lambda: multiclass_error(np.array([[0.5, 0.5], [0.5, 0.4]])), r"those at \[1\] sum to 0\.9"),
+        (lambda: multiclass_error(np.float64(1.0)), r"a single number"),
+        (lambda: multiclass_plugin_error(np.array([[1], [0]])), r"Question \[1\] has no calls"),
+        (lambda: multiclass_plugin_error(np.array([[1], [-1]])), r"-1 stands at \(1, 0\)"),
+        (lambda: multiclass_plugin_expectation(np.array([1.0]), 0), r"0 were given"),
+        (lambda: average_error(np.zeros(0)), r"1 question or more"),
+        (lambda: average_error(np.zeros(2), np.array([1.0, -1.0])), r"question 1 has -1\.0"),
+        (lambda: average_error(np.zeros(2), np.zeros(2)), r"all are 0"),
+        (lambda: average_error(np.zeros(2), np.ones(3)), r"the shape is \(3,\)"),
+        (lambda: self_consistency_mse_exact(np.array([0.5]), None, 0, 1), r"m=0"),
+        (lambda: self_consistency_bound(0, 5), r"m holds 0"),
+        (lambda: self_consistency_bound(5, 5, -0.1), r"-0\.1 was given"),
+        (lambda: budget_split(0), r"0 was given"),
+        (lambda: best_integer_split(0), r"0 was given"),
+        (lambda: best_integer_split(7.5), r"7\.5 was given"),
+        (lambda: high_probability_bound(5, 5, 1.0), r"confidence=1\.0"),
+        (lambda: high_probability_bound(5, 5, strategy="hope"), r"'hope'"),
+        (lambda: icc_variance_phat(0.5, 0, 0.0), r"n=0"),
+    ],
+)
+def test_what_cannot_be_is_refused_with_its_value(call, says: str) -> None:  # type: ignore[no-untyped-def]
+    with pytest.raises(OutOfRangeError, match=says):
+        call()
