@@ -1,0 +1,352 @@
+"""P_n(q): how often a majority of 2n + 1 independent calls is right when each is right with probability q.
+
+    P_n(q) = Pr{Bin(2n + 1, q) >= n + 1} = I_q(n + 1, n + 1)                (arXiv 2605.03379, eq. (2))
+
+Budgets are indexed by n: n = 0 is one call, 1 three votes, 2 five votes. An even budget is no new one: with fair ties 2n votes
+are as accurate as 2n - 1 (appendix A.1), so `even_vote_accuracy` is P_{n-1}.
+
+`UnitPolynomial` holds any polynomial on [0, 1] by its Bernstein coefficients, as exact fractions. Majorities are at home there:
+P_n has n + 1 zeros and n + 1 ones, and a coefficient of the elevated P_n is the chance of a majority among draws without
+replacement. From the coefficients lower bounds follow that are proofs (`least_value`), not samples of a grid.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cache
+from math import comb
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from feval.errors import OutOfRangeError
+
+__all__ = [
+    "LARGEST_BUDGET",
+    "UnitPolynomial",
+    "budget_index",
+    "even_vote_accuracy",
+    "least_value",
+    "majority_accuracy",
+    "majority_curvature",
+    "majority_polynomial",
+    "majority_slope",
+]
+
+Floats = npt.NDArray[np.float64]
+
+LARGEST_BUDGET = 50_000
+"""Largest n, 100,001 votes: beyond it the infinite-vote endpoint is what can be said."""
+
+
+def majority_accuracy(n: int, q: npt.ArrayLike) -> Floats:
+    """P_n(q) = I_q(n + 1, n + 1), the accuracy of a majority of 2n + 1 votes (arXiv 2605.03379, eq. (2)).
+
+    Assumes that the calls on a question are independent given the question, each right with probability q.
+
+    Args:
+        n: index of the budget; 2n + 1 votes.
+        q: [...] probabilities.
+
+    Returns:
+        [...] probabilities, to some 1e-15.
+
+    Raises:
+        OutOfRangeError: n outside 0..50,000, or a q outside [0, 1].
+    """
+    from scipy.special import betainc
+
+    check_budget(n)
+    accuracy: Floats = betainc(n + 1.0, n + 1.0, probabilities(q))
+    return accuracy
+
+
+def even_vote_accuracy(votes: int, q: npt.ArrayLike) -> Floats:
+    """Accuracy of 2n votes with fair ties: P_{n-1}(q), that of one vote fewer (arXiv 2605.03379, appendix A.1).
+
+    Args:
+        votes: an even number, 2 or more.
+        q: [...] probability that a call is right.
+
+    Returns:
+        [...] probabilities.
+
+    Raises:
+        OutOfRangeError: an odd number of votes or none, or a q outside [0, 1].
+    """
+    if votes < 2 or votes % 2:
+        raise OutOfRangeError(
+            f"Fair ties matter for an even number of votes, 2 or more; {votes} were given. For 2n + 1 votes take "
+            "majority_accuracy(n, q)."
+        )
+    return majority_accuracy(votes // 2 - 1, q)
+
+
+def budget_index(votes: int) -> int:
+    """The n of an odd number of votes 2n + 1.
+
+    Args:
+        votes: an odd number from 1.
+
+    Returns:
+        n = (votes - 1) / 2.
+
+    Raises:
+        OutOfRangeError: an even number of votes, or none. The message says which odd budget an even one equals.
+    """
+    if votes < 1:
+        raise OutOfRangeError(f"A vote needs 1 call or more; {votes} were asked for.")
+    if votes % 2 == 0:
+        raise OutOfRangeError(
+            f"Majorities are indexed by odd budgets, and {votes} votes were asked for. With fair ties they are exactly as "
+            f"accurate as {votes - 1}: ask for {votes - 1} votes, n = {votes // 2 - 1}."
+        )
+    return (votes - 1) // 2
+
+
+def majority_slope(n: int, q: Floats) -> Floats:
+    """P_n'(q) = (2n + 1) C(2n, n) (q (1 - q))^n.
+
+    Args:
+        n: index of the budget.
+        q: [...] probabilities in [0, 1], not checked.
+
+    Returns:
+        [...] slopes; relative error some n x 1e-16.
+    """
+    u = 1.0 - 2.0 * q
+    return _scale(n) * _power(u, n)
+
+
+def majority_curvature(n: int, q: Floats) -> Floats:
+    """P_n''(q) = n (1 - 2q) (2n + 1) C(2n, n) (q (1 - q))^(n - 1).
+
+    Args:
+        n: index of the budget.
+        q: [...] probabilities in [0, 1], not checked.
+
+    Returns:
+        [...] second derivatives.
+    """
+    u = 1.0 - 2.0 * q
+    if n == 0:
+        return np.zeros_like(u)
+    return 4.0 * n * _scale(n) * u * _power(u, n - 1)
+
+
+def _power(u: Floats, n: int) -> Floats:
+    """(1 - u^2)^n, that is (4 q (1 - q))^n, without losing digits where u is small."""
+    if n == 0:
+        return np.ones_like(u)
+    with np.errstate(divide="ignore"):  # log 0 at q = 0 and 1, where the power is 0
+        power: Floats = np.exp(n * np.log1p(-u * u))
+    return power
+
+
+@cache
+def _scale(n: int) -> float:
+    """(2n + 1) C(2n, n) / 4^n, rounded once."""
+    return (2 * n + 1) * comb(2 * n, n) / 4**n
+
+
+# -- polynomials on [0, 1] ------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class UnitPolynomial:
+    """A polynomial on [0, 1], sum_l coefficients[l] C(d, l) q^l (1 - q)^(d - l).
+
+    Sums, differences and multiples are exact: `majority_polynomial(3) - majority_polynomial(1)` is the gain of seven votes over
+    three.
+
+    Attributes:
+        coefficients: d + 1 Bernstein coefficients, exact.
+    """
+
+    coefficients: tuple[Fraction, ...]
+
+    @classmethod
+    def of_powers(cls, coefficients: Sequence[Any]) -> UnitPolynomial:
+        """From sum_k coefficients[k] q^k; whole numbers, floats, fractions or strings such as "1/3".
+
+        Args:
+            coefficients: lowest power first, at least one.
+
+        Raises:
+            OutOfRangeError: no coefficients, or one that is not a finite number.
+        """
+        if not len(coefficients):
+            raise OutOfRangeError("A polynomial has one coefficient or more, lowest power first; none were given.")
+        powers = [_fraction(value, k) for k, value in enumerate(coefficients)]
+        degree = len(powers) - 1
+        return cls(
+            tuple(
+                sum((powers[k] * Fraction(comb(at, k), comb(degree, k)) for k in range(at + 1)), Fraction(0))
+                for at in range(degree + 1)
+            )
+        )
+
+    @property
+    def degree(self) -> int:
+        """d; the polynomial's own degree may be lower."""
+        return len(self.coefficients) - 1
+
+    def elevated(self, degree: int) -> UnitPolynomial:
+        """The same polynomial with the coefficients of a higher degree.
+
+        Args:
+            degree: at least this one's.
+        """
+        raised = list(self.coefficients)
+        for d in range(self.degree + 1, degree + 1):
+            inner = [(raised[at - 1] * at + raised[at] * (d - at)) / d for at in range(1, d)]
+            raised = [raised[0], *inner, raised[-1]]
+        return UnitPolynomial(tuple(raised))
+
+    def __add__(self, other: UnitPolynomial) -> UnitPolynomial:
+        degree = max(self.degree, other.degree)
+        pairs = zip(self.elevated(degree).coefficients, other.elevated(degree).coefficients, strict=True)
+        return UnitPolynomial(tuple(a + b for a, b in pairs))
+
+    def __mul__(self, factor: Any) -> UnitPolynomial:
+        exact = _fraction(factor, 0)
+        return UnitPolynomial(tuple(exact * value for value in self.coefficients))
+
+    __rmul__ = __mul__
+
+    def __neg__(self) -> UnitPolynomial:
+        return self * -1
+
+    def __sub__(self, other: UnitPolynomial) -> UnitPolynomial:
+        return self + -other
+
+    def reflected(self) -> UnitPolynomial:
+        """The polynomial of 1 - q."""
+        return UnitPolynomial(self.coefficients[::-1])
+
+    def derivative(self) -> UnitPolynomial:
+        """Its derivative, of degree d - 1."""
+        if not self.degree:
+            return UnitPolynomial((Fraction(0),))
+        c = self.coefficients
+        return UnitPolynomial(tuple(self.degree * (b - a) for a, b in zip(c, c[1:], strict=False)))
+
+    def __call__(self, q: npt.ArrayLike) -> Floats:
+        """[...] values at [...] q in [0, 1], by de Casteljau's convex combinations: nothing cancels that need not."""
+        at = np.asarray(q, np.float64)
+        rows: Floats = np.array([float(value) for value in self.coefficients]).reshape(-1, *[1] * at.ndim)
+        rows = np.broadcast_to(rows, (self.degree + 1, *at.shape))
+        for _ in range(self.degree):
+            rows = rows[:-1] + at * (rows[1:] - rows[:-1])
+        return rows[0].copy()
+
+
+def majority_polynomial(n: int) -> UnitPolynomial:
+    """P_n with exact coefficients: n + 1 zeros, then n + 1 ones.
+
+    Args:
+        n: index of the budget.
+
+    Raises:
+        OutOfRangeError: n outside 0..50,000.
+    """
+    check_budget(n)
+    return UnitPolynomial((Fraction(0),) * (n + 1) + (Fraction(1),) * (n + 1))
+
+
+def least_value(polynomial: UnitPolynomial, slack: float = 1e-13, most_pieces: int = 20_000) -> Fraction:
+    """A number that the polynomial provably does not fall below anywhere on [0, 1], and that it nearly attains.
+
+    On any piece of [0, 1] a polynomial lies above the least of its Bernstein coefficients there. Pieces are halved, the lowest
+    first, until that bound is within `slack` of a value the polynomial takes. All arithmetic is on integers: what is returned
+    is a proof, with no rounding to argue away.
+
+    Args:
+        polynomial: any.
+        slack: how close the bound must come to the minimum.
+        most_pieces: halvings after which to give up.
+
+    Returns:
+        The bound, at most `slack` below the minimum.
+
+    Raises:
+        OutOfRangeError: `slack` is not positive, or was not reached within `most_pieces` halvings.
+    """
+    if not slack > 0:
+        raise OutOfRangeError(f"The minimum of a polynomial is enclosed to a slack above 0; {slack!r} was given.")
+    degree, room = polynomial.degree, Fraction(slack)
+    common = np.lcm.reduce(np.array([1, *(value.denominator for value in polynomial.coefficients)], dtype=object))
+    whole = np.array([int(value * common) for value in polynomial.coefficients], dtype=object)
+    attained = min(Fraction(whole[0], common), Fraction(whole[-1], common))
+    pieces = [(Fraction(min(whole), common), 0, common, whole)]
+    for count in range(1, most_pieces):
+        lowest, _, unit, coefficients = heapq.heappop(pieces)
+        if attained - lowest <= room:
+            return lowest
+        unit = unit << degree
+        for side, half in enumerate(_halves(coefficients, degree)):
+            attained = min(attained, Fraction(half[0], unit), Fraction(half[-1], unit))
+            heapq.heappush(pieces, (Fraction(min(half), unit), 2 * count + side, unit, half))
+    raise OutOfRangeError(f"The minimum was not enclosed to {slack:g} within {most_pieces} halvings; allow a larger slack.")
+
+
+def _halves(coefficients: npt.NDArray[Any], degree: int) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
+    """Integer coefficients on the left and the right half, both times 2^degree (de Casteljau's triangle at 1/2)."""
+    left, right = np.empty_like(coefficients), np.empty_like(coefficients)
+    rows = coefficients
+    for level in range(degree + 1):
+        left[level], right[degree - level] = rows[0] << (degree - level), rows[-1] << (degree - level)
+        rows = rows[:-1] + rows[1:]
+    return left, right
+
+
+# -- checks ---------------------------------------------------------------------------------------------------------
+
+
+def check_budget(n: int) -> None:
+    """Refuse what is no index of a budget.
+
+    Args:
+        n: a whole number from 0 to 50,000.
+
+    Raises:
+        OutOfRangeError: anything else.
+    """
+    if isinstance(n, bool) or not isinstance(n, int | np.integer) or not 0 <= n <= LARGEST_BUDGET:
+        raise OutOfRangeError(
+            f"A budget of 2n + 1 votes has a whole n from 0 to {LARGEST_BUDGET:,}; n = {n!r} was given. For more votes ask for "
+            "the infinite-vote endpoint; budget_index(votes) gives the n of an odd number of votes."
+        )
+
+
+def probabilities(values: npt.ArrayLike, name: str = "q") -> Floats:
+    """The values as floats, refused if one is no probability.
+
+    Args:
+        values: [...] numbers or fractions.
+        name: what to call them in the message.
+
+    Returns:
+        [...] floats in [0, 1].
+
+    Raises:
+        OutOfRangeError: a value outside [0, 1] or NaN; the message has its index.
+    """
+    checked: Floats = np.asarray(values, np.float64)
+    wrong = np.argwhere(~((checked >= 0.0) & (checked <= 1.0)))
+    if len(wrong):
+        place = tuple(wrong[0].tolist())
+        at = f"{name}[{', '.join(map(str, place))}]" if place else name
+        raise OutOfRangeError(f"Probabilities lie in [0, 1]; {at} is {float(checked[place])!r}. Correct or leave it out.")
+    return checked
+
+
+def _fraction(value: Any, index: int) -> Fraction:
+    try:
+        return Fraction(value.item() if isinstance(value, np.generic) else value)
+    except (TypeError, ValueError, OverflowError, ZeroDivisionError) as error:
+        raise OutOfRangeError(f"Coefficient {index} is {value!r}; give a finite number or a fraction.") from error
