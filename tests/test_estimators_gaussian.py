@@ -75,7 +75,7 @@ def test_it_is_exact_where_voting_is_a_coin_and_fails_with_many_rivals() -> None
 
 
 def test_many_questions_and_votes_are_solved_in_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
-    counts = np.random.Generator(np.random.Philox(key=2)).integers(0, 5, (300, 5)) + [1, 0, 0, 0, 0]
+    counts = np.random.Generator(np.random.Philox(key=2)).integers(0, 5, (300, 5)) + np.array([1, 0, 0, 0, 0])
     shares = counts / counts.sum(axis=1, keepdims=True)
     whole = gaussian_estimate(shares[:, 0], shares[:, 1:], range(1, 30)).per_question()
     monkeypatch.setattr("feval.estimators.gaussian._CHUNK_NUMBERS", 50)

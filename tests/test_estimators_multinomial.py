@@ -160,10 +160,17 @@ def test_the_chances_of_all_candidates_and_of_no_vote_sum_to_one(top: int) -> No
 
 
 def test_more_votes_of_a_known_law_tend_to_the_leader() -> None:
-    assert estimates(4, [3, 3], 0, [10_000]) == pytest.approx([1.0], abs=1e-12)
-    assert estimates(4, [4, 2], 0, [3_000]) == pytest.approx([0.5], abs=1e-12)
-    assert estimates(4, [4, 4], 0, [2_999]) == pytest.approx([1 / 3], abs=1e-12)
-    assert estimates(3, [4, 3], 0, [3_000]) == pytest.approx([0.0], abs=1e-12)
+    assert estimates(5, [3, 2], 0, [3_000]) == pytest.approx([1.0], abs=1e-13)
+    assert estimates(4, [4, 2], 0, [3_000]) == pytest.approx([0.5], abs=1e-13)
+    assert estimates(4, [4, 4], 0, [2_999]) == pytest.approx([1 / 3], abs=1e-13)
+    assert estimates(3, [5, 2], 0, [3_000]) == pytest.approx([0.0], abs=1e-13)
+
+
+def test_the_largest_number_of_votes_is_exact_too() -> None:
+    from scipy.stats import binom
+
+    values = estimates(505, [495], 0, [MOST_VOTES - 1, MOST_VOTES])
+    assert values == pytest.approx([binom.sf(MOST_VOTES // 2 - 1, MOST_VOTES - 1, 0.505)] * 2, abs=1e-11)
 
 
 def test_the_rules_for_ties_are_ordered_and_differ() -> None:

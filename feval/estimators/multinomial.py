@@ -32,7 +32,9 @@ unbiased.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -54,6 +56,8 @@ __all__ = ["MOST_VOTES", "plugin_plurality_accuracy", "plurality_accuracy", "plu
 Integers = npt.NDArray[np.integer[Any]]
 Floats = npt.NDArray[np.float64]
 Complex = npt.NDArray[np.complex128]
+
+_BATCH_NUMBERS = 1 << 20  # complex numbers of generating functions held at once
 
 
 def plurality_accuracy(
@@ -129,73 +133,128 @@ def plurality_accuracy_of(
     check_ties(ties)
     wanted = checked_votes(votes)
     values = np.zeros((len(signatures.correct), len(wanted)))
-    alone = ~signatures.rivals.any(axis=1) & (signatures.correct > 0.0)
+    possible = signatures.correct > 0.0
+    alone = possible & ~signatures.rivals.any(axis=1)
     values[alone] = 1.0 - signatures.no_answer[alone, None] ** wanted
-    groups = list(_same_rivals(signatures, ~alone))
-    for circle in circles(wanted) if groups else ():
+    contests = _contests(signatures, np.flatnonzero(possible & ~alone))
+    for circle in circles(wanted) if contests else ():
         columns = np.flatnonzero((wanted >= circle.low) & (wanted <= circle.high))
         places = np.searchsorted(circle.votes, wanted[columns])
-        for chosen, rivals in groups:
-            found = _accuracy(circle, signatures.correct[chosen], signatures.no_answer[chosen], rivals, ties)
-            values[np.ix_(chosen, columns)] = found[:, places]
+        for batch in _batches(contests, _BATCH_NUMBERS // circle.roots.shape[1]):
+            questions = np.concatenate([contest.questions for contest in batch])
+            values[np.ix_(questions, columns)] = _accuracy(circle, batch, ties)[:, places]
     values[:, wanted == 1] = signatures.correct[:, None]
     return PerQuestion(np.clip(values, 0.0, 1.0), signatures.rows)
 
 
-def _same_rivals(
-    signatures: Signatures, contested: npt.NDArray[np.bool_]
-) -> Iterator[tuple[npt.NDArray[np.intp], Floats]]:
-    """Signatures that differ in the gold answer only, with their rivals above 0; not those that are never right."""
+@dataclass(frozen=True, eq=False)
+class _Contest:
+    """Distinct questions that differ in the gold answer and no answer only: one set of rivals against each.
+
+    Attributes:
+        questions: [g] which signatures.
+        correct: probability of the gold answer of each, above 0.
+        no_answer: [g].
+        rivals: probabilities above 0, largest first, no two of them equal.
+        powers: how many rivals have each.
+    """
+
+    questions: npt.NDArray[np.intp]
+    correct: list[float]
+    no_answer: Floats
+    rivals: list[float]
+    powers: list[int]
+
+
+def _contests(signatures: Signatures, questions: npt.NDArray[np.intp]) -> list[_Contest]:
     groups: dict[bytes, list[int]] = {}
-    for place in np.flatnonzero(contested & (signatures.correct > 0.0)).tolist():
-        groups.setdefault(signatures.rivals[place].tobytes(), []).append(place)
-    for places in groups.values():
-        rivals = signatures.rivals[places[0]]
-        yield np.array(places), rivals[rivals > 0.0]
+    for question in questions.tolist():
+        groups.setdefault(signatures.rivals[question].tobytes(), []).append(question)
+    found = []
+    for group in groups.values():
+        counted = Counter(signatures.rivals[group[0]].tolist())
+        counted.pop(0.0, None)
+        places = np.array(group)
+        correct, no_answer = signatures.correct[places].tolist(), signatures.no_answer[places]
+        found.append(_Contest(places, correct, no_answer, list(counted), list(counted.values())))
+    return found
 
 
-def _accuracy(circle: Circle, correct: Floats, no_answer: Floats, rivals: Floats, ties: str) -> Floats:
-    """[g, D] accuracies of g questions with the same rivals, for the M of the circle.
+def _batches(contests: list[_Contest], questions: int) -> Iterator[list[_Contest]]:
+    """Contests of together about that many questions: their generating functions are held at once."""
+    batch: list[_Contest] = []
+    held = 0
+    for contest in contests:
+        batch.append(contest)
+        held += len(contest.correct)
+        if held >= questions:
+            yield batch
+            batch, held = [], 0
+    if batch:
+        yield batch
+
+
+def _accuracy(circle: Circle, batch: list[_Contest], ties: str) -> Floats:
+    """[g, D] accuracies of the g questions of a batch, for the M of the circle.
 
     The gold answer's votes k fall into three parts: too few (k < low), contested (low <= k <= high), won (k > high).
     """
-    low, high = _contested(circle, correct, rivals)
-    votes = np.array([circle.probabilities(p) for p in correct.tolist()])
-    won = circle.everything(correct) - votes[:, : high + 1] @ circle.roots[: high + 1]
-    function = won * circle.everything(1.0 - correct)
-    if low <= high:
-        near = np.array([circle.reach(p)[1] >= low for p in rivals.tolist()])
-        product = _rival_product(circle, rivals[near], low, high, ties) * circle.roots[low : high + 1]
-        beside = circle.everything(no_answer + float(rivals[~near].sum()))
-        function += votes[:, low : high + 1] @ product * beside
-    return circle.coefficients(function)
+    correct = np.array([p for contest in batch for p in contest.correct])
+    won, contested = circle.everything(correct), np.zeros((len(correct), circle.roots.shape[1]), np.complex128)
+    start = 0
+    for contest in batch:
+        low, high = _contested(circle, contest)
+        rows = slice(start, start := start + len(contest.correct))
+        for place, p in enumerate(contest.correct, rows.start):
+            won[place] -= circle.at_most(p, high)
+        if low <= high:
+            near = [circle.reach(p)[1] >= low for p in contest.rivals]
+            far = sum(p * n for p, n, yes in zip(contest.rivals, contest.powers, near, strict=True) if not yes)
+            product = _rival_product(circle, contest, near, low, high, ties)
+            product *= circle.roots[low : high + 1]
+            votes = np.array([circle.probabilities(p)[low : high + 1] for p in contest.correct])
+            np.multiply(votes @ product, circle.everything(contest.no_answer + far), out=contested[rows])
+    return circle.coefficients(won * circle.everything(1.0 - correct) + contested)
 
 
-def _contested(circle: Circle, correct: Floats, rivals: Floats) -> tuple[int, int]:
+def _contested(circle: Circle, contest: _Contest) -> tuple[int, int]:
     """The votes k of the gold answer for which the rivals matter; none where the first exceeds the second."""
-    fewest, most = circle.reach(float(rivals[0]))
-    low = max(1, fewest, circle.reach(float(correct.min()))[0])
-    high = min(circle.most, most, circle.reach(float(correct.max()))[1])
+    fewest, most = circle.reach(contest.rivals[0])
+    own = [circle.reach(p) for p in contest.correct]
+    low = max(1, fewest, min(reach[0] for reach in own))
+    high = min(circle.most, most, max(reach[1] for reach in own))
     return low, high
 
 
-def _rival_product(circle: Circle, rivals: Floats, low: int, high: int, ties: str) -> Complex:
-    """[high - low + 1, J] int_0^1 prod_y ( at most k - 1 votes + z exactly k votes ) dz, for k = low..high."""
-    shares, powers = np.unique(rivals, return_counts=True)
-    tables = [circle.terms(share) for share in shares.tolist()]
+def _rival_product(circle: Circle, contest: _Contest, near: list[bool], low: int, high: int, ties: str) -> Complex:
+    """[high - low + 1, J] int_0^1 prod_y ( at most k - 1 votes + z exactly k votes ) dz, for k = low..high.
+
+    Args:
+        circle: the points.
+        contest: its rivals.
+        near: which of the rivals are in the product.
+        low: fewest votes of the gold answer.
+        high: most votes of the gold answer.
+        ties: the rule.
+    """
+    chosen = [(circle.terms(p), n) for p, n, yes in zip(contest.rivals, contest.powers, near, strict=True) if yes]
+    nodes, weights = tie_nodes(sum(n for _, n in chosen), ties)
     total = np.zeros((high - low + 1, circle.roots.shape[1]), np.complex128)
-    for node, weight in zip(*tie_nodes(len(rivals), ties), strict=True):
-        product: Complex = np.full_like(total, weight)
-        for (exactly, at_most), power in zip(tables, powers.tolist(), strict=True):
-            factor = at_most[low - 1 : high] + node * exactly[low : high + 1]
-            product *= factor if power == 1 else _power(factor, power)
+    for node, weight in zip(nodes.tolist(), weights.tolist(), strict=True):
+        product: Any = weight
+        for (exactly, at_most), power in chosen:
+            factor = exactly[low : high + 1] * node
+            factor += at_most[low - 1 : high]
+            product = _power(factor, power) * product
         total += product
     return total
 
 
 def _power(base: Complex, exponent: int) -> Complex:
-    """Repeated squaring: NumPy's complex power takes logarithms."""
-    result = base if exponent & 1 else np.ones_like(base)
+    """Repeated squaring, for exponents from 1: NumPy's complex power takes logarithms."""
+    while not exponent & 1:
+        base, exponent = base * base, exponent >> 1
+    result = base
     while exponent := exponent >> 1:
         base = base * base
         if exponent & 1:

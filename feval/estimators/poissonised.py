@@ -100,6 +100,14 @@ class Circle:
             self._tables[share] = exactly, np.cumsum(exactly, axis=0)
         return self._tables[share]
 
+    def at_most(self, share: float, votes: int) -> Complex:
+        """[J] generating function of an answer with at most that many votes, without a table of all of them."""
+        if share in self._tables:
+            row: Complex = self._tables[share][1][votes]
+            return row
+        summed: Complex = self.probabilities(share)[: votes + 1] @ self.roots[: votes + 1]
+        return summed
+
     def reach(self, share: float) -> tuple[int, int]:
         """The fewest and the most votes of an answer, but for a probability below 1e-18, for all M of the window."""
         if share not in self._reach:
