@@ -111,7 +111,7 @@ def checked_bits(bits: npt.ArrayLike) -> Integers:
     wrong = np.argwhere((recorded != 0) & (recorded != 1))
     if len(wrong):
         i, j = wrong[0].tolist()
-        raise OutOfRangeError(f"A call is right (1) or wrong (0); bits[{i}, {j}] is {recorded[i, j]!r}.")
+        raise OutOfRangeError(f"A call is right (1) or wrong (0); bits[{i}, {j}] is {recorded[i, j].item()!r}.")
     return recorded.astype(np.int8)
 
 

@@ -74,7 +74,7 @@ class Moments:
             variance = np.where(np.abs(variance) <= _ROUNDING * first, 0.0, variance)
             unsteady = np.where(np.abs(unsteady) <= _ROUNDING * first, 0.0, unsteady)
         wrong = one - first
-        parts = (first, second, wrong, wrong - unsteady, unsteady, variance)
+        parts = (first, second, wrong, wrong * wrong + variance, unsteady, variance)
         return cls(*(np.maximum(_each(float, part).astype(np.float64), 0.0) for part in parts))
 
     @classmethod
@@ -95,9 +95,8 @@ class Moments:
         wrong = 1.0 - first
         spread = first * wrong
         unsteady = spread * (1.0 - second)
-        return cls(
-            first, first - unsteady, wrong, wrong * (wrong + second * first), unsteady, spread * second
-        )  # both_wrong = wrong^2 + variance
+        nu, both_wrong = first * (first + wrong * second), wrong * (wrong + first * second)
+        return cls(first, nu, wrong, both_wrong, unsteady, spread * second)
 
     @property
     def shape(self) -> tuple[int, ...]:

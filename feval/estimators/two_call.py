@@ -302,10 +302,10 @@ def _origin_edge(n: int, moments: Moments, x: Floats, _: Floats) -> _Solved:
 
 def _one_edge(n: int, moments: Moments, _: Floats, x: Floats) -> _Solved:
     """Law on {x, 1}, x = (mu - nu) / (1 - mu); the quadratic is 1 at 1 and touches P_n at x."""
-    z = 1.0 - x
+    z = np.maximum(moments.both_wrong / moments.wrong, 1e-300)  # 1 - x
     rest, slope = majority_accuracy(n, z), majority_slope(n, z)  # 1 - P_n(x) and P_n'(x)
-    at_one = moments.variance / moments.both_wrong
-    c = (rest - z * slope) / (z * z)
+    at_one = np.divide(moments.variance, moments.both_wrong, out=np.zeros_like(x), where=moments.both_wrong > 0)
+    c = (rest / z - slope) / z
     slope_at_one = 2.0 * rest / z - slope
     quadratic = _columns(1.0 - slope_at_one + c, slope_at_one - 2.0 * c, c)
     return 1.0 - (1.0 - at_one) * rest, _columns(x, x, 1.0), _columns(1.0 - at_one, 0.0, at_one), quadratic
