@@ -103,8 +103,8 @@ class VoteOption:
 
     Attributes:
         votes: M.
-        accuracy: expected of a plurality of M calls: unbiased from the pilot up to its pool; beyond it, that of a majority under the
-            law of greatest entropy.
+        accuracy: expected of a plurality of M calls: unbiased from the pilot up to its pool; beyond it, that of a majority under
+            the law of greatest entropy.
         low: lower end of its interval: bootstrap over the pilot's questions; beyond the pool, of the two-call lower bound.
         high: upper end; beyond the pool, of the two-call upper bound.
         kind: "pilot" or "max-entropy".
@@ -233,8 +233,8 @@ def plan(
     Costs are the pilot's means: prompt tokens once per question or per call, by the LLM's billing, output tokens per call, at its
     price list. The vote that is bought is the smallest whose expected accuracy is within a tenth of a point of the best that the
     budget pays on all questions; a vote larger than the pilot's pool only where its certified lower end beats that.
-    Gains are certified by arXiv 2605.03379, Theorem 4.1, from mu and nu of all pairs of the pilot's calls, for a majority of right
-    calls, hence for every plurality (which wins whenever a majority does).
+    Gains are certified by arXiv 2605.03379, Theorem 4.1, from mu and nu of all pairs of the pilot's calls, for a majority of
+    right calls, hence for every plurality (which wins whenever a majority does).
 
     Args:
         dataset: the pilot's questions, from `load`; every one needs a gold.
@@ -314,7 +314,8 @@ class _Costs:
             if llm.prices is not None:
                 llm.prices.price(llm.name)  # says which price list, and what to do
             raise PriceNotFoundError(
-                f"A budget in dollars needs prices, and {llm.name} was loaded without a price list. Give one, or a budget in tokens."
+                f"A budget in dollars needs prices, and {llm.name} was loaded without a price list. Give one, or a budget in "
+                "tokens."
             )
         if int(llm.pool.prompt_tokens.min()) < 0:
             raise PriceNotFoundError(
@@ -337,10 +338,7 @@ class _Costs:
     def cost(self, calls: int) -> float:
         """The same in the budget's unit."""
         dollars = self.usd(calls)
-        if self.budget.unit == "tokens":
-            return self.tokens(calls)
-        assert dollars is not None, "dollars were required"
-        return dollars
+        return self.tokens(calls) if self.budget.unit == "tokens" or dollars is None else dollars
 
     def _prompts(self, calls: int) -> float:
         from feval.prices import billed_prompts
@@ -431,26 +429,27 @@ def _options(pilot: _Pilot, costs: _Costs, questions: int, votes: Sequence[int])
         low, high = float(sharp.low), float(sharp.high)
         limit = float(np.quantile(spread.low - resampled.mu, 1.0 - pilot.confidence))
         if m <= pilot.pool:
-            told, kind = measured[:, place].tolist(), "pilot"
+            (accuracy, *ends), kind = measured[:, place].tolist(), "pilot"
         else:
-            ends = (float(np.quantile(spread.low, tail)), float(np.quantile(spread.high, 1.0 - tail)))
-            told, kind = [float(completed[place]), *ends], "max-entropy"
-        paid = costs.paid(m)
+            ends = [float(np.quantile(spread.low, tail)), float(np.quantile(spread.high, 1.0 - tail))]
+            accuracy, kind = float(completed[place]), "max-entropy"
         options.append(
             VoteOption(
-                m,
-                *told,
-                kind,
-                low,
-                high,
-                low - pilot.moments.mu,
-                limit,
-                m > 1 and limit > 1e-12,
-                costs.cost(m),
-                costs.usd(m),
-                costs.tokens(m),
-                paid,
-                paid >= questions,
+                votes=m,
+                accuracy=accuracy,
+                low=ends[0],
+                high=ends[1],
+                kind=kind,
+                bound_low=low,
+                bound_high=high,
+                gain_low=low - pilot.moments.mu,
+                gain_low_end=limit,
+                certified=m > 1 and limit > 1e-12,
+                cost_per_question=costs.cost(m),
+                usd_per_question=costs.usd(m),
+                tokens_per_question=costs.tokens(m),
+                questions=costs.paid(m),
+                affordable=costs.paid(m) >= questions,
             )
         )
     return options
@@ -461,7 +460,9 @@ def _purchase(options: Sequence[VoteOption], costs: _Costs, questions: int) -> P
     known = [option for option in paid if option.kind == "pilot"]
     if not known:
         single = options[0]
-        why = f"The budget pays one call on {single.questions:,} of {questions:,} questions, and no vote on all of them."
+        why = (
+            f"The budget pays one call on {single.questions:,} of {questions:,} questions, and no vote on all of them."
+        )
         return _bought(single, min(single.questions, questions), costs, why)
     best = max(known, key=lambda option: option.accuracy)
     beyond = [option for option in paid if option.kind != "pilot" and option.low > best.accuracy]
@@ -493,20 +494,20 @@ def _bought(option: VoteOption, questions: int, costs: _Costs, why: str) -> Purc
 
 
 def _warnings(options: Sequence[VoteOption], pilot: _Pilot, questions: int) -> list[str]:
-    said = []
+    said, asked = [], len(pilot.counts.gold)
     if options[-1].votes > pilot.pool:
         said.append(
-            f"Beyond M = {pilot.pool}, the pilot's pool, accuracies are a model's (greatest entropy, of a majority of right calls), and "
-            "their intervals are the two-call bounds; record more calls to measure them."
+            f"Beyond M = {pilot.pool}, the pilot's pool, accuracies are a model's (greatest entropy, of a majority of right "
+            "calls), and their intervals are the two-call bounds; record more calls to measure them."
         )
     if pilot.moments.clipped:
         said.append(
-            "The pilot's calls on a question disagree more often than independent calls would, which happens by chance on few questions; "
-            "the bounds take all questions for equally hard."
+            "The pilot's calls on a question disagree more often than independent calls would, which happens by chance on few "
+            "questions; the bounds take all questions for equally hard."
         )
-    if questions != len(pilot.counts.gold):
+    if questions != asked:
         said.append(
-            f"The intervals are those of the {len(pilot.counts.gold)} questions of the pilot; the {questions} to be answered are taken to "
-            "be like them."
+            f"The intervals are those of the {asked} questions of the pilot; the {questions} to be answered are taken to be like "
+            "them."
         )
     return said

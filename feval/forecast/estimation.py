@@ -227,7 +227,9 @@ def _check(llm: LLM, g: int, methods: Sequence[str], confidence: float) -> None:
         if name not in METHODS:
             raise UnknownNameError.of("estimator", name, METHODS)
     if not methods or len(set(methods)) < len(methods):
-        raise OutOfRangeError(f"A forecast takes distinct estimators, such as exact,two-call; {list(methods)} was given.")
+        raise OutOfRangeError(
+            f"A forecast takes distinct estimators, such as exact,two-call; {list(methods)} was given."
+        )
     llm.require(None, g)
     paired = next((name for name in methods if name in OF_MAJORITY), None)
     if g < 2 and paired is not None:
@@ -245,7 +247,7 @@ class _Calls:
 
     Attributes:
         counts: their votes.
-        pairs: questions by how many of the first two calls were right; `None` for g = 1.
+        pairs: questions by how many of the first two calls were right; for g = 1, of the same call twice, which nobody reads.
         votes: numbers of votes.
         keys: [Q] of the questions.
         g: calls per question.
@@ -256,7 +258,7 @@ class _Calls:
     """
 
     counts: VoteCounts
-    pairs: PairTable | None
+    pairs: PairTable
     votes: list[int]
     keys: npt.NDArray[np.uint64]
     g: int
@@ -275,17 +277,17 @@ class _Calls:
 
         rows = ordered_by_key(dataset)
         codes, gold = drawn(llm.pool.codes, llm.orders([replicate], g))[0][rows], dataset.gold[rows]
-        pairs = pair_table(codes[:, :2] == gold[:, None]) if g > 1 else None
+        pairs = pair_table(codes[:, [0, min(g, 2) - 1]] == gold[:, None])
         keys = dataset.question_keys[rows]
         return cls(vote_counts(codes, gold), pairs, votes, keys, g, llm.seed % (1 << 64), *how)
 
     def shares(self) -> tuple[Floats, Floats, Floats]:
-        """c / g of the gold, of each rival, and of no answer."""
+        """Shares c / g of the gold, of each rival, and of no answer."""
         counts = self.counts
         return counts.gold / self.g, counts.rivals / self.g, counts.no_answer / self.g
 
     def moments(self) -> SampleMoments:
-        """mu and nu from all pairs of the calls."""
+        """Of all pairs of the calls: mu and nu."""
         some = min(self.resamples, _MODEL_RESAMPLES)
         return sample_moments(self.counts.gold, self.counts.size, resamples=some, seed=self.seed)
 
@@ -353,7 +355,6 @@ def _two_call(calls: _Calls) -> Estimate:
     from feval.estimators.wald_regions import likelihood_projection, wald_projection
 
     table = calls.pairs
-    assert table is not None, "g is at least 2"
     sparse = bool(table.sparse) or int(table.questions) < 2
     project = likelihood_projection if sparse else wald_projection
     moments = table.moments() if _is_feasible(table) else None
@@ -460,10 +461,10 @@ def _saturation(calls: _Calls, names: Sequence[str]) -> str | None:
     g, most = calls.g, calls.votes[-1]
     if most <= g or not names:
         return None
+    few = f"{g} call{'s' if g > 1 else ''}"
     return (
-        f"{', '.join(names)}: made from {g} call{'s' if g > 1 else ''} per question and drawn to M = {most}. Beyond M = {g} such a "
-        f"curve levels off at the accuracy of a {g}-call vote, whatever more votes would do; record more calls, or read the "
-        "two-call bounds."
+        f"{', '.join(names)}: made from {few} per question, drawn to M = {most}. Beyond M = {g} it levels off at the "
+        f"accuracy of a {g}-call vote, whatever more votes would do; record more calls, or read the two-call bounds."
     )
 
 
@@ -480,22 +481,22 @@ def _rivals(calls: _Calls) -> str | None:
     gap = _gaussian_values(calls).mean() - _exact_values(calls).mean()
     worst = int(np.abs(gap).argmax())
     return (
-        f"gaussian: {100 * many:.0f} % of the questions have {_MANY_RIVALS} or more different wrong answers among their {calls.g} "
-        f"calls. It takes rivals for independent, and at M = {calls.votes[worst]} it is {100 * gap[worst]:+.1f} points off the exact "
-        "value at the same shares; use exact."
+        f"gaussian: {100 * many:.0f} % of the questions have {_MANY_RIVALS} or more different wrong answers among their "
+        f"{calls.g} calls. It takes rivals for independent, and at M = {calls.votes[worst]} it is {100 * gap[worst]:+.1f} points "
+        "off the exact value at the same shares; use exact."
     )
 
 
 def _cells(calls: _Calls) -> str | None:
     table = calls.pairs
-    if table is None or not bool(table.sparse):
+    if not bool(table.sparse):
         return None
     cells = {"both right": table.both_right, "one right": table.disagree, "both wrong": table.both_wrong}
     few = [f"{name} {int(count)}" for name, count in cells.items() if count < 5]
     what = "is empty" if 0 in map(int, cells.values()) else "is nearly empty"
     return (
-        f"two-call: a cell of the pair table of {int(table.questions)} questions {what} ({', '.join(few)}). Wald's region would claim "
-        "too much, so the interval is that of the likelihood; record more questions."
+        f"two-call: a cell of the pair table of {int(table.questions)} questions {what} ({', '.join(few)}). Wald's region would "
+        "claim too much, so the interval is that of the likelihood; record more questions."
     )
 
 
@@ -503,8 +504,8 @@ def _clipped(calls: _Calls) -> str | None:
     if not calls.moments().clipped:
         return None
     return (
-        "max-entropy, ldgp: the calls on a question disagree more often than independent calls would, which happens by chance on few "
-        "questions. The curve is that of calls that are all equally hard."
+        "max-entropy, ldgp: the calls on a question disagree more often than independent calls would, which happens by chance on "
+        "few questions. The curve is that of calls that are all equally hard."
     )
 
 

@@ -71,7 +71,9 @@ def checked_votes(m: Any) -> list[int]:
     if wrong is not None:
         raise OutOfRangeError(f"A vote has 1 to {MOST_VOTES:,} calls; M = {wrong} was asked for.")
     if not votes or len(set(votes)) < len(votes):
-        raise OutOfRangeError(f"A forecast takes distinct numbers of votes, such as range(1, 41); {votes[:10]} was given.")
+        raise OutOfRangeError(
+            f"A forecast takes distinct numbers of votes, such as range(1, 41); {votes[:10]} was given."
+        )
     return sorted(votes)
 
 
@@ -82,7 +84,7 @@ def ordered_by_key(dataset: Dataset) -> npt.NDArray[np.intp]:
 
 
 def sample_moments(right: Integers, size: Integers, *, resamples: int, seed: int) -> SampleMoments:
-    """mu and nu from all calls of each question, with resamples over questions.
+    """Estimate mu and nu from all calls of each question, with resamples over questions.
 
     Args:
         right: [Q] right calls.
