@@ -19,8 +19,8 @@ from pathlib import Path
 from benchmarks.measure import Workspace
 
 NAMES = (
-    "open", "curve", "replay", "methods", "cascades", "confidence", "comparison", "estimators", "startup", "importing",
-    "recording", "report", "tiny",
+    "open", "curve", "replay", "methods", "cascades", "confidence", "comparison", "estimators", "two_call", "startup",
+    "importing", "recording", "report", "tiny",
 )  # fmt: skip
 
 

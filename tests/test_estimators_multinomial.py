@@ -272,3 +272,34 @@ def test_counts_that_are_none_are_refused_with_question_and_value() -> None:
 def test_votes_out_of_range_are_refused(votes: list[int], says: str) -> None:
     with pytest.raises(OutOfRangeError, match=says):
         estimates(1, [1], 0, votes)
+
+
+TINY = st.sampled_from([0.0, 5e-324, 1e-300, 1e-16, 1e-9, 1e-3, 0.25])
+
+
+@given(st.lists(TINY, min_size=1, max_size=5), st.booleans(), st.sampled_from(TIES))
+@example([5e-324, 0.25], True, "uniform")
+@settings(max_examples=40, deadline=None)
+def test_probabilities_next_to_zero_and_one_lose_nothing(shares: list[float], answers: bool, ties: str) -> None:
+    if sum(shares) > 1:
+        shares = [p / sum(shares) for p in shares]
+    rest = max(0.0, 1.0 - sum(shares))
+    if answers:
+        shares, rest = [*shares, rest], 0.0
+    votes = np.array([1, 2, 3, 10, 31, 100, 1001])
+    wins = np.array(
+        [
+            plurality_accuracy(
+                np.array([p]),
+                np.array([shares[:i] + shares[i + 1 :]]).reshape(1, -1),
+                np.array([rest]),
+                votes,
+                ties=ties,
+            ).per_question()[0]
+            for i, p in enumerate(shares)
+        ]
+    )
+    assert (wins >= 0).all()
+    assert (wins <= 1).all()
+    if ties == "uniform":
+        assert wins.sum(axis=0) == pytest.approx(1 - rest**votes, abs=1e-12)

@@ -15,7 +15,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from real_files import golden, real_codes
 
-from feval.errors import OutOfRangeError, ShortPoolError
+from feval.errors import OutOfRangeError, ShortPoolError, UnknownNameError
 from feval.estimators.counts import vote_counts
 from feval.estimators.plurality import LARGEST_POOL, pass_at_k, subset_plurality_accuracy
 
@@ -72,6 +72,26 @@ def in_fractions(gold: int, rivals: list[int], no_answer: int) -> list[Fraction]
 def test_equals_enumeration_of_all_subsets(pool: tuple[int, list[int], int]) -> None:
     exact = [enumerated(*pool, n) for n in range(1, pool[0] + sum(pool[1]) + pool[2] + 1)]
     assert accuracies(*pool) == pytest.approx([float(p) for p in exact], abs=1e-14)
+
+
+@given(SMALL_POOLS, st.sampled_from(["strict", "lenient"]))
+@example((2, [2, 2, 2], 0), "strict")
+@example((1, [1, 1], 2), "lenient")
+@settings(max_examples=60, deadline=None)
+def test_ties_may_be_lost_or_won(pool: tuple[int, list[int], int], ties: str) -> None:
+    gold, rivals, no_answer = pool
+    size = gold + sum(rivals) + no_answer
+    counts = np.array([gold]), np.array([rivals], dtype=int).reshape(1, -1), np.array([no_answer])
+    found = subset_plurality_accuracy(*counts, range(1, size + 1), ties=ties).per_question()[0]
+    samples = [0] * gold + [j + 1 for j, c in enumerate(rivals) for _ in range(c)] + [-1] * no_answer
+    for n in range(1, size + 1):
+        won = 0
+        for drawn in combinations(samples, n):
+            own, best = drawn.count(0), max((drawn.count(j + 1) for j in range(len(rivals))), default=0)
+            won += own > best or (ties == "lenient" and own == best > 0)
+        assert found[n - 1] == pytest.approx(won / comb(size, n), abs=1e-14)
+    with pytest.raises(UnknownNameError):
+        subset_plurality_accuracy(*counts, [1], ties="last")
 
 
 @pytest.mark.parametrize(

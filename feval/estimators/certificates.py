@@ -126,7 +126,9 @@ class QuadraticBound:
         return least_value(residual if self.side == "upper" else -residual, slack)
 
     def _objective(self, q: Floats) -> Floats:
-        return majority_accuracy(self.objective, q) if isinstance(self.objective, int) else self.objective(q)
+        if isinstance(self.objective, int):
+            return majority_accuracy(self.objective, q)
+        return self.objective(q)
 
     def _dual_margin(self) -> Floats:
         if isinstance(self.objective, int):
@@ -154,8 +156,8 @@ def _least_distance(n: int, quadratic: Floats, sign: float) -> Floats:
     bends = _with_ends(_bisect(curvature, ends[..., :-1], ends[..., 1:]))
     critical = _with_ends(_bisect(slope, bends[..., :-1], bends[..., 1:]))
     places = np.concatenate([bends, critical], -1)
-    residual: Floats = sign * (a + places * (b + places * c) - majority_accuracy(n, places))
-    return residual.min(-1)
+    residual = sign * (a + places * (b + places * c) - majority_accuracy(n, places))
+    return np.asarray(residual.min(-1))
 
 
 def _with_ends(places: Floats) -> Floats:
@@ -172,4 +174,3 @@ def _bisect(function: Callable[[Floats], Floats], low: Floats, high: Floats) -> 
         below = (function(middle) < 0) == rising
         low, high = np.where(below, middle, low), np.where(below, high, middle)
     return 0.5 * (low + high)
-

@@ -1,6 +1,7 @@
 """One curve instead of an interval: two laws of Q that match mu and nu, and the vote accuracies V_n and V_inf they imply.
 
-- `maxent_completion`: the law of greatest entropy, a density exp(lambda q - kappa q (1 - q)) on [0, 1] (arXiv 2605.03379, Prop. 5.1).
+- `maxent_completion`: the law of greatest entropy, a density exp(lambda q - kappa q (1 - q)) on [0, 1] (arXiv 2605.03379,
+  Prop. 5.1).
 - `ldgp_completion`: latent difficulty, Gaussian, probit link: Q = Phi(eta - gamma Z), Z standard normal (Prop. 5.2).
 
 Both are models, not guarantees: the data that give mu and nu cannot tell them from other laws, and [L_n, U_n] says how far others
@@ -39,8 +40,8 @@ class MaxEntCompletion:
         lam: [...] lambda. NaN where there is no density.
         kap: [...] kappa. NaN where there is no density.
         entropy: [...] -int f ln f; -inf where there is no density.
-        degenerate: [...] nu = mu^2 or nu = mu, where no density has these moments; the curve is that of the limit, which is the only
-            law: Q = mu for certain, or Q = 1 with probability mu and else 0.
+        degenerate: [...] nu = mu^2 or nu = mu, where no density has these moments; the curve is that of the limit,
+            the only law: Q = mu for certain, or Q = 1 with probability mu and else 0.
     """
 
     budgets: tuple[int, ...]
@@ -98,11 +99,12 @@ def maxent_completion(moments: Moments, budgets: Sequence[int]) -> MaxEntComplet
     for at in np.ndindex(shape):
         if degenerate[at]:
             continue
-        own = moments.apply(lambda part, index=at: part[index])  # type: ignore[misc]
+        own = moments.take(at)
         votes[at], parameters[at] = _maxent(own, checked)
     votes[degenerate], limit = _limits(moments, degenerate, checked)
     parameters[degenerate] = np.stack([limit, *np.full((2, len(limit)), np.nan), np.full(len(limit), -np.inf)], -1)
-    return MaxEntCompletion(checked, votes, *np.moveaxis(parameters, -1, 0), degenerate)
+    infinite, lam, kap, entropy = np.moveaxis(parameters, -1, 0)
+    return MaxEntCompletion(checked, votes, infinite, lam, kap, entropy, degenerate)
 
 
 def ldgp_completion(moments: Moments, budgets: Sequence[int]) -> LatentDifficultyCompletion:
@@ -112,9 +114,10 @@ def ldgp_completion(moments: Moments, budgets: Sequence[int]) -> LatentDifficult
 
         nu - mu^2 = 1/(2 pi) int_0^theta exp(-t^2 / (1 + sin s)) ds
 
-    (Plackett's formula); gamma^2 = r / (1 - r), eta = t / sqrt(1 - r), V_inf = Phi(t / sqrt r). P_n(Phi(w)) is the distribution function
-    of the median W of 2n + 1 standard normals, so V_n = Pr{W + gamma Z <= eta}: for small gamma integrated over Z, otherwise over
-    W. Gauss-Hermite in Z, an obvious choice, fails for large gamma, where the integrand is nearly a step.
+    (Plackett's formula); gamma^2 = r / (1 - r), eta = t / sqrt(1 - r), V_inf = Phi(t / sqrt r). P_n(Phi(w)) is the
+    distribution function of the median W of 2n + 1 standard normals, so V_n = Pr{W + gamma Z <= eta}: for small gamma
+    integrated over Z, otherwise over W. Gauss-Hermite in Z, an obvious choice, fails for large gamma, where the integrand is
+    nearly a step.
 
     Args:
         moments: [...] the table of (mu, nu).
@@ -130,27 +133,31 @@ def ldgp_completion(moments: Moments, budgets: Sequence[int]) -> LatentDifficult
 
     checked = _budgets(budgets)
     degenerate = _degenerate(moments)
-    inner = moments.apply(lambda part: part[~degenerate])
+    inner = moments.take(~degenerate)
     t = _normal_quantile(inner)
     r, rest = _latent_correlation(inner, t)
     shape = moments.shape
     votes, parameters = np.empty((*shape, len(checked))), np.empty((*shape, 4))
     scaled, gamma = t / np.sqrt(r), np.sqrt(r / rest)
-    votes[~degenerate] = np.stack([_probit_votes(n, inner.mu, scaled, gamma) for n in checked], -1).reshape(-1, len(checked))
+    curve = np.array([_probit_votes(n, inner.mu, scaled, gamma) for n in checked])
+    votes[~degenerate] = curve.reshape(len(checked), inner.mu.size).T
     parameters[~degenerate] = np.stack([ndtr(scaled), t / np.sqrt(rest), gamma, r], -1)
     votes[degenerate], limit = _limits(moments, degenerate, checked)
-    edge = moments.apply(lambda part: part[degenerate])
+    edge = moments.take(degenerate)
     spread = edge.variance > 0  # nu = mu within (0, 1)
     at = _normal_quantile(edge)
     with np.errstate(invalid="ignore"):  # 0 x infinity at mu = 1/2, documented
         eta = np.where(spread, at * np.inf, at)
     parameters[degenerate] = np.stack([limit, eta, np.where(spread, np.inf, 0.0), spread.astype(float)], -1)
-    return LatentDifficultyCompletion(checked, votes, *np.moveaxis(parameters, -1, 0), degenerate)
+    infinite, eta, gamma, r = np.moveaxis(parameters, -1, 0)
+    return LatentDifficultyCompletion(checked, votes, infinite, eta, gamma, r, degenerate)
 
 
 def _budgets(budgets: Sequence[int]) -> tuple[int, ...]:
     if isinstance(budgets, int | np.integer):
-        raise OutOfRangeError(f"Budgets are a list of n, such as [1, 2] for three and five votes; {budgets!r} was given.")
+        raise OutOfRangeError(
+            f"Budgets are a list of n, such as [1, 2] for three and five votes; {budgets!r} was given."
+        )
     for n in budgets:
         check_budget(n)
     return tuple(int(n) for n in budgets)
@@ -164,8 +171,8 @@ def _degenerate(moments: Moments) -> npt.NDArray[np.bool_]:
 def _limits(moments: Moments, where: npt.NDArray[np.bool_], budgets: tuple[int, ...]) -> tuple[Floats, Floats]:
     """V_n [D, N] and V_inf [D] of the only laws on the boundary."""
     mu, certain = moments.mu[where], moments.variance[where] <= 0
-    votes = np.stack([np.where(certain, majority_accuracy(n, mu), mu) for n in budgets], -1) if budgets else np.empty((mu.size, 0))
-    return votes, np.where(certain, np.heaviside(mu - 0.5, 0.5), mu)
+    votes = np.array([np.where(certain, majority_accuracy(n, mu), mu) for n in budgets])
+    return votes.reshape(len(budgets), mu.size).T, np.where(certain, np.heaviside(mu - 0.5, 0.5), mu)
 
 
 # -- maximum entropy ------------------------------------------------------------------------------------------------
@@ -184,7 +191,7 @@ def _maxent(moments: Moments, budgets: tuple[int, ...]) -> tuple[Floats, Floats]
 
 
 def _quadrature(moments: Moments, n: int) -> tuple[Floats, Floats]:
-    """Nodes as distances from mu, and weights: 24 Gauss-Legendre nodes on panels that shrink towards where a density may be steep."""
+    """Nodes as distances from mu, and weights: 24 per panel; panels shrink towards where a density may be steep."""
     mu, wrong = float(moments.mu), float(moments.wrong)
     sd = float(np.sqrt(moments.variance))
     near = min(0.25, float(moments.unsteady) / 4.0) * 2.0 ** np.arange(60)
@@ -224,7 +231,7 @@ def _newton(moments: Moments, away: Floats, weights: Floats) -> tuple[float, flo
         gradient = statistics @ density
         spread = (statistics - gradient[:, None]) * np.sqrt(density)
         scale = 1.0 / np.sqrt((spread**2).sum(1))
-        triangle = np.linalg.qr((spread * scale[:, None]).T, mode="r")  # squares would cost half the digits
+        triangle: Floats = np.linalg.qr((spread * scale[:, None]).T, mode="r")  # type: ignore[assignment]
         half = np.array([scale[0] * gradient[0] / triangle[0, 0], 0.0])
         half[1] = (scale[1] * gradient[1] - triangle[0, 1] * half[0]) / triangle[1, 1]
         last = half[1] / triangle[1, 1]
@@ -252,7 +259,7 @@ def _start(moments: Moments) -> Floats:
     if variance < 0.02 and min(mu, wrong) > 3.0 * variance**0.5:
         return np.array([0.0, -0.5 / variance])
     rare = min(mu, wrong)
-    if rare < 0.05 and variance > 2.0 * rare**2:  # nearly all near one end with an exponential law, rho x rare at the other
+    if rare < 0.05 and variance > 2.0 * rare**2:  # an exponential law at one end, rho x rare at the other
         log_rare = np.log(float(moments.rho) * rare)
         lam, kap = (log_rare if mu < wrong else -log_rare), log_rare + 1.0 / float(moments.unsteady)
     elif moments.rho > 0.9:
@@ -285,7 +292,7 @@ def _normal_quantile(moments: Moments) -> Floats:
 
 
 def _latent_correlation(moments: Moments, t: Floats) -> tuple[Floats, Floats]:
-    """r and 1 - r, each without cancellation: the angle is solved for from 0 for rho below 1/2 and from pi/2 above."""
+    """Give r and 1 - r, each without cancellation: the angle is solved for from 0 for rho below 1/2 and from pi/2 above."""
     near = moments.variance <= moments.unsteady
     target = 2.0 * np.pi * np.where(near, moments.variance, moments.unsteady)
     nodes, weights = _gauss(64)

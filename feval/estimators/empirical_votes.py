@@ -17,6 +17,7 @@ import numpy.typing as npt
 
 from feval.errors import OutOfRangeError, ShortPoolError
 from feval.estimators.per_question import PerQuestion, distinct
+from feval.estimators.vote_polynomials import at_index
 
 __all__ = ["empirical_vote_accuracy", "hypergeometric_majority"]
 
@@ -50,11 +51,12 @@ def hypergeometric_majority(right: npt.ArrayLike, size: npt.ArrayLike, votes: in
     wrong = np.argwhere((c < 0) | (c > k))
     if len(wrong):
         at = tuple(wrong[0].tolist())
-        raise OutOfRangeError(f"At index {list(at)} {int(c[at])} of {int(k[at])} calls are right; counts lie in 0..K.")
+        raise OutOfRangeError(f"{int(c[at])} of {int(k[at])} calls are right{at_index(at)}; counts lie in 0..K.")
     if k.size and int(k.min()) < votes:
         at = tuple(int(i) for i in np.unravel_index(int(k.argmin()), k.shape))
         raise ShortPoolError(
-            f"{votes} votes were asked for, and {int(k[at])} calls are recorded at index {list(at)}. Ask for fewer votes or record more."
+            f"{votes} votes were asked for, and {int(k[at])} calls are recorded{at_index(at)}. Ask for fewer votes or "
+            "record more."
         )
     accuracy = np.empty(c.shape)
     for calls in np.unique(k).tolist():
@@ -107,7 +109,9 @@ def checked_bits(bits: npt.ArrayLike) -> Integers:
     """
     recorded = np.asarray(bits)
     if recorded.ndim != 2 or not recorded.shape[1]:
-        raise OutOfRangeError(f"Right/wrong bits are [questions, calls], with one call or more; the shape is {recorded.shape}.")
+        raise OutOfRangeError(
+            f"Right/wrong bits are [questions, calls], with one call or more; the shape is {recorded.shape}."
+        )
     wrong = np.argwhere((recorded != 0) & (recorded != 1))
     if len(wrong):
         i, j = wrong[0].tolist()

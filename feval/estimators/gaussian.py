@@ -57,8 +57,7 @@ def gaussian_estimate(
     Args:
         correct: [Q] probability of the gold answer; its estimate c / G, usually.
         rivals: [Q, K] probability of each listed rival, in any order. With "literal" and "paircov" zeros count, also
-        those that
-            only fill a row up.
+            those that only fill a row up.
         votes: D numbers of votes M.
         mode: one of `MODES`.
 
@@ -66,8 +65,9 @@ def gaussian_estimate(
         D estimates per question, in the order of `votes`.
 
     Raises:
-        OutOfRangeError: shapes that do not fit, values that are no probabilities or sum to more than 1, or an M out
-        of range. UnknownNameError: a mode that nobody knows.
+        OutOfRangeError: shapes that do not fit, values that are no probabilities or sum to more than 1, or an M out of
+            range.
+        UnknownNameError: a mode that nobody knows.
     """
     if mode not in MODES:
         raise UnknownNameError.of("mode of the Gaussian estimator", str(mode), MODES)

@@ -1,15 +1,16 @@
 """Randomized mixtures of policies: each call picks a policy at random, and the majority of the calls answers.
 
-With fixed selector weights w a mixture is a policy of its own: on a question where policy j is right with probability q_j a call is
-right with q = sum_j w_j q_j, so V_n = E P_n(q) (arXiv 2605.03379, section 6.3 and appendix E.1). Mixing lowers the correlation of
-calls on a question, which voting then turns into accuracy.
+With fixed selector weights w a mixture is a policy of its own: on a question where policy j is right with probability q_j a
+call is right with q = sum_j w_j q_j, so V_n = E P_n(q) (arXiv 2605.03379, section 6.3 and appendix E.1). Mixing can lower the
+correlation of calls on a question, which voting then turns into accuracy.
 
 From recorded calls nothing need be simulated. The probability that m calls of the mixture have a right majority is
 
     sum over compositions k_1 + ... + k_J = m of  m! / prod_j k_j!  prod_j w_j^k_j  A(k),
 
 where A(k) is the mean over questions of the chance that k_j calls of each policy, drawn without replacement from its K recorded
-ones, have a right majority together. It is unbiased, needs K >= m, and A does not depend on w: one table gives V_n for all weights.
+ones, have a right majority together. It is unbiased and needs K >= m. A does not depend on w: one table
+gives V_n for all weights.
 """
 
 from __future__ import annotations
@@ -101,7 +102,9 @@ class Overtaking:
     se_after: Floats
 
 
-def mixture_from_probabilities(q: npt.ArrayLike, weights: npt.ArrayLike, budgets: Sequence[int] = (0, 1, 2)) -> MixtureCurve:
+def mixture_from_probabilities(
+    q: npt.ArrayLike, weights: npt.ArrayLike, budgets: Sequence[int] = (0, 1, 2)
+) -> MixtureCurve:
     """mu, nu and V_n of mixtures when each policy's chance on each question is known (arXiv 2605.03379, appendix E.1).
 
     Do not put recorded shares c / K in the place of q: V_n would be biased. Use `mixture_from_counts`.
@@ -120,7 +123,8 @@ def mixture_from_probabilities(q: npt.ArrayLike, weights: npt.ArrayLike, budgets
     chances, shares = probabilities(q, "q"), _weights(weights)
     if chances.ndim != 2 or not chances.shape[1] or shares.shape[-1] != chances.shape[0]:
         raise OutOfRangeError(
-            f"Mixtures take q [policies, questions] and weights [..., policies]; the shapes are {chances.shape} and {shares.shape}."
+            f"Mixtures take q [policies, questions] and weights [..., policies]; the shapes are {chances.shape} and "
+            f"{shares.shape}."
         )
     mixed = np.clip(shares @ chances, 0.0, 1.0)
     votes = [majority_accuracy(n, mixed).mean(-1) for n in budgets]
@@ -132,8 +136,8 @@ def mixture_from_counts(
 ) -> MixtureCurve:
     """Unbiased mu, nu and V_n of mixtures from recorded calls; see the module for the formula.
 
-    nu = mean of sum_j w_j^2 c_j (c_j - 1) / (K (K - 1)) + sum_{j != l} w_j w_l c_j c_l / K^2. Assumes that calls on a question are
-    independent given the question, within a policy and between policies.
+    nu = mean of sum_j w_j^2 c_j (c_j - 1) / (K (K - 1)) + sum_{j != l} w_j w_l c_j c_l / K^2. Assumes that calls on a question
+    are independent given the question, within a policy and between policies.
 
     Args:
         counts: [Q, J] right calls of policy j on question i.
@@ -175,8 +179,8 @@ def best_mixture(
 ) -> BestMixture:
     """The mixture of up to some number of policies with the largest V_n, or the largest gain V_n - mu.
 
-    V_n is a polynomial of the weights (see the module): it is evaluated on a grid of the simplex for every choice of policies, then
-    on ever finer grids around the best point. Single policies compete too.
+    V_n is a polynomial of the weights (see the module): it is evaluated on a grid of the simplex for every choice of policies,
+    then on ever finer grids around the best point. Single policies compete too.
 
     Args:
         counts: [Q, J] right calls.
@@ -200,7 +204,8 @@ def best_mixture(
             "The best mixture is sought by objective 'accuracy' or 'gain', with 1 component or more and a step in (0, 1]; "
             f"objective={objective!r}, components={components!r} and step={step!r} were given."
         )
-    one_call, tried, best = right.mean(0) / size, 0, (-np.inf, (0,), np.ones(1), 0.0)
+    one_call, tried = right.mean(0) / size, 0
+    best: tuple[float, tuple[int, ...], Floats, float] = (-np.inf, (0,), np.ones(1), 0.0)
     for chosen in combinations(range(right.shape[1]), min(components, right.shape[1])):
         table = _Table.of(right[:, chosen], size, votes)
         own = one_call[list(chosen)]
@@ -239,7 +244,9 @@ def overtaking_pairs(counts: npt.ArrayLike, size: int, votes: int = 5) -> Overta
     right = _counts(counts, size)
     budget_index(votes)
     one, many = right / float(size), hypergeometric_majority(right, size, votes)
-    first, second = np.array([(a, b) for a in range(right.shape[1]) for b in range(right.shape[1])], int).reshape(-1, 2).T
+    first, second = (
+        np.array([(a, b) for a in range(right.shape[1]) for b in range(right.shape[1])], int).reshape(-1, 2).T
+    )
     mean_one, mean_many = one.mean(0), many.mean(0)
     kept = (mean_one[first] < mean_one[second]) & (mean_many[first] > mean_many[second])
     first, second = first[kept], second[kept]
@@ -292,9 +299,7 @@ class _Table:
 def _hits(size: int, votes: int) -> list[Floats]:
     """For k = 0..m drawn calls: [K + 1, k + 1] chance of each number of right ones, by the number recorded right."""
     return [
-        np.array(
-            [[comb(c, j) * comb(size - c, k - j) / comb(size, k) for j in range(k + 1)] for c in range(size + 1)]
-        )
+        np.array([[comb(c, j) * comb(size - c, k - j) / comb(size, k) for j in range(k + 1)] for c in range(size + 1)])
         for k in range(votes + 1)
     ]
 
@@ -349,7 +354,9 @@ def _weights(weights: npt.ArrayLike) -> Floats:
     wrong = np.argwhere(np.abs(shares.sum(-1) - 1.0) > 1e-9) if shares.ndim else np.zeros((1, 0))
     if len(wrong):
         at = tuple(int(i) for i in wrong[0])
-        raise OutOfRangeError(f"The weights of a mixture add up to 1; mixture {list(at)} has {float(shares[at].sum())!r}.")
+        raise OutOfRangeError(
+            f"The weights of a mixture add up to 1; mixture {list(at)} has {float(shares[at].sum())!r}."
+        )
     return shares
 
 

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from feval.errors import OutOfRangeError
-from feval.estimators.vote_polynomials import probabilities
+from feval.estimators.vote_polynomials import at_index, probabilities
 
 __all__ = ["Moments"]
 
@@ -107,20 +107,27 @@ class Moments:
     def rho(self) -> Floats:
         """[...] correlation of two calls on one question; NaN where mu is 0 or 1, because there is nothing to correlate."""
         spread = self.mu * self.wrong
-        return np.divide(self.variance, spread, out=np.full(self.shape, np.nan), where=spread > 0)
+        rho: Floats = np.divide(self.variance, spread, out=np.full(self.shape, np.nan), where=spread > 0)
+        return rho
 
     def reflected(self) -> Moments:
         """The moments of 1 - Q: right and wrong exchanged."""
         return Moments(self.wrong, self.both_wrong, self.mu, self.nu, self.unsteady, self.variance)
 
-    def apply(self, change: Callable[[Floats], Floats]) -> Moments:
-        """The same table in another shape.
+    def take(self, index: Any) -> Moments:
+        """Some entries of the table.
 
         Args:
-            change: takes and gives an array, such as `np.ravel`.
+            index: as for an array.
         """
-        parts = (self.mu, self.nu, self.wrong, self.both_wrong, self.unsteady, self.variance)
-        return Moments(*(change(part) for part in parts))
+        return Moments(*(np.asarray(part[index]) for part in self._parts()))
+
+    def flat(self) -> Moments:
+        """The table in one row."""
+        return Moments(*(part.ravel() for part in self._parts()))
+
+    def _parts(self) -> tuple[Floats, ...]:
+        return self.mu, self.nu, self.wrong, self.both_wrong, self.unsteady, self.variance
 
 
 def _exact(*values: Any) -> bool:
@@ -135,7 +142,7 @@ def _each(kind: Callable[[Any], Any], values: npt.NDArray[Any]) -> npt.NDArray[A
         try:
             out[index] = kind(value.item() if isinstance(value, np.generic) else value)
         except (TypeError, ValueError) as error:
-            raise OutOfRangeError(f"Moments are numbers; {value!r} stands at index {list(index)}.") from error
+            raise OutOfRangeError(f"Moments are numbers; {value!r} was found{at_index(index)}.") from error
     return out
 
 
@@ -149,8 +156,7 @@ def _require_feasible(
     ):
         if np.any(wrong):
             at = tuple(np.argwhere(wrong)[0].tolist())
-            place = f" at index {list(at)}" if at else ""
             raise OutOfRangeError(
-                f"No law on [0, 1] has mu = {float(mu[at])!r} and nu = {float(nu[at])!r}{place}: {what}. Sample moments can fall "
-                "outside by chance; then use a confidence region of the pair table (wald_projection)."
+                f"No law on [0, 1] has mu = {float(mu[at])!r} and nu = {float(nu[at])!r}{at_index(at)}: {what}. Sample "
+                "moments can fall outside by chance; then use a confidence region of the pair table (wald_projection)."
             )

@@ -80,7 +80,8 @@ def plurality_accuracy(
 
     Raises:
         OutOfRangeError: shapes that do not fit, values that are no probabilities or do not sum to 1, or an M out of
-        range. UnknownNameError: a rule for ties that nobody knows.
+            range.
+        UnknownNameError: a rule for ties that nobody knows.
     """
     return plurality_accuracy_of(signatures_of_probabilities(correct, rivals, no_answer), votes, ties=ties)
 
@@ -91,8 +92,8 @@ def plugin_plurality_accuracy(
     """The plug-in estimate of p*(M) from G calls: `plurality_accuracy` at the shares c / G.
 
     It is the Monte-Carlo estimator of "Compute-efficient evaluation of LLM voting accuracy", section 4.1, with K ->
-    infinity. Unbiased for M = 1 (and M = 2 under uniform ties), biased for all others, and saturating: as M grows it
-    tends to the accuracy of G votes. Beyond M = G no function of G calls is unbiased, see `feval.estimators.plugin`.
+    infinity. Unbiased for M = 1, biased for all others, and saturating: as M grows it tends to the accuracy of G votes.
+    Beyond M = G no function of G calls is unbiased, see `feval.estimators.plugin`.
 
     Args:
         gold: [Q] samples with the gold answer.
@@ -105,9 +106,8 @@ def plugin_plurality_accuracy(
         D probabilities per question, in the order of `votes`.
 
     Raises:
-        OutOfRangeError: shapes that do not fit, counts that are no integers from 0, a question without samples, or
-        an M out of
-            range.
+        OutOfRangeError: shapes that do not fit, counts that are no integers from 0, a question without samples, or an M
+            out of range.
         UnknownNameError: a rule for ties that nobody knows.
     """
     return plurality_accuracy_of(signatures_of_counts(gold, rivals, no_answer), votes, ties=ties)

@@ -7,7 +7,6 @@ independent units. Counts are kept as integers, so that 1 - 2 mu + nu or nu - mu
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -15,6 +14,7 @@ import numpy.typing as npt
 from feval.errors import OutOfRangeError
 from feval.estimators.empirical_votes import checked_bits
 from feval.estimators.moments import Moments
+from feval.estimators.vote_polynomials import at_index
 
 __all__ = ["SPARSE_CELL", "PairSummary", "PairTable", "pair_table", "pair_table_summary"]
 
@@ -55,16 +55,18 @@ class PairTable:
         """
         cells = np.broadcast_arrays(np.asarray(both_right), np.asarray(disagree), np.asarray(both_wrong))
         for name, cell in zip(("both_right", "disagree", "both_wrong"), cells, strict=True):
-            if cell.dtype.kind not in "iu" or (cell < 0).any():
-                at = "" if cell.dtype.kind not in "iu" else f" at index {np.argwhere(cell < 0)[0].tolist()}"
-                raise OutOfRangeError(f"A pair table has whole counts from 0; {name} has another value{at}: {cell!r:.80}.")
+            if cell.dtype.kind not in "iu":
+                raise OutOfRangeError(f"A pair table has whole counts; {name} has the type {cell.dtype}.")
+            if (cell < 0).any():
+                at = tuple(np.argwhere(cell < 0)[0].tolist())
+                raise OutOfRangeError(f"A pair table has counts from 0; {name} is {int(cell[at])}{at_index(at)}.")
         table = cls(*(cell.astype(np.int64) for cell in cells))
         wrong = np.argwhere((table.questions < 1) | (table.questions > _MOST_QUESTIONS))
         if len(wrong):
-            at = tuple(wrong[0].tolist())
+            place = tuple(wrong[0].tolist())
             raise OutOfRangeError(
-                f"A pair table counts 1 to {_MOST_QUESTIONS:,} questions; {int(table.questions[at]):,} were found at index "
-                f"{list(at)}."
+                f"A pair table counts 1 to {_MOST_QUESTIONS:,} questions; {int(table.questions[place]):,} were found"
+                f"{at_index(place)}."
             )
         return table
 
@@ -76,7 +78,9 @@ class PairTable:
     @property
     def sparse(self) -> npt.NDArray[np.bool_]:
         """[...] whether a cell holds fewer than 5 questions: a Wald region is then unreliable, see `likelihood_projection`."""
-        cells: npt.NDArray[np.bool_] = np.minimum(np.minimum(self.both_right, self.disagree), self.both_wrong) < SPARSE_CELL
+        cells: npt.NDArray[np.bool_] = (
+            np.minimum(np.minimum(self.both_right, self.disagree), self.both_wrong) < SPARSE_CELL
+        )
         return cells
 
     def moments(self) -> Moments:
@@ -90,11 +94,13 @@ class PairTable:
         if (variance < 0).any():
             at = tuple(np.argwhere(variance < 0)[0].tolist())
             raise OutOfRangeError(
-                f"The pair table {int(a[at])}/{int(d[at])}/{int(b[at])} at index {list(at)} has nu < mu^2: the calls disagree "
+                f"The pair table {int(a[at])}/{int(d[at])}/{int(b[at])}{at_index(at)} has nu < mu^2: the calls disagree "
                 "more often than independent calls would, which no law of accuracies explains. It can happen by chance; use a "
                 "confidence region (wald_projection) instead of the sample moments."
             )
-        return Moments((2 * a + d) / (2 * n), a / n, (2 * b + d) / (2 * n), b / n, d / (2 * n), variance / (4.0 * n * n))
+        return Moments(
+            (2 * a + d) / (2 * n), a / n, (2 * b + d) / (2 * n), b / n, d / (2 * n), variance / (4.0 * n * n)
+        )
 
 
 @dataclass(frozen=True, eq=False)

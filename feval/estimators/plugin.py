@@ -6,16 +6,17 @@ numerics:
 * As M grows, the leader of the G calls wins surely. So the estimate tends to the vote of the G calls, and its
   expectation to p*(G), exactly so under uniform ties: **the plug-in curve saturates at the accuracy of G votes**.
   With p = (0.55, 0.45) and G = 5 the expectation at M = 101 is 0.592, where p*(101) = 0.844.
-* M = 1 is unbiased (and M = 2 under uniform ties). Everything between is biased towards a flat curve: downward where
-  voting helps, upward where it hurts.
+* M = 1 is unbiased (and M = 2 under uniform ties if every call has an answer: it equals M = 1). Everything between is
+  biased towards a flat curve: downward where voting helps, upward where it hurts.
 
 **What is unbiased.** For M <= G the mean over all subsets of M of the G calls (`subset_plurality_accuracy`) has
-expectation p*(M), for every p: a U-statistic. For M > G nothing has: the expectation of any function of G
-independent calls is a polynomial in p of degree at most G, and p*(M) has a higher one. (Exception: with two
-candidates and no missing answer M = 2 h equals M = 2 h - 1.) Correcting the bias by a bootstrap or a jackknife is
-not sound there either: both assume that the bias falls off in powers of 1 / G, but for M beyond G, p*(M) changes on
-a scale of 1 / sqrt(M) in p, finer than the 1 / sqrt(G) to which p is known. So `unbiased_plurality_accuracy` gives
-NaN for M > G, and says why, instead of a number that flatters.
+expectation p*(M), for every p: a U-statistic. For M > G nothing has: the expectation of any function of G independent
+calls is a polynomial in p of degree at most G, and p*(M) has degree M. (It drops on special laws only: without missing
+answers two votes equal one, and with two candidates, too, every even M equals the odd one before. Counts cannot show
+that a law is special.) Correcting the bias by a bootstrap or a jackknife is not sound there either: both assume that it
+falls off in powers of 1 / G, but for M beyond G, p*(M) changes on a scale of 1 / sqrt(M) in p, finer than the 1 /
+sqrt(G) to which p is known. So `unbiased_plurality_accuracy` gives NaN for M > G, and says why, instead of a number
+that flatters.
 
 All of it assumes conditional i.i.d. calls. Given them, the two-call bounds and completions of `feval.estimators` say
 what a few calls do tell about many votes.
@@ -79,9 +80,8 @@ def unbiased_plurality_accuracy(
         Values [Q, D] and the reason for NaN, per column.
 
     Raises:
-        OutOfRangeError: shapes that do not fit, counts that are no integers from 0, a question without samples, a
-        pool above 1,000
-            samples or an M out of range.
+        OutOfRangeError: shapes that do not fit, counts that are no integers from 0, a question without samples, a pool
+            above 1,000 samples or an M out of range.
         UnknownNameError: a rule for ties that nobody knows.
     """
     wanted = checked_votes(votes)
@@ -133,7 +133,8 @@ def plugin_expectation(
 
     Raises:
         OutOfRangeError: as `plurality_accuracy`; G below 1; or more than a million outcomes of the G calls to be
-        enumerated. UnknownNameError: a rule for ties that nobody knows.
+            enumerated.
+        UnknownNameError: a rule for ties that nobody knows.
     """
     wanted = checked_votes(votes)
     signatures = signatures_of_probabilities(correct, rivals, no_answer)

@@ -4,18 +4,21 @@ The counts of a multinomial of M calls are independent Poisson(lambda p_y) count
 is free. So for an event that is a sum of products over the answers, with F(x) the sum of its Poisson terms, each
 carrying x to the number of calls,
 
-    Pr{event; M} = [x^M] F(x) / Pr{Poisson(lambda) = M},        [x^M] F = (1/N) sum_j F(w^j) w^(-jM) + aliases,    w
-    = e^(-2 pi i / N)
+    Pr{event; M} = [x^M] F(x) / Pr{Poisson(lambda) = M}
+    [x^M] F(x)   = (1/N) sum_j F(w^j) w^(-jM) - aliases,      w = e^(-2 pi i / N)
 
 The aliases are the coefficients of x^(M+N), x^(M+2N), ... and x^(M-N), ..., at most those of Poisson(lambda): N is
 taken so large that they fall below 1e-18 of the ones wanted. Since Poisson(lambda) puts much mass on all M within
 some standard deviations of lambda, one circle serves a *window* of many M; the windows are equally wide in sqrt(M),
 where Poisson counts have variance 1/4, so that M = 1..100 takes four and M = 1..1000 eleven of them. Every term is
-at most 1 in absolute value, and dividing by the mass, at worst some thousandths, leaves an absolute error of some
-1e-14.
+at most 1 in absolute value, and averaging over the points and dividing by the mass, at worst some 1e-4, leaves an
+absolute error of some 1e-14.
 """
 
 from __future__ import annotations
+
+import math
+from bisect import bisect_left, bisect_right
 
 import numpy as np
 import numpy.typing as npt
@@ -54,8 +57,8 @@ class Circle:
         votes: [D] the M of this window, ascending.
         rate: lambda.
         points: N.
-        most: votes up to which answers are tabulated; floor(max(M) / 2) serves a plurality, since whoever has more
-        has won.
+        most: votes up to which answers are tabulated; floor(max(M) / 2) serves a plurality, since whoever has more has
+            won.
         roots: [most + 1, J] w^(jk), for k votes.
     """
 
@@ -147,9 +150,15 @@ def _likely(calls: int, share: float) -> tuple[int, int]:
     """Fewest and most successes of a binomial, but for tails that Chernoff's exp(-M KL(k/M || p)) puts below 1e-18."""
     if share <= 0.0 or share >= 1.0:
         return (0, 0) if share <= 0.0 else (calls, calls)
-    k = np.arange(calls + 1) / calls
-    with np.errstate(divide="ignore", invalid="ignore"):
-        divergence = np.where(k > 0.0, k * np.log(k / share), 0.0)
-        divergence += np.where(k < 1.0, (1.0 - k) * np.log((1.0 - k) / (1.0 - share)), 0.0)
-    likely = np.flatnonzero(calls * divergence <= _NEGLIGIBLE)
-    return int(likely[0]), int(likely[-1])
+    hit, missed = math.log(share), math.log1p(-share)
+
+    def exponent(k: int) -> float:
+        """M KL(k / M || p): falls up to the mean, rises beyond it."""
+        successes = k * (math.log(k / calls) - hit) if k else 0.0
+        return successes + ((calls - k) * (math.log1p(-k / calls) - missed) if k < calls else 0.0)
+
+    mean = int(calls * share)
+    below, above = range(mean + 1), range(mean + 1, calls + 1)
+    fewest = bisect_left(below, -_NEGLIGIBLE, key=lambda k: -exponent(k))
+    most = mean + bisect_right(above, _NEGLIGIBLE, key=exponent)
+    return min(fewest, mean), most

@@ -1,6 +1,6 @@
-"""Sharp bounds on E g(Q) for any polynomial g, from two moments: for instance the largest possible gain of seven votes over three.
+"""Sharp bounds on E g(Q) for any polynomial g, from two moments: for instance the largest gain of seven votes over three.
 
-Theorem 4.1 of arXiv 2605.03379 holds for every continuous g (appendix A.4): three atoms reach the bound and a quadratic proves it.
+Theorem 4.1 of arXiv 2605.03379 holds for every continuous g (appendix A.4): three atoms reach the bound, a quadratic proves it.
 For g = P_n `two_call.vote_interval` has closed forms; here the linear program over all laws is solved:
 
 1. The simplex method with three atoms as basis. The entering atom is the maximum of g minus the current quadratic over a grid of
@@ -55,16 +55,17 @@ class _Objective:
     def of(cls, objective: UnitPolynomial) -> _Objective:
         slope = objective.derivative()
         scale = max(float(max(abs(value) for value in objective.coefficients)), 1e-300)
-        return cls(*map(_fast, (objective, slope, slope.derivative())), objective(_GRID), scale)
+        return cls(_fast(objective), _fast(slope), _fast(slope.derivative()), objective(_GRID), scale)
 
 
 def _fast(polynomial: UnitPolynomial) -> Callable[[Floats], Floats]:
     """The polynomial by its Chebyshev series: d operations per value, where de Casteljau takes d^2 / 2."""
-    coefficients = chebyshev.chebinterpolate(lambda t: polynomial(0.5 * (t + 1.0)), polynomial.degree)
+    nodes = chebyshev.chebpts1(polynomial.degree + 1)
+    basis = chebyshev.chebvander(nodes, polynomial.degree)  # orthogonal over these nodes
+    coefficients = (basis.T @ polynomial(0.5 * (nodes + 1.0))) / (basis**2).sum(0)
 
     def value(q: Floats) -> Floats:
-        out: Floats = chebyshev.chebval(2.0 * q - 1.0, coefficients)
-        return out
+        return np.asarray(chebyshev.chebval(2.0 * q - 1.0, coefficients), np.float64)
 
     return value
 
@@ -72,8 +73,8 @@ def _fast(polynomial: UnitPolynomial) -> Callable[[Floats], Floats]:
 def polynomial_objective_interval(objective: UnitPolynomial, moments: Moments) -> VoteInterval:
     """Smallest and largest E g(Q) over all laws of Q with these moments (arXiv 2605.03379, Theorem 4.1 and its remark).
 
-    `polynomial_objective_interval(majority_polynomial(3) - majority_polynomial(1), moments)` bounds V_3 - V_1. It is no wider than
-    the difference of the two vote intervals, and usually much narrower, because one law must do for both.
+    `polynomial_objective_interval(majority_polynomial(3) - majority_polynomial(1), moments)` bounds V_3 - V_1. It is no
+    wider than the difference of the two vote intervals, and usually much narrower, because one law must do for both.
 
     Assumes calls that are independent given the question.
 
@@ -93,20 +94,18 @@ def polynomial_objective_interval(objective: UnitPolynomial, moments: Moments) -
             "budgets, or bound each V_n alone by vote_interval."
         )
     above = _upper(-objective, moments)
-    lower = QuadraticBound(
-        "lower", objective, moments, -above.value, above.atoms, above.weights, -above.quadratic
-    )
+    lower = QuadraticBound("lower", objective, moments, -above.value, above.atoms, above.weights, -above.quadratic)
     return VoteInterval(lower, _upper(objective, moments))
 
 
 def _upper(objective: UnitPolynomial, moments: Moments) -> QuadraticBound:
-    flat = moments.apply(np.ravel)
+    flat = moments.flat()
     problem = _Objective.of(objective)
     scale = problem.scale
     atoms, weights, quadratic = np.empty((3, flat.mu.size, 3))
     for start in range(0, flat.mu.size, _CHUNK):
         some = slice(start, start + _CHUNK)
-        own = flat.apply(lambda part, rows=some: part[rows])  # type: ignore[misc]
+        own = flat.take(some)
         atoms[some], weights[some], quadratic[some] = _solve(problem, own)
     allowed = (quadratic * np.stack([np.ones_like(flat.mu), flat.mu, flat.nu], -1)).sum(-1)
     reached = (weights * objective(atoms)).sum(-1)
@@ -129,17 +128,20 @@ def _solve(problem: _Objective, moments: Moments) -> tuple[Floats, Floats, Float
     certain = moments.variance == 0
     split = ~certain & (moments.unsteady == 0)
     inner = ~certain & ~split
-    for rows, find in ((certain & (moments.unsteady > 0), _certain), (split | (certain & (moments.unsteady == 0)), _split)):
+    for rows, find in (
+        (certain & (moments.unsteady > 0), _certain),
+        (split | (certain & (moments.unsteady == 0)), _split),
+    ):
         if rows.any():
             atoms[rows], weights[rows], quadratic[rows] = find(problem, moments.mu[rows])
     if inner.any():
-        own = moments.apply(lambda part: part[inner])
+        own = moments.take(inner)
         atoms[inner], weights[inner], quadratic[inner] = _inner(problem, own)
     return atoms, weights, quadratic
 
 
 def _certain(problem: _Objective, mu: Floats) -> tuple[Floats, Floats, Floats]:
-    """nu = mu^2: Q = mu for certain. Any quadratic that touches g at mu and is bent enough is a certificate."""
+    """Where nu = mu^2, Q = mu for certain. Any quadratic that touches g at mu and is bent enough is a certificate."""
     height, slope = problem.g(mu)[:, None], problem.slope(mu)[:, None]
     away = _GRID - mu[:, None]
     near = np.abs(away) < 1e-3
@@ -153,11 +155,14 @@ def _certain(problem: _Objective, mu: Floats) -> tuple[Floats, Floats, Floats]:
 
 
 def _split(problem: _Objective, mu: Floats) -> tuple[Floats, Floats, Floats]:
-    """nu = mu: Q is 0 or 1. The quadratic equals g at both ends and arches over it between."""
+    """Where nu = mu, Q is 0 or 1. The quadratic equals g at both ends and arches over it between."""
     low, high = problem.on_grid[0], problem.on_grid[-1]
     inside = _GRID[1:-1]
     arch = ((problem.on_grid[1:-1] - low - (high - low) * inside) / (inside * (1.0 - inside))).max()
-    ends = float(problem.slope(inside[:1] * 0.0)[0]) - (high - low), (high - low) - float(problem.slope(inside[:1] * 0.0 + 1.0)[0])
+    ends = (
+        float(problem.slope(inside[:1] * 0.0)[0]) - (high - low),
+        (high - low) - float(problem.slope(inside[:1] * 0.0 + 1.0)[0]),
+    )
     c = -max(arch, *ends)
     c -= 1e-3 * (abs(c) + problem.scale)
     quadratic = np.tile([low, high - low - c, c], (len(mu), 1))
@@ -171,7 +176,7 @@ def _inner(problem: _Objective, moments: Moments) -> tuple[Floats, Floats, Float
     weights, quadratic = np.empty((2, *atoms.shape))
     rows = np.arange(len(atoms))
     for goal in _GOALS:
-        own = moments.apply(lambda part, some=rows: part[some])  # type: ignore[misc]
+        own = moments.take(rows)
         basis, shares, found = _simplex(problem, own, atoms[rows], goal)
         atoms[rows], weights[rows], quadratic[rows] = basis, shares, found
         solved = _violation(problem, found) <= _FINE * problem.scale
@@ -179,7 +184,7 @@ def _inner(problem: _Objective, moments: Moments) -> tuple[Floats, Floats, Float
             left = np.flatnonzero(~solved)
             if not len(left):
                 break
-            part = own.apply(lambda values, some=left: values[some])  # type: ignore[misc]
+            part = own.take(left)
             better, polished = _polish(problem, part, basis[left], shares[left], found[left], crowd)
             for target, source in zip((atoms, weights, quadratic), polished, strict=True):
                 target[rows[left[better]]] = source[better]
@@ -287,7 +292,7 @@ def _polish(
         starts = _merged(places[rows], shares[rows], groups)
         at_zero = bool(pattern & 2) and len(groups[0]) == 1
         at_one = bool(pattern & 1) and len(groups[-1]) == 1
-        own = moments.apply(lambda part, chosen=rows: part[chosen])  # type: ignore[misc]
+        own = moments.take(rows)
         ok, x, w, abc = _newton(problem, own, *starts, quadratic[rows], at_zero, at_one)
         ok &= _violation(problem, abc) <= 10.0 * _FINE * problem.scale
         pad = 3 - x.shape[1]
@@ -339,7 +344,7 @@ def _newton(
 def _solved(jacobian: Floats, residual: Floats) -> Floats:
     """Newton steps; rows with a singular matrix get NaN."""
     try:
-        return np.linalg.solve(jacobian, residual[..., None])[..., 0]
+        return np.asarray(np.linalg.solve(jacobian, residual[..., None])[..., 0], np.float64)
     except np.linalg.LinAlgError:  # one singular matrix fails them all: take them singly
         steps = np.full(residual.shape, np.nan)
         for row, (matrix, right) in enumerate(zip(jacobian, residual, strict=True)):
@@ -357,7 +362,7 @@ def _conditions(
     inner: npt.NDArray[np.intp],
     size: int,
 ) -> tuple[Floats, Floats]:
-    """Jacobian [T, S, S] and residual [T, S]: values at atoms, slopes at inner atoms, moments; by a, b, c, inner atoms, weights."""
+    """Jacobian [T, S, S] and residual [T, S]: values, slopes at inner atoms, moments; by a, b, c, inner atoms, weights."""
     rows, count, many = len(x), x.shape[1], len(inner)
     a, b, c = abc.T[..., None]
     powers = np.stack([np.ones_like(x), x, x * x], -1)

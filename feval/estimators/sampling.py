@@ -33,8 +33,8 @@ class Empirical:
     """Accuracies of recorded ensembles.
 
     Attributes:
-        values: [Q, D] share of the ensembles that were right, ties as the rule says (eq. 6). Their mean over
-        questions is eq. 5.
+        values: [Q, D] share of the ensembles that were right, ties as the rule says (eq. 6). Their mean over questions
+            is eq. 5.
         ensembles: [D] K, how many disjoint ensembles of M the recorded calls gave.
     """
 
@@ -49,7 +49,7 @@ def plurality_credit(gold: Integers, rivals: Integers, *, ties: str = "uniform")
         gold: [N] votes of the gold answer.
         rivals: [N, K] votes of the rivals; zeros for rivals that are not there.
         ties: what a tie for the lead with t rivals is worth: 1 / (t + 1) for "uniform", 0 for "strict", 1 for
-        "lenient".
+            "lenient".
 
     Returns:
         [N] credits; 0 where nobody has a vote.
@@ -136,9 +136,8 @@ def monte_carlo_plurality_accuracy(
         votes: D numbers of votes M.
         replicates: K, at least 1.
         seed: 0 to 2^64 - 1.
-        keys: [Q] numbers from 0 that name the questions, so that a question's votes do not depend on which others
-        stand beside
-            it. Its place if left out.
+        keys: [Q] numbers from 0 that name the questions, so that a question's votes do not depend on which others stand
+            beside it. Its place if left out.
         ties: what a tie for the lead is worth.
 
     Returns:
@@ -175,7 +174,8 @@ def _checked_keys(keys: Integers | None, questions: int) -> Integers:
 
 def _calls(shares: Floats, votes: int, replicates: int, key: tuple[int, int]) -> npt.NDArray[np.intp]:
     """[replicates, votes] place of the answer in `shares`; one past the last for no answer."""
-    raw = np.random.Philox(key=np.array(key, np.uint64)).random_raw(replicates * ((votes + 1) // 2))
+    bits = np.random.Philox(key=np.array(key, np.uint64))
+    raw = bits.random_raw(replicates * ((votes + 1) // 2))
     halves = raw.astype("<u8", copy=False).view("<u4").reshape(replicates, -1)[:, :votes]
     edges = np.rint(np.cumsum(shares) * 2.0**32).astype(np.uint64)
     return np.searchsorted(edges, halves.astype(np.uint64), side="right")

@@ -435,8 +435,7 @@ def high_probability_bound(
         n: calls per question, independent given it.
         confidence: between 0 and 1.
         variance: v, a bound on the variance of E(x) over questions, known beforehand; 1/16 always holds. An estimate
-        from the
-            same data is no such bound.
+            from the same data is no such bound.
         strategy: "union" or "differences".
 
     Returns:

@@ -4,8 +4,8 @@ All laws of Q on [0, 1] with E Q = mu and E Q^2 = nu are possible; [L_n, U_n] is
 narrower (arXiv 2605.03379, Theorem 4.1). Assumed throughout: calls on a question are independent given the question, each right
 with the same probability Q, and a majority of right/wrong bits decides. Plurality among several wrong answers is another matter.
 
-How U_n is found (L_n(mu, nu) = 1 - U_n(1 - mu, 1 - 2 mu + nu)). P_n''' has the signs -, +, - for the residual of a quadratic majorant,
-so one touches P_n in at most two points besides 0 and 1, and the upper hull of the curve (q, q^2, P_n(q)) consists of a
+How U_n is found (L_n(mu, nu) = 1 - U_n(1 - mu, 1 - 2 mu + nu)). P_n''' has the signs +, -, +, so a quadratic meets P_n
+at most five times, counted with multiplicity, and the upper hull of the curve (q, q^2, P_n(q)) consists of a
 triangle {0, x*, 1} and of edges {0, x}, {x, 1}, {x, y}. With x0 = nu / mu and x1 = (mu - nu) / (1 - mu):
 
     xo <= x0 <= x*        {0, x0}      xo in (q-, 1):   x P'(x) = 2 P(x)
@@ -46,6 +46,8 @@ __all__ = [
 ]
 
 Floats = npt.NDArray[np.float64]
+
+_ROUNDING = 8 * float(np.finfo(np.float64).eps)  # of decimal moments: 0.8 - 0.7 is not 0.1
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,9 +114,9 @@ def vote_interval(n: int, moments: Moments) -> VoteInterval:
         OutOfRangeError: an n that is no budget. Even budgets: see `budget_index`.
     """
     check_budget(n)
-    upper = _upper(int(n), moments, moments.apply(np.ravel))
+    upper = _upper(int(n), moments, moments.flat())
     mirrored = moments.reflected()
-    other = _upper(int(n), mirrored, mirrored.apply(np.ravel))
+    other = _upper(int(n), mirrored, mirrored.flat())
     a, b, c = np.moveaxis(other.quadratic, -1, 0)
     lower = QuadraticBound(
         "lower",
@@ -173,8 +175,8 @@ def certified_three_vote_gain(moments: Moments) -> CertifiedGain:
         The verdict and the gain.
     """
     _, x1 = _ratios(moments)
-    excess = 2.0 * x1 - 1.0
-    return CertifiedGain((moments.unsteady > 0) & (excess > 1e-15), moments.unsteady * excess)
+    beyond = 2.0 * moments.unsteady - moments.wrong > _ROUNDING
+    return CertifiedGain(beyond & (moments.unsteady > 0), moments.unsteady * (2.0 * x1 - 1.0))
 
 
 def one_call_envelope(mu: npt.ArrayLike, n: int = 1) -> Range:
@@ -219,7 +221,7 @@ class _Points:
 
 @cache
 def _special_points(n: int) -> _Points:
-    """xo and x* of the module's docstring; 0 and 1 for n <= 1, where only {0, x0} occurs."""
+    """Xo and x* of the module's docstring; 0 and 1 for n <= 1, where only {0, x0} occurs."""
     if n == 0:
         return _Points(0.0, 1.0, 1.0, 0.0)
     from scipy.optimize import brentq
@@ -228,16 +230,14 @@ def _special_points(n: int) -> _Points:
         return float(majority_accuracy(n, x))
 
     def slope(x: float) -> float:
-        return float(majority_slope(n, np.float64(x)))
+        return float(majority_slope(n, np.asarray(x)))
 
     tangent = brentq(lambda x: x * slope(x) - p(x), 0.5, 1.0, xtol=1e-16)
     if n == 1:
         return _Points(0.0, 1.0, tangent, 0.0)
     inflection = 0.5 - 0.5 / (2 * n - 1) ** 0.5
     origin = brentq(lambda x: x * slope(x) - 2.0 * p(x), inflection, 1.0, xtol=1e-16)
-    triangle = brentq(
-        lambda x: (p(x) - x) * (2.0 * x - 1.0) - (slope(x) - 1.0) * x * (x - 1.0), 0.5, 0.999, xtol=1e-16
-    )
+    triangle = brentq(lambda x: (p(x) - x) * (2.0 * x - 1.0) - (slope(x) - 1.0) * x * (x - 1.0), 0.5, 0.999, xtol=1e-16)
     return _Points(origin, triangle, tangent, inflection)
 
 
@@ -261,7 +261,7 @@ def _upper(n: int, moments: Moments, flat: Moments) -> QuadraticBound:
     kinds = ((from_origin, _origin_edge), (to_one, _one_edge), (pair, _pair_edge), (triangle, _triangle))
     for where, solve in kinds:
         if where.any():
-            own = flat.apply(lambda part, rows=where: part[rows])  # type: ignore[misc]
+            own = flat.take(where)
             value[where], atoms[where], weights[where], quadratic[where] = solve(n, own, x0[where], x1[where])
     certain = flat.variance == 0
     atoms[certain], weights[certain] = flat.mu[certain, None], (1.0, 0.0, 0.0)
@@ -325,7 +325,9 @@ def _triangle(n: int, moments: Moments, x0: Floats, x1: Floats) -> _Solved:
 def _pair_edge(n: int, moments: Moments, _x0: Floats, _x1: Floats) -> _Solved:
     """Law on {x, y}, where one quadratic touches P_n twice."""
     mu = moments.mu
-    variance = np.maximum(moments.variance, np.maximum(1e-40 * mu * mu, 1e-300))  # at 0 the law is certain; its limit has a dual
+    variance = np.maximum(
+        moments.variance, np.maximum(1e-40 * mu * mu, 1e-300)
+    )  # at 0 the law is certain; its limit has a dual
     below = _distance_below(n, mu, variance)
     above = variance / below
     x, y, width = np.maximum(mu - below, 0.0), mu + above, below + above
@@ -342,7 +344,7 @@ def _pair_edge(n: int, moments: Moments, _x0: Floats, _x1: Floats) -> _Solved:
 
 
 def _distance_below(n: int, mu: Floats, variance: Floats) -> Floats:
-    """mu - x of the law on {x, y}: the root of `_double_contact`, by Newton's method on its logarithm within a bracket.
+    """Mu - x of the law on {x, y}: the root of `_double_contact`, by Newton's method on its logarithm within a bracket.
 
     x lies in (0, q-) and y in (q-, xo). Outside the same equation has roots that are no edges of the hull.
     """
@@ -403,7 +405,9 @@ def _infinite_upper(moments: Moments) -> Floats:
     """G of eq. (13), from the moments' exact differences."""
     mu, nu, wrong, variance = moments.mu, moments.nu, moments.wrong, moments.variance
     distance = 0.5 * (wrong - mu)  # 1/2 - mu
-    fraction = np.divide(variance, variance + distance**2, out=np.full(mu.shape, 0.5), where=(variance > 0) | (distance != 0))
+    fraction = np.divide(
+        variance, variance + distance**2, out=np.full(mu.shape, 0.5), where=(variance > 0) | (distance != 0)
+    )
     linear = np.minimum(1.0, mu + 2.0 * moments.unsteady)  # 3 mu - 2 nu
     upper: Floats = np.where((mu <= wrong) & (nu <= moments.unsteady), fraction, linear)
     return upper

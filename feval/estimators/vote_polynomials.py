@@ -17,6 +17,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cache
+from itertools import pairwise
 from math import comb
 from typing import Any
 
@@ -150,7 +151,7 @@ def _power(u: Floats, n: int) -> Floats:
 @cache
 def _scale(n: int) -> float:
     """(2n + 1) C(2n, n) / 4^n, rounded once."""
-    return (2 * n + 1) * comb(2 * n, n) / 4**n
+    return (2 * n + 1) * comb(2 * n, n) / (1 << 2 * n)
 
 
 # -- polynomials on [0, 1] ------------------------------------------------------------------------------------------
@@ -233,7 +234,7 @@ class UnitPolynomial:
         if not self.degree:
             return UnitPolynomial((Fraction(0),))
         c = self.coefficients
-        return UnitPolynomial(tuple(self.degree * (b - a) for a, b in zip(c, c[1:], strict=False)))
+        return UnitPolynomial(tuple(self.degree * (b - a) for a, b in pairwise(c)))
 
     def __call__(self, q: npt.ArrayLike) -> Floats:
         """[...] values at [...] q in [0, 1], by de Casteljau's convex combinations: nothing cancels that need not."""
@@ -242,7 +243,8 @@ class UnitPolynomial:
         rows = np.broadcast_to(rows, (self.degree + 1, *at.shape))
         for _ in range(self.degree):
             rows = rows[:-1] + at * (rows[1:] - rows[:-1])
-        return rows[0].copy()
+        value: Floats = rows[0].copy()
+        return value
 
 
 def majority_polynomial(n: int) -> UnitPolynomial:
@@ -291,7 +293,9 @@ def least_value(polynomial: UnitPolynomial, slack: float = 1e-13, most_pieces: i
         for side, half in enumerate(_halves(coefficients, degree)):
             attained = min(attained, Fraction(half[0], unit), Fraction(half[-1], unit))
             heapq.heappush(pieces, (Fraction(min(half), unit), 2 * count + side, unit, half))
-    raise OutOfRangeError(f"The minimum was not enclosed to {slack:g} within {most_pieces} halvings; allow a larger slack.")
+    raise OutOfRangeError(
+        f"The minimum was not enclosed to {slack:g} within {most_pieces} halvings; allow a larger slack."
+    )
 
 
 def _halves(coefficients: npt.NDArray[Any], degree: int) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
@@ -307,7 +311,7 @@ def _halves(coefficients: npt.NDArray[Any], degree: int) -> tuple[npt.NDArray[An
 # -- checks ---------------------------------------------------------------------------------------------------------
 
 
-def check_budget(n: int) -> None:
+def check_budget(n: float) -> None:
     """Refuse what is no index of a budget.
 
     Args:
@@ -341,8 +345,22 @@ def probabilities(values: npt.ArrayLike, name: str = "q") -> Floats:
     if len(wrong):
         place = tuple(wrong[0].tolist())
         at = f"{name}[{', '.join(map(str, place))}]" if place else name
-        raise OutOfRangeError(f"Probabilities lie in [0, 1]; {at} is {float(checked[place])!r}. Correct or leave it out.")
+        raise OutOfRangeError(
+            f"Probabilities lie in [0, 1]; {at} is {float(checked[place])!r}. Correct or leave it out."
+        )
     return checked
+
+
+def at_index(place: tuple[int, ...]) -> str:
+    """Where in a table, for messages: nothing for a single value.
+
+    Args:
+        place: an index.
+
+    Returns:
+        Such as " at index [3]", with its space.
+    """
+    return f" at index {[int(i) for i in place]}" if place else ""
 
 
 def _fraction(value: Any, index: int) -> Fraction:

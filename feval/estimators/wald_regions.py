@@ -27,13 +27,17 @@ from feval.errors import OutOfRangeError
 from feval.estimators.moments import Moments
 from feval.estimators.pair_table import PairTable, pair_table_summary
 from feval.estimators.two_call import infinite_vote_interval, vote_interval
-from feval.estimators.vote_polynomials import check_budget
+from feval.estimators.vote_polynomials import at_index, check_budget
 
 __all__ = ["ProjectedInterval", "likelihood_projection", "wald_projection"]
 
 Floats = npt.NDArray[np.float64]
 Ends = Callable[[Floats, Floats], tuple[Floats, Floats]]
 """From the mu and nu of feasible points to L_n and U_n there."""
+
+_Inside = Callable[[Floats, Floats], npt.NDArray[np.bool_]]
+_Arc = tuple[Callable[[Floats], tuple[Floats, Floats]], float, float, _Inside | None]
+"""From a parameter to points, its range, and which points count."""
 
 _ANGLES = 721
 _ZOOMS = 9  # each narrows the search a hundredfold
@@ -55,13 +59,13 @@ class ProjectedInterval:
     empty: npt.NDArray[np.bool_]
 
 
-def wald_projection(table: PairTable, n: int | float, level: float = 0.95) -> ProjectedInterval:
+def wald_projection(table: PairTable, n: float, level: float = 0.95) -> ProjectedInterval:
     """Projected Wald region for V_n (arXiv 2605.03379, eqs. (14)-(15)): N (theta - theta_hat)' Sigma^+ (theta - theta_hat) <= c.
 
-    Sigma is the sample covariance with ddof 1. If a cell is empty, Sigma is singular; a literal pseudo-inverse would leave its null
-    direction free, an infinite strip. Here, as with a vanishing ridge, the region keeps to theta_hat + range(Sigma): no disagreement
-    gives mu_hat -+ sqrt(c s11 / N), cut to [0, 1]; no pair both wrong (or both right) gives the single point where the segment
-    touches F, or nothing; one filled cell gives a point. `table.sparse` says where not to trust this.
+    Sigma is the sample covariance with ddof 1. If a cell is empty, Sigma is singular, and a literal pseudo-inverse would leave
+    its null direction free, an infinite strip. Here, as with a vanishing ridge, the region keeps to theta_hat + range(Sigma). No
+    disagreement: mu_hat -+ sqrt(c s11 / N), cut to [0, 1]. No pair both wrong (or both right): the single point where the segment
+    touches F, or nothing. One filled cell: a point. `table.sparse` says where not to trust this.
 
     Args:
         table: [...] pair tables of 2 questions or more.
@@ -77,8 +81,10 @@ def wald_projection(table: PairTable, n: int | float, level: float = 0.95) -> Pr
     ends = _ends(n)
     quantile = _chi2_quantile(level)
     if (table.questions < 2).any():
-        at = np.argwhere(table.questions < 2)[0].tolist()
-        raise OutOfRangeError(f"One question (index {at}) shows no spread to build a Wald region on; label 2 or more.")
+        at = tuple(np.argwhere(table.questions < 2)[0])
+        raise OutOfRangeError(
+            f"One question shows no spread to build a Wald region on, and there is one{at_index(at)}; label 2 or more."
+        )
     summary = pair_table_summary(table)
     shape = table.questions.shape
     hull = np.full((*shape, 2), np.nan)
@@ -88,17 +94,17 @@ def wald_projection(table: PairTable, n: int | float, level: float = 0.95) -> Pr
         covariance = np.array([[summary.var_x1[at], summary.cov_x12[at]], [summary.cov_x12[at], summary.var_x2[at]]])
         factor = quantile / sum(cells)
         if 0 in cells:
-            hull[at] = _segment(cells, float(centre[0]), sqrt(factor * max(covariance[0, 0], 0.0)), n)
+            hull[at] = _segment(cells, float(centre[0]), sqrt(factor * max(covariance[0, 0], 0.0)))
         else:
             hull[at] = _ellipse(centre, factor * covariance, n, ends)
     return ProjectedInterval(hull[..., 0], hull[..., 1], np.isnan(hull[..., 0]))
 
 
-def likelihood_projection(table: PairTable, n: int | float, level: float = 0.95) -> ProjectedInterval:
+def likelihood_projection(table: PairTable, n: float, level: float = 0.95) -> ProjectedInterval:
     """Projected likelihood-ratio region for V_n: 2 sum_cells count log(share / p(theta)) above its least in F is at most c.
 
-    p(theta) = (nu, 2 (mu - nu), 1 - 2 mu + nu). It agrees with the Wald region for large counts, stays within F by itself, is never
-    empty, and does not claim certainty where a cell is empty. Feval's own; the paper has Wald regions only.
+    p(theta) = (nu, 2 (mu - nu), 1 - 2 mu + nu). It agrees with the Wald region for large counts, stays within F by itself, is
+    never empty, and does not claim certainty where a cell is empty. Feval's own; the paper has Wald regions only.
 
     Args:
         table: [...] pair tables.
@@ -121,15 +127,15 @@ def likelihood_projection(table: PairTable, n: int | float, level: float = 0.95)
     return ProjectedInterval(hull[..., 0], hull[..., 1], np.isnan(hull[..., 0]))
 
 
-def _ends(n: int | float) -> Ends:
-    if isinstance(n, float) and isinf(n) and n > 0:
+def _ends(n: float) -> Ends:
+    if n == inf:
 
         def at_infinity(mu: Floats, nu: Floats) -> tuple[Floats, Floats]:
             interval = infinite_vote_interval(Moments.of(mu, nu))
             return interval.low, interval.high
 
         return at_infinity
-    check_budget(n)  # type: ignore[arg-type]
+    check_budget(n)
     budget = int(n)
 
     def finite(mu: Floats, nu: Floats) -> tuple[Floats, Floats]:
@@ -148,7 +154,7 @@ def _chi2_quantile(level: float) -> float:
 # -- Wald regions ---------------------------------------------------------------------------------------------------
 
 
-def _segment(cells: tuple[int, int, int], mu: float, reach: float, n: int | float) -> tuple[float, float]:
+def _segment(cells: tuple[int, int, int], mu: float, reach: float) -> tuple[float, float]:
     """The hull where a cell is empty: all feasible points of the segment have V_n = mu, for they lie on nu = mu."""
     both_right, disagree, both_wrong = cells
     if not disagree:  # along nu = mu
@@ -161,7 +167,7 @@ def _segment(cells: tuple[int, int, int], mu: float, reach: float, n: int | floa
     return np.nan, np.nan
 
 
-def _ellipse(centre: Floats, covariance: Floats, n: int | float, ends: Ends) -> tuple[float, float]:
+def _ellipse(centre: Floats, covariance: Floats, n: float, ends: Ends) -> tuple[float, float]:
     """Hull over the ellipse with this centre and matrix, cut to F."""
     hull = []
     for which in (0, 1):
@@ -202,13 +208,10 @@ def _searched(centre: Floats, covariance: Floats, ends: Ends, which: int) -> flo
         within: npt.NDArray[np.bool_] = (scaled**2).sum(0) <= 1.0
         return within
 
-    def everywhere(mu: Floats, nu: Floats) -> npt.NDArray[np.bool_]:
-        return np.full(mu.shape, True)
-
     reach = sqrt(covariance[0, 0])
     low, high = max(0.0, centre[0] - reach), min(1.0, centre[0] + reach)
-    arcs = (
-        (ellipse, 0.0, 2.0 * np.pi, everywhere),
+    arcs: tuple[_Arc, ...] = (
+        (ellipse, 0.0, 2.0 * np.pi, None),
         (lambda mu: (mu, mu * mu), low, high, inside),
         (lambda mu: (mu, mu), low, high, inside),
     )
@@ -223,7 +226,7 @@ def _along(
     arc: Callable[[Floats], tuple[Floats, Floats]],
     start: float,
     stop: float,
-    inside: Callable[[Floats, Floats], npt.NDArray[np.bool_]],
+    inside: _Inside | None,
     ends: Ends,
     which: int,
 ) -> float:
@@ -232,7 +235,8 @@ def _along(
     for zoom in range(_ZOOMS):
         at = np.linspace(start, stop, _ANGLES if zoom == 0 else 201)
         mu, nu = arc(at)
-        kept = np.flatnonzero((mu >= 0.0) & (mu <= 1.0) & (mu * mu <= nu) & (nu <= mu) & inside(mu, nu))
+        feasible = (mu >= 0.0) & (mu <= 1.0) & (mu * mu <= nu) & (nu <= mu)
+        kept = np.flatnonzero(feasible if inside is None else feasible & inside(mu, nu))
         if not len(kept):
             break
         values = ends(mu[kept], nu[kept])[which]
@@ -267,7 +271,7 @@ def _likelihood_hull(counts: Floats, quantile: float, ends: Ends) -> tuple[float
     at_centre = ends(np.array([mu]), np.array([nu]))
     hull = []
     for which, choose in ((0, min), (1, max)):
-        found = _along(edge, 0.0, 2.0 * np.pi, lambda m, _: np.full(m.shape, True), ends, which)
+        found = _along(edge, 0.0, 2.0 * np.pi, None, ends, which)
         centre = float(at_centre[which][0])
         hull.append(centre if np.isnan(found) else choose(found, centre))
     return hull[0], hull[1]

@@ -1,0 +1,64 @@
+"""The two-call estimators: sharp intervals for all budgets up to 101 votes at thousands of (mu, nu), their proofs, completions.
+
+Moments are random and seeded, with rho from a law that favours both ends. A linear program by SciPy on a grid of 2,000 points is
+measured beside the closed solution, one program for one end at one (mu, nu).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from benchmarks.measure import Goal, Workspace, cpu_ms
+
+PAIRS = 5_000
+BUDGETS = range(51)
+GRID = 2_000
+
+
+def goals(_workspace: Workspace) -> Iterator[Goal]:
+    """The numbers, each with its goal."""
+    from feval.estimators.completions import ldgp_completion, maxent_completion
+    from feval.estimators.moments import Moments
+    from feval.estimators.pair_table import PairTable
+    from feval.estimators.two_call import vote_interval
+    from feval.estimators.wald_regions import wald_projection
+
+    rng = np.random.default_rng(0)
+    table = Moments.from_correlation(rng.random(PAIRS), rng.beta(0.5, 0.5, PAIRS))
+    some = table.take(slice(100))
+    proven = vote_interval(50, table)
+    pairs = PairTable.of(5946, 1247, 999)
+    one = cpu_ms({"all": lambda: [vote_interval(n, table) for n in BUDGETS]}, batch_ms=1.0)["all"]
+    yield Goal(f"[L_n, U_n], n = 0..50, {PAIRS:,} (mu, nu), with laws and duals", one / 1e3, 5.0, "s")
+    own = cpu_ms(
+        {
+            "interval": lambda: vote_interval(50, table),
+            "check": lambda: (proven.lower.check(), proven.upper.check()),
+            "maxent": lambda: maxent_completion(some, [1, 2, 50]),
+            "ldgp": lambda: ldgp_completion(table, [1, 2, 50]),
+            "wald": lambda: wald_projection(pairs, 2),
+            "program": lambda: linear_program(0.7, 0.595),
+        }
+    )
+    each = own["interval"] / (2 * PAIRS)
+    note = f"{own['program']:.3g} ms against {1e3 * each:.3g} us"
+    yield Goal(
+        "one end, n = 50: a linear program over the closed solution", own["program"] / each, 1_000, "x", True, note
+    )
+    yield Goal(f"check of {2 * PAIRS:,} certificates, n = 50", own["check"], None, "ms")
+    yield Goal("projected Wald region, five votes", own["wald"], None, "ms")
+    yield Goal("maximum-entropy completion, each", own["maxent"] / len(some.mu), None, "ms")
+    yield Goal("latent-difficulty completion, each", 1e3 * own["ldgp"] / PAIRS, None, "us")
+
+
+def linear_program(mu: float, nu: float) -> float:
+    """U_50 by SciPy's HiGHS, over laws on a grid."""
+    from scipy.optimize import linprog
+
+    from feval.estimators.vote_polynomials import majority_accuracy
+
+    q = np.linspace(0.0, 1.0, GRID)
+    done = linprog(-majority_accuracy(50, q), A_eq=np.stack([np.ones_like(q), q, q * q]), b_eq=[1.0, mu, nu])
+    return float(-done.fun)
