@@ -13,7 +13,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from feval.cli import parse_counts
 from feval.errors import FevalError
+from feval.estimators.counts import vote_counts
+from feval.estimators.moments import Moments
+from feval.estimators.two_call import certified_three_vote_gain
 from feval.forecast import METHODS, Forecast, estimate
 from feval.recording import open_recording
 from feval.replay import LLM, Dataset, load
@@ -51,6 +55,7 @@ class Regions:
         bounds_width: mean.
         region_width: mean.
         undefined: replicates whose moments no law has; they count as not containing.
+        errors: of the bounds' midpoint and of the two completions, from the same two calls: mean and mean |error|, points.
     """
 
     votes: int
@@ -60,6 +65,7 @@ class Regions:
     bounds_width: float
     region_width: float
     undefined: int
+    errors: dict[str, tuple[float, float]]
 
 
 def odd_votes(pool: int) -> list[int]:
@@ -94,10 +100,11 @@ def _defined(told: Forecast, place: int) -> list[float]:
 
 
 def regions(dataset: Dataset, llm: LLM, replicates: int) -> list[Regions]:
-    """Two-call bounds and regions against the pool's V_1 and V_2."""
+    """Two-call bounds and regions against the pool's V_1 and V_2, and one number in their place."""
     votes = [m for m in (3, 5) if m <= llm.pool.smallest]
+    methods = ["two-call", "max-entropy", "ldgp"]
     forecasts = [
-        estimate(dataset, llm, g=2, m=votes, methods=["two-call"], replicate=r, resamples=RESAMPLES)
+        estimate(dataset, llm, g=2, m=votes, methods=methods, replicate=r, resamples=RESAMPLES)
         for r in range(replicates)
     ]
     told = []
@@ -106,8 +113,28 @@ def regions(dataset: Dataset, llm: LLM, replicates: int) -> list[Regions]:
         points = [forecast.estimates[0].points[place] for forecast in forecasts]
         bounds, undefined = _widths([(p.bound_low, p.bound_high) for p in points], truth)
         outer, _ = _widths([(p.low, p.high) for p in points], truth)
-        told.append(Regions(m, truth, bounds[0], outer[0], bounds[1], outer[1], undefined))
+        middles = [(p.bound_low + p.bound_high) / 2 - truth for p in points if p.bound_low is not None]
+        off = {"midpoint": middles}
+        off |= {name: [f.errors(f.estimates[i])[place] for f in forecasts] for i, name in enumerate(methods) if i}
+        errors = {name: (100 * float(np.mean(e)), 100 * float(np.abs(e).mean())) for name, e in off.items() if e}
+        told.append(Regions(m, truth, bounds[0], outer[0], bounds[1], outer[1], undefined, errors))
     return told
+
+
+def gain(dataset: Dataset, llm: LLM) -> str:
+    """What three votes gain over one in the pool, and what two moments of the whole pool prove."""
+    counts = vote_counts(llm.pool.codes, dataset.gold)
+    right, size = counts.gold.astype(float), counts.size.astype(float)
+    mu, nu = float((right / size).mean()), float((right * (right - 1) / (size * (size - 1))).mean())
+    moments = Moments.of(mu, max(nu, mu * mu))
+    told = estimate(dataset, llm, g=2, m=[3], methods=["exact"], resamples=RESAMPLES)
+    majority, plurality = told.pool.majority[0], told.pool.plurality[0]
+    proved = certified_three_vote_gain(moments)
+    one, rho, sure = f"{100 * mu:.2f} %", float(moments.rho), 100 * float(proved.gain)
+    gains = f"majority {100 * (majority - mu):+.2f}, plurality {100 * (plurality - mu):+.2f}"
+    return (
+        f"One call {one}, rho {rho:.3f}. Gain of three votes, points: {gains}; certain from mu and nu: {sure:+.2f}.\n"
+    )
 
 
 def _widths(ends: Sequence[tuple[float | None, float | None]], truth: float) -> tuple[tuple[float, float], int]:
@@ -137,6 +164,7 @@ def _cell(own: Errors | None) -> str:
 def region_table(told: Sequence[Regions]) -> Table:
     """Containment and widths of the two-call intervals."""
     names = ("votes", "pool %", "bounds contain %", "region contains %", "bounds wide", "region wide", "undefined")
+    single = tuple(told[0].errors)
     rows = [
         (
             str(own.votes),
@@ -146,12 +174,15 @@ def region_table(told: Sequence[Regions]) -> Table:
             f"{100 * own.bounds_width:.2f}",
             f"{100 * own.region_width:.2f}",
             str(own.undefined),
+            *(f"{own.errors[name][0]:+.2f} / {own.errors[name][1]:.2f}" for name in single),
         )
         for own in told
     ]
-    return Table(
-        "Two-call intervals, widths in points", tuple(Column(name, number=True) for name in names), tuple(rows)
+    columns = tuple(Column(name, number=True) for name in (*names, *single))
+    notes = (
+        "widths in points; last columns: mean error / mean |error| of one number from the same two calls, in points",
     )
+    return Table("Two-call intervals", columns, tuple(rows), notes)
 
 
 def study(recording: str, options: argparse.Namespace) -> None:
@@ -161,7 +192,7 @@ def study(recording: str, options: argparse.Namespace) -> None:
         for name in opened.llm_names(dataset_id):
             dataset, [llm] = load(dataset_id, [name], opened, seed=options.seed, prices="none")
             pool = llm.pool.smallest
-            calls = [g for g in range(2, options.most_calls + 1) if g <= pool and (options.every or g in SOME)]
+            calls = [g for g in options.calls if g <= pool]
             if not calls:
                 print(f"{name} on {dataset_id}: pools of {pool} are too small for this study.\n")
                 continue
@@ -174,9 +205,7 @@ def study(recording: str, options: argparse.Namespace) -> None:
                 )
             )
             print(plain(region_table(regions(dataset, llm, options.draws))))
-
-
-SOME = frozenset({2, 3, 5, 7, 10, 15, 20})
+            print(gain(dataset, llm))
 
 
 def main() -> None:
@@ -185,8 +214,7 @@ def main() -> None:
     parser.add_argument("recordings", nargs="+", metavar="RECORDING")
     parser.add_argument("--replicates", type=int, default=10, help="draws of G calls")
     parser.add_argument("--draws", type=int, default=TWO_CALL_DRAWS, help="draws of two calls")
-    parser.add_argument("--most-calls", type=int, default=20, help="the largest G")
-    parser.add_argument("--every", action="store_true", help="every G from 2, not only 2, 3, 5, 7, 10, 15, 20")
+    parser.add_argument("--calls", type=parse_counts, default=list(range(2, 21)), metavar="G", help="such as 2..20")
     parser.add_argument("--methods", type=lambda text: text.split(","), default=list(ESTIMATORS))
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()

@@ -504,7 +504,7 @@ def test_wrong_usage_is_one_sentence(folder: Path, arguments: tuple[str, ...], c
 def test_the_calibration_study_runs_on_the_bundled_recording() -> None:
     root = Path(__file__).resolve().parents[1]
     command = [sys.executable, "-W", "error", "examples/calibration_study.py", "recorders/tiny/recording"]
-    asked = ["--replicates", "1", "--draws", "4", "--most-calls", "3", "--methods", "exact,ldgp,unbiased"]
+    asked = ["--replicates", "1", "--draws", "4", "--calls", "2,3", "--methods", "exact,ldgp,unbiased"]
     environment = os.environ | {"PYTHONPATH": str(root)}
     done = subprocess.run([*command, *asked], cwd=root, env=environment, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")

@@ -110,7 +110,7 @@ def _plan(
     as_json: JsonFlag = False,
     quiet: QuietFlag = False,
 ) -> None:
-    """Say what a budget buys: questions, calls, votes.
+    """Say what a budget buys, before it is spent.
 
     Judged by a pilot recording: which vote to buy, what accuracy to expect, which votes are certified to help, what it costs.
 
