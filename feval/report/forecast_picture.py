@@ -76,7 +76,7 @@ def _draw(axes: Axes, own: Estimate, position: int, *, few: bool) -> Any:
     else:  # bands upon bands are grey: one whisker per estimate, right of its last point
         known = [place for place, end in enumerate(low) if not math.isnan(end)]
         for last in known[-1:]:
-            at = m[last] * _WHISKERS ** (1 + position)
+            at = m[last] * _WHISKERS ** (1 + (position if last == len(m) - 1 else 0))
             axes.vlines(at, low[last], high[last], color=colour, linewidth=1.6, alpha=0.8, zorder=4)
     if bounds:
         lower, upper = [_number(p.bound_low) for p in own.points], [_number(p.bound_high) for p in own.points]
