@@ -33,6 +33,7 @@ from feval.errors import (
 from feval.estimators.moments import Moments
 from feval.estimators.two_call import vote_interval
 from feval.forecast import METHODS, Budget, Forecast, estimate, plan
+from feval.prices import Price, PriceList
 from feval.recording import DatasetInfo, LLMInfo, RecordingWriter
 from feval.replay import LLM, Dataset, load
 from feval.report.forecast_picture import forecast_png
@@ -371,6 +372,15 @@ def test_dollars_need_a_price_and_tokens_do_not(tmp_path: Path) -> None:
     told = plan(dataset, llm, budget_tokens=1000)
     assert told.purchase.usd is None
     assert told.options[0].usd_per_question is None
+
+
+def test_a_free_llm_needs_a_budget_in_tokens(tmp_path: Path) -> None:
+    free = PriceList("free", "2026-01-01", "made up", {NAME: Price(0, 0)}, {})
+    path = write_toy(tmp_path / "toy", {NAME: POOLS}, GOLDS)
+    dataset, [llm] = load("toy", [NAME], path, prices=free)
+    with pytest.raises(OutOfRangeError, match="cost nothing in usd"):
+        plan(dataset, llm, budget_usd=1.0)
+    assert plan(dataset, llm, budget_tokens=1000).purchase.usd == 0.0
 
 
 def test_a_pilot_of_single_calls_is_too_small(tmp_path: Path) -> None:

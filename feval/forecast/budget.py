@@ -347,11 +347,15 @@ class _Costs:
 
     def paid(self, calls: int) -> int:
         """How many questions the budget pays with so many calls each."""
-        cost = self.cost(calls)
-        return int(min(self.budget.amount / cost * (1.0 + 1e-12), 1e15)) if cost > 0.0 else 10**15
+        return int(self.budget.amount / self.cost(calls) * (1.0 + 1e-12))
 
     def require(self, calls: int) -> None:
-        """Make sure that the budget pays one question."""
+        """Make sure that the budget pays one question, and not any number of them."""
+        if not self.cost(calls) > 0.0:
+            raise OutOfRangeError(
+                f"Calls cost nothing in {self.budget.unit} at these prices, so {self.budget.amount:g} {self.budget.unit} pay any "
+                "number of them. Give a budget in tokens."
+            )
         if self.paid(calls) < 1:
             unit = self.budget.unit
             raise OutOfRangeError(
@@ -370,8 +374,6 @@ def _split(costs: _Costs) -> Split:
         if questions < 1:
             break
         tried.append((questions, calls))
-        if questions >= 10**15:  # calls that cost nothing
-            break
     m, n = np.array(tried, np.float64).T
     bounds = self_consistency_bound(m, n)
     best = int(bounds.argmin())
