@@ -37,6 +37,8 @@ COMMANDS = (
     "questions",
     "ls",
     "curve",
+    "estimate",
+    "plan",
     "demo",
 )
 EVIL = "evil\x1b]0;owned\x07[red]\u202e"

@@ -634,8 +634,13 @@ def _no_dollars(llm: LLM) -> str:
     return f"No dollars: the recording does not say how many tokens the prompts of {llm.name!r} have."
 
 
-def parse_counts(text: str) -> list[int]:
+def parse_counts(text: str, option: str = "--n", noun: str = "CoTs") -> list[int]:
     """Read numbers of CoTs: "20", "1,5,10", "1..40", "1..40..3" (every third), or several of these with commas.
+
+    Args:
+        text: what was given.
+        option: for which option.
+        noun: what is counted.
 
     Returns:
         The numbers, ascending, each once.
@@ -644,22 +649,27 @@ def parse_counts(text: str) -> list[int]:
         UsageError: the text is something else.
         OutOfRangeError: a number below 1, a range that runs backwards, or more than 10,000 numbers.
     """
-    ranges = [_count_range(piece.strip(), text) for piece in text.split(",")]
+    ranges = [_count_range(piece.strip(), text, option, noun) for piece in text.split(",")]
     if sum(map(len, ranges)) > _MAX_COUNTS:
-        raise OutOfRangeError(f"--n {text!r} asks for {sum(map(len, ranges)):,} points; {_MAX_COUNTS:,} is the most.")
+        raise OutOfRangeError(
+            f"{option} {text!r} asks for {sum(map(len, ranges)):,} points; {_MAX_COUNTS:,} is the most."
+        )
     return sorted({count for counts in ranges for count in counts})
 
 
-def _count_range(piece: str, text: str) -> range:
+def _count_range(piece: str, text: str, option: str, noun: str) -> range:
     numbers = piece.split("..")
     if len(numbers) > 3 or not all(re.fullmatch("[0-9]+", number) for number in numbers):
-        raise UsageError(f"--n takes numbers of CoTs such as 20, 1,5,10, 1..40 or 1..40..3; found {text!r:.100}.")
+        raise UsageError(
+            f"{option} takes numbers of {noun} such as 20, 1,5,10, 1..40 or 1..40..3; found {text!r:.100}."
+        )
     if max(map(len, numbers)) > 9:  # no pool is larger, and Python refuses to read thousands of digits
-        raise OutOfRangeError(f"--n takes numbers of CoTs up to 999,999,999; found {text!r:.100}.")
+        raise OutOfRangeError(f"{option} takes numbers of {noun} up to 999,999,999; found {text!r:.100}.")
     first, *rest = map(int, numbers)
     last, step = (*rest, 1)[:2] if rest else (first, 1)
     if first < 1 or step < 1 or last < first:
-        raise OutOfRangeError(f"--n counts up from 1 CoT or more, by 1 or more; found {text!r}.")
+        one = noun.removesuffix("s")
+        raise OutOfRangeError(f"{option} counts up from 1 {one} or more, by 1 or more; found {text!r}.")
     return range(first, last + 1, step)
 
 
@@ -835,6 +845,7 @@ def _next_commands(made: Demo) -> list[str]:
 # Each of these registers its command with `app`.
 from feval.cli import compare as _compare_command  # noqa: E402, F401
 from feval.cli import curve as _curve_command  # noqa: E402, F401
+from feval.cli import forecast as _forecast_commands  # noqa: E402, F401
 from feval.cli import record as _record_command  # noqa: E402, F401
 from feval.cli import run as _run_command  # noqa: E402, F401
 from feval.cli import score as _score_command  # noqa: E402, F401

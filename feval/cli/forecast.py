@@ -1,0 +1,159 @@
+"""`feval estimate` and `feval plan`: what voting will buy, before it is paid for."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from feval.cli import (
+    DatasetName,
+    JsonFlag,
+    LLMName,
+    QuietFlag,
+    _folders,
+    _guarded,
+    _hush_matplotlib,
+    _only,
+    _Out,
+    app,
+    parse_counts,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from feval.forecast import Forecast
+    from feval.replay import LLM, Dataset
+
+__all__: list[str] = []
+
+
+@app.command("estimate")
+@_guarded
+def _estimate(
+    recordings: Annotated[
+        list[Path] | None,
+        typer.Option("--recording", metavar="DIR", help="Repeat for several. Default: the folders in FEVAL_RECORDING."),
+    ] = None,
+    dataset: DatasetName = None,
+    llm: LLMName = None,
+    g: Annotated[int, typer.Option("--g", metavar="CALLS", help="Calls per question to estimate from.")] = 5,
+    m: Annotated[
+        str, typer.Option("--m", metavar="VOTES", help="Numbers of votes: 1..100, 1..99..2, 1,5,10 or 20.")
+    ] = "1..40",
+    method: Annotated[
+        str,
+        typer.Option(
+            "--method",
+            metavar="NAMES",
+            help="exact, monte-carlo, gaussian, two-call, max-entropy, ldgp, unbiased; several with commas.",
+        ),
+    ] = "exact,two-call,max-entropy,ldgp",
+    seed: Annotated[int, typer.Option("--seed", help="Of the draw of calls, and of the intervals.")] = 0,
+    replicate: Annotated[int, typer.Option("--replicate", min=0, help="Which draw of calls.")] = 0,
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", metavar="DIR", help="Write estimate.csv, .json and .png there. Default: write nothing."),
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace other files in --out.")] = False,
+    as_json: JsonFlag = False,
+    quiet: QuietFlag = False,
+) -> None:
+    """Forecast the accuracy of M votes from a few calls.
+
+    Estimates with their intervals, beside the exact curve of the whole pool, so that their error is visible. Notes say what would
+    mislead.
+
+    Example: feval estimate --recording my-recording --llm gpt-4o-mini --g 5 --m 1..40 --out my-estimate
+    """
+    from feval.forecast import estimate
+    from feval.report.forecasts import forecast_tables
+
+    show, votes = _Out(as_json=as_json, quiet=quiet), parse_counts(m, "--m", "votes")
+    with show.progress("estimating"):
+        questions, replayed = _opened(recordings, dataset, llm, seed, None, "once")
+        names = [name.strip() for name in method.split(",")]
+        told = estimate(questions, replayed, g=g, m=votes, methods=names, replicate=replicate)
+        written = [] if out is None else _save(out, told, replace=force)
+    for sentence in told.warnings:
+        show.note(sentence)
+    show.result(told.to_dict(), *forecast_tables(told), *(f"wrote {path}" for path in written))
+
+
+@app.command("plan")
+@_guarded
+def _plan(
+    budget: Annotated[
+        str, typer.Option("--budget", metavar="AMOUNT", help="Such as 20usd or 500000tokens.", show_default=False)
+    ],
+    pilots: Annotated[
+        list[Path] | None,
+        typer.Option("--pilot", metavar="DIR", help="Recording to judge by. Default: the folders in FEVAL_RECORDING."),
+    ] = None,
+    dataset: DatasetName = None,
+    llm: LLMName = None,
+    questions: Annotated[
+        int | None, typer.Option("--questions", help="How many are to be answered. Default: as many as the pilot has.")
+    ] = None,
+    most_votes: Annotated[int, typer.Option("--most-votes", help="The largest vote that is looked at.")] = 41,
+    billing: Annotated[
+        str, typer.Option("--billing", metavar="RULE", help="How prompts are paid: once, per_round or per_sample.")
+    ] = "once",
+    prices: Annotated[
+        str | None,
+        typer.Option("--prices", metavar="LIST", help="Id or file of a price list, or none. Default: the recording's."),
+    ] = None,
+    seed: Annotated[int, typer.Option("--seed", help="Of the intervals.")] = 0,
+    as_json: JsonFlag = False,
+    quiet: QuietFlag = False,
+) -> None:
+    """Say what a budget buys, before it is spent.
+
+    Judged by a pilot recording: which vote to buy, what accuracy to expect, which votes are certified to help, what it costs.
+
+    Example: feval plan --budget 20usd --pilot my-recording --llm gpt-4o-mini
+    """
+    from feval.forecast import Budget, plan
+    from feval.report.forecasts import plan_tables
+
+    show, amount = _Out(as_json=as_json, quiet=quiet), Budget.parse(budget)
+    with show.progress("planning"):
+        asked, replayed = _opened(pilots, dataset, llm, seed, prices, billing)
+        dollars, tokens = (amount.amount, None) if amount.unit == "usd" else (None, amount.amount)
+        told = plan(
+            asked, replayed, budget_usd=dollars, budget_tokens=tokens, questions=questions, most_votes=most_votes
+        )
+    for sentence in told.warnings:
+        show.note(sentence)
+    show.result(told.to_dict(), *plan_tables(told))
+
+
+def _opened(
+    folders: Sequence[Path] | None, dataset: str | None, llm: str | None, seed: int, prices: str | None, billing: str
+) -> tuple[Dataset, LLM]:
+    from feval.recording import open_recording
+    from feval.replay import load
+
+    opened = [open_recording(folder) for folder in _folders(folders)]
+    dataset = _only("dataset", dataset, (held for recording in opened for held in recording.dataset_ids()))
+    held = [name for recording in opened for name in recording.llm_names(dataset)]
+    names = [_only("LLM", llm, held)] if held or llm else None  # if nobody is held, `load` says what is
+    questions, [replayed] = load(dataset, names, opened, seed=seed, prices=prices, billing=billing)
+    return questions, replayed
+
+
+def _save(out: Path, told: Forecast, *, replace: bool) -> list[Path]:
+    from feval.report.files import save_files
+    from feval.report.forecast_picture import forecast_png
+    from feval.report.forecasts import forecast_csv
+
+    _hush_matplotlib()
+    files = {
+        "estimate.csv": forecast_csv(told).encode(),
+        "estimate.json": (json.dumps(told.to_dict(), indent=2) + "\n").encode(),
+        "estimate.png": forecast_png(told),
+    }
+    return save_files(out, files, replace=replace)

@@ -1,0 +1,515 @@
+"""From a pilot recording and a budget to numbers: how many questions, how many calls, which vote, what it costs."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from feval.errors import OutOfRangeError, PriceNotFoundError, UsageError
+from feval.forecast.evidence import moments_of, ordered_by_key, require_golds, sample_moments
+
+if TYPE_CHECKING:
+    from feval.estimators.counts import VoteCounts
+    from feval.forecast.evidence import SampleMoments
+    from feval.prices import Price
+    from feval.replay import LLM, Dataset
+
+__all__ = ["Budget", "BudgetPlan", "Purchase", "Split", "VoteOption", "plan"]
+
+Floats = npt.NDArray[np.float64]
+
+_FORM = re.compile(r"\s*([0-9][0-9_,]*(?:\.[0-9]+)?|\.[0-9]+)\s*(usd|tokens)\s*", re.IGNORECASE)
+_MOMENT_RESAMPLES = 400  # of the bounds, each over all votes
+_MOST_CALLS = 100_000  # per question, in the split for estimating
+_AS_GOOD = 1e-3
+MOST_VOTES_PLANNED = 1001
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """What may be spent.
+
+    Attributes:
+        amount: more than 0.
+        unit: "usd" or "tokens" (prompt and output tokens together).
+    """
+
+    amount: float
+    unit: str
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Read "20usd", "0.5 usd" or "500000tokens".
+
+        Args:
+            text: a number and its unit; thousands may be set apart by "," or "_".
+
+        Raises:
+            UsageError: something else.
+            OutOfRangeError: nothing, or more than 10^15.
+        """
+        found = _FORM.fullmatch(text)
+        if found is None:
+            raise UsageError(
+                f"A budget is a number with its unit, such as 20usd or 500000tokens; {text!r:.100} was given."
+            )
+        return cls._checked(float(found[1].replace(",", "").replace("_", "")), found[2].lower())
+
+    @classmethod
+    def of(cls, usd: float | None, tokens: float | None) -> Self:
+        """From one of two numbers.
+
+        Raises:
+            UsageError: none or both.
+            OutOfRangeError: nothing, or more than 10^15.
+        """
+        if (usd is None) == (tokens is None):
+            raise UsageError("A plan has one budget: give budget_usd or budget_tokens, and not both.")
+        return cls._checked(float(tokens if usd is None else usd), "tokens" if usd is None else "usd")  # type: ignore[arg-type]
+
+    @classmethod
+    def _checked(cls, amount: float, unit: str) -> Self:
+        if not 0.0 < amount <= 1e15:
+            raise OutOfRangeError(f"A budget is more than 0 and at most 10^15; {amount:g} {unit} was given.")
+        return cls(amount, unit)
+
+
+@dataclass(frozen=True, slots=True)
+class Split:
+    """How to estimate the LLM's self-consistency error from scratch (arXiv 2509.19489, Theorem 1), costs included.
+
+    Attributes:
+        questions: m.
+        calls: n, per question.
+        bound: on the mean squared error of the average over questions: 1 / (pi n) + 1 / (8 m) + 1 / (2 n m).
+        cost: of m questions with n calls each, in the budget's unit.
+    """
+
+    questions: int
+    calls: int
+    bound: float
+    cost: float
+
+
+@dataclass(frozen=True, slots=True)
+class VoteOption:
+    """One odd number of votes.
+
+    Attributes:
+        votes: M.
+        accuracy: expected of a plurality of M calls: unbiased from the pilot up to its pool; beyond it, that of a majority under
+            the law of greatest entropy.
+        low: lower end of its interval: bootstrap over the pilot's questions; beyond the pool, of the two-call lower bound.
+        high: upper end; beyond the pool, of the two-call upper bound.
+        kind: "pilot" or "max-entropy".
+        bound_low: L, least accuracy of a majority of M calls for any law with the pilot's mu and nu.
+        bound_high: U, greatest.
+        gain_low: L - mu, the gain over one call that mu and nu prove.
+        gain_low_end: lower confidence limit of that (one-sided, over the pilot's questions).
+        certified: whether that limit is above 0.
+        cost_per_question: in the budget's unit.
+        usd_per_question: mean USD; `None` without a price.
+        tokens_per_question: mean prompt and output tokens billed.
+        questions: how many questions the budget pays.
+        affordable: whether that is all of them.
+    """
+
+    votes: int
+    accuracy: float
+    low: float
+    high: float
+    kind: str
+    bound_low: float
+    bound_high: float
+    gain_low: float
+    gain_low_end: float
+    certified: bool
+    cost_per_question: float
+    usd_per_question: float | None
+    tokens_per_question: float
+    questions: int
+    affordable: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Purchase:
+    """What to buy.
+
+    Attributes:
+        votes: M.
+        questions: on how many.
+        accuracy: expected.
+        low: lower end of its interval.
+        high: upper end.
+        usd: in all; `None` without a price.
+        tokens: in all.
+        why: a sentence.
+    """
+
+    votes: int
+    questions: int
+    accuracy: float
+    low: float
+    high: float
+    usd: float | None
+    tokens: float
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class BudgetPlan:
+    """What a budget buys of one LLM, judged by a pilot.
+
+    Attributes:
+        dataset: id.
+        llm: name.
+        recording_hashes: of the pilot.
+        budget: what may be spent.
+        questions: to be answered.
+        pilot_questions: recorded.
+        pilot_calls: of the smallest pool.
+        prices: id of the price list, or `None`.
+        billing: how prompts are charged.
+        prompt_tokens: mean per prompt.
+        output_tokens: mean per call.
+        mu: accuracy of one call.
+        nu: chance that two calls on a question are both right.
+        rho: correlation of two calls; `None` where mu is 0 or 1.
+        confidence: of intervals and certificates.
+        resamples: of the accuracies' bootstrap.
+        seed: of it.
+        estimating: the split for estimating; `None` where the budget pays no question.
+        options: by votes.
+        purchase: the choice.
+        warnings: sentences that a reader needs.
+    """
+
+    dataset: str
+    llm: str
+    recording_hashes: tuple[str, ...]
+    budget: Budget
+    questions: int
+    pilot_questions: int
+    pilot_calls: int
+    prices: str | None
+    billing: str
+    prompt_tokens: float
+    output_tokens: float
+    mu: float
+    nu: float
+    rho: float | None
+    confidence: float
+    resamples: int
+    seed: int
+    estimating: Split
+    options: tuple[VoteOption, ...]
+    purchase: Purchase
+    warnings: tuple[str, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """The plan as JSON values."""
+        return dataclasses.asdict(self)
+
+
+def plan(
+    dataset: Dataset,
+    llm: LLM,
+    *,
+    budget_usd: float | None = None,
+    budget_tokens: float | None = None,
+    questions: int | None = None,
+    most_votes: int = 41,
+    confidence: float = 0.95,
+    resamples: int = 10_000,
+) -> BudgetPlan:
+    """Say what a budget buys, from a pilot: the split for estimating, the votes, their accuracies and certificates, the cost.
+
+    Costs are the pilot's means: prompt tokens once per question or per call, by the LLM's billing, output tokens per call, at its
+    price list. The vote that is bought is the smallest whose expected accuracy is within a tenth of a point of the best that the
+    budget pays on all questions; a vote larger than the pilot's pool only where its certified lower end beats that.
+    Gains are certified by arXiv 2605.03379, Theorem 4.1, from mu and nu of all pairs of the pilot's calls, for a majority of
+    right calls, hence for every plurality (which wins whenever a majority does).
+
+    Args:
+        dataset: the pilot's questions, from `load`; every one needs a gold.
+        llm: the pilot's LLM, from the same `load`.
+        budget_usd: what may be spent, in USD; or
+        budget_tokens: in prompt and output tokens.
+        questions: how many are to be answered; the pilot's number if left out.
+        most_votes: the largest M that is looked at, up to 1,001.
+        confidence: of intervals and certificates.
+        resamples: over the pilot's questions.
+
+    Raises:
+        UsageError: no budget, or two; dataset and LLM from different loads.
+        OutOfRangeError: a budget that does not pay a single call, or numbers out of range.
+        ShortPoolError: a pilot with a single call on a question.
+        NotRecordedError: a question without a gold.
+        PriceNotFoundError: dollars, and no price or no prompt tokens.
+    """
+    budget = Budget.of(budget_usd, budget_tokens)
+    wanted = len(dataset) if questions is None else questions
+    if wanted < 1 or not 1 <= most_votes <= MOST_VOTES_PLANNED:
+        raise OutOfRangeError(
+            f"A plan is for 1 question or more and 1 to {MOST_VOTES_PLANNED:,} votes; {wanted} questions and {most_votes} votes "
+            "were asked for."
+        )
+    require_golds(dataset, llm)
+    llm.require(None, 2)
+    costs = _Costs.of(llm, budget)
+    costs.require(1)
+    pilot = _Pilot.of(dataset, llm, confidence, resamples)
+    options = _options(pilot, costs, wanted, range(1, most_votes + 1, 2))
+    sample, _ = moments_of(pilot.moments)
+    rho = float(sample.rho)
+    return BudgetPlan(
+        dataset=dataset.id,
+        llm=llm.name,
+        recording_hashes=dataset.recording_hashes,
+        budget=budget,
+        questions=wanted,
+        pilot_questions=len(dataset),
+        pilot_calls=llm.pool.smallest,
+        prices=llm.prices.id if llm.prices is not None else None,
+        billing=llm.billing,
+        prompt_tokens=costs.prompt_tokens,
+        output_tokens=costs.output_tokens,
+        mu=pilot.moments.mu,
+        nu=pilot.moments.nu,
+        rho=None if np.isnan(rho) else rho,
+        confidence=confidence,
+        resamples=resamples,
+        seed=llm.seed,
+        estimating=_split(costs),
+        options=tuple(options),
+        purchase=_purchase(options, costs, wanted),
+        warnings=tuple(_warnings(options, pilot, wanted)),
+    )
+
+
+# -- what calls cost ------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Costs:
+    """Mean costs of a question; `price` is `None` where dollars are not known and not needed."""
+
+    budget: Budget
+    billing: str
+    prompt_tokens: float
+    output_tokens: float
+    price: Price | None
+
+    @classmethod
+    def of(cls, llm: LLM, budget: Budget) -> Self:
+        from feval.estimators.cost import mean_output_tokens
+
+        if budget.unit == "usd" and llm.price is None:
+            if llm.prices is not None:
+                llm.prices.price(llm.name)  # says which price list, and what to do
+            raise PriceNotFoundError(
+                f"A budget in dollars needs prices, and {llm.name} was loaded without a price list. Give one, or a budget in "
+                "tokens."
+            )
+        if int(llm.pool.prompt_tokens.min()) < 0:
+            raise PriceNotFoundError(
+                f"A plan needs prompt tokens, and the recording does not say how many the prompts of {llm.name} have. Import or "
+                "record it with a token counter."
+            )
+        output = float(mean_output_tokens(llm.pool.output_tokens, llm.pool.sizes).mean())
+        return cls(budget, llm.billing, float(llm.pool.prompt_tokens.mean()), output, llm.price)
+
+    def tokens(self, calls: int) -> float:
+        """Of one question with so many calls in one request."""
+        return self._prompts(calls) + calls * self.output_tokens
+
+    def usd(self, calls: int) -> float | None:
+        """The same in USD."""
+        from feval.prices import usd
+
+        return None if self.price is None else usd(self.price, self._prompts(calls), calls * self.output_tokens)
+
+    def cost(self, calls: int) -> float:
+        """The same in the budget's unit."""
+        dollars = self.usd(calls)
+        return self.tokens(calls) if self.budget.unit == "tokens" or dollars is None else dollars
+
+    def _prompts(self, calls: int) -> float:
+        from feval.prices import billed_prompts
+
+        return self.prompt_tokens * billed_prompts(self.billing, 1, calls)
+
+    def paid(self, calls: int) -> int:
+        """How many questions the budget pays with so many calls each."""
+        return int(self.budget.amount / self.cost(calls) * (1.0 + 1e-12))
+
+    def require(self, calls: int) -> None:
+        """Make sure that the budget pays one question, and not any number of them."""
+        if not self.cost(calls) > 0.0:
+            raise OutOfRangeError(
+                f"Calls cost nothing in {self.budget.unit} at these prices, so {self.budget.amount:g} {self.budget.unit} pay any "
+                "number of them. Give a budget in tokens."
+            )
+        if self.paid(calls) < 1:
+            unit = self.budget.unit
+            raise OutOfRangeError(
+                f"A budget of {self.budget.amount:g} {unit} does not pay a single call: one on a mean question costs "
+                f"{self.cost(calls):.3g} {unit}. Raise the budget."
+            )
+
+
+def _split(costs: _Costs) -> Split:
+    """The integers n and m = floor(B / cost(n)) that minimise Theorem 1's bound; the fewest calls among equals."""
+    from feval.estimators.self_consistency_error import self_consistency_bound
+
+    tried: list[tuple[int, int]] = []
+    for calls in range(1, _MOST_CALLS + 1):
+        questions = costs.paid(calls)
+        if questions < 1:
+            break
+        tried.append((questions, calls))
+    m, n = np.array(tried, np.float64).T
+    bounds = self_consistency_bound(m, n)
+    best = int(bounds.argmin())
+    questions, calls = tried[best]
+    return Split(questions, calls, float(bounds[best]), questions * costs.cost(calls))
+
+
+# -- what votes give ------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class _Pilot:
+    """The pilot's calls, questions by key."""
+
+    counts: VoteCounts
+    moments: SampleMoments
+    pool: int
+    seed: int
+    confidence: float
+    resamples: int
+
+    @classmethod
+    def of(cls, dataset: Dataset, llm: LLM, confidence: float, resamples: int) -> Self:
+        from feval.estimators.counts import vote_counts
+
+        rows = ordered_by_key(dataset)
+        counts = vote_counts(llm.pool.codes[rows], dataset.gold[rows])
+        seed = llm.seed % (1 << 64)
+        some = min(resamples, _MOMENT_RESAMPLES)
+        moments = sample_moments(counts.gold, counts.size, resamples=some, seed=seed)
+        return cls(counts, moments, llm.pool.smallest, seed, confidence, resamples)
+
+    def accuracies(self, votes: Sequence[int]) -> Floats:
+        """[3, len(votes)] accuracy, low and high of votes within the pool."""
+        from feval.estimators.bootstrap import bootstrap_interval
+        from feval.estimators.plurality import subset_plurality_accuracy
+
+        counts = self.counts
+        values = subset_plurality_accuracy(counts.gold, counts.rivals, counts.no_answer, votes)
+        ends = bootstrap_interval(values, confidence=self.confidence, resamples=self.resamples, seed=self.seed)
+        return np.stack([values.mean(), ends.low, ends.high])
+
+
+def _options(pilot: _Pilot, costs: _Costs, questions: int, votes: Sequence[int]) -> list[VoteOption]:
+    from feval.estimators.completions import maxent_completion
+    from feval.estimators.two_call import vote_interval
+
+    sample, resampled = moments_of(pilot.moments)
+    measured = pilot.accuracies([m for m in votes if m <= pilot.pool])
+    completed = maxent_completion(sample, [m // 2 for m in votes]).votes
+    tail = (1.0 - pilot.confidence) / 2.0
+    options = []
+    for place, m in enumerate(votes):
+        sharp, spread = vote_interval(m // 2, sample), vote_interval(m // 2, resampled)
+        low, high = float(sharp.low), float(sharp.high)
+        limit = float(np.quantile(spread.low - resampled.mu, 1.0 - pilot.confidence))
+        if m <= pilot.pool:
+            (accuracy, *ends), kind = measured[:, place].tolist(), "pilot"
+        else:
+            ends = [float(np.quantile(spread.low, tail)), float(np.quantile(spread.high, 1.0 - tail))]
+            accuracy, kind = float(completed[place]), "max-entropy"
+        options.append(
+            VoteOption(
+                votes=m,
+                accuracy=accuracy,
+                low=ends[0],
+                high=ends[1],
+                kind=kind,
+                bound_low=low,
+                bound_high=high,
+                gain_low=low - pilot.moments.mu,
+                gain_low_end=limit,
+                certified=m > 1 and limit > 1e-12,
+                cost_per_question=costs.cost(m),
+                usd_per_question=costs.usd(m),
+                tokens_per_question=costs.tokens(m),
+                questions=costs.paid(m),
+                affordable=costs.paid(m) >= questions,
+            )
+        )
+    return options
+
+
+def _purchase(options: Sequence[VoteOption], costs: _Costs, questions: int) -> Purchase:
+    paid = [option for option in options if option.affordable]
+    known = [option for option in paid if option.kind == "pilot"]
+    if not known:
+        single = options[0]
+        why = (
+            f"The budget pays one call on {single.questions:,} of {questions:,} questions, and no vote on all of them."
+        )
+        return _bought(single, min(single.questions, questions), costs, why)
+    best = max(known, key=lambda option: option.accuracy)
+    beyond = [option for option in paid if option.kind != "pilot" and option.low > best.accuracy]
+    if beyond:
+        chosen = beyond[0]
+        why = "Its certified lower end beats every vote that the pilot can measure."
+    else:
+        chosen = next(option for option in known if option.accuracy >= best.accuracy - _AS_GOOD)
+        why = (
+            "One call: no vote that the budget pays is expected to be better by more than a tenth of a point."
+            if chosen.votes == 1
+            else f"The smallest vote within a tenth of a point of the best that the budget pays ({best.votes} votes)."
+        )
+    return _bought(chosen, questions, costs, why)
+
+
+def _bought(option: VoteOption, questions: int, costs: _Costs, why: str) -> Purchase:
+    dollars = costs.usd(option.votes)
+    return Purchase(
+        option.votes,
+        questions,
+        option.accuracy,
+        option.low,
+        option.high,
+        None if dollars is None else questions * dollars,
+        questions * costs.tokens(option.votes),
+        why,
+    )
+
+
+def _warnings(options: Sequence[VoteOption], pilot: _Pilot, questions: int) -> list[str]:
+    said, asked = [], len(pilot.counts.gold)
+    if options[-1].votes > pilot.pool:
+        said.append(
+            f"Beyond M = {pilot.pool}, the pilot's pool, accuracies are a model's (greatest entropy, of a majority of right "
+            "calls), and their intervals are the two-call bounds; record more calls to measure them."
+        )
+    if pilot.moments.clipped:
+        said.append(
+            "The pilot's calls on a question disagree more often than independent calls would, which happens by chance on few "
+            "questions; the bounds take all questions for equally hard."
+        )
+    if questions != asked:
+        said.append(
+            f"The intervals are those of the {asked} questions of the pilot; the {questions} to be answered are taken to be like "
+            "them."
+        )
+    return said

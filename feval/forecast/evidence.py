@@ -1,0 +1,110 @@
+"""What forecasts are made from: right and wrong calls per question, and the two moments that they estimate."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from feval.errors import NotRecordedError, OutOfRangeError
+
+if TYPE_CHECKING:
+    from feval.estimators.moments import Moments
+    from feval.replay import LLM, Dataset
+
+__all__ = ["SampleMoments", "checked_votes", "moments_of", "ordered_by_key", "require_golds", "sample_moments"]
+
+Integers = npt.NDArray[np.integer[Any]]
+Floats = npt.NDArray[np.float64]
+
+MOST_VOTES = 10_000
+"""The largest M that a forecast is made for."""
+
+
+@dataclass(frozen=True, eq=False)
+class SampleMoments:
+    """Estimates of mu = E Q and nu = E Q^2, Q being the probability that a call on a random question is right.
+
+    Attributes:
+        mu: mean over questions of c / G, unbiased.
+        nu: mean of c (c - 1) / (G (G - 1)), unbiased for independent calls; clipped to what a law can have.
+        clipped: whether it had to be: the calls disagreed more often than independent ones would.
+        resampled: [R, 2] (mu, nu) of R resamples of the questions, nu clipped likewise.
+    """
+
+    mu: float
+    nu: float
+    clipped: bool
+    resampled: Floats
+
+
+def require_golds(dataset: Dataset, llm: LLM) -> None:
+    """Make sure that every question has a gold answer and that dataset and LLM belong together.
+
+    Raises:
+        NotRecordedError: a question without a gold; the message names it.
+        UsageError: the LLM is from another `load`.
+    """
+    dataset.require([llm])
+    without = np.flatnonzero(dataset.gold < 0)
+    if len(without):
+        name = dataset.question_ids[int(without[0])]
+        raise NotRecordedError(
+            f"Forecasts compare answers with golds; {len(without)} of {len(dataset)} questions of {dataset.id} have none, "
+            f"{name!r} first. Select the questions that have one (`feval select --questions-file`), or record them with golds."
+        )
+
+
+def checked_votes(m: Any) -> list[int]:
+    """Numbers of votes, ascending.
+
+    Args:
+        m: distinct integers from 1 to 10,000.
+
+    Raises:
+        OutOfRangeError: none, one out of range, or one that comes twice.
+    """
+    votes = [int(value) for value in m]
+    wrong = next((value for value in votes if not 1 <= value <= MOST_VOTES), None)
+    if wrong is not None:
+        raise OutOfRangeError(f"A vote has 1 to {MOST_VOTES:,} calls; M = {wrong} was asked for.")
+    if not votes or len(set(votes)) < len(votes):
+        raise OutOfRangeError(
+            f"A forecast takes distinct numbers of votes, such as range(1, 41); {votes[:10]} was given."
+        )
+    return sorted(votes)
+
+
+def ordered_by_key(dataset: Dataset) -> npt.NDArray[np.intp]:
+    """[Q] rows in the order of the question keys, so that intervals do not depend on the recording's order."""
+    order: npt.NDArray[np.intp] = np.argsort(dataset.question_keys, kind="stable")
+    return order
+
+
+def sample_moments(right: Integers, size: Integers, *, resamples: int, seed: int) -> SampleMoments:
+    """Estimate mu and nu from all calls of each question, with resamples over questions.
+
+    Args:
+        right: [Q] right calls.
+        size: [Q] calls, at least 2.
+        resamples: R.
+        seed: of the resamples.
+    """
+    from feval.estimators.bootstrap import bootstrap_means
+
+    c, g = right.astype(np.float64), size.astype(np.float64)
+    columns = np.stack([c / g, c * (c - 1.0) / (g * (g - 1.0))], axis=1)
+    mu, nu = columns.mean(axis=0).tolist()
+    resampled = bootstrap_means(columns, resamples=resamples, seed=seed)
+    resampled[:, 0] = np.clip(resampled[:, 0], 0.0, 1.0)
+    resampled[:, 1] = np.clip(resampled[:, 1], resampled[:, 0] ** 2, resampled[:, 0])
+    return SampleMoments(mu, float(np.clip(nu, mu * mu, mu)), nu < mu * mu, resampled)
+
+
+def moments_of(sample: SampleMoments) -> tuple[Moments, Moments]:
+    """The sample's moments (a scalar table) and those of its resamples [R]."""
+    from feval.estimators.moments import Moments
+
+    return Moments.of(sample.mu, sample.nu), Moments.of(sample.resampled[:, 0], sample.resampled[:, 1])
