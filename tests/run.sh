@@ -1,8 +1,8 @@
 #!/bin/sh
-# Runs the tests, after making the virtual environment if there is none: sh tests/run.sh [pytest's options]
+# Runs the tests on all cores, after making the virtual environment if there is none: sh tests/run.sh [pytest's options]
 set -eu
 root=$(cd "$(dirname "$0")/.." && pwd)
 . "$root/.ci/venv.sh"
 feval_venv "$root" dev
 cd "$root"
-exec "$venv/bin/python" -m pytest "$@"
+exec "$venv/bin/python" -m pytest -n auto "$@"

@@ -52,7 +52,9 @@ def _compare(
     as_json: JsonFlag = False,
     quiet: QuietFlag = False,
 ) -> None:
-    """Compare methods: differences at equal cost, savings at equal accuracy, frontier, ranking.
+    """Compare methods on the same questions and draws.
+
+    Differences at equal cost, savings at equal accuracy, the frontier and a ranking, every number with an interval.
 
     Example: feval compare plan.toml --init --recording my-recording && feval compare plan.toml --out comparison
     """
