@@ -337,6 +337,8 @@ def _pair_edge(n: int, moments: Moments, _x0: Floats, _x1: Floats) -> _Solved:
     c = np.divide(change, 2.0 * width)
     slope = majority_slope(n, x)
     p_x, p_y = majority_accuracy(n, x), majority_accuracy(n, y)
+    apart = width * n**0.5 > 0.5  # through both points: an error of the contact then counts squared only
+    c = np.where(apart, (p_y - p_x - slope * width) / (width * width), c)
     b = slope - 2.0 * c * x
     weight_x, weight_y = above / width, below / width
     value = weight_x * p_x + weight_y * p_y

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from math import inf, isinf, log, sqrt
+from math import inf, isinf, log1p, sqrt
 
 import numpy as np
 import numpy.typing as npt
@@ -148,7 +148,7 @@ def _ends(n: float) -> Ends:
 def _chi2_quantile(level: float) -> float:
     if not 0 < level < 1:
         raise OutOfRangeError(f"A confidence level lies between 0 and 1; {level!r} was given.")
-    return -2.0 * log(1.0 - level)
+    return -2.0 * log1p(-level)
 
 
 # -- Wald regions ---------------------------------------------------------------------------------------------------
