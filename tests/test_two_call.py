@@ -611,7 +611,7 @@ def test_completions_hold_at_every_end_of_both_moments(complete: Any, mu: float)
 def test_maximum_entropy_passes_smoothly_into_its_limit_laws() -> None:
     """On both sides of where Newton's method gives way to a closed form, parameters follow the moments' small change."""
     for mu in (1e-6, 0.3, 0.49, 0.7):
-        narrow = np.array([0.99e-18, 1.01e-18]) if 0.1 < mu else 0.01 * mu * mu * np.array([0.99, 1.01])
+        narrow = np.array([0.99e-18, 1.01e-18]) if mu > 0.1 else 0.01 * mu * mu * np.array([0.99, 1.01])
         split = np.array([0.99e-13, 1.01e-13])
         for rho, scale in ((narrow, narrow), (None, split)):
             spread = mu * (1 - mu)

@@ -85,6 +85,8 @@ def maxent_completion(moments: Moments, budgets: Sequence[int]) -> MaxEntComplet
     Newton's method on the dual J(lambda, kappa), in statistics centred at mu; Gauss-Legendre panels that shrink towards 0, 1,
     1/2 and, for narrow laws, mu. A fixed rule of any size fails for rho near 0 or 1.
 
+    Assumes calls that are independent given the question, each right with the same probability Q.
+
     Args:
         moments: [...] the table of (mu, nu).
         budgets: N values of n.
@@ -121,6 +123,8 @@ def ldgp_completion(moments: Moments, budgets: Sequence[int]) -> LatentDifficult
     distribution function of the median W of 2n + 1 standard normals, so V_n = Pr{W + gamma Z <= eta}: for small gamma
     integrated over Z, otherwise over W. Gauss-Hermite in Z, an obvious choice, fails for large gamma, where the integrand is
     nearly a step.
+
+    Assumes calls that are independent given the question, each right with the same probability Q.
 
     Args:
         moments: [...] the table of (mu, nu).
