@@ -625,6 +625,14 @@ def test_maximum_entropy_passes_smoothly_into_its_limit_laws() -> None:
             assert found.entropy[0] - found.entropy[1] == pytest.approx(change, abs=1e-3)
 
 
+def test_maximum_entropy_of_rare_successes_keeps_relative_digits_of_the_mass_at_one() -> None:
+    for rho in (0.01, 0.3, 0.9):
+        mu = np.array([0.99e-13, 1.01e-13]) / (1 - rho)  # closed form below 1e-13, Newton's method above
+        found = maxent_completion(Moments.from_correlation(mu, rho), [2])
+        np.testing.assert_allclose(found.infinite_votes, rho * mu, rtol=1e-5)
+        np.testing.assert_allclose(found.votes[:, 0], rho * mu, rtol=1e-5)
+
+
 def test_completions_say_where_no_density_exists() -> None:
     moments = Moments.from_correlation([0.6, 0.6, 0.5, 0.0], [0.0, 1.0, 0.0, 0.3])
     for complete in (maxent_completion, ldgp_completion):
