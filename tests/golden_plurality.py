@@ -50,25 +50,29 @@ def shares(inputs: Inputs) -> tuple[Floats, Floats, Floats]:
 
 def plurality(inputs: Inputs) -> object:
     votes = votes_of(inputs["M"])
-    return one_or_all(inputs["M"], plurality_accuracy(*shares(inputs), votes, ties=inputs["tie"]).per_question()[0])
+    return one_or_all(
+        inputs["M"], plurality_accuracy(*shares(inputs), votes, ties=inputs.get("tie", "uniform")).per_question()[0]
+    )
 
 
 def subset(inputs: Inputs) -> object:
     counts = [
         integer(inputs["count_correct"]),
         [integer(c) for c in inputs["count_rivals"]],
-        integer(inputs["count_none"]),
+        integer(inputs.get("count_none", 0)),
     ]
     arrays = np.array([counts[0]]), np.array([counts[1]], np.int64).reshape(1, -1), np.array([counts[2]])
     size = counts[0] + sum(counts[1]) + counts[2]
-    draws = range(1, size + 1) if inputs["N"] is None else votes_of(inputs["N"])
-    values = subset_plurality_accuracy(*arrays, draws, ties=inputs["tie"]).per_question()[0]
-    return values.tolist() if inputs["N"] is None else one_or_all(inputs["N"], values)
+    draws = range(1, size + 1) if inputs.get("N") is None else votes_of(inputs.get("N"))
+    values = subset_plurality_accuracy(*arrays, draws, ties=inputs.get("tie", "uniform")).per_question()[0]
+    return values.tolist() if inputs.get("N") is None else one_or_all(inputs.get("N"), values)
 
 
 def gaussian(inputs: Inputs) -> object:
     correct, rivals, _ = shares(inputs)
-    values = gaussian_estimate(correct, rivals, votes_of(inputs["M"]), mode=inputs["mode"]).per_question()[0]
+    values = gaussian_estimate(
+        correct, rivals, votes_of(inputs["M"]), mode=inputs.get("mode", "guarded")
+    ).per_question()[0]
     return one_or_all(inputs["M"], values)
 
 

@@ -33,7 +33,7 @@ from feval.estimators.wald_regions import wald_projection
 
 Inputs = dict[str, Any]
 
-TERM = re.compile(r"([+-]?)\s*(?:([\d./]+)\s*\*?\s*)?(?:P_(\d+)|q(?:\^(\d+))?)")
+TERM = re.compile(r"([+-]?)\s*(?:([\d./]+)\s*\*?\s*)?(?:P_(\d+)|(q)(?:\^(\d+))?)|([+-]?)\s*(\d[\d./]*)")
 
 
 def moments(inputs: Inputs) -> Moments:
@@ -45,9 +45,10 @@ def moments(inputs: Inputs) -> Moments:
 def objective(text: str) -> UnitPolynomial:
     assert not TERM.sub("", text).strip(), f"an objective of another form: {text}"
     total = UnitPolynomial((Fraction(0),))
-    for sign, factor, budget, power in TERM.findall(text):
-        term = majority_polynomial(int(budget)) if budget else UnitPolynomial.of_powers([0] * int(power or 1) + [1])
-        total += term * Fraction(f"{sign}{factor or 1}")
+    for sign, factor, budget, q, power, plain_sign, constant in TERM.findall(text):
+        degree = int(power or 1) if q else 0
+        term = majority_polynomial(int(budget)) if budget else UnitPolynomial.of_powers([0] * degree + [1])
+        total += term * Fraction(f"{sign or plain_sign}{factor or constant or 1}")
     return total
 
 
@@ -65,9 +66,14 @@ def interval_with_laws(inputs: Inputs) -> dict[str, object]:
     return with_law("L", interval.lower) | with_law("U", interval.upper)
 
 
-def summary(inputs: Inputs) -> dict[str, float]:
+def summary(inputs: Inputs) -> dict[str, float | None]:
     found = pair_table_summary(table(inputs))
-    return {name: float(value) for name, value in vars(found).items()}
+    return {name: value_or_none(value) for name, value in vars(found).items()}
+
+
+def value_or_none(value: Any) -> float | None:
+    """Entries write null where there is no value."""
+    return None if math.isnan(value) else float(value)
 
 
 def table(inputs: Inputs) -> PairTable:
@@ -76,7 +82,7 @@ def table(inputs: Inputs) -> PairTable:
 
 def projection(inputs: Inputs) -> list[float] | None:
     n = inputs["n"] if isinstance(inputs["n"], int) else math.inf
-    found = wald_projection(table(inputs), n, float(Fraction(inputs["level"])))
+    found = wald_projection(table(inputs), n, float(Fraction(inputs.get("level", "0.95"))))
     return None if found.empty else ends(found)
 
 
@@ -87,9 +93,12 @@ def gain(inputs: Inputs) -> dict[str, object]:
 
 def completion(complete: Callable[..., Any]) -> Callable[[Inputs], dict[str, object]]:
     def call(inputs: Inputs) -> dict[str, object]:
-        found = complete(moments(inputs), inputs["n"])
+        asked = inputs["n"] if isinstance(inputs["n"], list) else [inputs["n"]]
+        found = complete(moments(inputs), asked)
         votes = {str(n): float(v) for n, v in zip(found.budgets, found.votes, strict=True)}
-        numbers = {name: float(value) for name, value in vars(found).items() if name not in ("budgets", "votes")}
+        numbers = {
+            name: value_or_none(value) for name, value in vars(found).items() if name not in ("budgets", "votes")
+        }
         return numbers | {"V": votes, "Vinf": float(found.infinite_votes)}
 
     return call

@@ -44,7 +44,7 @@ def same(found: Any, expected: Any, entry: dict[str, Any], part: str = "") -> No
         assert len(found) == len(expected), where
         for pair in zip(found, expected, strict=True):
             same(*pair, entry, part)
-    elif isinstance(expected, float):
+    elif isinstance(expected, float) or (isinstance(expected, int) and isinstance(found, float)):
         assert found == pytest.approx(expected, **tolerance(entry, part)), where
     else:
         assert found == expected, where

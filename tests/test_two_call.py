@@ -279,7 +279,7 @@ def test_moments_of_a_table_are_those_of_its_fractions() -> None:
 @pytest.mark.parametrize("n", [0, 1, 2, 3, 4, 5, 10, 50, 100, 500])
 def test_every_interval_brings_certificates_that_hold_on_all_of_the_unit_interval(n: int) -> None:
     interval = vote_interval(n, table_of_moments())
-    tolerance = 1e-13 if n <= 10 else 1e-12
+    tolerance = 1e-13
     for bound in (interval.lower, interval.upper):
         check = bound.check()
         assert check.holds(tolerance)
@@ -293,6 +293,19 @@ def test_the_dual_inequality_is_proven_in_exact_arithmetic(n: int, mu: float, rh
     interval = vote_interval(n, Moments.from_correlation(mu, rho))
     for bound in (interval.lower, interval.upper):
         assert -2e-13 < bound.proven_margin() <= 1e-15
+
+
+@pytest.mark.parametrize("mu", [1e-300, 1e-12, 0.3, 0.49, 0.8721954680])
+def test_quadratics_stay_on_their_side_where_the_law_is_all_but_certain(mu: float) -> None:
+    """Against the vote polynomial itself on a fine grid of all scales; errors of a double contact must not show."""
+    ends = np.concatenate([np.logspace(-300, -3, 200), np.linspace(0, 1, 20_001)])
+    q = np.concatenate([ends, 1 - ends])
+    for n in (2, 10, 20, 100, 1000):
+        interval = vote_interval(n, Moments.from_correlation(mu, [0.0, 1e-300, 1e-12, 1e-6]))
+        votes = majority_accuracy(n, q)
+        for bound, sign in ((interval.upper, 1.0), (interval.lower, -1.0)):
+            for a, b, c in bound.quadratic:
+                assert (sign * (a + q * (b + c * q) - votes)).min() > -1e-13, (n, bound.side)
 
 
 def test_a_certificate_that_was_tampered_with_does_not_pass() -> None:
@@ -575,6 +588,49 @@ def test_completions_match_adaptive_quadrature(mu: float, rho: float) -> None:
             quad(normal_mean, a, b, (n, eta, gamma), epsabs=1e-14, epsrel=1e-13)[0] for a, b in pairwise(edges)
         )
         assert latent.votes[column] == pytest.approx(expected, abs=1e-11)
+
+
+NEAR_AN_END = [1e-300, 1e-20, 1e-12, 1e-9, 1e-6, 1e-3, 0.5, 1 - 1e-3, 1 - 1e-6, 1 - 1e-9, 1 - 1e-12]
+
+
+@pytest.mark.parametrize("complete", [maxent_completion, ldgp_completion])
+@pytest.mark.parametrize("mu", [1e-12, 1e-6, 0.01, 0.5, 0.7, 1 - 1e-6, 1 - 1e-12])
+def test_completions_hold_at_every_end_of_both_moments(complete: Any, mu: float) -> None:
+    moments = Moments.from_correlation(mu, NEAR_AN_END)
+    found = complete(moments, [0, 1, 2, 50])
+    np.testing.assert_allclose(found.votes[:, 0], mu, atol=1e-12)
+    for column, n in enumerate(found.budgets):
+        interval = vote_interval(n, moments)
+        assert (found.votes[:, column] >= interval.low - 1e-12).all(), n
+        assert (found.votes[:, column] <= interval.high + 1e-12).all(), n
+    mirrored = complete(moments.reflected(), [0, 1, 2, 50])
+    np.testing.assert_allclose(found.votes + mirrored.votes, 1.0, atol=1e-12)
+    np.testing.assert_allclose(found.infinite_votes + mirrored.infinite_votes, 1.0, atol=1e-12)
+
+
+def test_maximum_entropy_passes_smoothly_into_its_limit_laws() -> None:
+    """On both sides of where Newton's method gives way to a closed form, parameters follow the moments' small change."""
+    for mu in (1e-6, 0.3, 0.49, 0.7):
+        narrow = np.array([0.99e-18, 1.01e-18]) if mu > 0.1 else 0.01 * mu * mu * np.array([0.99, 1.01])
+        split = np.array([0.99e-13, 1.01e-13])
+        for rho, scale in ((narrow, narrow), (None, split)):
+            spread = mu * (1 - mu)
+            found = maxent_completion(
+                Moments.from_correlation(mu, 1 - split / spread if rho is None else rho / spread), [1, 50]
+            )
+            np.testing.assert_allclose(found.votes[0], found.votes[1], atol=1e-13)
+            assert found.kap[0] / found.kap[1] == pytest.approx(scale[1] / scale[0], rel=2e-3)
+            by_scale = 0.5 if rho is not None else 1.0
+            change = by_scale * math.log(scale[0] / scale[1])
+            assert found.entropy[0] - found.entropy[1] == pytest.approx(change, abs=1e-3)
+
+
+def test_maximum_entropy_of_rare_successes_keeps_relative_digits_of_the_mass_at_one() -> None:
+    for rho in (0.01, 0.3, 0.9):
+        mu = np.array([0.99e-13, 1.01e-13]) / (1 - rho)  # closed form below 1e-13, Newton's method above
+        found = maxent_completion(Moments.from_correlation(mu, rho), [2])
+        np.testing.assert_allclose(found.infinite_votes, rho * mu, rtol=1e-5)
+        np.testing.assert_allclose(found.votes[:, 0], rho * mu, rtol=1e-5)
 
 
 def test_completions_say_where_no_density_exists() -> None:

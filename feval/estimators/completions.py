@@ -26,6 +26,9 @@ __all__ = ["LatentDifficultyCompletion", "MaxEntCompletion", "ldgp_completion", 
 Floats = npt.NDArray[np.float64]
 
 _NEWTON_STEPS = 200
+_NARROW = 1e-18  # variance: P_n is a straight line across the law
+_SPLIT = 1e-13  # mu - nu: the law sits at 0 and 1
+_MATCHED = 1e-9  # by which a solution may miss its moments
 _TRAPEZOID = np.linspace(-1.0, 1.0, 81)
 
 
@@ -82,15 +85,17 @@ def maxent_completion(moments: Moments, budgets: Sequence[int]) -> MaxEntComplet
     Newton's method on the dual J(lambda, kappa), in statistics centred at mu; Gauss-Legendre panels that shrink towards 0, 1,
     1/2 and, for narrow laws, mu. A fixed rule of any size fails for rho near 0 or 1.
 
+    Assumes calls that are independent given the question, each right with the same probability Q.
+
     Args:
         moments: [...] the table of (mu, nu).
         budgets: N values of n.
 
     Returns:
-        Curve and parameters; V_n within some 1e-12. A few milliseconds per entry.
+        Curve and parameters; V_n within some 1e-12, parameters for mu from 1e-12 to 1 - 1e-12. A few milliseconds per entry.
 
     Raises:
-        OutOfRangeError: an n that is no budget.
+        OutOfRangeError: an n that is no budget, or moments so near the edge of the feasible set that no density was found.
     """
     checked = _budgets(budgets)
     shape = moments.shape
@@ -118,6 +123,8 @@ def ldgp_completion(moments: Moments, budgets: Sequence[int]) -> LatentDifficult
     distribution function of the median W of 2n + 1 standard normals, so V_n = Pr{W + gamma Z <= eta}: for small gamma
     integrated over Z, otherwise over W. Gauss-Hermite in Z, an obvious choice, fails for large gamma, where the integrand is
     nearly a step.
+
+    Assumes calls that are independent given the question, each right with the same probability Q.
 
     Args:
         moments: [...] the table of (mu, nu).
@@ -179,15 +186,59 @@ def _limits(moments: Moments, where: npt.NDArray[np.bool_], budgets: tuple[int, 
 
 
 def _maxent(moments: Moments, budgets: tuple[int, ...]) -> tuple[Floats, Floats]:
-    """V_n [N]; and V_inf, lambda, kappa, entropy."""
+    """V_n [N]; and V_inf, lambda, kappa, entropy. Solved for mu up to 1/2: floats are dense near 0, not near 1."""
+    if moments.mu > moments.wrong:
+        votes, (above, lam, kap, entropy) = _maxent(moments.reflected(), budgets)
+        return 1.0 - votes, np.array([1.0 - above, -lam, kap, entropy])
+    if moments.variance < min(_NARROW, 0.01 * float(moments.mu) ** 2):
+        return _narrow_limit(moments, budgets)
+    if moments.unsteady < _SPLIT and moments.rho > min(2.0 * float(moments.mu), 0.5):
+        return _split_limit(moments, budgets)
     away, weights = _quadrature(moments, max(budgets, default=0))
     tilt, kap, density, log_scale = _newton(moments, away, weights)
+    _require_matched(moments, away, density)
     q = np.clip(float(moments.mu) + away, 0.0, 1.0)
     votes = np.array([density @ majority_accuracy(n, q) for n in budgets])
     above = float(density[float(moments.mu) + away > 0.5].sum())
     lam = tilt + kap * float(moments.wrong - moments.mu)
     entropy = log_scale - tilt * float(density @ away) - kap * float(density @ (away * away))
     return votes, np.array([above, lam, kap, entropy])
+
+
+def _require_matched(moments: Moments, away: Floats, density: Floats) -> None:
+    mean, second = float(density @ away), float(density @ (away * away))
+    off = max(abs(mean), abs(second - float(moments.variance)))
+    if not off <= _MATCHED:
+        raise OutOfRangeError(
+            f"The law of greatest entropy with mu = {float(moments.mu)!r} and nu = {float(moments.nu)!r} was not found: its "
+            f"moments are off by {off:.1e}. Moments this close to the edge of the feasible set have bounds; see vote_interval."
+        )
+
+
+def _narrow_limit(moments: Moments, budgets: tuple[int, ...]) -> tuple[Floats, Floats]:
+    """A normal law about mu, ten or more deviations of at most 1e-9 away from 0: its cut ends hold 1e-23."""
+    from scipy.special import ndtr
+
+    mu, sd = float(moments.mu), float(np.sqrt(moments.variance))
+    away = float(moments.mu - moments.wrong)  # 2 mu - 1
+    with np.errstate(over="ignore"):  # variances next to the smallest double
+        kap = -0.5 / moments.variance
+        lam = -away * kap if away else 0.0
+    above = float(ndtr(0.5 * away / sd))
+    votes = np.array([float(majority_accuracy(n, mu)) for n in budgets])
+    return votes, np.array([above, lam, kap, 0.5 * np.log(2.0 * np.pi * np.e) + np.log(sd)])
+
+
+def _split_limit(moments: Moments, budgets: tuple[int, ...]) -> tuple[Floats, Floats]:
+    """Two exponential laws with one mean e, at 0 and 1: mu = e + right (1 - 2e), mu - nu = e - 2 e^2, e below 1e-13."""
+    mu, wrong, u = float(moments.mu), float(moments.wrong), float(moments.unsteady)
+    mean = u + 2.0 * u * u
+    right = (mu * (float(moments.rho) * wrong + mu) - 2.0 * u * u) / (1.0 - 2.0 * mean)  # mu - u without cancellation
+    votes = np.array([mu if n == 0 else right for n in budgets])
+    with np.errstate(over="ignore"):  # mu - nu next to the smallest double
+        kap = float(np.divide(1.0, mean))
+    entropy = 1.0 + np.log(mean) - right * np.log(right) - (1.0 - right) * np.log1p(-right)
+    return votes, np.array([right, np.log(right) - np.log1p(-right), kap, entropy])
 
 
 def _quadrature(moments: Moments, n: int) -> tuple[Floats, Floats]:
@@ -301,6 +352,7 @@ def _latent_correlation(moments: Moments, t: Floats) -> tuple[Floats, Floats]:
         """exp(-t^2 / (1 + sin s)), s measured from either end."""
         row, side = (t[:, None], near[:, None]) if angle.ndim == 2 else (t, near)
         density: Floats = np.exp(-row * row / (1.0 + np.where(side, np.sin(angle), np.cos(angle))))
+        np.maximum(density, 1e-300, out=density)  # it is divided by
         return density
 
     low, high = np.zeros_like(t), np.full_like(t, 0.5 * np.pi)

@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from feval.errors import OutOfRangeError, ShortPoolError
 from feval.estimators.per_question import PerQuestion, distinct
-from feval.estimators.vote_polynomials import at_index
+from feval.estimators.vote_polynomials import at_index, broadcast, is_whole
 
 __all__ = ["empirical_vote_accuracy", "hypergeometric_majority"]
 
@@ -33,6 +33,8 @@ def hypergeometric_majority(right: npt.ArrayLike, size: npt.ArrayLike, votes: in
     With c + 1 instead of c right calls it grows by C(c, h) C(K - 1 - c, h) / C(K, m), m = 2h + 1: the one call is drawn and
     decides. So the values for all c are partial sums of positive integers, divided once. An even m with fair ties equals m - 1.
 
+    Assumes calls on a question that are exchangeable (arXiv 2605.03379, section 6.1).
+
     Args:
         right: [...] c, right calls.
         size: [...] K, recorded calls; one number or one for each c.
@@ -45,9 +47,9 @@ def hypergeometric_majority(right: npt.ArrayLike, size: npt.ArrayLike, votes: in
         ShortPoolError: more votes than recorded calls.
         OutOfRangeError: votes below 1, or right calls outside 0..K; the message has the index.
     """
-    c, k = np.broadcast_arrays(_whole(right, "right"), _whole(size, "size"))
-    if votes < 1:
-        raise OutOfRangeError(f"A vote needs 1 call or more; {votes} were asked for.")
+    c, k = broadcast(right=_whole(right, "right"), size=_whole(size, "size"))
+    if not is_whole(votes) or votes < 1:
+        raise OutOfRangeError(f"A vote needs 1 call or more, a whole number; {votes!r} were asked for.")
     wrong = np.argwhere((c < 0) | (c > k))
     if len(wrong):
         at = tuple(wrong[0].tolist())
@@ -60,12 +62,15 @@ def hypergeometric_majority(right: npt.ArrayLike, size: npt.ArrayLike, votes: in
         )
     accuracy = np.empty(c.shape)
     for calls in np.unique(k).tolist():
-        accuracy[k == calls] = _table(calls, votes - 1 + votes % 2)[c[k == calls]]
+        accuracy[k == calls] = _table(calls, int(votes) - 1 + int(votes) % 2)[c[k == calls]]
     return accuracy
 
 
 def empirical_vote_accuracy(bits: npt.ArrayLike, votes: Sequence[int] | None = None) -> PerQuestion:
     """Empirical V_n of each question, from all its recorded bits; `.mean()` is the estimate of V_n.
+
+    Assumes calls on a question that are exchangeable (arXiv 2605.03379, section 6.1); see `hypergeometric_majority`
+    for the formula.
 
     Args:
         bits: [Q, K] whether call k on question i was right, 0 or 1.
@@ -107,7 +112,7 @@ def checked_bits(bits: npt.ArrayLike) -> Integers:
     Raises:
         OutOfRangeError: another shape, no calls, or another value; the message has its index.
     """
-    recorded = np.asarray(bits)
+    [recorded] = broadcast(bits=bits)
     if recorded.ndim != 2 or not recorded.shape[1]:
         raise OutOfRangeError(
             f"Right/wrong bits are [questions, calls], with one call or more; the shape is {recorded.shape}."

@@ -54,6 +54,9 @@ def gaussian_estimate(
 ) -> PerQuestion:
     """The Gaussian estimate of p*(M); for many M at once. See the module for formula, modes and errors.
 
+    Eqs. (8)-(10) of "Compute-efficient evaluation of LLM voting accuracy". Assumes calls that are independent given
+    the question, each with the same probabilities.
+
     Args:
         correct: [Q] probability of the gold answer; its estimate c / G, usually.
         rivals: [Q, K] probability of each listed rival, in any order. With "literal" and "paircov" zeros count, also

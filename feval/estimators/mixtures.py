@@ -27,7 +27,7 @@ import numpy.typing as npt
 from feval.errors import OutOfRangeError, ShortPoolError
 from feval.estimators.empirical_votes import hypergeometric_majority
 from feval.estimators.per_question import distinct
-from feval.estimators.vote_polynomials import budget_index, majority_accuracy, probabilities
+from feval.estimators.vote_polynomials import budget_index, check_budget, is_whole, majority_accuracy, probabilities
 
 __all__ = [
     "BestMixture",
@@ -109,6 +109,8 @@ def mixture_from_probabilities(
 
     Do not put recorded shares c / K in the place of q: V_n would be biased. Use `mixture_from_counts`.
 
+    Assumes calls that are independent given the question, within a policy and between policies.
+
     Args:
         q: [J, Q] probability that a call of policy j on question i is right.
         weights: [..., J] selector weights, each mixture's sum 1.
@@ -153,6 +155,8 @@ def mixture_from_counts(
         OutOfRangeError: shapes that do not fit, counts outside 0..K, or weights that do not add up.
     """
     right, shares = _counts(counts, size), _weights(weights)
+    for n in budgets or ():
+        check_budget(n)
     if shares.shape[-1] != right.shape[1]:
         raise OutOfRangeError(
             f"There are counts for {right.shape[1]} policies and weights for {shares.shape[-1]}; give one weight for each."
@@ -181,6 +185,8 @@ def best_mixture(
 
     V_n is a polynomial of the weights (see the module): it is evaluated on a grid of the simplex for every choice of policies,
     then on ever finer grids around the best point. Single policies compete too.
+
+    Assumes calls that are independent given the question, within a policy and between policies.
 
     Args:
         counts: [Q, J] right calls.
@@ -228,6 +234,8 @@ def overtaking_pairs(counts: npt.ArrayLike, size: int, votes: int = 5) -> Overta
     """Pairs of policies whose order at one call is reversed by voting (arXiv 2605.03379, appendix E.2).
 
     All policies answered the same questions, so standard errors come from the differences per question.
+
+    Assumes calls of a policy on a question that are exchangeable.
 
     Args:
         counts: [Q, J] right calls.
@@ -351,7 +359,11 @@ def _standard_error(differences: Floats) -> Floats:
 
 def _weights(weights: npt.ArrayLike) -> Floats:
     shares = probabilities(weights, "weights")
-    wrong = np.argwhere(np.abs(shares.sum(-1) - 1.0) > 1e-9) if shares.ndim else np.zeros((1, 0))
+    if not shares.ndim:
+        raise OutOfRangeError(
+            f"Weights are [..., policies], one for each policy; a single number {weights!r} was given."
+        )
+    wrong = np.argwhere(np.abs(shares.sum(-1) - 1.0) > 1e-9)
     if len(wrong):
         at = tuple(int(i) for i in wrong[0])
         raise OutOfRangeError(
@@ -362,10 +374,11 @@ def _weights(weights: npt.ArrayLike) -> Floats:
 
 def _counts(counts: npt.ArrayLike, size: int) -> Integers:
     right: npt.NDArray[Any] = np.asarray(counts)
-    if right.ndim != 2 or not right.size or right.dtype.kind not in "iu" or size < 1:
+    whole = right.dtype.kind in "iu" and is_whole(size)
+    if right.ndim != 2 or not right.size or not whole or size < 1:
         raise OutOfRangeError(
             "Mixtures take whole counts [questions, policies] of 1 recorded call or more; the shape is "
-            f"{right.shape}, the type {right.dtype} and size {size}."
+            f"{right.shape}, the type {right.dtype} and size {size!r}."
         )
     wrong = np.argwhere((right < 0) | (right > size))
     if len(wrong):

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from feval.errors import OutOfRangeError
-from feval.estimators.vote_polynomials import at_index, probabilities
+from feval.estimators.vote_polynomials import at_index, broadcast, probabilities
 
 __all__ = ["Moments"]
 
@@ -62,7 +62,7 @@ class Moments:
             OutOfRangeError: a pair that no law has, with its index and values.
         """
         exact = _exact(mu, nu)
-        first, second = np.broadcast_arrays(np.asarray(mu), np.asarray(nu))
+        first, second = broadcast(mu=mu, nu=nu)
         one: Any = 1
         if exact:
             first, second = (_each(Fraction, values) for values in (first, second))
@@ -91,7 +91,7 @@ class Moments:
         if _exact(mu, rho):
             first, second = (_each(Fraction, np.asarray(values)) for values in (mu, rho))
             return cls.of(first, first * first + second * first * (1 - first))
-        first, second = np.broadcast_arrays(probabilities(mu, "mu"), probabilities(rho, "rho"))
+        first, second = broadcast(mu=probabilities(mu, "mu"), rho=probabilities(rho, "rho"))
         wrong = 1.0 - first
         spread = first * wrong
         unsteady = spread * (1.0 - second)

@@ -95,6 +95,8 @@ def plugin_plurality_accuracy(
     infinity. Unbiased for M = 1, biased for all others, and saturating: as M grows it tends to the accuracy of G votes.
     Beyond M = G no function of G calls is unbiased, see `feval.estimators.plugin`.
 
+    Assumes calls that are independent given the question, each with the same probabilities.
+
     Args:
         gold: [Q] samples with the gold answer.
         rivals: [Q, K] samples of each other candidate, in any order.
@@ -117,6 +119,8 @@ def plurality_accuracy_of(
     signatures: Signatures, votes: Sequence[int] | Integers, *, ties: str = "uniform"
 ) -> PerQuestion:
     """`plurality_accuracy` of questions whose probabilities are checked and stored once.
+
+    Assumes calls that are independent given the question, each with the same probabilities.
 
     Args:
         signatures: from `feval.estimators.probabilities`.

@@ -14,7 +14,7 @@ import numpy.typing as npt
 from feval.errors import OutOfRangeError
 from feval.estimators.empirical_votes import checked_bits
 from feval.estimators.moments import Moments
-from feval.estimators.vote_polynomials import at_index
+from feval.estimators.vote_polynomials import at_index, broadcast
 
 __all__ = ["SPARSE_CELL", "PairSummary", "PairTable", "pair_table", "pair_table_summary"]
 
@@ -53,7 +53,7 @@ class PairTable:
         Raises:
             OutOfRangeError: counts that are negative or no whole numbers, no questions, or more than a thousand million.
         """
-        cells = np.broadcast_arrays(np.asarray(both_right), np.asarray(disagree), np.asarray(both_wrong))
+        cells = broadcast(both_right=both_right, disagree=disagree, both_wrong=both_wrong)
         for name, cell in zip(("both_right", "disagree", "both_wrong"), cells, strict=True):
             if cell.dtype.kind not in "iu":
                 raise OutOfRangeError(f"A pair table has whole counts; {name} has the type {cell.dtype}.")
@@ -133,6 +133,9 @@ class PairSummary:
 def pair_table(bits: npt.ArrayLike) -> PairTable:
     """Count the pairs of the first two calls of each question.
 
+    The counts of arXiv 2605.03379, eq. (6). Assumes questions that are independent draws, and calls that are
+    independent given the question.
+
     Args:
         bits: [Q, K] whether call k on question i was right, 0 or 1; K at least 2. Further calls are not looked at.
 
@@ -153,6 +156,9 @@ def pair_table_summary(table: PairTable) -> PairSummary:
     The covariance of X = ((B1 + B2) / 2, B1 B2) is a function of (mu, nu): Var X1 = (mu + nu) / 2 - mu^2, Cov = nu (1 - mu),
     Var X2 = nu (1 - nu), each times N / (N - 1). With D = mu (1 - mu) the gradient of rho is
     (-2 mu / D - (nu - mu^2) (1 - 2 mu) / D^2, 1 / D).
+
+    Section 4.4 and appendix B of arXiv 2605.03379. Assumes questions that are independent draws, and calls that are
+    independent given the question.
 
     Args:
         table: [...] counts.

@@ -37,6 +37,7 @@ from feval.estimators.multinomial import plugin_plurality_accuracy, plurality_ac
 from feval.estimators.per_question import PerQuestion
 from feval.estimators.plurality import LARGEST_POOL, subset_plurality_accuracy
 from feval.estimators.probabilities import checked_votes, signatures_of_counts, signatures_of_probabilities
+from feval.estimators.vote_polynomials import is_whole
 
 __all__ = ["MOST_OUTCOMES", "Unbiased", "plugin_bias", "plugin_expectation", "unbiased_plurality_accuracy"]
 
@@ -120,6 +121,8 @@ def plugin_expectation(
 
     sum_c Pr{c} p*(M; c / G) over all counts c of G calls, Pr the multinomial with the true probabilities.
 
+    Assumes calls that are independent given the question, each with the same probabilities.
+
     Args:
         correct: [Q] true probability of the gold answer.
         rivals: [Q, K] true probabilities of the rivals.
@@ -161,6 +164,8 @@ def plugin_bias(
 ) -> PerQuestion:
     """The plug-in's bias E[estimate] - p*(M) from G calls: `plugin_expectation` minus `plurality_accuracy`.
 
+    Assumes calls that are independent given the question, each with the same probabilities.
+
     Args:
         correct: [Q] true probability of the gold answer.
         rivals: [Q, K] true probabilities of the rivals.
@@ -184,8 +189,8 @@ def plugin_bias(
 def _outcomes(calls: int, shares: Floats, question: int) -> Int64:
     """[N, C] all counts of G calls over C answers. Answers with probability 0 get none."""
     possible = np.flatnonzero(shares > 0.0)
-    if not 1 <= calls <= LARGEST_POOL:
-        raise OutOfRangeError(f"An estimate is made from 1 to {LARGEST_POOL:,} calls; {calls} were given.")
+    if not is_whole(calls) or not 1 <= calls <= LARGEST_POOL:
+        raise OutOfRangeError(f"An estimate is made from 1 to {LARGEST_POOL:,} calls; {calls!r} were given.")
     number = comb(calls + len(possible) - 1, calls)
     if number > MOST_OUTCOMES:
         raise OutOfRangeError(

@@ -61,6 +61,8 @@ def subset_plurality_accuracy(
 
     Unbiased for the accuracy of n fresh samples, for every n up to the pool's size. See the module for formula and method.
 
+    Assumes, for that, calls on a question that are exchangeable.
+
     Args:
         gold: [Q] samples with the gold answer; 0 where there is no gold.
         rivals: [Q, K] samples of each other candidate, in any order; zeros are ignored. Pools may differ in size.
@@ -95,6 +97,8 @@ def pass_at_k(gold: Integers, size: Integers, draws: Sequence[int] | Integers) -
     1 - C(S - g, n) / C(S, n), as the product prod_{i < n} (S - g - i) / (S - i), which neither overflows nor cancels
     (Chen et al., arXiv 2107.03374, with c = g). It is the ceiling of every method that chooses among the samples.
 
+    Assumes calls on a question that are exchangeable.
+
     Args:
         gold: [Q] samples with the gold answer.
         size: [Q] recorded samples.
@@ -109,10 +113,13 @@ def pass_at_k(gold: Integers, size: Integers, draws: Sequence[int] | Integers) -
     """
     gold, size = np.asarray(gold), np.asarray(size)
     _require_counts("pass@k", gold=gold, size=size)
-    if gold.ndim != 1 or size.shape != gold.shape or (gold > size).any():
+    if gold.ndim != 1 or size.shape != gold.shape:
         raise OutOfRangeError(
-            f"pass@k takes gold [questions] and size [questions], gold at most size; the shapes are {gold.shape} and "
-            f"{size.shape}."
+            f"pass@k takes gold [questions] and size [questions]; the shapes are {gold.shape} and {size.shape}."
+        )
+    if len(over := np.flatnonzero(gold > size)):
+        raise OutOfRangeError(
+            f"At most all samples have the gold answer; question {over[0]} has {gold[over[0]]} of {size[over[0]]}."
         )
     wanted = _checked_draws(draws, size)
     first, rows = distinct((gold, size))
@@ -163,8 +170,14 @@ class Counts:
 def _require_counts(what: str, **arrays: Integers) -> None:
     for name, array in arrays.items():
         if array.size and (array.dtype.kind not in "iu" or int(array.min()) < 0):
-            found = array.dtype if array.dtype.kind not in "iu" else int(array.min())
-            raise OutOfRangeError(f"{what} takes counts of samples, which are integers from 0; {name} holds {found}.")
+            if array.dtype.kind not in "iu":
+                raise OutOfRangeError(
+                    f"{what} takes counts of samples, which are integers; {name} holds {array.dtype}."
+                )
+            place = tuple(np.argwhere(array < 0)[0].tolist())
+            raise OutOfRangeError(
+                f"{what} takes counts of samples, which are integers from 0; question {place[0]} has {array[place]} in {name}."
+            )
 
 
 def _checked_draws(draws: Sequence[int] | Integers, size: Integers) -> Int64:

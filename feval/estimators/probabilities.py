@@ -60,7 +60,10 @@ def signatures_of_probabilities(correct: Floats, rivals: Floats, no_answer: Floa
     Raises:
         OutOfRangeError: shapes that do not fit, values that are no probabilities, or sums off 1 by more than 1e-9.
     """
-    correct, rivals, no_answer = (np.asarray(array, np.float64) for array in (correct, rivals, no_answer))
+    try:
+        correct, rivals, no_answer = (np.asarray(array, np.float64) for array in (correct, rivals, no_answer))
+    except (TypeError, ValueError) as error:
+        raise OutOfRangeError(f"Answer probabilities are numbers in rows of equal length: {error}.") from error
     _check_shapes("Answer probabilities", "correct", correct, rivals, no_answer)
     for name, array in (("correct", correct), ("rivals", rivals), ("no_answer", no_answer)):
         if len(wrong := np.argwhere(~((array >= 0.0) & (array <= 1.0 + _NORMALISED)))):

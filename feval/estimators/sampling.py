@@ -21,6 +21,7 @@ from feval.estimators.counts import ABSENT, vote_counts
 from feval.estimators.per_question import PerQuestion
 from feval.estimators.probabilities import checked_votes, signatures_of_probabilities
 from feval.estimators.ties import check_ties
+from feval.estimators.vote_polynomials import is_whole
 
 __all__ = ["Empirical", "empirical_plurality_accuracy", "monte_carlo_plurality_accuracy", "plurality_credit"]
 
@@ -129,6 +130,8 @@ def monte_carlo_plurality_accuracy(
     Calls come from the raw 64-bit outputs of Philox with the key (seed, key of the question), whose stream NumPy
     promises to keep, two 32-bit halves each; a half below 2^32 times a running sum of the probabilities decides.
 
+    Assumes calls that are independent given the question, each with the same probabilities.
+
     Args:
         correct: [Q] probability of the gold answer.
         rivals: [Q, K] probability of each rival.
@@ -151,7 +154,7 @@ def monte_carlo_plurality_accuracy(
     wanted = checked_votes(votes)
     signatures = signatures_of_probabilities(correct, rivals, no_answer)
     names = _checked_keys(keys, len(signatures.rows))
-    if not 0 <= seed < 1 << 64 or replicates < 1:
+    if not is_whole(seed) or not is_whole(replicates) or not 0 <= seed < 1 << 64 or replicates < 1:
         raise OutOfRangeError(
             f"A simulation takes a seed from 0 to 2^64 - 1 and 1 replicate or more; seed={seed} and replicates={replicates} "
             "were given."

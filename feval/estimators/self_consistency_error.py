@@ -38,6 +38,7 @@ import numpy.typing as npt
 from feval.errors import OutOfRangeError
 from feval.estimators.poissonised import circles
 from feval.estimators.probabilities import MOST_VOTES
+from feval.estimators.vote_polynomials import broadcast, is_whole
 
 __all__ = [
     "MOST_CALLS",
@@ -128,13 +129,16 @@ def average_error(errors: Floats, weights: Floats | None = None) -> float:
         The average.
 
     Raises:
-        OutOfRangeError: no questions, shapes that do not fit, or weights that are negative or all zero.
+        OutOfRangeError: no questions, errors that are not finite, shapes that do not fit, or weights that are
+            negative or all zero.
     """
     values = np.asarray(errors, np.float64)
     if values.ndim != 1 or not len(values):
         raise OutOfRangeError(
             f"An average takes errors [questions] of 1 question or more; the shape is {values.shape}."
         )
+    if len(wrong := np.flatnonzero(~np.isfinite(values))):
+        raise OutOfRangeError(f"Errors are finite numbers; question {wrong[0]} has {values[wrong[0]]}. Leave it out.")
     return float(_weights(weights, len(values)) @ values)
 
 
@@ -142,6 +146,8 @@ def plugin_error(positive: Integers, calls: int | Integers) -> Floats:
     """The plug-in estimate min(k / n, 1 - k / n) from k positive of n calls.
 
     Biased downward, see `self_consistency_bias`: it never sees that p is near 1/2 without choosing a side.
+
+    Assumes calls that are independent given the question, and questions drawn independently (arXiv 2509.19489).
 
     Args:
         positive: [...] k.
@@ -155,7 +161,7 @@ def plugin_error(positive: Integers, calls: int | Integers) -> Floats:
     """
     k, n = np.asarray(positive), np.asarray(calls)
     _require_integers(positive=k, calls=n)
-    k, n = np.broadcast_arrays(k, n)
+    k, n = broadcast(positive=k, calls=n)
     if len(wrong := np.argwhere((n < 1) | (k < 0) | (k > n))):
         place = tuple(wrong[0].tolist())
         raise OutOfRangeError(
@@ -167,6 +173,9 @@ def plugin_error(positive: Integers, calls: int | Integers) -> Floats:
 
 def multiclass_plugin_error(counts: Integers) -> Floats:
     """The plug-in estimate 1 - max_c k_c / n from the counts of each answer.
+
+    The second extension of arXiv 2509.19489. Assumes calls that are independent given the question, each with the
+    same probabilities.
 
     Args:
         counts: [..., C] calls with each answer; n is their sum.
@@ -200,6 +209,8 @@ def self_consistency_bias(p: float | Floats, n: int | Integers) -> Floats:
     with a = min(p, 1 - p) and h = floor(n / 2): the bias display of the paper's proof, for odd n too, in binomial
     tails. Largest at p = 1/2, where it is C(2h, h) / 2^(2h+1). Absolute error below 1e-12.
 
+    Assumes calls that are independent given the question, each with the same probabilities.
+
     Args:
         p: [...] probability of one of the two answers.
         n: calls per question, from 1; one for all or [...].
@@ -215,7 +226,7 @@ def self_consistency_bias(p: float | Floats, n: int | Integers) -> Floats:
     a = self_consistency_error(p)
     calls = np.asarray(n)
     _require_integers(n=calls)
-    a, calls = np.broadcast_arrays(a, calls)
+    a, calls = broadcast(p=a, n=calls)
     if len(wrong := np.argwhere(calls < 1)):
         place = tuple(wrong[0].tolist())
         raise OutOfRangeError(f"A plug-in takes 1 call or more; n={calls[place]} stands at {place}.")
@@ -234,6 +245,8 @@ def multiclass_plugin_expectation(p: Floats, n: int) -> Floats:
     e_j(u) = sum_{i <= j} u^i / i!. Scaled by Poisson probabilities and taken at roots of unity, all j at once
     (`feval.estimators.poissonised`).
 
+    Assumes calls that are independent given the question, each with the same probabilities.
+
     Args:
         p: [..., C] probabilities of the answers, which sum to 1.
         n: calls per question, 1 to 10,000.
@@ -245,7 +258,7 @@ def multiclass_plugin_expectation(p: Floats, n: int) -> Floats:
         OutOfRangeError: a value outside [0, 1], a sum off 1 by more than 1e-9, or an n out of range.
     """
     shares = _distributions(p)
-    if not 1 <= n <= MOST_VOTES:
+    if not is_whole(n) or not 1 <= n <= MOST_VOTES:
         raise OutOfRangeError(f"A plug-in takes 1 to {MOST_VOTES:,} calls; {n} were given.")
     rows = shares.reshape(-1, shares.shape[-1])
     most = [_expected_most(np.sort(row[row > 0.0])[::-1], n) for row in rows]
@@ -286,9 +299,9 @@ def self_consistency_mse_exact(p: Floats, weights: Floats | None, m: int, n: int
     """
     shares = np.atleast_1d(_probabilities("p", p))
     q = _weights(weights, len(shares))
-    if m < 1 or not 1 <= n <= MOST_CALLS:
+    if not is_whole(m) or not is_whole(n) or m < 1 or not 1 <= n <= MOST_CALLS:
         raise OutOfRangeError(
-            f"A mean squared error takes m from 1 and n from 1 to {MOST_CALLS:,}; m={m} and n={n} were given."
+            f"A mean squared error takes whole numbers m from 1 and n from 1 to {MOST_CALLS:,}; m={m!r} and n={n!r} were given."
         )
     k = np.arange(n + 1)
     values = np.minimum(k, n - k) / n
@@ -327,6 +340,8 @@ def self_consistency_bound(m: float | Floats, n: float | Floats, icc: float = 0.
     many there are. So the value with icc > 0 bounds the error against the error at the latent p of the day, not
     against E.
 
+    Assumes calls that are independent given the question, and questions drawn independently (arXiv 2509.19489).
+
     Args:
         m: [...] questions.
         n: [...] calls per question.
@@ -360,6 +375,8 @@ def budget_split(budget: float, icc: float = 0.0) -> Split:
     worth less, so ask more questions. See `self_consistency_bound` for what the bound then means, and
     `best_integer_split` for integers.
 
+    Assumes calls that are independent given the question, and questions drawn independently (arXiv 2509.19489).
+
     Args:
         budget: B, calls in all, more than 0.
         icc: intraclass correlation of the calls of one question, 0 to 1.
@@ -384,6 +401,8 @@ def best_integer_split(budget: int, icc: float = 0.0) -> Split:
     For a given m the best n is floor(B / m). Only an interval of m about m* can win: elsewhere the bound at the real
     n = B / m, which is convex in m, already exceeds the best found. All of the interval is tried.
 
+    Assumes calls that are independent given the question, and questions drawn independently (arXiv 2509.19489).
+
     Args:
         budget: B, calls in all, at least 1.
         icc: intraclass correlation of the calls of one question, 0 to 1.
@@ -395,8 +414,8 @@ def best_integer_split(budget: int, icc: float = 0.0) -> Split:
         OutOfRangeError: a budget that is no integer from 1 to 10^12, or an icc outside [0, 1].
     """
     _check_icc(icc)
-    if isinstance(budget, float) or not 1 <= budget <= 10**12:
-        raise OutOfRangeError(f"A budget to be split into integers is one from 1 to 10^12; {budget} was given.")
+    if not is_whole(budget) or not 1 <= budget <= 10**12:
+        raise OutOfRangeError(f"A budget to be split into integers is one from 1 to 10^12; {budget!r} was given.")
     start = min(max(round(budget_split(budget, icc).m), 1), budget)
     reached = _bound(start, budget // start, icc)
     # a / m + m / (pi B) + 1 / (2 B) (1 - icc) <= reached, with a = (1 + 4 icc) / 8: between the roots of a quadratic
@@ -445,7 +464,8 @@ def high_probability_bound(
         OutOfRangeError: m or n below 1, a confidence outside (0, 1), a variance outside [0, 1/16], or an unknown
             strategy.
     """
-    if m < 1 or n < 1 or not 0.0 < confidence < 1.0 or not 0.0 <= variance <= 1.0 / 16.0 or strategy not in _STRATEGIES:
+    allowed = 0.0 < confidence < 1.0 and 0.0 <= variance <= 1.0 / 16.0 and strategy in _STRATEGIES
+    if not allowed or not is_whole(m) or not is_whole(n) or m < 1 or n < 1:
         raise OutOfRangeError(
             "A bound takes m and n from 1, a confidence between 0 and 1, a variance from 0 to 1/16 and one of the "
             f"strategies {', '.join(_STRATEGIES)}; m={m}, n={n}, confidence={confidence}, variance={variance} and "
@@ -479,8 +499,8 @@ def icc_variance_phat(p: float | Floats, n: int, icc: float) -> Floats:
     """
     shares = _probabilities("p", p)
     _check_icc(icc)
-    if n < 1:
-        raise OutOfRangeError(f"A share is taken of 1 call or more; n={n} was given.")
+    if not is_whole(n) or n < 1:
+        raise OutOfRangeError(f"A share is taken of 1 call or more, a whole number; n={n!r} was given.")
     variance: Floats = shares * (1.0 - shares) / n * (1.0 + (n - 1) * icc)
     return variance
 

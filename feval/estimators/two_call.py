@@ -102,6 +102,8 @@ class CertifiedGain:
 def vote_interval(n: int, moments: Moments) -> VoteInterval:
     """Sharp interval for the accuracy V_n of 2n + 1 votes (arXiv 2605.03379, Theorem 4.1, eqs. (8)-(10)).
 
+    Assumes calls that are independent given the question, each right with the same probability Q.
+
     Args:
         n: index of the budget: 0 one call, 1 three votes, 2 five.
         moments: [...] the table of (mu, nu).
@@ -136,6 +138,8 @@ def three_vote_interval(moments: Moments) -> Range:
     L_1 = nu + 2 (mu - nu)^2 / (1 - mu) and U_1 = 3 nu - 2 nu^2 / mu = nu + 2 nu (mu - nu) / mu, at most 1/8 apart; nothing
     cancels as written here.
 
+    Assumes calls that are independent given the question, each right with the same probability Q.
+
     Args:
         moments: [...] the table of (mu, nu).
 
@@ -153,6 +157,8 @@ def infinite_vote_interval(moments: Moments) -> Range:
     (1/2, 1/4); L_inf(mu, nu) = 1 - U_inf(1 - mu, 1 - 2 mu + nu). The ends need not be attained, and (1/2, 1/4) is a true
     discontinuity: beside it the interval is nearly [0, 1]. Floats within rounding of nu = mu^2 count as on it.
 
+    Assumes calls that are independent given the question, each right with the same probability Q.
+
     Args:
         moments: [...] the table of (mu, nu).
 
@@ -167,6 +173,8 @@ def certified_three_vote_gain(moments: Moments) -> CertifiedGain:
 
     L_1 - mu = (mu - nu) (2 (mu - nu) / (1 - mu) - 1), which is positive exactly if mu > 1/2 and rho < 1 - 1 / (2 mu).
     Equality is not certified; floats within rounding of it count as equal.
+
+    Assumes calls that are independent given the question, each right with the same probability Q.
 
     Args:
         moments: [...] the table of (mu, nu).
@@ -184,6 +192,8 @@ def one_call_envelope(mu: npt.ArrayLike, n: int = 1) -> Range:
 
     The concave envelope is the chord from (0, 0) to the point xt with x P_n'(x) = P_n(x), and P_n beyond it; xt = 3/4 for three
     votes. The lower end is 1 minus the upper end at 1 - mu. It never exceeds mu: one call certifies no gain.
+
+    Assumes calls that are independent given the question, each right with the same probability Q.
 
     Args:
         mu: [...] one-call accuracy.
@@ -337,6 +347,8 @@ def _pair_edge(n: int, moments: Moments, _x0: Floats, _x1: Floats) -> _Solved:
     c = np.divide(change, 2.0 * width)
     slope = majority_slope(n, x)
     p_x, p_y = majority_accuracy(n, x), majority_accuracy(n, y)
+    apart = width * n**0.5 > 0.5  # through both points: an error of the contact then counts squared only
+    c = np.where(apart, (p_y - p_x - slope * width) / (width * width), c)
     b = slope - 2.0 * c * x
     weight_x, weight_y = above / width, below / width
     value = weight_x * p_x + weight_y * p_y

@@ -69,6 +69,8 @@ def majority_accuracy(n: int, q: npt.ArrayLike) -> Floats:
 def even_vote_accuracy(votes: int, q: npt.ArrayLike) -> Floats:
     """Accuracy of 2n votes with fair ties: P_{n-1}(q), that of one vote fewer (arXiv 2605.03379, appendix A.1).
 
+    Assumes calls that are independent given the question, each right with probability q.
+
     Args:
         votes: an even number, 2 or more.
         q: [...] probability that a call is right.
@@ -99,8 +101,8 @@ def budget_index(votes: int) -> int:
     Raises:
         OutOfRangeError: an even number of votes, or none. The message says which odd budget an even one equals.
     """
-    if votes < 1:
-        raise OutOfRangeError(f"A vote needs 1 call or more; {votes} were asked for.")
+    if not is_whole(votes) or votes < 1:
+        raise OutOfRangeError(f"A vote needs 1 call or more, a whole number; {votes!r} were asked for.")
     if votes % 2 == 0:
         raise OutOfRangeError(
             f"Majorities are indexed by odd budgets, and {votes} votes were asked for. With fair ties they are exactly as "
@@ -340,7 +342,10 @@ def probabilities(values: npt.ArrayLike, name: str = "q") -> Floats:
     Raises:
         OutOfRangeError: a value outside [0, 1] or NaN; the message has its index.
     """
-    checked: Floats = np.asarray(values, np.float64)
+    try:
+        checked: Floats = np.asarray(values, np.float64)
+    except (TypeError, ValueError) as error:
+        raise OutOfRangeError(f"Probabilities are numbers in rows of equal length; {name} is {values!r}.") from error
     wrong = np.argwhere(~((checked >= 0.0) & (checked <= 1.0)))
     if len(wrong):
         place = tuple(wrong[0].tolist())
@@ -349,6 +354,32 @@ def probabilities(values: npt.ArrayLike, name: str = "q") -> Floats:
             f"Probabilities lie in [0, 1]; {at} is {float(checked[place])!r}. Correct or leave it out."
         )
     return checked
+
+
+def is_whole(number: object) -> bool:
+    """Whether it is an integer, Python's or NumPy's, and no truth value.
+
+    Args:
+        number: anything.
+    """
+    return isinstance(number, int | np.integer) and not isinstance(number, bool)
+
+
+def broadcast(**arrays: npt.ArrayLike) -> tuple[npt.NDArray[Any], ...]:
+    """The arrays in one common shape.
+
+    Args:
+        arrays: by the names they have in messages.
+
+    Raises:
+        OutOfRangeError: ragged rows, or shapes that do not fit.
+    """
+    try:
+        return np.broadcast_arrays(*(np.asarray(array) for array in arrays.values()))
+    except ValueError as error:
+        raise OutOfRangeError(
+            f"One value stands beside each other one in {', '.join(arrays)}; their shapes do not fit: {error}"
+        ) from error
 
 
 def at_index(place: tuple[int, ...]) -> str:

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from math import inf, isinf, log, sqrt
+from math import inf, isinf, log1p, sqrt
 
 import numpy as np
 import numpy.typing as npt
@@ -67,6 +67,8 @@ def wald_projection(table: PairTable, n: float, level: float = 0.95) -> Projecte
     disagreement: mu_hat -+ sqrt(c s11 / N), cut to [0, 1]. No pair both wrong (or both right): the single point where the segment
     touches F, or nothing. One filled cell: a point. `table.sparse` says where not to trust this.
 
+    Assumes questions that are independent draws, and calls that are independent given the question.
+
     Args:
         table: [...] pair tables of 2 questions or more.
         n: index of the budget, or `math.inf` for the infinite-vote endpoint.
@@ -105,6 +107,8 @@ def likelihood_projection(table: PairTable, n: float, level: float = 0.95) -> Pr
 
     p(theta) = (nu, 2 (mu - nu), 1 - 2 mu + nu). It agrees with the Wald region for large counts, stays within F by itself, is
     never empty, and does not claim certainty where a cell is empty. Feval's own; the paper has Wald regions only.
+
+    Assumes questions that are independent draws, and calls that are independent given the question.
 
     Args:
         table: [...] pair tables.
@@ -148,7 +152,7 @@ def _ends(n: float) -> Ends:
 def _chi2_quantile(level: float) -> float:
     if not 0 < level < 1:
         raise OutOfRangeError(f"A confidence level lies between 0 and 1; {level!r} was given.")
-    return -2.0 * log(1.0 - level)
+    return -2.0 * log1p(-level)
 
 
 # -- Wald regions ---------------------------------------------------------------------------------------------------
