@@ -11,14 +11,15 @@ import json
 import math
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from feval.errors import ConflictError, MethodError, UnknownNameError, UsageError
+from feval.errors import ConflictError, FevalError, MethodError, UnknownNameError, UsageError
 
 if TYPE_CHECKING:
     from feval.comparison import Comparison
+    from feval.plans import Entry
     from feval.prices import PriceList
     from feval.recording import Recording
     from feval.replay import LLM, Dataset
@@ -142,13 +143,28 @@ def compare_receipt(told: Comparison, base: Path, folder: Path) -> dict[str, Any
 
     dataset, llms = opened(told, base)
     plan, moved = told.plan, told.plan.moved(base, folder)
-    sources = {}
+    sources: dict[str, str | None] = {}
     for entry, there in zip(plan.entries, moved.entries, strict=True):
         path, colon, function = entry.method.rpartition(":")
-        if colon:
-            sources[there.method] = make_method(f"{base / path}:{function}").source_sha256
+        try:
+            if colon:
+                sources[there.method] = make_method(f"{base / path}:{function}").source_sha256
+        except FevalError:  # it is among what is missing, and there is no source to pin
+            sources[there.method] = None
+    request = {"plan": moved.to_dict(), "sources": sources}
+    return _receipt("compare", request, _compared(told), pins(dataset, llms, folder))
+
+
+def _compared(told: Comparison) -> dict[str, Any]:
+    """The numbers of a comparison; why a user's method is missing is left out, since it names files and time limits."""
     numbers = {name: value for name, value in told.to_dict().items() if name != "plan"}
-    return _receipt("compare", {"plan": moved.to_dict(), "sources": sources}, numbers, pins(dataset, llms, folder))
+    own = {label for entry in told.plan.entries if ":" in entry.method for label, _ in _labels(entry)}
+    numbers["missing"] = [{"label": row["label"]} if row["label"] in own else row for row in numbers["missing"]]
+    return numbers
+
+
+def _labels(entry: Entry) -> Sequence[tuple[str, Any]]:
+    return ((entry.label, None), *entry.points())
 
 
 def _receipt(
@@ -258,6 +274,12 @@ _SPLIT: Mapping[str, Callable[[Any], bool]] = {
     "train_fraction": lambda value: value is None or _number(value),
     "split_seed": lambda value: type(value) is int,
 }
+_COMPARED: Mapping[str, Callable[[Any], bool]] = {
+    "plan": lambda value: isinstance(value, dict),
+    "sources": lambda value: (
+        isinstance(value, dict) and all(pinned is None or isinstance(pinned, str) for pinned in value.values())
+    ),
+}
 _SWEEP: Mapping[str, Callable[[Any], bool]] = {
     "field": lambda value: value is None or isinstance(value, str),
     "values": lambda value: isinstance(value, list) and all(map(_number, value)),
@@ -266,11 +288,15 @@ _SWEEP: Mapping[str, Callable[[Any], bool]] = {
 
 def _wrong_request(kind: str, request: Mapping[str, Any]) -> list[str]:
     """What of a request is not of the type that feval writes: a receipt is read from anywhere."""
-    checks = {
-        **_REQUEST,
-        **(_SPLIT if kind == "run" or "train_fraction" in request else {}),
-        **(_SWEEP if kind == "curve" else {}),
-    }
+    checks = (
+        _COMPARED
+        if kind == "compare"
+        else {
+            **_REQUEST,
+            **(_SPLIT if kind == "run" or "train_fraction" in request else {}),
+            **(_SWEEP if kind == "curve" else {}),
+        }
+    )
     return [f"request.{name}" for name, fits in checks.items() if name not in request or not fits(request[name])]
 
 
@@ -387,12 +413,23 @@ def _compare_again(again: _Again) -> dict[str, Any]:
     from feval.comparison import compare
     from feval.plans import Plan
 
-    plan = Plan.from_dict(again.request["plan"])
-    sources = again.request["sources"]
-    methods = {name: again.users_method(name.rpartition(":")[2], pinned) for name, pinned in sources.items()}
+    plan, sources = Plan.from_dict(again.request["plan"]), again.request["sources"]
+    for entry in plan.entries:
+        if ":" in entry.method and entry.method not in sources:
+            raise UsageError(
+                f"The receipt names {entry.method!r}, a user's method, without the hash of its source; it is not run. Take an "
+                "unchanged copy."
+            )
+    methods = {
+        name: MethodError(f"There was no {name!r} to be read.")
+        if pinned is None
+        else again.users_method(name.rpartition(":")[2], pinned)
+        for name, pinned in sources.items()
+    }
+    # The plan's own list may be a path, and a receipt opens no file of its choice.
     listed = None if isinstance(again.prices, str) else again.prices
-    told = compare(plan, recordings=again.recordings, prices=listed, methods=methods)
-    return {name: value for name, value in told.to_dict().items() if name != "plan"}
+    plan = replace(plan, prices="none" if listed is None else None)
+    return _compared(compare(plan, recordings=again.recordings, prices=listed, methods=methods))
 
 
 _RECOMPUTE: dict[str, Callable[[_Again], dict[str, Any]]] = {

@@ -421,3 +421,76 @@ def test_every_point_counts_for_the_frontier_also_where_two_cost_the_same(toy: P
     assert told.areas == ()
     [row] = told.differences
     assert (row.cost, row.accuracy_a) == (1.0, 0.0)
+
+
+# -- receipts -----------------------------------------------------------------------------------------------------------
+
+MINE = {"label": "mine", "name": "mine.py:first", "llms": ["gpt-4o-mini"]}
+
+
+def verified(*arguments: object) -> Any:
+    return CliRunner().invoke(app, ["verify", *map(str, arguments)])
+
+
+@pytest.fixture
+def receipt(toy: Path) -> Path:
+    """Of a comparison with a method of the user's, one that raises and one that is not there."""
+    broken = MINE | {"label": "broken", "name": "mine.py:broken"}
+    absent = MINE | {"label": "absent", "name": "nowhere.py:first"}
+    file = written(toy, plan(SC, MINE, broken, absent, replicates=2, order="seeded"))
+    assert run(file, "--out", toy / "out").exit_code == 0
+    return toy / "out" / "receipt.json"
+
+
+def test_a_comparison_is_computed_again_from_its_receipt(receipt: Path, toy: Path) -> None:
+    (toy / "elsewhere").mkdir()
+    copy = (toy / "mine.py").rename(toy / "elsewhere" / "same.py")
+    done = verified(receipt, "--method", f"{copy}:first", "--method", f"{copy}:broken")
+    assert done.exit_code == 0, done.output
+    assert "all equal" in done.stdout
+    assert str(toy) not in receipt.read_text()  # nothing of this machine
+    written_down = json.loads(receipt.read_text())
+    written_down["numbers"]["differences"][0]["p_holm"] = 0.5
+    receipt.write_text(json.dumps(written_down))
+    done = verified(receipt, "--method", f"{copy}:first", "--method", f"{copy}:broken")
+    assert (done.exit_code, "differences[0].p_holm: the receipt says 0.5" in done.output) == (1, True)
+
+
+def test_a_comparison_receipt_runs_no_method_that_is_not_given_again(receipt: Path, toy: Path) -> None:
+    refused = verified(receipt)
+    assert (refused.exit_code, "--method FILE.py:first" in refused.stderr) == (1, True)
+    (toy / "mine.py").write_text(USERS + "# changed\n")
+    assert verified(receipt, "--method", f"{toy / 'mine.py'}:first").exit_code == 1
+    (toy / "mine.py").write_text(f"open({str(toy / 'ran')!r}, 'w')\n" + USERS)
+    forged = json.loads(receipt.read_text())
+    forged["request"]["sources"] = {}
+    receipt.write_text(json.dumps(forged))
+    refused = verified(receipt)
+    assert (refused.exit_code, "without the hash of its source" in refused.stderr) == (2, True)
+    assert not (toy / "ran").exists()
+
+
+def test_a_comparison_receipt_opens_no_price_list_of_its_choice(toy: Path) -> None:
+    file = written(toy, plan(SC, axis="tokens", prices="none"))
+    assert run(file, "--out", toy / "out").exit_code == 0
+    forged = json.loads((toy / "out" / "receipt.json").read_text())
+    forged["request"]["plan"]["prices"] = str(toy / "mine.py")
+    (toy / "out" / "receipt.json").write_text(json.dumps(forged))
+    assert verified(toy / "out" / "receipt.json").exit_code == 0
+
+
+@pytest.mark.parametrize(("part", "value"), [("plan", []), ("sources", None), ("sources", {"mine.py:first": 1})])
+def test_a_damaged_comparison_receipt_is_told_part_by_part(part: str, value: Any, receipt: Path) -> None:
+    damaged = json.loads(receipt.read_text())
+    damaged["request"][part] = value
+    receipt.write_text(json.dumps(damaged))
+    done = verified(receipt)
+    assert (done.exit_code, f"damaged receipt: request.{part} is missing" in done.stderr) == (2, True)
+
+
+def test_methods_that_share_one_cost_are_compared_once(toy: Path) -> None:
+    # The middle of a range without length must not come out beside its ends.
+    one, two = SC | {"label": "one", "llms": ["gpt-4o-mini"]}, SC | {"label": "two", "llms": ["gpt-4o-mini"]}
+    for n in (1, 2, 3, 4, 5):
+        told = compare(plan(one, two | {"budgets": {"n": [n]}}), base=toy)
+        assert [row.cost for row in told.differences] == [told.curves[1].points[0].usd_per_question]
