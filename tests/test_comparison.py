@@ -7,6 +7,7 @@ import io
 import json
 import sys
 import types
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,13 +20,14 @@ from small import write_toy
 from typer.testing import CliRunner
 
 from feval import compare, evaluate, load
-from feval.cli import app
+from feval.cli import _print_table, app
 from feval.comparison import Comparison
 from feval.errors import NotRecordedError, OutOfRangeError, UnknownNameError, UsageError
 from feval.estimators.bootstrap import bootstrap_interval
 from feval.estimators.paired import accuracy_at
 from feval.methods import SelfConsistency
 from feval.plans import Entry, Plan
+from feval.report.comparisons import comparison_tables
 
 WEAK = [["a", "b", "a", "c", "b", "a"], ["x", "y", None, "y", "y", "x"], ["b", "c", "b", "a", "c", "c"], ["d"] * 6]
 STRONG = [
@@ -421,6 +423,39 @@ def test_every_point_counts_for_the_frontier_also_where_two_cost_the_same(toy: P
     assert told.areas == ()
     [row] = told.differences
     assert (row.cost, row.accuracy_a) == (1.0, 0.0)
+
+
+# -- on a terminal ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("width", [80, 120, 200])
+def test_nothing_of_a_comparison_is_cut_on_a_terminal(
+    width: int, told: Comparison, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    for name, value in (("COLUMNS", str(width)), ("TERM", "dumb")):
+        monkeypatch.setenv(name, value)
+    for table in comparison_tables(told):
+        monkeypatch.setattr("sys.stdout", out := Terminal())
+        _print_table(table, apart=False)
+        drawn = out.getvalue()
+        assert "…" not in drawn
+        assert max(map(len, drawn.splitlines())) <= width
+        numbers = [i for i, column in enumerate(table.columns) if column.number and not column.spare]
+        for row in table.rows:
+            assert any(all(row[i] in line for i in numbers) for line in drawn.splitlines()), row
+
+
+def test_many_pairs_are_shown_for_the_strongest_method_alone(told: Comparison) -> None:
+    one = told.differences[0]
+    others = [replace(one, a=f"method {i}", b=f"method {i + 1}") for i in range(40)]
+    many = replace(told, differences=(*told.differences, *others))
+    table = next(table for table in comparison_tables(many) if table.title.startswith("Difference"))
+    assert len(table.rows) == len(told.differences)
+    assert f"all {len(many.differences)} lines" in table.notes[0]
 
 
 # -- receipts -----------------------------------------------------------------------------------------------------------

@@ -190,12 +190,18 @@ def _print_table(table: Table, *, apart: bool) -> None:
         return
     from rich.console import Console
 
-    from feval.report.tables import rich_table
+    from feval.report.tables import rich_table, without_spares
 
     console = Console(markup=False, highlight=False, emoji=False)
-    forms = (rich_table(table), rich_table(table, narrow=True))
+    short = without_spares(table)
+    forms = (
+        rich_table(table),
+        rich_table(table, narrow=True),
+        rich_table(short, narrow=True),
+        rich_table(short, narrow=True, folded=True),
+    )
     wide = console.options.update(max_width=_WIDEST_TABLE)
-    fitting = next((drawn for drawn in forms if console.measure(drawn, options=wide).maximum <= console.width), None)
+    fitting = next((drawn for drawn in forms if console.measure(drawn, options=wide).minimum <= console.width), None)
     if fitting is None and table.columns[-1].number:  # nothing may give way: better wrapped by the terminal than cut
         print(plain(table), end="")
     else:

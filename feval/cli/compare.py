@@ -78,8 +78,11 @@ def _run(show: _Out, file: Path, out: Path | None, workers: int, time_limit: flo
     with show.progress(f"comparing {len(plan.entries)} methods"):
         told = compare(plan, workers=workers, base=file.parent, time_limit=time_limit)
         written = [] if out is None else _save(told, file.parent, out, time_limit, replace=replace)
-    for one in told.missing:
-        show.note(f"Missing: {one.label}. {one.reason}")
+    if told.missing and show.json:  # there is no table of them
+        for one in told.missing:
+            show.note(f"Missing: {one.label}. {one.reason}")
+    elif told.missing:
+        show.note(f"Missing: {', '.join(one.label for one in told.missing)}. The last table gives the reasons.")
     show.result(told.to_dict(), *comparison_tables(told), *(f"wrote {path}" for path in written))
 
 
