@@ -5,9 +5,11 @@ from __future__ import annotations
 import csv
 import io
 import json
+import math
 import sys
 import types
 from dataclasses import replace
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -133,7 +135,10 @@ def test_methods_of_one_name_are_called_by_their_llms() -> None:
         ({"confidence": 1.0}, {}, "confidence must be between 0 and 1"),
         ({"train_fraction": 2}, {}, "train_fraction must be between"),
         ({"costs": [0]}, {}, "costs must be above 0"),
-        ({"costs": ["a"]}, {}, "costs is a list of a number"),
+        ({"costs": ["a"]}, {}, "costs must be a list of numbers"),
+        ({"costs": [math.inf]}, {}, r"costs must be above 0 and finite; \[inf\]"),
+        ({}, {"fields": {"k": math.nan}}, r"Method 1 .* has a field k that is no text, number.*nan"),
+        ({}, {"budgets": {"n": [1, date(1979, 5, 27)]}}, r"Method 1 .* has a budget n that .*1979"),
         ({"accuracies": [1.5]}, {}, r"accuracies must be in \[0, 1\]"),
         ({"seed": -1}, {}, "seed must be 0 or more"),
         ({"recordings": []}, {}, "at least one recording"),
@@ -155,6 +160,17 @@ def test_methods_of_one_name_are_called_by_their_llms() -> None:
 def test_what_a_plan_refuses(settings: dict[str, Any], method: dict[str, Any], words: str) -> None:
     with pytest.raises(UsageError, match=words):
         plan(SC | method, **settings)
+
+
+def test_infinite_fields_survive_every_file(toy: Path) -> None:
+    mot = {"name": "mixture-of-thoughts", "llms": ["gpt-3.5-turbo", "gpt-4o-mini"], "fields": {"samples": 3}}
+    made = plan(mot | {"budgets": {"threshold": [0.5, math.inf]}}, replicates=2)
+    assert Plan.from_dict(json.loads(json.dumps(made.to_dict(), allow_nan=False))) == made
+    done = run(written(toy, made), "--out", toy / "out")
+    assert done.exit_code == 0, done.output
+    again = verified(toy / "out" / "receipt.json")
+    assert again.exit_code == 0, again.output
+    assert run(toy / "out" / "comparison.toml", "--json").exit_code == 0
 
 
 def test_a_plan_that_cannot_be_read(tmp_path: Path) -> None:
