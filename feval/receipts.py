@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from feval.errors import ConflictError, FevalError, MethodError, UnknownNameError, UsageError
+from feval.errors import ConflictError, FevalError, MethodError, RecordingError, UnknownNameError, UsageError
 
 if TYPE_CHECKING:
     from feval.comparison import Comparison
@@ -205,6 +205,12 @@ def verify_receipt(
     """
     receipt = _read(path)
     given = list(recordings) if recordings else [path.parent / found["path"] for found in receipt["recordings"]]
+    gone = next((folder for folder in given if not recordings and not folder.exists()), None)
+    if gone is not None:
+        raise RecordingError(
+            f"The receipt was made from the recording in {gone}, which is no longer there. Give it with --recording, once for "
+            "each that the receipt names."
+        )
     opened = _opened(given, receipt)
     again = _Again(receipt["request"], opened, _prices(receipt["prices"], prices), _allowed(methods))
     numbers = json.loads(json.dumps(_RECOMPUTE[receipt["kind"]](again), allow_nan=False))
@@ -235,7 +241,9 @@ def _read(path: Path) -> dict[str, Any]:
     wrong = [name for name, kind in shapes.items() if not isinstance(read.get(name), kind)]
     wrong += [] if isinstance(read.get("prices", 0), (dict, type(None))) else ["prices"]
     wrong += (
-        [] if "recordings" in wrong or all(_texts(e, "hash", "path") for e in read["recordings"]) else ["recordings"]
+        []
+        if "recordings" in wrong or (read["recordings"] and all(_texts(e, "hash", "path") for e in read["recordings"]))
+        else ["recordings"]
     )
     wrong += [] if "prices" in wrong or not read.get("prices") or _texts(read["prices"], "id", "digest") else ["prices"]
     if not wrong and read["kind"] not in _RECOMPUTE:
@@ -457,7 +465,9 @@ def _compare(where: str, receipt: Any, now: Any, differences: list[Difference]) 
         return sum(
             _compare(f"{where}[{i}]", *pair, differences) for i, pair in enumerate(zip(receipt, now, strict=True))
         )
-    if not _same(receipt, now):
+    if isinstance(receipt, list) and isinstance(now, list):
+        differences.append(Difference(f"number of {where}", len(receipt), len(now)))
+    elif not _same(receipt, now):
         differences.append(Difference(where, receipt, now))
     return 1
 

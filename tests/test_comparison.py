@@ -539,6 +539,31 @@ def test_a_damaged_comparison_receipt_is_told_part_by_part(part: str, value: Any
     assert (done.exit_code, f"damaged receipt: request.{part} is missing" in done.stderr) == (2, True)
 
 
+def test_a_receipt_without_recordings_is_damaged_and_a_list_of_another_length_is_told(receipt: Path, toy: Path) -> None:
+    given = [f"--method={toy / 'mine.py'}:{name}" for name in ("first", "broken")]
+    whole = json.loads(receipt.read_text())
+    fewer = whole | {"numbers": whole["numbers"] | {"curves": whole["numbers"]["curves"][:1]}}
+    receipt.write_text(json.dumps(fewer))
+    told = verified(receipt.parent, *given)  # the folder does as well
+    assert (told.exit_code, "number of curves: the receipt says 1, now 2, +1" in told.output) == (1, True)
+    receipt.write_text(json.dumps(whole | {"recordings": []}))
+    told = verified(receipt, *given)
+    assert (told.exit_code, "damaged receipt: recordings" in told.stderr) == (2, True)
+    receipt.write_text(json.dumps(whole))
+    (toy / "rec").rename(toy / "moved")
+    told = verified(receipt, *given)
+    assert (told.exit_code, "no longer there. Give it with --recording" in told.stderr) == (1, True)
+    assert verified(receipt, *given, "--recording", toy / "moved").exit_code == 0
+
+
+def test_a_first_plan_never_replaces_another(toy: Path) -> None:
+    file = written(toy, plan(SC))
+    done = run(file, "--init", "--recording", toy / "rec")
+    assert (done.exit_code, "pass --force" in done.stderr, "--out" in done.stderr) == (1, True, False)
+    assert run(toy, "--init", "--recording", toy / "rec").exit_code == 2
+    assert run(file, "--init", "--recording", toy / "rec", "--force").exit_code == 0
+
+
 def test_methods_that_share_one_cost_are_compared_once(toy: Path) -> None:
     # The middle of a range without length must not come out beside its ends.
     one, two = SC | {"label": "one", "llms": ["gpt-4o-mini"]}, SC | {"label": "two", "llms": ["gpt-4o-mini"]}

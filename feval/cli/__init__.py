@@ -377,7 +377,9 @@ def _verify(
     recording: Annotated[
         Path,
         typer.Argument(
-            metavar="RECORDING|RECEIPT", help="Folder of a recording, or a receipt.json.", show_default=False
+            metavar="RECORDING|RECEIPT",
+            help="Folder of a recording or a report, or a receipt.json.",
+            show_default=False,
         ),
     ],
     recordings: Annotated[
@@ -404,6 +406,8 @@ def _verify(
     from feval.recording import verify_recording
 
     show = _Out(as_json=as_json, quiet=quiet)
+    if not (recording / "manifest.json").is_file() and (recording / "receipt.json").is_file():
+        recording = recording / "receipt.json"  # the folder that a report was written to
     if is_receipt(recording):
         _verify_receipt(show, recording, recordings, methods or [], prices)
         return

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from feval.cli import DatasetName, JsonFlag, QuietFlag, _folders, _guarded, _hush_matplotlib, _only, _Out, app
-from feval.errors import UsageError
+from feval.errors import ConflictError, UsageError
 
 if TYPE_CHECKING:
     from feval.comparison import Comparison
@@ -129,7 +129,16 @@ def _init(
         {llm.name: llm.pool.smallest for llm in replayed},
         dollars=all(llm.price is not None and int(llm.pool.prompt_tokens.min()) >= 0 for llm in replayed),
     )
-    save_files(file.parent, {file.name: plan.to_toml().encode()}, replace=replace)
+    written = plan.to_toml().encode()
+    if file.is_dir():
+        raise UsageError(
+            f"{file} is a folder; name the file that the plan is written to, such as {file / 'plan.toml'}."
+        )
+    if file.is_file() and not replace and file.read_bytes() != written:
+        raise ConflictError(
+            f"{file} is there already, with another plan. Name another file, or pass --force to replace it."
+        )
+    save_files(file.parent, {file.name: written}, replace=replace)
     entries = ", ".join(entry.label for entry in plan.entries)
     show.result(
         {"file": str(file), "plan": plan.to_dict()},
