@@ -556,6 +556,24 @@ def test_a_receipt_without_recordings_is_damaged_and_a_list_of_another_length_is
     assert verified(receipt, *given, "--recording", toy / "moved").exit_code == 0
 
 
+def test_many_differences_are_not_all_printed(toy: Path) -> None:
+    assert run(written(toy, plan(SC, MINE, replicates=2)), "--out", toy / "out").exit_code == 0
+    whole = json.loads((toy / "out" / "receipt.json").read_text())
+    whole["request"]["plan"]["seed"] = 7
+    (toy / "out" / "receipt.json").write_text(json.dumps(whole))
+    given = (toy / "out", "--method", f"{toy / 'mine.py'}:first")
+    listed = json.loads(verified(*given, "--json").stdout)["differences"]
+    lines = verified(*given).stderr.splitlines()
+    assert len(listed) > 21
+    assert len(lines) == 21
+    assert f"{len(listed) - 20} more of " in lines[-1]
+
+
+def test_costs_that_nobody_shares_are_told(toy: Path) -> None:
+    done = run(written(toy, plan(SC, SC | {"label": "two"}, costs=[1e9])))
+    assert (done.exit_code, "The plan's costs lie outside" in done.stderr) == (0, True)
+
+
 def test_a_first_plan_never_replaces_another(toy: Path) -> None:
     file = written(toy, plan(SC))
     done = run(file, "--init", "--recording", toy / "rec")

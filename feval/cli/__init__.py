@@ -40,6 +40,7 @@ _MAX_COUNTS = 10_000
 _DEFAULT_COUNTS = 40
 _MAX_IDS_BYTES = 64 << 20
 _WIDEST_TABLE = 10_000
+_MOST_DIFFERENCES = 20
 
 app = typer.Typer(
     name="feval",
@@ -453,8 +454,10 @@ def _verify_receipt(
     )
     show.result(account, *shown)
     if not found.equal:
-        for difference in found.differences:
+        for difference in found.differences[:_MOST_DIFFERENCES]:
             _say(f"error: {path}: {difference}")
+        if (more := len(found.differences) - _MOST_DIFFERENCES) > 0:
+            _say(f"error: {path}: {more:,} more of {found.numbers:,} values differ; --json lists all.")
         raise typer.Exit(1)
 
 

@@ -83,6 +83,10 @@ def _run(show: _Out, file: Path, out: Path | None, workers: int, time_limit: flo
             show.note(f"Missing: {one.label}. {one.reason}")
     elif told.missing:
         show.note(f"Missing: {', '.join(one.label for one in told.missing)}. The last table gives the reasons.")
+    if plan.costs and len(told.curves) > 1 and not told.differences:
+        show.note(
+            "The plan's costs lie outside of what any two methods share, so no accuracies are compared; change costs."
+        )
     show.result(told.to_dict(), *comparison_tables(told), *(f"wrote {path}" for path in written))
 
 
