@@ -347,6 +347,10 @@ class _Runner:
             given = self.methods[entry.method]
             if isinstance(given, FevalError):
                 raise given
+            if settings:
+                raise UsageError(
+                    f"{entry.method} is a user's method, which has no fields; {', '.join(settings)} cannot be set."
+                )
             return given
         path, colon, function = entry.method.rpartition(":")
         return make_method(f"{self.base / path}:{function}" if colon else entry.method, settings)

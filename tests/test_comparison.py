@@ -488,7 +488,8 @@ def receipt(toy: Path) -> Path:
     """Of a comparison with a method of the user's, one that raises and one that is not there."""
     broken = MINE | {"label": "broken", "name": "mine.py:broken"}
     absent = MINE | {"label": "absent", "name": "nowhere.py:first"}
-    file = written(toy, plan(SC, MINE, broken, absent, replicates=2, order="seeded"))
+    fielded = MINE | {"label": "fielded", "fields": {"k": 3}}
+    file = written(toy, plan(SC, MINE, broken, absent, fielded, replicates=2, order="seeded"))
     assert run(file, "--out", toy / "out").exit_code == 0
     return toy / "out" / "receipt.json"
 

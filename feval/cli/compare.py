@@ -52,7 +52,9 @@ def _compare(
     as_json: JsonFlag = False,
     quiet: QuietFlag = False,
 ) -> None:
-    """Compare methods: differences at equal cost, savings at equal accuracy, frontier, ranking.
+    """Compare methods at equal cost and at equal accuracy.
+
+    Differences with intervals, savings, the Pareto frontier, a ranking, pictures and a page.
 
     Example: feval compare plan.toml --init --recording my-recording && feval compare plan.toml --out comparison
     """
