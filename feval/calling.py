@@ -135,10 +135,10 @@ _OWN = str(Path(__file__).parent)
 
 
 def _place(error: BaseException) -> str:
-    """Where in the user's code it happened."""
+    """Where in the user's code it happened; a file by its name alone, since the sentence is kept in reports and receipts."""
     frames = [(frame.f_code.co_filename, line) for frame, line in walk_tb(error.__traceback__)]
     own = [(file, line) for file, line in frames if not file.startswith((_OWN, "<frozen"))]
-    return f" ({own[-1][0]}, line {own[-1][1]})" if own else ""
+    return f" ({Path(own[-1][0]).name}, line {own[-1][1]})" if own else ""
 
 
 @contextmanager

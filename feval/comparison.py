@@ -224,7 +224,8 @@ def compare(
         time_limit: seconds that a user's method may take on one question; `None` for no limit.
         recordings: opened ones, in place of those the plan names.
         prices: a price list, in place of the one the plan names.
-        methods: users' methods by the name they have in the plan, in place of the files it names.
+        methods: users' methods by the name they have in the plan, in place of the files it names; an error is kept as the
+            reason why one is missing.
 
     Raises:
         NotRecordedError: the recordings lack the dataset.
@@ -343,7 +344,14 @@ class _Runner:
                 "LLM without being asked for."
             )
         if entry.method in self.methods:
-            return self.methods[entry.method]
+            given = self.methods[entry.method]
+            if isinstance(given, FevalError):
+                raise given
+            if settings:
+                raise UsageError(
+                    f"{entry.method} is a user's method, which has no fields; {', '.join(settings)} cannot be set."
+                )
+            return given
         path, colon, function = entry.method.rpartition(":")
         return make_method(f"{self.base / path}:{function}" if colon else entry.method, settings)
 

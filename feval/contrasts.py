@@ -36,6 +36,7 @@ Floats = npt.NDArray[np.float64]
 _GRID = 3
 """Costs (of a pair) and accuracies (of all) at which methods are compared where the plan names none: few, since each is a
 comparison that Holm's adjustment has to pay for."""
+_SAME_COST = 1e-9
 _CHUNK = 1000  # resamples worked on at once where arrays are [R, K, K] or several times [R, P]
 
 
@@ -355,6 +356,8 @@ def _shared_costs(plan: Plan, a: _Line, b: _Line) -> list[float | None]:
         return [None]
     if plan.costs:
         return [cost for cost in plan.costs if low <= cost <= high]
+    if high <= low * (1 + _SAME_COST):  # rounding would make three comparisons of one
+        return [float(high)]
     return list(np.unique(np.geomspace(low, high, _GRID)).tolist())
 
 

@@ -16,6 +16,7 @@ made and run (an unknown method, a budget above the pool) is not looked at here;
 from __future__ import annotations
 
 import json
+import math
 import os
 import re
 from collections.abc import Mapping, Sequence
@@ -129,12 +130,12 @@ class Plan:
             ("confidence", self.confidence, 0 < self.confidence < 1, "between 0 and 1"),
             ("train_fraction", self.train_fraction, 0 < (self.train_fraction or 0.5) < 1, "between 0 and 1"),
             ("seed", self.seed, self.seed >= 0, "0 or more"),
-            ("costs", self.costs, all(cost > 0 for cost in self.costs), "above 0"),
+            ("costs", self.costs, all(0 < cost < math.inf for cost in self.costs), "above 0 and finite"),
             ("accuracies", self.accuracies, all(0 <= share <= 1 for share in self.accuracies), "in [0, 1]"),
         )
         for name, value, fits, allowed in ranges:
             if not fits:
-                raise OutOfRangeError(f"The plan's {name} must be {allowed}; {_shown(value)} was given.")
+                raise OutOfRangeError(f"The plan's {name} must be {allowed}; {_shown(_listed(value))} was given.")
 
     def _check_labels(self) -> None:
         labels = [entry.label for entry in self.entries]
@@ -243,7 +244,9 @@ def _setting(name: str, value: Any) -> Any:
         if isinstance(value, str) and wanted == (str,):
             value = [value]
         if not isinstance(value, (list, tuple)) or not all(_is(item, wanted) for item in value):
-            raise UsageError(f"The plan's {name} is a list of {_WORDS[wanted[-1]]}; {_shown(value)} was given.")
+            raise UsageError(
+                f"The plan's {name} must be a list of {'text' if wanted == (str,) else 'numbers'}; {_shown(value)} was given."
+            )
         return tuple(value)
     if not _is(value, _TYPES[name]):
         raise UsageError(f"The plan's {name} is {_WORDS[_TYPES[name][-1]]}; {_shown(value)} was given.")
@@ -287,7 +290,8 @@ def _entry(place: int, table: Mapping[str, Any], shared: bool) -> Entry:
     sweep = None if budgets is None else _sweep(where, budgets)
     if sweep is not None and sweep[0] in settings:
         raise UsageError(f"{where} has {sweep[0]} both among its fields and as its budget; leave it out of the fields.")
-    return Entry(label, name, {key: _frozen(value) for key, value in settings.items()}, tuple(llms), sweep)
+    frozen = {key: _frozen(value, f"{where} has a field {key}") for key, value in settings.items()}
+    return Entry(label, name, frozen, tuple(llms), sweep)
 
 
 def _sweep(where: str, budgets: Any) -> tuple[str, tuple[Any, ...]]:
@@ -298,14 +302,23 @@ def _sweep(where: str, budgets: Any) -> tuple[str, tuple[Any, ...]]:
     ((name, values),) = budgets.items()
     if not isinstance(values, (list, tuple)) or not 1 <= len(values) <= _MAX_POINTS:
         raise UsageError(f"{where} has budgets whose {name} is no list of 1 to {_MAX_POINTS:,} values.")
-    frozen = tuple(_frozen(value) for value in values)
+    frozen = tuple(_frozen(value, f"{where} has a budget {name}") for value in values)
     if len({repr(value) for value in frozen}) < len(frozen):
         raise UsageError(f"{where} has a value of {name} twice in its budgets; each is one point.")
     return name, frozen
 
 
-def _frozen(value: Any) -> Any:
-    return tuple(_frozen(item) for item in value) if isinstance(value, (list, tuple)) else value
+def _frozen(value: Any, where: str) -> Any:
+    """A value of a field, which JSON can hold as well: infinities become text, which every field takes in their place."""
+    if isinstance(value, (list, tuple)):
+        return tuple(_frozen(item, where) for item in value)
+    if isinstance(value, Mapping):
+        return {key: _frozen(item, where) for key, item in value.items()}
+    if isinstance(value, float) and math.isinf(value):
+        return "inf" if value > 0 else "-inf"
+    if value is None or (isinstance(value, (str, int, float)) and value == value):  # NaN alone differs from itself
+        return value
+    raise UsageError(f"{where} that is no text, number, true, false or list; {_shown(value)} was given.")
 
 
 def _listed(value: Any) -> Any:

@@ -11,14 +11,15 @@ import json
 import math
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from feval.errors import ConflictError, MethodError, UnknownNameError, UsageError
+from feval.errors import ConflictError, FevalError, MethodError, RecordingError, UnknownNameError, UsageError
 
 if TYPE_CHECKING:
     from feval.comparison import Comparison
+    from feval.plans import Entry
     from feval.prices import PriceList
     from feval.recording import Recording
     from feval.replay import LLM, Dataset
@@ -142,13 +143,28 @@ def compare_receipt(told: Comparison, base: Path, folder: Path) -> dict[str, Any
 
     dataset, llms = opened(told, base)
     plan, moved = told.plan, told.plan.moved(base, folder)
-    sources = {}
+    sources: dict[str, str | None] = {}
     for entry, there in zip(plan.entries, moved.entries, strict=True):
         path, colon, function = entry.method.rpartition(":")
-        if colon:
-            sources[there.method] = make_method(f"{base / path}:{function}").source_sha256
+        try:
+            if colon:
+                sources[there.method] = make_method(f"{base / path}:{function}").source_sha256
+        except FevalError:  # it is among what is missing, and there is no source to pin
+            sources[there.method] = None
+    request = {"plan": moved.to_dict(), "sources": sources}
+    return _receipt("compare", request, _compared(told), pins(dataset, llms, folder))
+
+
+def _compared(told: Comparison) -> dict[str, Any]:
+    """The numbers of a comparison; why a user's method is missing is left out, since it names files and time limits."""
     numbers = {name: value for name, value in told.to_dict().items() if name != "plan"}
-    return _receipt("compare", {"plan": moved.to_dict(), "sources": sources}, numbers, pins(dataset, llms, folder))
+    own = {label for entry in told.plan.entries if ":" in entry.method for label, _ in _labels(entry)}
+    numbers["missing"] = [{"label": row["label"]} if row["label"] in own else row for row in numbers["missing"]]
+    return numbers
+
+
+def _labels(entry: Entry) -> Sequence[tuple[str, Any]]:
+    return ((entry.label, None), *entry.points())
 
 
 def _receipt(
@@ -189,6 +205,12 @@ def verify_receipt(
     """
     receipt = _read(path)
     given = list(recordings) if recordings else [path.parent / found["path"] for found in receipt["recordings"]]
+    gone = next((folder for folder in given if not recordings and not folder.exists()), None)
+    if gone is not None:
+        raise RecordingError(
+            f"The receipt was made from the recording in {gone}, which is no longer there. Give it with --recording, once for "
+            "each that the receipt names."
+        )
     opened = _opened(given, receipt)
     again = _Again(receipt["request"], opened, _prices(receipt["prices"], prices), _allowed(methods))
     numbers = json.loads(json.dumps(_RECOMPUTE[receipt["kind"]](again), allow_nan=False))
@@ -219,7 +241,9 @@ def _read(path: Path) -> dict[str, Any]:
     wrong = [name for name, kind in shapes.items() if not isinstance(read.get(name), kind)]
     wrong += [] if isinstance(read.get("prices", 0), (dict, type(None))) else ["prices"]
     wrong += (
-        [] if "recordings" in wrong or all(_texts(e, "hash", "path") for e in read["recordings"]) else ["recordings"]
+        []
+        if "recordings" in wrong or (read["recordings"] and all(_texts(e, "hash", "path") for e in read["recordings"]))
+        else ["recordings"]
     )
     wrong += [] if "prices" in wrong or not read.get("prices") or _texts(read["prices"], "id", "digest") else ["prices"]
     if not wrong and read["kind"] not in _RECOMPUTE:
@@ -258,6 +282,12 @@ _SPLIT: Mapping[str, Callable[[Any], bool]] = {
     "train_fraction": lambda value: value is None or _number(value),
     "split_seed": lambda value: type(value) is int,
 }
+_COMPARED: Mapping[str, Callable[[Any], bool]] = {
+    "plan": lambda value: isinstance(value, dict),
+    "sources": lambda value: (
+        isinstance(value, dict) and all(pinned is None or isinstance(pinned, str) for pinned in value.values())
+    ),
+}
 _SWEEP: Mapping[str, Callable[[Any], bool]] = {
     "field": lambda value: value is None or isinstance(value, str),
     "values": lambda value: isinstance(value, list) and all(map(_number, value)),
@@ -266,11 +296,15 @@ _SWEEP: Mapping[str, Callable[[Any], bool]] = {
 
 def _wrong_request(kind: str, request: Mapping[str, Any]) -> list[str]:
     """What of a request is not of the type that feval writes: a receipt is read from anywhere."""
-    checks = {
-        **_REQUEST,
-        **(_SPLIT if kind == "run" or "train_fraction" in request else {}),
-        **(_SWEEP if kind == "curve" else {}),
-    }
+    checks = (
+        _COMPARED
+        if kind == "compare"
+        else {
+            **_REQUEST,
+            **(_SPLIT if kind == "run" or "train_fraction" in request else {}),
+            **(_SWEEP if kind == "curve" else {}),
+        }
+    )
     return [f"request.{name}" for name, fits in checks.items() if name not in request or not fits(request[name])]
 
 
@@ -387,12 +421,23 @@ def _compare_again(again: _Again) -> dict[str, Any]:
     from feval.comparison import compare
     from feval.plans import Plan
 
-    plan = Plan.from_dict(again.request["plan"])
-    sources = again.request["sources"]
-    methods = {name: again.users_method(name.rpartition(":")[2], pinned) for name, pinned in sources.items()}
+    plan, sources = Plan.from_dict(again.request["plan"]), again.request["sources"]
+    for entry in plan.entries:
+        if ":" in entry.method and entry.method not in sources:
+            raise UsageError(
+                f"The receipt names {entry.method!r}, a user's method, without the hash of its source; it is not run. Take an "
+                "unchanged copy."
+            )
+    methods = {
+        name: MethodError(f"There was no {name!r} to be read.")
+        if pinned is None
+        else again.users_method(name.rpartition(":")[2], pinned)
+        for name, pinned in sources.items()
+    }
+    # The plan's own list may be a path, and a receipt opens no file of its choice.
     listed = None if isinstance(again.prices, str) else again.prices
-    told = compare(plan, recordings=again.recordings, prices=listed, methods=methods)
-    return {name: value for name, value in told.to_dict().items() if name != "plan"}
+    plan = replace(plan, prices="none" if listed is None else None)
+    return _compared(compare(plan, recordings=again.recordings, prices=listed, methods=methods))
 
 
 _RECOMPUTE: dict[str, Callable[[_Again], dict[str, Any]]] = {
@@ -420,7 +465,9 @@ def _compare(where: str, receipt: Any, now: Any, differences: list[Difference]) 
         return sum(
             _compare(f"{where}[{i}]", *pair, differences) for i, pair in enumerate(zip(receipt, now, strict=True))
         )
-    if not _same(receipt, now):
+    if isinstance(receipt, list) and isinstance(now, list):
+        differences.append(Difference(f"number of {where}", len(receipt), len(now)))
+    elif not _same(receipt, now):
         differences.append(Difference(where, receipt, now))
     return 1
 

@@ -5,8 +5,11 @@ from __future__ import annotations
 import csv
 import io
 import json
+import math
 import sys
 import types
+from dataclasses import replace
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -19,13 +22,14 @@ from small import write_toy
 from typer.testing import CliRunner
 
 from feval import compare, evaluate, load
-from feval.cli import app
+from feval.cli import _print_table, app
 from feval.comparison import Comparison
 from feval.errors import NotRecordedError, OutOfRangeError, UnknownNameError, UsageError
 from feval.estimators.bootstrap import bootstrap_interval
 from feval.estimators.paired import accuracy_at
 from feval.methods import SelfConsistency
 from feval.plans import Entry, Plan
+from feval.report.comparisons import comparison_tables
 
 WEAK = [["a", "b", "a", "c", "b", "a"], ["x", "y", None, "y", "y", "x"], ["b", "c", "b", "a", "c", "c"], ["d"] * 6]
 STRONG = [
@@ -131,7 +135,10 @@ def test_methods_of_one_name_are_called_by_their_llms() -> None:
         ({"confidence": 1.0}, {}, "confidence must be between 0 and 1"),
         ({"train_fraction": 2}, {}, "train_fraction must be between"),
         ({"costs": [0]}, {}, "costs must be above 0"),
-        ({"costs": ["a"]}, {}, "costs is a list of a number"),
+        ({"costs": ["a"]}, {}, "costs must be a list of numbers"),
+        ({"costs": [math.inf]}, {}, r"costs must be above 0 and finite; \[inf\]"),
+        ({}, {"fields": {"k": math.nan}}, r"Method 1 .* has a field k that is no text, number.*nan"),
+        ({}, {"budgets": {"n": [1, date(1979, 5, 27)]}}, r"Method 1 .* has a budget n that .*1979"),
         ({"accuracies": [1.5]}, {}, r"accuracies must be in \[0, 1\]"),
         ({"seed": -1}, {}, "seed must be 0 or more"),
         ({"recordings": []}, {}, "at least one recording"),
@@ -153,6 +160,17 @@ def test_methods_of_one_name_are_called_by_their_llms() -> None:
 def test_what_a_plan_refuses(settings: dict[str, Any], method: dict[str, Any], words: str) -> None:
     with pytest.raises(UsageError, match=words):
         plan(SC | method, **settings)
+
+
+def test_infinite_fields_survive_every_file(toy: Path) -> None:
+    mot = {"name": "mixture-of-thoughts", "llms": ["gpt-3.5-turbo", "gpt-4o-mini"], "fields": {"samples": 3}}
+    made = plan(mot | {"budgets": {"threshold": [0.5, math.inf]}}, replicates=2)
+    assert Plan.from_dict(json.loads(json.dumps(made.to_dict(), allow_nan=False))) == made
+    done = run(written(toy, made), "--out", toy / "out")
+    assert done.exit_code == 0, done.output
+    again = verified(toy / "out" / "receipt.json")
+    assert again.exit_code == 0, again.output
+    assert run(toy / "out" / "comparison.toml", "--json").exit_code == 0
 
 
 def test_a_plan_that_cannot_be_read(tmp_path: Path) -> None:
@@ -421,3 +439,153 @@ def test_every_point_counts_for_the_frontier_also_where_two_cost_the_same(toy: P
     assert told.areas == ()
     [row] = told.differences
     assert (row.cost, row.accuracy_a) == (1.0, 0.0)
+
+
+# -- on a terminal ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("width", [80, 120, 200])
+def test_nothing_of_a_comparison_is_cut_on_a_terminal(
+    width: int, told: Comparison, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    for name, value in (("COLUMNS", str(width)), ("TERM", "dumb")):
+        monkeypatch.setenv(name, value)
+    for table in comparison_tables(told):
+        monkeypatch.setattr("sys.stdout", out := Terminal())
+        _print_table(table, apart=False)
+        drawn = out.getvalue()
+        assert "…" not in drawn
+        assert max(map(len, drawn.splitlines())) <= width
+        numbers = [i for i, column in enumerate(table.columns) if column.number and not column.spare]
+        for row in table.rows:
+            assert any(all(row[i] in line for i in numbers) for line in drawn.splitlines()), row
+
+
+def test_many_pairs_are_shown_for_the_strongest_method_alone(told: Comparison) -> None:
+    one = told.differences[0]
+    others = [replace(one, a=f"method {i}", b=f"method {i + 1}") for i in range(40)]
+    many = replace(told, differences=(*told.differences, *others))
+    table = next(table for table in comparison_tables(many) if table.title.startswith("Difference"))
+    assert len(table.rows) == len(told.differences)
+    assert f"all {len(many.differences)} lines" in table.notes[0]
+
+
+# -- receipts -----------------------------------------------------------------------------------------------------------
+
+MINE = {"label": "mine", "name": "mine.py:first", "llms": ["gpt-4o-mini"]}
+
+
+def verified(*arguments: object) -> Any:
+    return CliRunner().invoke(app, ["verify", *map(str, arguments)])
+
+
+@pytest.fixture
+def receipt(toy: Path) -> Path:
+    """Of a comparison with a method of the user's, one that raises and one that is not there."""
+    broken = MINE | {"label": "broken", "name": "mine.py:broken"}
+    absent = MINE | {"label": "absent", "name": "nowhere.py:first"}
+    fielded = MINE | {"label": "fielded", "fields": {"k": 3}}
+    file = written(toy, plan(SC, MINE, broken, absent, fielded, replicates=2, order="seeded"))
+    assert run(file, "--out", toy / "out").exit_code == 0
+    return toy / "out" / "receipt.json"
+
+
+def test_a_comparison_is_computed_again_from_its_receipt(receipt: Path, toy: Path) -> None:
+    (toy / "elsewhere").mkdir()
+    copy = (toy / "mine.py").rename(toy / "elsewhere" / "same.py")
+    done = verified(receipt, "--method", f"{copy}:first", "--method", f"{copy}:broken")
+    assert done.exit_code == 0, done.output
+    assert "all equal" in done.stdout
+    assert str(toy) not in receipt.read_text()  # nothing of this machine
+    written_down = json.loads(receipt.read_text())
+    written_down["numbers"]["differences"][0]["p_holm"] = 0.5
+    receipt.write_text(json.dumps(written_down))
+    done = verified(receipt, "--method", f"{copy}:first", "--method", f"{copy}:broken")
+    assert (done.exit_code, "differences[0].p_holm: the receipt says 0.5" in done.output) == (1, True)
+
+
+def test_a_comparison_receipt_runs_no_method_that_is_not_given_again(receipt: Path, toy: Path) -> None:
+    refused = verified(receipt)
+    assert (refused.exit_code, "--method FILE.py:first" in refused.stderr) == (1, True)
+    (toy / "mine.py").write_text(USERS + "# changed\n")
+    assert verified(receipt, "--method", f"{toy / 'mine.py'}:first").exit_code == 1
+    (toy / "mine.py").write_text(f"open({str(toy / 'ran')!r}, 'w')\n" + USERS)
+    forged = json.loads(receipt.read_text())
+    forged["request"]["sources"] = {}
+    receipt.write_text(json.dumps(forged))
+    refused = verified(receipt)
+    assert (refused.exit_code, "without the hash of its source" in refused.stderr) == (2, True)
+    assert not (toy / "ran").exists()
+
+
+def test_a_comparison_receipt_opens_no_price_list_of_its_choice(toy: Path) -> None:
+    file = written(toy, plan(SC, axis="tokens", prices="none"))
+    assert run(file, "--out", toy / "out").exit_code == 0
+    forged = json.loads((toy / "out" / "receipt.json").read_text())
+    forged["request"]["plan"]["prices"] = str(toy / "mine.py")
+    (toy / "out" / "receipt.json").write_text(json.dumps(forged))
+    assert verified(toy / "out" / "receipt.json").exit_code == 0
+
+
+@pytest.mark.parametrize(("part", "value"), [("plan", []), ("sources", None), ("sources", {"mine.py:first": 1})])
+def test_a_damaged_comparison_receipt_is_told_part_by_part(part: str, value: Any, receipt: Path) -> None:
+    damaged = json.loads(receipt.read_text())
+    damaged["request"][part] = value
+    receipt.write_text(json.dumps(damaged))
+    done = verified(receipt)
+    assert (done.exit_code, f"damaged receipt: request.{part} is missing" in done.stderr) == (2, True)
+
+
+def test_a_receipt_without_recordings_is_damaged_and_a_list_of_another_length_is_told(receipt: Path, toy: Path) -> None:
+    given = [f"--method={toy / 'mine.py'}:{name}" for name in ("first", "broken")]
+    whole = json.loads(receipt.read_text())
+    fewer = whole | {"numbers": whole["numbers"] | {"curves": whole["numbers"]["curves"][:1]}}
+    receipt.write_text(json.dumps(fewer))
+    told = verified(receipt.parent, *given)  # the folder does as well
+    assert (told.exit_code, "number of curves: the receipt says 1, now 2, +1" in told.output) == (1, True)
+    receipt.write_text(json.dumps(whole | {"recordings": []}))
+    told = verified(receipt, *given)
+    assert (told.exit_code, "damaged receipt: recordings" in told.stderr) == (2, True)
+    receipt.write_text(json.dumps(whole))
+    (toy / "rec").rename(toy / "moved")
+    told = verified(receipt, *given)
+    assert (told.exit_code, "no longer there. Give it with --recording" in told.stderr) == (1, True)
+    assert verified(receipt, *given, "--recording", toy / "moved").exit_code == 0
+
+
+def test_many_differences_are_not_all_printed(toy: Path) -> None:
+    assert run(written(toy, plan(SC, MINE, replicates=2)), "--out", toy / "out").exit_code == 0
+    whole = json.loads((toy / "out" / "receipt.json").read_text())
+    whole["request"]["plan"]["seed"] = 7
+    (toy / "out" / "receipt.json").write_text(json.dumps(whole))
+    given = (toy / "out", "--method", f"{toy / 'mine.py'}:first")
+    listed = json.loads(verified(*given, "--json").stdout)["differences"]
+    lines = verified(*given).stderr.splitlines()
+    assert len(listed) > 21
+    assert len(lines) == 21
+    assert f"{len(listed) - 20} more of " in lines[-1]
+
+
+def test_costs_that_nobody_shares_are_told(toy: Path) -> None:
+    done = run(written(toy, plan(SC, SC | {"label": "two"}, costs=[1e9])))
+    assert (done.exit_code, "The plan's costs lie outside" in done.stderr) == (0, True)
+
+
+def test_a_first_plan_never_replaces_another(toy: Path) -> None:
+    file = written(toy, plan(SC))
+    done = run(file, "--init", "--recording", toy / "rec")
+    assert (done.exit_code, "pass --force" in done.stderr, "--out" in done.stderr) == (1, True, False)
+    assert run(toy, "--init", "--recording", toy / "rec").exit_code == 2
+    assert run(file, "--init", "--recording", toy / "rec", "--force").exit_code == 0
+
+
+def test_methods_that_share_one_cost_are_compared_once(toy: Path) -> None:
+    # The middle of a range without length must not come out beside its ends.
+    one, two = SC | {"label": "one", "llms": ["gpt-4o-mini"]}, SC | {"label": "two", "llms": ["gpt-4o-mini"]}
+    for n in (1, 2, 3, 4, 5):
+        told = compare(plan(one, two | {"budgets": {"n": [n]}}), base=toy)
+        assert [row.cost for row in told.differences] == [told.curves[1].points[0].usd_per_question]

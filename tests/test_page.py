@@ -377,6 +377,21 @@ def test_a_heading_sorts_its_table(clean: Tab, told: Comparison) -> None:
     assert _texts(clean, "#results td:nth-child(4)") == [percent(share) for share in reversed(falling)]
 
 
+def test_a_long_table_of_pairs_starts_with_those_of_the_strongest(browser: Tab, told: Comparison, folder: Path) -> None:
+    many = replace(told, differences=told.differences * 20)
+    (folder / "long.html").write_bytes(comparison_files(many, base=folder, receipt="receipt.json")["report.html"])
+    browser.open(folder / "long.html")
+    best = told.ranking[0].label
+    own = sum(best in (row.a, row.b) for row in many.differences)
+    assert 0 < own < len(many.differences)
+    rows = "document.querySelectorAll('#differences tbody tr').length"
+    assert browser.value(rows) == own
+    assert f"{own} of {len(many.differences)} rows" in _texts(browser, "#differences .controls")[0]
+    browser.value("(() => { const m = document.querySelector('#differences select'); m.selectedIndex = 0;"
+                  "m.dispatchEvent(new Event('change')); })()")  # fmt: skip
+    assert browser.value(rows) == len(many.differences)
+
+
 @pytest.mark.parametrize("budget", ["largest", "smallest"])
 def test_questions_on_which_methods_disagree(clean: Tab, budget: str) -> None:
     _press(clean, budget)

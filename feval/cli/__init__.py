@@ -40,6 +40,7 @@ _MAX_COUNTS = 10_000
 _DEFAULT_COUNTS = 40
 _MAX_IDS_BYTES = 64 << 20
 _WIDEST_TABLE = 10_000
+_MOST_DIFFERENCES = 20
 
 app = typer.Typer(
     name="feval",
@@ -190,12 +191,18 @@ def _print_table(table: Table, *, apart: bool) -> None:
         return
     from rich.console import Console
 
-    from feval.report.tables import rich_table
+    from feval.report.tables import rich_table, without_spares
 
     console = Console(markup=False, highlight=False, emoji=False)
-    forms = (rich_table(table), rich_table(table, narrow=True))
+    short = without_spares(table)
+    forms = (
+        rich_table(table),
+        rich_table(table, narrow=True),
+        rich_table(short, narrow=True),
+        rich_table(short, narrow=True, folded=True),
+    )
     wide = console.options.update(max_width=_WIDEST_TABLE)
-    fitting = next((drawn for drawn in forms if console.measure(drawn, options=wide).maximum <= console.width), None)
+    fitting = next((drawn for drawn in forms if console.measure(drawn, options=wide).minimum <= console.width), None)
     if fitting is None and table.columns[-1].number:  # nothing may give way: better wrapped by the terminal than cut
         print(plain(table), end="")
     else:
@@ -371,7 +378,9 @@ def _verify(
     recording: Annotated[
         Path,
         typer.Argument(
-            metavar="RECORDING|RECEIPT", help="Folder of a recording, or a receipt.json.", show_default=False
+            metavar="RECORDING|RECEIPT",
+            help="Folder of a recording or a report, or a receipt.json.",
+            show_default=False,
         ),
     ],
     recordings: Annotated[
@@ -398,6 +407,8 @@ def _verify(
     from feval.recording import verify_recording
 
     show = _Out(as_json=as_json, quiet=quiet)
+    if not (recording / "manifest.json").is_file() and (recording / "receipt.json").is_file():
+        recording = recording / "receipt.json"  # the folder that a report was written to
     if is_receipt(recording):
         _verify_receipt(show, recording, recordings, methods or [], prices)
         return
@@ -443,8 +454,10 @@ def _verify_receipt(
     )
     show.result(account, *shown)
     if not found.equal:
-        for difference in found.differences:
+        for difference in found.differences[:_MOST_DIFFERENCES]:
             _say(f"error: {path}: {difference}")
+        if (more := len(found.differences) - _MOST_DIFFERENCES) > 0:
+            _say(f"error: {path}: {more:,} more of {found.numbers:,} values differ; --json lists all.")
         raise typer.Exit(1)
 
 

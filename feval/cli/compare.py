@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from feval.cli import DatasetName, JsonFlag, QuietFlag, _folders, _guarded, _hush_matplotlib, _only, _Out, app
-from feval.errors import UsageError
+from feval.errors import ConflictError, UsageError
 
 if TYPE_CHECKING:
     from feval.comparison import Comparison
@@ -80,8 +80,15 @@ def _run(show: _Out, file: Path, out: Path | None, workers: int, time_limit: flo
     with show.progress(f"comparing {len(plan.entries)} methods"):
         told = compare(plan, workers=workers, base=file.parent, time_limit=time_limit)
         written = [] if out is None else _save(told, file.parent, out, time_limit, replace=replace)
-    for one in told.missing:
-        show.note(f"Missing: {one.label}. {one.reason}")
+    if told.missing and show.json:  # there is no table of them
+        for one in told.missing:
+            show.note(f"Missing: {one.label}. {one.reason}")
+    elif told.missing:
+        show.note(f"Missing: {', '.join(one.label for one in told.missing)}. The last table gives the reasons.")
+    if plan.costs and len(told.curves) > 1 and not told.differences:
+        show.note(
+            "The plan's costs lie outside of what any two methods share, so no accuracies are compared; change costs."
+        )
     show.result(told.to_dict(), *comparison_tables(told), *(f"wrote {path}" for path in written))
 
 
@@ -128,7 +135,16 @@ def _init(
         {llm.name: llm.pool.smallest for llm in replayed},
         dollars=all(llm.price is not None and int(llm.pool.prompt_tokens.min()) >= 0 for llm in replayed),
     )
-    save_files(file.parent, {file.name: plan.to_toml().encode()}, replace=replace)
+    written = plan.to_toml().encode()
+    if file.is_dir():
+        raise UsageError(
+            f"{file} is a folder; name the file that the plan is written to, such as {file / 'plan.toml'}."
+        )
+    if file.is_file() and not replace and file.read_bytes() != written:
+        raise ConflictError(
+            f"{file} is there already, with another plan. Name another file, or pass --force to replace it."
+        )
+    save_files(file.parent, {file.name: written}, replace=replace)
     entries = ", ".join(entry.label for entry in plan.entries)
     show.result(
         {"file": str(file), "plan": plan.to_dict()},

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, TypeVar
 
 from feval.report.tables import Column, Table
 from feval.report.text import decimals_for, fixed, percent
 
 if TYPE_CHECKING:
     from feval.comparison import Comparison, MethodCurve
-    from feval.contrasts import Rank
+    from feval.contrasts import Difference, Rank, Saving
     from feval.evaluation import Evaluation
 
 __all__ = ["RESULT_COLUMNS", "comparison_tables", "questions_parquet", "results_csv"]
@@ -27,11 +27,29 @@ UNITS = {"usd": "USD", "tokens": "tokens", "calls": "calls", "samples": "CoTs"}
 
 
 def comparison_tables(told: Comparison) -> list[Table]:
-    """Tables of a comparison: results, frontier, differences, savings, ranking with areas, and what is missing."""
+    """Tables of a comparison for a terminal: results, frontier, ranking with areas, pairs of methods, and what is missing.
+
+    Pairs grow with the square of the methods. Where there are too many to be read, those with the strongest method are shown.
+    """
     tables = [
-        _results(told), _frontier(told), _differences(told), _savings(told), _reaches(told), _ranking(told), _missing(told),
+        _results(told), _frontier(told), _ranking(told), _differences(told), _savings(told), _reaches(told), _missing(told),
     ]  # fmt: skip
     return [table for table in tables if table.rows]
+
+
+_MOST_ROWS = 30
+_Pair = TypeVar("_Pair", "Difference", "Saving")
+
+
+def _readable(told: Comparison, rows: Sequence[_Pair]) -> tuple[Sequence[_Pair], tuple[str, ...]]:
+    """Those rows that a terminal shows, and a note on the others."""
+    if len(rows) <= _MOST_ROWS or not told.ranking:
+        return rows, ()
+    best = told.ranking[0].label
+    note = (
+        f"pairs with {best}, the first of the ranking; all {len(rows):,} lines: comparison.json and report.html (--out)"
+    )
+    return [row for row in rows if best in (row.a, row.b)], (note,)
 
 
 def _numbers(*names: str) -> tuple[Column, ...]:
@@ -44,36 +62,38 @@ def _interval_name(told: Comparison) -> str:
 
 def _results(told: Comparison) -> Table:
     rows = [row for row in _points(told) if row[0] != "ceiling"]
+    kinds = list(dict.fromkeys(point.kind for *_, point in rows))
     dollars = decimals_for(point.usd_per_question or 0.0 for *_, point in rows)
     first = rows[0][-1]
     split = f"; {first.train_questions:,} other questions were learnt from" if first.train_questions else ""
-    kinds = ", ".join(dict.fromkeys(point.kind for *_, point in rows))
+    draws = f"; seeded points average {told.plan.replicates} draws of each question, seed {told.plan.seed}"
+    costs = {"usd": "USD/question", "tokens": "tokens/question", "samples": "CoTs/question", "calls": "calls/question"}
+    several = len(kinds) > 1
     return Table(
         title=f"{told.plan.dataset}, {first.questions:,} questions",
         columns=(
             Column("method"),
             Column("budget"),
-            *_numbers(
-                "accuracy %", _interval_name(told), "USD/question", "tokens/question", "CoTs/question", "calls/question"
-            ),
-            Column("kind"),
+            *((Column("kind"),) if several else ()),
+            *_numbers("accuracy %", _interval_name(told)),
+            *(Column(name, number=True, spare=axis != told.plan.axis) for axis, name in costs.items()),
         ),
         rows=tuple(
             (
                 label,
                 budget or "-",
+                *((point.kind,) if several else ()),
                 percent(point.accuracy),
                 _percents(point.accuracy_low, point.accuracy_high),
                 fixed(point.usd_per_question, dollars),
                 fixed(point.tokens_per_question, 1),
                 fixed(float(point.samples.mean()), 2),
                 fixed(float(point.calls.mean()), 2),
-                point.kind,
             )
             for _, label, _, budget, point in rows
         ),
         notes=(
-            f"{kinds}; seeded points average {told.plan.replicates} draws of each question, seed {told.plan.seed}{split}",
+            f"{', '.join(kinds)}{draws if 'seeded' in kinds else ''}{split}",
             f"billing {first.billing}; prices {first.prices or 'none'}",
         ),
     )
@@ -117,13 +137,17 @@ def _frontier(told: Comparison) -> Table:
 
 def _differences(told: Comparison) -> Table:
     cost = _costs(told, (row.cost for row in told.differences))
+    rows, left = _readable(told, told.differences)
     resolution = f"; {told.plan.resamples:,} resamples cannot show less than {told.smallest_p:.2g}"
     return Table(
         title="Difference in accuracy at equal cost, in percentage points",
         columns=(
             Column("method"),
             Column("minus"),
-            *_numbers(_per_question(told), "difference", _interval_name(told), "flips %", "p", "p (Holm)"),
+            *_numbers(_per_question(told), "points", _interval_name(told)),
+            Column("flips %", number=True, spare=True),
+            Column("p", number=True, spare=True),
+            Column("p (Holm)", number=True),
         ),
         rows=tuple(
             (
@@ -136,9 +160,10 @@ def _differences(told: Comparison) -> Table:
                 f"{row.p_value:.4f}",
                 f"{row.p_holm:.4f}",
             )
-            for row in told.differences
+            for row in rows
         ),
         notes=(
+            *left,
             f"{told.tests} comparisons; p (Holm) is adjusted for all of them{resolution}; the intervals are not adjusted",
             *(("- for the cost: the two share none, and each is taken at its dearest point",) if _apart(told) else ()),
         ),
@@ -150,13 +175,17 @@ def _apart(told: Comparison) -> bool:
 
 
 def _savings(told: Comparison) -> Table:
+    rows, left = _readable(told, told.savings)
     cost = _costs(told, (value for row in told.savings for value in (row.cost_a, row.cost_b)))
     return Table(
         title="Cost at equal accuracy",
         columns=(
             Column("method"),
             Column("over"),
-            *_numbers("accuracy %", "cost", "cost of other", "ratio", _interval_name(told), "never %", "other never %"),
+            Column("accuracy %", number=True),
+            *(Column(name, number=True, spare=True) for name in ("cost", "cost of other")),
+            *_numbers("ratio", _interval_name(told)),
+            *(Column(name, number=True, spare=True) for name in ("never %", "other never %")),
         ),
         rows=tuple(
             (
@@ -170,9 +199,10 @@ def _savings(told: Comparison) -> Table:
                 percent(row.never_a),
                 percent(row.never_b),
             )
-            for row in told.savings
+            for row in rows
         ),
         notes=(
+            *left,
             "never: share of resampled question sets in which the method does not reach the accuracy at any budget",
         ),
     )
@@ -218,9 +248,9 @@ def _ranking(told: Comparison) -> Table:
         columns=(
             Column("", number=True),
             Column("method"),
-            *_numbers(
-                _per_question(told), "accuracy %", "strength", _interval_name(told), "first %", "AIQ %", "its interval"
-            ),
+            Column(_per_question(told), number=True, spare=True),
+            *_numbers("accuracy %", "strength", _interval_name(told), "first %", "AIQ %"),
+            Column("its interval", number=True, spare=True),
         ),
         rows=tuple(map(cells, told.ranking)),
         notes=()

@@ -4,6 +4,7 @@
   const data = JSON.parse(document.getElementById("data").textContent);
   const main = document.querySelector("main");
   const PAGE = 25;
+  const LONG = 30; // rows of a table of pairs that are shown at once without being asked for
 
   // -- making elements: text only ever becomes a text node ------------------------------------------------------------
 
@@ -318,13 +319,32 @@
         const up = head.getAttribute("aria-sort") === (column.number ? "descending" : "ascending") ? !column.number : Boolean(column.number);
         for (const other of heads) other.removeAttribute("aria-sort");
         head.setAttribute("aria-sort", up ? "descending" : "ascending");
-        put([...spec.rows].sort((a, b) => compare(key(a[i]), key(b[i]), up ? -1 : 1)));
+        order = (a, b) => compare(key(a[i]), key(b[i]), up ? -1 : 1);
+        again();
       } }, column.name));
       return head;
     });
-    put(spec.rows);
-    return el("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": spec.title },
+    // Pairs grow with the square of the methods: a long table of them starts with those of one method, and all can be had.
+    let [rows, pick, order] = [spec.rows, null, null];
+    const again = () => put(order ? [...rows].sort(order) : rows);
+    if (spec.pairs && spec.rows.length > LONG) {
+      const labels = [...new Set(spec.rows.flatMap((row) => [row[0], row[1]]))];
+      const count = el("span", { class: "note", role: "status" });
+      const choose = (label) => {
+        rows = label === undefined ? spec.rows : spec.rows.filter((row) => row[0] === label || row[1] === label);
+        count.textContent = `${rows.length} of ${spec.rows.length} rows`;
+        again();
+      };
+      const menu = el("select", { class: "field", onchange: () => choose(labels[menu.selectedIndex - 1]) },
+        el("option", null, "all methods"), ...labels.map((label) => el("option", null, label)));
+      menu.selectedIndex = labels.indexOf(spec.pairs) + 1;
+      pick = el("div", { class: "controls" }, el("label", null, "pairs with ", menu), count);
+      choose(labels[menu.selectedIndex - 1]);
+    }
+    again();
+    const frame = el("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": spec.title },
       el("table", null, el("thead", null, el("tr", null, ...heads)), body));
+    return [pick, frame];
   }
 
   for (const spec of data.tables)

@@ -39,8 +39,9 @@ def _table(
     columns: Sequence[str],
     rows: Sequence[Sequence[Cell]],
     notes: Sequence[str] = (),
+    pairs: str | None = None,
 ) -> dict[str, Any]:
-    """Columns that begin with "#" hold numbers."""
+    """Columns that begin with "#" hold numbers; `pairs` is the method whose pairs a long table shows first."""
     heads = [{"name": column.removeprefix("#"), "number": column.startswith("#")} for column in columns]
     return {
         "id": name,
@@ -50,7 +51,12 @@ def _table(
         "columns": heads,
         "rows": rows,
         "notes": list(notes),
+        "pairs": pairs,
     }
+
+
+def _strongest(comparison: Comparison) -> str | None:
+    return comparison.ranking[0].label if comparison.ranking else None
 
 
 def _cell(shown: str, value: float | None) -> Cell:
@@ -178,7 +184,9 @@ def _differences(comparison: Comparison) -> dict[str, Any]:
         f"{plain_number(comparison.smallest_p)} is the least it can be with so many resamples."
     )
     notes = (tested, "Between two budgets a curve is taken to be linear in the logarithm of its cost.")
-    return _table("differences", "Differences", "Paired differences", intro, columns, rows, notes)
+    return _table(
+        "differences", "Differences", "Paired differences", intro, columns, rows, notes, _strongest(comparison)
+    )
 
 
 def _savings(comparison: Comparison) -> dict[str, Any]:
@@ -218,6 +226,7 @@ def _savings(comparison: Comparison) -> dict[str, Any]:
         columns,
         rows,
         ["never: the curve does not reach that accuracy."],
+        _strongest(comparison),
     )
 
 

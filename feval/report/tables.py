@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from feval.report.text import counted, decimals_for, fixed, percent, visible
 
@@ -14,18 +14,25 @@ if TYPE_CHECKING:
 
     from feval.curves import Curve, CurvePoint
 
-__all__ = ["Column", "Table", "curve_table", "curves_table", "plain", "rich_table", "subtitles"]
+__all__ = ["Column", "Table", "curve_table", "curves_table", "plain", "rich_table", "subtitles", "without_spares"]
 
 
-_BREAKS = re.compile(r"(?<=/)(?=\w)|(?<=\w) ")
+_BREAKS = re.compile(r"(?<=/)(?=\w)|(?<=[A-Za-z%]) ")
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column: its header, and whether it holds numbers (which line up on the right)."""
+    """A column.
+
+    Attributes:
+        name: its header.
+        number: whether it holds numbers, which line up on the right.
+        spare: whether it may be left out where the terminal is narrow.
+    """
 
     name: str
     number: bool = False
+    spare: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,12 +68,24 @@ def _justified(cell: str, width: int, column: Column) -> str:
     return cell.rjust(width) if column.number else cell.ljust(width)
 
 
-def rich_table(table: Table, *, narrow: bool = False) -> RichTable:
+def without_spares(table: Table) -> Table:
+    """Return the table without the columns that may be left out, and with a note that names them."""
+    kept = [i for i, column in enumerate(table.columns) if not column.spare]
+    left = [column.name for column in table.columns if column.spare]
+    if not left:
+        return table
+    rows = tuple(tuple(row[i] for i in kept) for row in table.rows)
+    note = f"left out, for want of width: {', '.join(left)}"
+    return Table(table.title, tuple(table.columns[i] for i in kept), rows, (*table.notes, note))
+
+
+def rich_table(table: Table, *, narrow: bool = False, folded: bool = False) -> RichTable:
     """Return the table as a rich one. Cells are plain text objects, so no markup in them is ever interpreted.
 
     Args:
         table: to draw.
         narrow: break the headers into lines and leave one blank between columns.
+        folded: let words, too, go over several lines; numbers never do.
     """
     from rich import box
     from rich.table import Table as RichTable
@@ -85,10 +104,15 @@ def rich_table(table: Table, *, narrow: bool = False) -> RichTable:
     )
     names = [_BREAKS.sub("\n", column.name) if narrow else column.name for column in table.columns]
     # The last column gives way first where the terminal is narrow: names and numbers are read in one piece.
-    for column, name in zip(table.columns[:-1], names, strict=False):
-        drawn.add_column(Text(name), justify="right" if column.number else "left", no_wrap=True)
-    for column, name in zip(table.columns[-1:], names[-1:], strict=True):
-        drawn.add_column(Text(name), justify="right" if column.number else "left", overflow="fold")
+    last = len(names) - 1
+    for i, (column, name) in enumerate(zip(table.columns, names, strict=True)):
+        justify: Literal["left", "right"] = "right" if column.number else "left"
+        if column.number or (i < last and not folded):
+            # Without a least width, rich would take blanks in a cell for places to break it.
+            least = max(len(line) for line in (*name.split("\n"), *(visible(row[i]) for row in table.rows)))
+            drawn.add_column(Text(name), justify=justify, no_wrap=True, min_width=least)
+        else:
+            drawn.add_column(Text(name), justify=justify, overflow="fold")
     for row in table.rows:
         drawn.add_row(*(Text(visible(cell)) for cell in row))
     return drawn
