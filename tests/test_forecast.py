@@ -36,7 +36,7 @@ from feval.forecast import METHODS, Budget, Forecast, estimate, plan
 from feval.prices import Price, PriceList
 from feval.recording import DatasetInfo, LLMInfo, RecordingWriter
 from feval.replay import LLM, Dataset, load
-from feval.report.forecast_picture import forecast_png
+from feval.report.forecast_picture import _figure, forecast_png
 from feval.report.forecasts import FORECAST_COLUMNS, forecast_csv, forecast_tables, plan_tables
 from feval.report.tables import plain
 
@@ -230,7 +230,7 @@ def test_calls_that_disagree_too_often_have_no_bounds_but_a_region(tmp_path: Pat
 
 def test_pairs_of_a_kind_on_few_questions_are_a_warning_about_the_completions(tmp_path: Path) -> None:
     told = estimate(*toy(tmp_path, [["a", "a", "b", "a"]] * 8), g=4, m=[1, 3], methods=["ldgp"])
-    assert warned(told, "ldgp: of the pairs of calls", "(both wrong 0)", "too narrow")
+    assert warned(told, "ldgp: a cell of the pair table", "(both wrong 0)", "too narrow")
     enough = estimate(*toy(tmp_path / "enough", [["a", "a", "b", "b"]] * 5), g=4, m=[1, 3], methods=["ldgp"])
     assert not warned(enough, "too narrow")
 
@@ -371,7 +371,7 @@ def test_votes_are_certified_where_all_questions_are_alike_and_not_where_calls_a
         ([["a", "a", "b", "a", "a"]] * 2, ("has 2 questions", "both right 2, one right 2, both wrong 0")),
         ([["a", "a", "b", "a", "a"]] * 30, ("has 30 questions", "(both wrong 0)")),
         ([[*"aabaa" * 2]] * 19, ("has 19 questions: resampling",)),
-        ([["b", "b"]], ("has 1 question, of which", "both right 0, one right 0, both wrong 1")),
+        ([["b", "b"]], ("has 1 question, and a cell", "both right 0, one right 0, both wrong 1")),
     ],
 )
 def test_too_few_questions_certify_nothing_and_say_so(
@@ -451,7 +451,7 @@ def test_budgets_are_read(text: str, amount: float, unit: str) -> None:
 
 @pytest.mark.parametrize("text", ["", "20", "usd", "20eur", "-3usd", "1e3usd", "20usd usd", "nanusd", "²usd"])
 def test_other_budgets_are_refused(text: str) -> None:
-    with pytest.raises(UsageError, match="20usd or 500000tokens"):
+    with pytest.raises(UsageError, match=r"above 0, written in digits, .* 20usd or 500000tokens"):
         Budget.parse(text)
 
 
@@ -475,6 +475,28 @@ def test_one_number_of_votes_is_drawn_too(loaded: tuple[Dataset, LLM]) -> None:
     told = estimate(*loaded, g=2, m=[5], methods=["exact", "two-call", "unbiased"], resamples=200)
     assert forecast_png(told, dpi=60).startswith(b"\x89PNG")
     assert "5" in plain(forecast_tables(told)[0])
+
+
+def test_the_bounds_of_one_number_of_votes_have_a_bar_and_two_marks(loaded: tuple[Dataset, LLM]) -> None:
+    told = estimate(*loaded, g=2, m=[5], methods=["two-call"], resamples=200)
+    [axes] = _figure(told, 6.8).axes
+    [bar] = axes.collections
+    low, high = (float(y) for _, y in bar.get_segments()[0])
+    [point] = told.estimates[0].points
+    assert (low, high) == pytest.approx((100 * (point.low or 0), 100 * (point.high or 0)))
+    assert sum(line.get_marker() == "_" for line in axes.lines) == 2
+
+
+def test_a_picture_says_what_is_extrapolated_and_lists_only_what_is_drawn(loaded: tuple[Dataset, LLM]) -> None:
+    for votes, said in (([1, 3], ""), ([2, 5], "right of the dotted line"), ([5, 6], "all M are above G = 3")):
+        [axes] = _figure(estimate(*loaded, g=3, m=votes, methods=["exact"], resamples=200), 6.8).axes
+        told = [text.get_text() for text in axes.texts if text.get_text().startswith("from ")]
+        assert len(told) == 1
+        assert said in told[0]
+        assert ("extrapolated" in told[0]) is bool(said)
+    nothing = estimate(*loaded, g=3, m=[9], methods=["unbiased"], resamples=200)
+    assert _figure(nothing, 6.8).legends == []
+    assert "largest M" in plain(forecast_tables(nothing)[1])
 
 
 def test_the_plan_is_shown_with_its_cost(loaded: tuple[Dataset, LLM]) -> None:

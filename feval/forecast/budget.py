@@ -317,8 +317,8 @@ class _Costs:
             if llm.prices is not None:
                 llm.prices.price(llm.name)  # says which price list, and what to do
             raise PriceNotFoundError(
-                f"A budget in dollars needs prices, and {llm.name} was loaded without a price list. Give one, or a budget in "
-                "tokens."
+                f"A budget in dollars needs prices, and {llm.name} was loaded without a price list. Give one (`--prices`), or a "
+                "budget in tokens."
             )
         if int(llm.pool.prompt_tokens.min()) < 0:
             raise PriceNotFoundError(
@@ -520,7 +520,7 @@ def _warnings(options: Sequence[VoteOption], pilot: _Pilot, questions: int) -> l
     if not pilot.can_certify:
         why = f"{asked} question{'s' if asked > 1 else ''}"
         if pilot.rare is not None:
-            why += f", of which fewer than 5 have a kind of pair of calls ({pilot.rare})"
+            why += f", and a cell of its pair table holds fewer than 5 of them ({pilot.rare})"
         said.append(
             f"The pilot has {why}: resampling them would prove too much, so no vote is certified, and intervals may be too "
             "narrow. Record more questions."

@@ -515,8 +515,8 @@ def _completions(calls: _Calls, names: Sequence[str]) -> list[str | None]:
         return []
     rare = rare_pairs(calls.counts.gold, calls.counts.size)
     narrow = (
-        f"{', '.join(names)}: of the pairs of calls, a kind is on fewer than 5 questions ({rare}). The intervals resample "
-        "questions and are too narrow; record more questions."
+        f"{', '.join(names)}: a cell of the pair table holds fewer than 5 questions ({rare}). The intervals resample questions "
+        "and are too narrow; record more questions."
     )
     return [_clipped(calls, names), None if rare is None else narrow]
 
