@@ -51,14 +51,14 @@ def _curves(forecast: Forecast) -> Table:
         pool = [_known(forecast.pool.plurality[at]), *([_known(forecast.pool.majority[at])] if majority else [])]
         rows.append((str(votes), *pool, *(_told(own.points[at]) for own in forecast.estimates)))
     questions = counted(forecast.questions, "question")
-    pool = f"pool: exact, all subsets of M of {counted(forecast.pool.size, 'recorded call')}"
+    evidence = f"pool: exact, all subsets of M of {counted(forecast.pool.size, 'recorded call')}"
     return Table(
         title=f"Accuracy of M votes on {forecast.dataset}, {forecast.llm}, from {counted(forecast.g, 'call')} per question",
         columns=tuple(Column(name, number=True) for name in names),
         rows=tuple(rows),
         notes=(
             f"{questions}; replicate {forecast.replicate}, seed {forecast.seed} of draws-v1",
-            f"{pool}; majority: of right calls" if majority else pool,
+            f"{evidence}; majority: of right calls" if majority else evidence,
         ),
     )
 
