@@ -36,7 +36,7 @@ from feval.forecast import METHODS, Budget, Forecast, estimate, plan
 from feval.prices import Price, PriceList
 from feval.recording import DatasetInfo, LLMInfo, RecordingWriter
 from feval.replay import LLM, Dataset, load
-from feval.report.forecast_picture import forecast_png
+from feval.report.forecast_picture import _figure, forecast_png
 from feval.report.forecasts import FORECAST_COLUMNS, forecast_csv, forecast_tables, plan_tables
 from feval.report.tables import plain
 
@@ -228,6 +228,24 @@ def test_calls_that_disagree_too_often_have_no_bounds_but_a_region(tmp_path: Pat
     assert accuracies(told, "ldgp") == pytest.approx([0.5])
 
 
+def test_pairs_of_a_kind_on_few_questions_are_a_warning_about_the_completions(tmp_path: Path) -> None:
+    told = estimate(*toy(tmp_path, [["a", "a", "b", "a"]] * 8), g=4, m=[1, 3], methods=["ldgp"])
+    assert warned(told, "ldgp: a cell of the pair table", "(both wrong 0)", "too narrow")
+    enough = estimate(*toy(tmp_path / "enough", [["a", "a", "b", "b"]] * 5), g=4, m=[1, 3], methods=["ldgp"])
+    assert not warned(enough, "too narrow")
+
+
+def test_an_even_vote_says_what_it_equals_where_a_majority_is_asked(loaded: tuple[Dataset, LLM]) -> None:
+    assert warned(estimate(*loaded, g=3, m=[1, 6], methods=["two-call"]), "M = 6 is as M = 5")
+    assert not warned(estimate(*loaded, g=3, m=[1, 3], methods=["two-call"]), "even M")
+
+
+def test_one_call_is_not_sent_to_bounds_that_need_two(loaded: tuple[Dataset, LLM]) -> None:
+    [said] = estimate(*loaded, g=1, m=[1, 3], methods=["exact"]).warnings
+    assert "record more calls." in said
+    assert "two-call" not in said
+
+
 def test_many_rivals_are_a_warning_about_the_gaussian(tmp_path: Path) -> None:
     told = estimate(*toy(tmp_path, [["a", "a", "b", "c", "d", "e"]] * 4), g=6, m=[1, 3], methods=["gaussian"])
     assert warned(told, "100 % of the questions have 3 or more")
@@ -249,7 +267,7 @@ def test_what_lies_beyond_the_pool_is_said(loaded: tuple[Dataset, LLM]) -> None:
     ("asked", "error", "piece"),
     [
         ({"g": 7}, ShortPoolError, "6 recorded CoTs"),
-        ({"g": 0}, OutOfRangeError, "n=0"),
+        ({"g": 0}, OutOfRangeError, "g = 0 was asked for"),
         ({"g": 1}, OutOfRangeError, "two-call looks at pairs"),
         ({"m": [0, 3]}, OutOfRangeError, "M = 0"),
         ({"m": [10_001]}, OutOfRangeError, "M = 10001"),
@@ -331,13 +349,43 @@ def test_a_budget_for_some_questions_buys_one_call_on_those(loaded: tuple[Datase
     assert any("taken to be like them" in sentence for sentence in told.warnings)
 
 
+CLIPPED = (
+    "The pilot's calls on a question disagree more often than independent calls would, which happens by chance on few "
+    "questions; the bounds take all questions for equally hard."
+)
+
+
 def test_votes_are_certified_where_all_questions_are_alike_and_not_where_calls_agree(tmp_path: Path) -> None:
-    alike = plan(*toy(tmp_path / "one", [["a", "a", "b", "a", "a"]] * 20), budget_tokens=10**6, most_votes=5)
+    alike = plan(*toy(tmp_path / "one", [[*"aabaa" * 2]] * 20), budget_tokens=10**6, most_votes=5)
     assert [option.certified for option in alike.options] == [False, True, True]
+    assert alike.warnings == (CLIPPED,)
     assert alike.options[1].gain_low == pytest.approx(0.8**3 + 3 * 0.8**2 * 0.2 - 0.8)
     steady = plan(*toy(tmp_path / "two", [["a"] * 5] * 16 + [["b"] * 5] * 4), budget_tokens=10**6, most_votes=5)
     assert not any(option.certified for option in steady.options)
     assert steady.purchase.votes == 1
+
+
+@pytest.mark.parametrize(
+    ("pools", "pieces"),
+    [
+        ([["a", "a", "b", "a", "a"]] * 2, ("has 2 questions", "both right 2, one right 2, both wrong 0")),
+        ([["a", "a", "b", "a", "a"]] * 30, ("has 30 questions", "(both wrong 0)")),
+        ([[*"aabaa" * 2]] * 19, ("has 19 questions: resampling",)),
+        ([["b", "b"]], ("has 1 question, and a cell", "both right 0, one right 0, both wrong 1")),
+    ],
+)
+def test_too_few_questions_certify_nothing_and_say_so(
+    tmp_path: Path, pools: list[list[str | None]], pieces: tuple[str, ...]
+) -> None:
+    told = plan(*toy(tmp_path, pools), budget_tokens=10**6, most_votes=5)
+    assert not any(option.certified for option in told.options)
+    [said] = [sentence for sentence in told.warnings if "no vote is certified" in sentence]
+    assert all(piece in said for piece in pieces), said
+
+
+def test_a_price_list_is_named_only_where_it_prices(loaded: tuple[Dataset, LLM], tmp_path: Path) -> None:
+    assert plan(*loaded, budget_tokens=1000, most_votes=1).prices == "2025-06-02"
+    assert plan(*toy(tmp_path, llm="nobody-sells-this"), budget_tokens=1000, most_votes=1).prices is None
 
 
 def test_beyond_the_pilot_votes_are_a_models_and_say_so(loaded: tuple[Dataset, LLM]) -> None:
@@ -403,7 +451,7 @@ def test_budgets_are_read(text: str, amount: float, unit: str) -> None:
 
 @pytest.mark.parametrize("text", ["", "20", "usd", "20eur", "-3usd", "1e3usd", "20usd usd", "nanusd", "²usd"])
 def test_other_budgets_are_refused(text: str) -> None:
-    with pytest.raises(UsageError, match="20usd or 500000tokens"):
+    with pytest.raises(UsageError, match=r"above 0, written in digits, .* 20usd or 500000tokens"):
         Budget.parse(text)
 
 
@@ -427,6 +475,28 @@ def test_one_number_of_votes_is_drawn_too(loaded: tuple[Dataset, LLM]) -> None:
     told = estimate(*loaded, g=2, m=[5], methods=["exact", "two-call", "unbiased"], resamples=200)
     assert forecast_png(told, dpi=60).startswith(b"\x89PNG")
     assert "5" in plain(forecast_tables(told)[0])
+
+
+def test_the_bounds_of_one_number_of_votes_have_a_bar_and_two_marks(loaded: tuple[Dataset, LLM]) -> None:
+    told = estimate(*loaded, g=2, m=[5], methods=["two-call"], resamples=200)
+    [axes] = _figure(told, 6.8).axes
+    [bar] = axes.collections
+    low, high = (float(y) for _, y in bar.get_segments()[0])
+    [point] = told.estimates[0].points
+    assert (low, high) == pytest.approx((100 * (point.low or 0), 100 * (point.high or 0)))
+    assert sum(line.get_marker() == "_" for line in axes.lines) == 2
+
+
+def test_a_picture_says_what_is_extrapolated_and_lists_only_what_is_drawn(loaded: tuple[Dataset, LLM]) -> None:
+    for votes, said in (([1, 3], ""), ([2, 5], "right of the dotted line"), ([5, 6], "all M are above G = 3")):
+        [axes] = _figure(estimate(*loaded, g=3, m=votes, methods=["exact"], resamples=200), 6.8).axes
+        told = [text.get_text() for text in axes.texts if text.get_text().startswith("from ")]
+        assert len(told) == 1
+        assert said in told[0]
+        assert ("extrapolated" in told[0]) is bool(said)
+    nothing = estimate(*loaded, g=3, m=[9], methods=["unbiased"], resamples=200)
+    assert _figure(nothing, 6.8).legends == []
+    assert "largest M" in plain(forecast_tables(nothing)[1])
 
 
 def test_the_plan_is_shown_with_its_cost(loaded: tuple[Dataset, LLM]) -> None:
@@ -455,7 +525,7 @@ def test_estimate_prints_tables_and_warnings_and_writes_files(folder: Path, tmp_
     assert done.exit_code == 0, done.output
     assert "Error against the whole pool" in done.stdout
     assert "note: exact: made from 3 calls per question, drawn to M = 9." in done.stderr
-    assert "note: two-call: a cell of the pair table of 4 questions" in done.stderr
+    assert "note: two-call: a cell of the pair table (4 questions) is" in done.stderr
     names = sorted(path.name for path in (tmp_path / "out").iterdir())
     assert names == ["estimate.csv", "estimate.json", "estimate.png"]
     told = estimate(*_open(folder), g=3, m=range(1, 10), methods=["exact", "two-call"])
@@ -481,7 +551,7 @@ def test_plan_says_what_to_buy(folder: Path) -> None:
     done = feval("plan", "--budget", "1usd", "--pilot", folder, "--llm", NAME, "--questions", "50")
     assert done.exit_code == 0, done.output
     assert "1 USD for 50 questions" in done.stdout
-    assert "note: The intervals are those of the 4 questions of the pilot" in done.stderr
+    assert "note: The intervals are those of the pilot's questions, 4;" in done.stderr
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from feval.errors import OutOfRangeError, PriceNotFoundError, UsageError
-from feval.forecast.evidence import moments_of, ordered_by_key, require_golds, sample_moments
+from feval.forecast.evidence import moments_of, ordered_by_key, rare_pairs, require_golds, sample_moments
 
 if TYPE_CHECKING:
     from feval.estimators.counts import VoteCounts
@@ -28,6 +28,7 @@ _FORM = re.compile(r"\s*([0-9][0-9_,]*(?:\.[0-9]+)?|\.[0-9]+)\s*(usd|tokens)\s*"
 _MOMENT_RESAMPLES = 400  # of the bounds, each over all votes
 _MOST_CALLS = 100_000  # per question, in the split for estimating
 _AS_GOOD = 1e-3
+_FEWEST_QUESTIONS = 20  # below, percentiles of resampled means are far too narrow to certify by
 MOST_VOTES_PLANNED = 1001
 
 
@@ -57,7 +58,8 @@ class Budget:
         found = _FORM.fullmatch(text)
         if found is None:
             raise UsageError(
-                f"A budget is a number with its unit, such as 20usd or 500000tokens; {text!r:.100} was given."
+                "A budget is a number above 0, written in digits, with its unit, usd or tokens, such as 20usd or 500000tokens; "
+                f"{text!r:.100} was given."
             )
         return cls._checked(float(found[1].replace(",", "").replace("_", "")), found[2].lower())
 
@@ -112,7 +114,8 @@ class VoteOption:
         bound_high: U, greatest.
         gain_low: L - mu, the gain over one call that mu and nu prove.
         gain_low_end: lower confidence limit of that (one-sided, over the pilot's questions).
-        certified: whether that limit is above 0.
+        certified: whether that limit is above 0, from 20 questions or more, 5 of them or more with each kind of pair of calls
+            (both right, one right, both wrong): on fewer, resampling proves nothing.
         cost_per_question: in the budget's unit.
         usd_per_question: mean USD; `None` without a price.
         tokens_per_question: mean prompt and output tokens billed.
@@ -174,7 +177,7 @@ class BudgetPlan:
         questions: to be answered.
         pilot_questions: recorded.
         pilot_calls: of the smallest pool.
-        prices: id of the price list, or `None`.
+        prices: id of the price list; `None` without one, or where it has no price for the LLM.
         billing: how prompts are charged.
         prompt_tokens: mean per prompt.
         output_tokens: mean per call.
@@ -276,7 +279,7 @@ def plan(
         questions=wanted,
         pilot_questions=len(dataset),
         pilot_calls=llm.pool.smallest,
-        prices=llm.prices.id if llm.prices is not None else None,
+        prices=llm.prices.id if llm.prices is not None and llm.price is not None else None,
         billing=llm.billing,
         prompt_tokens=costs.prompt_tokens,
         output_tokens=costs.output_tokens,
@@ -314,8 +317,8 @@ class _Costs:
             if llm.prices is not None:
                 llm.prices.price(llm.name)  # says which price list, and what to do
             raise PriceNotFoundError(
-                f"A budget in dollars needs prices, and {llm.name} was loaded without a price list. Give one, or a budget in "
-                "tokens."
+                f"A budget in dollars needs prices, and {llm.name} was loaded without a price list. Give one (`--prices`), or a "
+                "budget in tokens."
             )
         if int(llm.pool.prompt_tokens.min()) < 0:
             raise PriceNotFoundError(
@@ -391,6 +394,7 @@ class _Pilot:
     counts: VoteCounts
     moments: SampleMoments
     pool: int
+    rare: str | None
     seed: int
     confidence: float
     resamples: int
@@ -404,7 +408,13 @@ class _Pilot:
         seed = llm.seed % (1 << 64)
         some = min(resamples, _MOMENT_RESAMPLES)
         moments = sample_moments(counts.gold, counts.size, resamples=some, seed=seed)
-        return cls(counts, moments, llm.pool.smallest, seed, confidence, resamples)
+        rare = rare_pairs(counts.gold, counts.size)
+        return cls(counts, moments, llm.pool.smallest, rare, seed, confidence, resamples)
+
+    @property
+    def can_certify(self) -> bool:
+        """Whether there are questions enough for the resampled limit to prove a gain."""
+        return self.rare is None and len(self.counts.gold) >= _FEWEST_QUESTIONS
 
     def accuracies(self, votes: Sequence[int]) -> Floats:
         """[3, len(votes)] accuracy, low and high of votes within the pool."""
@@ -446,7 +456,7 @@ def _options(pilot: _Pilot, costs: _Costs, questions: int, votes: Sequence[int])
                 bound_high=high,
                 gain_low=low - pilot.moments.mu,
                 gain_low_end=limit,
-                certified=m > 1 and limit > 1e-12,
+                certified=m > 1 and limit > 1e-12 and pilot.can_certify,
                 cost_per_question=costs.cost(m),
                 usd_per_question=costs.usd(m),
                 tokens_per_question=costs.tokens(m),
@@ -507,9 +517,17 @@ def _warnings(options: Sequence[VoteOption], pilot: _Pilot, questions: int) -> l
             "The pilot's calls on a question disagree more often than independent calls would, which happens by chance on few "
             "questions; the bounds take all questions for equally hard."
         )
+    if not pilot.can_certify:
+        why = f"{asked} question{'s' if asked > 1 else ''}"
+        if pilot.rare is not None:
+            why += f", and a cell of its pair table holds fewer than 5 of them ({pilot.rare})"
+        said.append(
+            f"The pilot has {why}: resampling them would prove too much, so no vote is certified, and intervals may be too "
+            "narrow. Record more questions."
+        )
     if questions != asked:
         said.append(
-            f"The intervals are those of the {asked} questions of the pilot; the {questions} to be answered are taken to be like "
-            "them."
+            f"The intervals are those of the pilot's questions, {asked}; the {questions:,} to be answered are taken to be "
+            "like them."
         )
     return said

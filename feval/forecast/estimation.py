@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from feval.errors import OutOfRangeError, UnknownNameError
-from feval.forecast.evidence import checked_votes, moments_of, ordered_by_key, require_golds, sample_moments
+from feval.forecast.evidence import checked_votes, moments_of, ordered_by_key, rare_pairs, require_golds, sample_moments
 
 if TYPE_CHECKING:
     from feval.estimators.counts import VoteCounts
@@ -32,6 +32,7 @@ METHODS = ("exact", "monte-carlo", "gaussian", "two-call", "max-entropy", "ldgp"
 OF_MAJORITY = ("two-call", "max-entropy", "ldgp")
 """Those that look at right and wrong only: a vote is right where most of its calls are."""
 
+_COMPLETIONS = ("max-entropy", "ldgp")
 _PLUG_IN = ("exact", "monte-carlo", "gaussian")
 _MODEL_RESAMPLES = 400  # of the completions, which cost milliseconds each
 _MANY_RIVALS = 3
@@ -230,10 +231,16 @@ def _check(llm: LLM, g: int, methods: Sequence[str], confidence: float) -> None:
         raise OutOfRangeError(
             f"A forecast takes distinct estimators, such as exact,two-call; {list(methods)} was given."
         )
+    if g < 1:
+        raise OutOfRangeError(
+            f"An estimate is made from 1 call per question or more, and g = {g} was asked for; ask for 1 or more."
+        )
     llm.require(None, g)
     paired = next((name for name in methods if name in OF_MAJORITY), None)
     if g < 2 and paired is not None:
-        raise OutOfRangeError(f"{paired} looks at pairs of calls, and g = {g} was asked for; ask for 2 or more.")
+        raise OutOfRangeError(
+            f"{paired} looks at pairs of calls, and g = {g} was asked for; ask for 2 or more, or for another estimator."
+        )
     if not 0.0 < confidence < 1.0:
         raise OutOfRangeError(f"A confidence lies between 0 and 1, such as 0.95; {confidence} was given.")
 
@@ -450,8 +457,8 @@ def _warnings(calls: _Calls, methods: Sequence[str], pool: int) -> list[str]:
         _silence(calls) if "unbiased" in methods else None,
         _rivals(calls) if "gaussian" in methods else None,
         _cells(calls) if "two-call" in methods else None,
-        _clipped(calls) if {"max-entropy", "ldgp"} & set(methods) else None,
-        _majority([name for name in methods if name in OF_MAJORITY]),
+        *_completions(calls, [name for name in methods if name in _COMPLETIONS]),
+        _majority(calls, [name for name in methods if name in OF_MAJORITY]),
         _reach(calls.votes, pool),
     ]
     return [sentence for sentence in said if sentence is not None]
@@ -462,9 +469,10 @@ def _saturation(calls: _Calls, names: Sequence[str]) -> str | None:
     if most <= g or not names:
         return None
     few = f"{g} call{'s' if g > 1 else ''}"
+    instead = "record more calls, or read the two-call bounds" if g > 1 else "record more calls"
     return (
         f"{', '.join(names)}: made from {few} per question, drawn to M = {most}. Beyond M = {g} it levels off at the "
-        f"accuracy of a {g}-call vote, whatever more votes would do; record more calls, or read the two-call bounds."
+        f"accuracy of a {g}-call vote, whatever more votes would do; {instead}."
     )
 
 
@@ -493,28 +501,47 @@ def _cells(calls: _Calls) -> str | None:
         return None
     cells = {"both right": table.both_right, "one right": table.disagree, "both wrong": table.both_wrong}
     few = [f"{name} {int(count)}" for name, count in cells.items() if count < 5]
+    total = int(table.questions)
+    questions = f"{total} question{'s' if total > 1 else ''}"
     what = "is empty" if 0 in map(int, cells.values()) else "is nearly empty"
     return (
-        f"two-call: a cell of the pair table of {int(table.questions)} questions {what} ({', '.join(few)}). Wald's region would "
+        f"two-call: a cell of the pair table ({questions}) {what} ({', '.join(few)}). Wald's region would "
         "claim too much, so the interval is that of the likelihood; record more questions."
     )
 
 
-def _clipped(calls: _Calls) -> str | None:
+def _completions(calls: _Calls, names: Sequence[str]) -> list[str | None]:
+    if not names:
+        return []
+    rare = rare_pairs(calls.counts.gold, calls.counts.size)
+    narrow = (
+        f"{', '.join(names)}: a cell of the pair table holds fewer than 5 questions ({rare}). The intervals resample questions "
+        "and are too narrow; record more questions."
+    )
+    return [_clipped(calls, names), None if rare is None else narrow]
+
+
+def _clipped(calls: _Calls, names: Sequence[str]) -> str | None:
     if not calls.moments().clipped:
         return None
     return (
-        "max-entropy, ldgp: the calls on a question disagree more often than independent calls would, which happens by chance on "
-        "few questions. The curve is that of calls that are all equally hard."
+        f"{', '.join(names)}: the calls on a question disagree more often than independent calls would, which happens by chance "
+        "on few questions. The curve is that of calls that are all equally hard."
     )
 
 
-def _majority(names: Sequence[str]) -> str | None:
+def _majority(calls: _Calls, names: Sequence[str]) -> str | None:
     if not names:
         return None
+    even = next((votes for votes in calls.votes if votes % 2 == 0), None)
+    equals = (
+        ""
+        if even is None
+        else f" At an even M they equal those of M - 1 (ties by lot): M = {even} is as M = {even - 1}."
+    )
     return (
         f"{', '.join(names)}: of a majority of right calls. A plurality wins with fewer where wrong answers differ, so these "
-        "are compared with the pool's majority curve."
+        f"are compared with the pool's majority curve.{equals}"
     )
 
 

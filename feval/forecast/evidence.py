@@ -14,10 +14,20 @@ if TYPE_CHECKING:
     from feval.estimators.moments import Moments
     from feval.replay import LLM, Dataset
 
-__all__ = ["SampleMoments", "checked_votes", "moments_of", "ordered_by_key", "require_golds", "sample_moments"]
+__all__ = [
+    "SampleMoments",
+    "checked_votes",
+    "moments_of",
+    "ordered_by_key",
+    "rare_pairs",
+    "require_golds",
+    "sample_moments",
+]
 
 Integers = npt.NDArray[np.integer[Any]]
 Floats = npt.NDArray[np.float64]
+
+_FEWEST_IN_A_CELL = 5  # as `PairTable.sparse` has it
 
 MOST_VOTES = 10_000
 """The largest M that a forecast is made for."""
@@ -101,6 +111,21 @@ def sample_moments(right: Integers, size: Integers, *, resamples: int, seed: int
     resampled[:, 0] = np.clip(resampled[:, 0], 0.0, 1.0)
     resampled[:, 1] = np.clip(resampled[:, 1], resampled[:, 0] ** 2, resampled[:, 0])
     return SampleMoments(mu, float(np.clip(nu, mu * mu, mu)), nu < mu * mu, resampled)
+
+
+def rare_pairs(right: Integers, size: Integers) -> str | None:
+    """Name the kinds of pairs of calls that fewer than 5 questions show, such as "both wrong 0"; `None` if there are none.
+
+    Resampled questions hold no more kinds than the questions do: without one, their moments look surer than they are.
+
+    Args:
+        right: [Q] right calls.
+        size: [Q] calls, at least 2.
+    """
+    wrong = size - right
+    kinds = {"both right": right >= 2, "one right": (right >= 1) & (wrong >= 1), "both wrong": wrong >= 2}
+    shown = {kind: int(np.count_nonzero(questions)) for kind, questions in kinds.items()}
+    return ", ".join(f"{kind} {count}" for kind, count in shown.items() if count < _FEWEST_IN_A_CELL) or None
 
 
 def moments_of(sample: SampleMoments) -> tuple[Moments, Moments]:

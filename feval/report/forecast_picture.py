@@ -54,12 +54,15 @@ def _figure(forecast: Forecast, width: float) -> Figure:
     handles: dict[str, Any] = {}
     few = len(forecast.estimates) <= _FEW
     for position, own in enumerate(forecast.estimates):
-        handles[own.method] = _draw(axes, own, position, few=few)
+        if any(point.low is not None for point in own.points):
+            handles[own.method] = _draw(axes, own, position, few=few)
     handles |= _draw_pool(axes, forecast)
     axes.axvline(forecast.g, color="#666666", linestyle=DOTTED, linewidth=1.1, zorder=1)
     _frame(axes, forecast)
     _label(axes, forecast)
     names = list(handles)
+    if not names:  # nothing is known of any M that was asked for
+        return figure
     figure.legend([handles[name] for name in names], names, loc="outside lower center", ncols=legend_columns(names))
     return figure
 
@@ -71,7 +74,9 @@ def _draw(axes: Axes, own: Estimate, position: int, *, few: bool) -> Any:
     m = [point.m for point in own.points]
     low, high = ([_number(end) for end in ends] for ends in zip(*((p.low, p.high) for p in own.points), strict=True))
     bounds = own.method == "two-call"
-    if few or bounds:
+    if len(m) == 1 and bounds:  # a band of no width would not be seen
+        axes.vlines(m, low, high, color=colour, linewidth=6, alpha=0.35, zorder=1.5)
+    elif len(m) > 1 and (few or bounds):
         axes.fill_between(m, low, high, color=colour, alpha=0.14, linewidth=0, zorder=1.5)
     else:  # bands upon bands are grey: one whisker per estimate, right of its last point
         known = [place for place, end in enumerate(low) if not math.isnan(end)]
@@ -81,7 +86,7 @@ def _draw(axes: Axes, own: Estimate, position: int, *, few: bool) -> Any:
     if bounds:
         lower, upper = [_number(p.bound_low) for p in own.points], [_number(p.bound_high) for p in own.points]
         for end in (lower, upper):
-            axes.plot(m, end, color=colour, linewidth=1.1, zorder=3)
+            axes.plot(m, end, color=colour, linewidth=1.1, marker="_" if len(m) == 1 else None, zorder=3)
         return Patch(facecolor=colour, alpha=0.35, edgecolor=colour, linewidth=1.1)
     values = [_number(point.accuracy) for point in own.points]
     every = max(1, math.ceil(len(m) / _POINTS))
@@ -96,7 +101,7 @@ def _draw_pool(axes: Axes, forecast: Forecast) -> dict[str, Any]:
     pool, drawn = forecast.pool, {}
     kinds = {own.of for own in forecast.estimates}
     for kind, values, style in (("plurality", pool.plurality, "-"), ("majority", pool.majority, DASHED)):
-        if kind in kinds or kind == "plurality":
+        if (kind in kinds or kind == "plurality") and any(value is not None for value in values):
             [line] = axes.plot(
                 forecast.m, [_number(v) for v in values], color=_INK, linestyle=style, linewidth=2.2, zorder=5
             )
@@ -118,7 +123,8 @@ def _frame(axes: Axes, forecast: Forecast) -> None:
     beyond = margin * _WHISKERS ** len(forecast.estimates)
     axes.set_xscale("log")
     axes.set_xlim(low / margin, high * beyond)
-    axes.xaxis.set_major_locator(FixedLocator(log_ticks(low / margin, high * beyond)))
+    ticks = log_ticks(low / margin, high * beyond)
+    axes.xaxis.set_major_locator(FixedLocator([tick for tick in ticks if float(tick).is_integer()] or ticks))
     axes.xaxis.set_minor_locator(NullLocator())
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: plain_number(value)))
     axes.set_xlabel("votes M (log scale)")
@@ -127,6 +133,8 @@ def _frame(axes: Axes, forecast: Forecast) -> None:
     axes.yaxis.set_major_locator(MaxNLocator(nbins=8, steps=[1, 2, 5, 10]))
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g} %" if -1e-9 < value < 100 + 1e-9 else ""))
     axes.set_ylabel("accuracy")
+    if not low <= forecast.g <= high:
+        return
     axes.annotate(
         f" M = G = {forecast.g}",
         (forecast.g, bottom),
@@ -144,9 +152,19 @@ def _vertical(forecast: Forecast) -> tuple[float, float]:
             values += [
                 v for v in (point.accuracy, point.bound_low, point.bound_high, point.low, point.high) if v is not None
             ]
+    if not values:
+        return 0.0, 103.0
     low, high = 100 * min(values), 100 * max(values)
     room = max(0.06 * (high - low), (8 - (high - low)) / 2)
     return max(low - room, -3.0), min(high + room, 103.0)
+
+
+def _extrapolated(forecast: Forecast) -> str:
+    if forecast.m[-1] <= forecast.g:
+        return ""
+    if forecast.m[0] > forecast.g:
+        return f"; all M are above G = {forecast.g}, so all is extrapolated"
+    return "; right of the dotted line is extrapolated"
 
 
 def _label(axes: Axes, forecast: Forecast) -> None:
@@ -156,7 +174,7 @@ def _label(axes: Axes, forecast: Forecast) -> None:
     drawing = f"seed {forecast.seed}, replicate {forecast.replicate}"
     lines = (
         f"from {evidence}; {drawing}; intervals: {100 * forecast.confidence:g} %",
-        f"pool: exact over all subsets of {forecast.pool.size} calls; right of the dotted line is extrapolated",
+        f"pool: exact over all subsets of {forecast.pool.size} calls{_extrapolated(forecast)}",
     )
     small = axes.annotate(
         "\n".join(shortened(line, 115) for line in lines),

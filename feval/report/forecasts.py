@@ -51,30 +51,35 @@ def _curves(forecast: Forecast) -> Table:
         pool = [_known(forecast.pool.plurality[at]), *([_known(forecast.pool.majority[at])] if majority else [])]
         rows.append((str(votes), *pool, *(_told(own.points[at]) for own in forecast.estimates)))
     questions = counted(forecast.questions, "question")
+    evidence = f"pool: exact, all subsets of M of {counted(forecast.pool.size, 'recorded call')}"
     return Table(
         title=f"Accuracy of M votes on {forecast.dataset}, {forecast.llm}, from {counted(forecast.g, 'call')} per question",
         columns=tuple(Column(name, number=True) for name in names),
         rows=tuple(rows),
         notes=(
             f"{questions}; replicate {forecast.replicate}, seed {forecast.seed} of draws-v1",
-            f"pool: exact, all subsets of M of {forecast.pool.size} recorded calls; majority: of right calls",
+            f"{evidence}; majority: of right calls" if majority else evidence,
         ),
     )
 
 
 def _errors(forecast: Forecast) -> Table:
     confidence = f"{100 * forecast.confidence:g} %"
+    bounds = any(own.method == "two-call" for own in forecast.estimates)
+    spread = "intervals resample questions and hold no bias"
     names = ("largest M", f"{confidence} interval there %", "mean |error|", "largest |error|", "at M")
     return Table(
         title="Error against the whole pool, in points",
         columns=(Column("method"), *(Column(name, number=True) for name in names)),
         rows=tuple(_error_row(forecast, own) for own in forecast.estimates),
-        notes=("two-call: how far the pool lies outside its bounds; intervals resample questions and hold no bias",),
+        notes=(f"two-call: how far the pool lies outside its bounds; {spread}" if bounds else spread,),
     )
 
 
 def _error_row(forecast: Forecast, own: Estimate) -> tuple[str, ...]:
-    last = next((point for point in reversed(own.points) if point.low is not None), own.points[0])
+    last = next((point for point in reversed(own.points) if point.low is not None), None)
+    if last is None:
+        return (own.method, "-", "-", "-", "-", "-")
     known = [(abs(error), m) for error, m in zip(forecast.errors(own), forecast.m, strict=True) if error is not None]
     if not known:
         return (own.method, str(last.m), _span(last.low, last.high), "-", "-", "-")
@@ -166,6 +171,7 @@ def _votes(plan: BudgetPlan) -> Table:
         rows=tuple(_option_row(option, decimals) for option in options),
         notes=(
             "sure gain: the lower end of L - mu, in points; certified: it is above 0; *: a model's, beyond the pilot's pool",
+            "two-call bounds: of a majority of right calls; a plurality can be above them where wrong answers differ",
             f"billing {plan.billing}; {prices}; seed {plan.seed}",
         ),
     )
