@@ -358,7 +358,10 @@ CLIPPED = (
 def test_votes_are_certified_where_all_questions_are_alike_and_not_where_calls_agree(tmp_path: Path) -> None:
     alike = plan(*toy(tmp_path / "one", [[*"aabaa" * 2]] * 20), budget_tokens=10**6, most_votes=5)
     assert [option.certified for option in alike.options] == [False, True, True]
-    assert alike.warnings == (CLIPPED,)
+    assert alike.warnings == (
+        CLIPPED,
+        "Each of the 2 votes is certified by itself, at 95 %; that all of them help is less certain.",
+    )
     assert alike.options[1].gain_low == pytest.approx(0.8**3 + 3 * 0.8**2 * 0.2 - 0.8)
     steady = plan(*toy(tmp_path / "two", [["a"] * 5] * 16 + [["b"] * 5] * 4), budget_tokens=10**6, most_votes=5)
     assert not any(option.certified for option in steady.options)

@@ -525,6 +525,12 @@ def _warnings(options: Sequence[VoteOption], pilot: _Pilot, questions: int) -> l
             f"The pilot has {why}: resampling them would prove too much, so no vote is certified, and intervals may be too "
             "narrow. Record more questions."
         )
+    certified = sum(option.certified for option in options)
+    if certified > 1:
+        said.append(
+            f"Each of the {certified} votes is certified by itself, at {100 * pilot.confidence:g} %; that all of them help is "
+            "less certain."
+        )
     if questions != asked:
         said.append(
             f"The intervals are those of the pilot's questions, {asked}; the {questions:,} to be answered are taken to be "
