@@ -15,9 +15,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from feval.draws import ORDERS
 from feval.errors import OutOfRangeError, UnknownNameError, UsageError
-from feval.evaluation import ORDERS, drawn_orders
-from feval.methods.protocol import drawn
 
 if TYPE_CHECKING:
     from feval.estimators.per_question import PerQuestion
@@ -298,6 +297,8 @@ def _exact(dataset: Dataset, llm: LLM, budgets: Sequence[int]) -> _Values:
 def _drawn(dataset: Dataset, llm: LLM, budgets: Sequence[int], order: str, replicates: int) -> _Values:
     """Means over the draws of every question: one in recorded order, or seeded replicates."""
     from feval.estimators.per_question import PerQuestion
+    from feval.evaluation import drawn_orders
+    from feval.methods.protocol import drawn
     from feval.methods.self_consistency import SelfConsistency
 
     right, any_right = np.zeros((2, len(dataset), len(budgets)))

@@ -24,9 +24,12 @@ import numpy.typing as npt
 
 from feval.errors import OutOfRangeError
 
-__all__ = ["ABSENT_SAMPLE", "SCHEME", "orders", "pool_key", "uniforms"]
+__all__ = ["ABSENT_SAMPLE", "ORDERS", "SCHEME", "orders", "pool_key", "uniforms"]
 
 SCHEME = "draws-v1"
+
+ORDERS = ("exact", "recorded", "seeded")
+"""How CoTs are drawn: the expectation over all draws, the order of the recording, or seeded replicates."""
 
 ABSENT_SAMPLE = 0xFFFF
 """What stands in an order behind the last recorded CoT of a pool that is smaller than the widest one."""

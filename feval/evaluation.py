@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from feval.calling import TIME_LIMIT, call_method, require_arguments
+from feval.draws import ORDERS
 from feval.errors import OutOfRangeError, UnknownNameError, UsageError
 from feval.methods.decisions import Ledger
 from feval.specs import MethodFile
@@ -41,9 +42,6 @@ __all__ = [
 Floats = npt.NDArray[np.float64]
 Int64 = npt.NDArray[np.int64]
 Rows = npt.NDArray[np.intp]
-
-ORDERS = ("exact", "recorded", "seeded")
-"""How CoTs are drawn: the expectation over all draws, the order of the recording, or seeded replicates."""
 
 MAX_REPLICATES = 1_000_000
 """Most draws of every question: beyond it nothing is gained, and a slip of the finger would run for days."""
