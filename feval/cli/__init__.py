@@ -56,6 +56,31 @@ JsonFlag = Annotated[bool, typer.Option("--json", help="Print one JSON object an
 QuietFlag = Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors (and what --json asks for).")]
 DatasetName = Annotated[str | None, typer.Option("--dataset", metavar="ID", help="Needed where there are several.")]
 LLMName = Annotated[str | None, typer.Option("--llm", metavar="NAME", help="Needed where there are several.")]
+LLMNames = Annotated[
+    list[str] | None,
+    typer.Option("--llm", metavar="NAME", help="Repeat for several, in the order the method wants them."),
+]
+RecordingFolders = Annotated[
+    list[Path] | None,
+    typer.Option("--recording", metavar="DIR", help="Repeat for several. Default: the folders in FEVAL_RECORDING."),
+]
+Settings = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="FIELD=VALUE", help="A field of the method (`feval ls METHOD`). Repeat for several."),
+]
+Billing = Annotated[
+    str, typer.Option("--billing", metavar="RULE", help="How prompts are paid: once, per_round or per_sample.")
+]
+Prices = Annotated[
+    str | None,
+    typer.Option("--prices", metavar="LIST", help="Id or file of a price list, or none. Default: the recording's."),
+]
+Replicates = Annotated[int, typer.Option("--replicates", min=1, help="Draws per question, for --order seeded.")]
+TrainFraction = Annotated[
+    float | None,
+    typer.Option("--train-fraction", metavar="SHARE", help="Of the questions, to learn from; the others are judged."),
+]
+SplitSeed = Annotated[int, typer.Option("--split-seed", help="Of that split.")]
 RecordingFolder = Annotated[
     Path, typer.Argument(metavar="RECORDING", help="Folder of a recording.", show_default=False)
 ]
@@ -856,10 +881,10 @@ def _next_commands(made: Demo) -> list[str]:
 
 
 # Each of these registers its command with `app`.
-from feval.cli import compare as _compare_command  # noqa: E402, F401
-from feval.cli import curve as _curve_command  # noqa: E402, F401
-from feval.cli import forecast as _forecast_commands  # noqa: E402, F401
-from feval.cli import record as _record_command  # noqa: E402, F401
-from feval.cli import run as _run_command  # noqa: E402, F401
-from feval.cli import score as _score_command  # noqa: E402, F401
-from feval.cli import servers as _server_commands  # noqa: E402, F401
+from feval.cli import compare as _compare_command  # noqa: E402, F401  registers itself
+from feval.cli import curve as _curve_command  # noqa: E402, F401  registers itself
+from feval.cli import forecast as _forecast_commands  # noqa: E402, F401  registers itself
+from feval.cli import record as _record_command  # noqa: E402, F401  registers itself
+from feval.cli import run as _run_command  # noqa: E402, F401  registers itself
+from feval.cli import score as _score_command  # noqa: E402, F401  registers itself
+from feval.cli import servers as _server_commands  # noqa: E402, F401  registers itself

@@ -12,9 +12,17 @@ import typer
 
 from feval.cli import (
     _DEFAULT_COUNTS,
+    Billing,
     DatasetName,
     JsonFlag,
+    LLMNames,
+    Prices,
     QuietFlag,
+    RecordingFolders,
+    Replicates,
+    Settings,
+    SplitSeed,
+    TrainFraction,
     _folders,
     _guarded,
     _hush_matplotlib,
@@ -37,15 +45,9 @@ __all__: list[str] = []
 @_guarded
 def _curve(
     method: Annotated[str, typer.Argument(metavar="METHOD", help="See `feval ls methods`.", show_default=False)],
-    recordings: Annotated[
-        list[Path] | None,
-        typer.Option("--recording", metavar="DIR", help="Repeat for several. Default: the folders in FEVAL_RECORDING."),
-    ] = None,
+    recordings: RecordingFolders = None,
     dataset: DatasetName = None,
-    llms: Annotated[
-        list[str] | None,
-        typer.Option("--llm", metavar="NAME", help="Repeat for several, in the order the method wants them."),
-    ] = None,
+    llms: LLMNames = None,
     n: Annotated[
         str | None,
         typer.Option(
@@ -60,19 +62,9 @@ def _curve(
             "--sweep", metavar="FIELD=VALUES", help="Another field to vary: budget=5,10,20 or threshold=0.5,0.7."
         ),
     ] = None,
-    settings: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--set", metavar="FIELD=VALUE", help="A field of the method (`feval ls METHOD`). Repeat for several."
-        ),
-    ] = None,
-    billing: Annotated[
-        str, typer.Option("--billing", metavar="RULE", help="How prompts are paid: once, per_round or per_sample.")
-    ] = "once",
-    prices: Annotated[
-        str | None,
-        typer.Option("--prices", metavar="LIST", help="Id or file of a price list, or none. Default: the recording's."),
-    ] = None,
+    settings: Settings = None,
+    billing: Billing = "once",
+    prices: Prices = None,
     seed: Annotated[int, typer.Option("--seed", help="Of the draws, for --order seeded.")] = 0,
     order: Annotated[
         str | None,
@@ -80,16 +72,9 @@ def _curve(
             "--order", metavar="KIND", help="exact, recorded or seeded. Default: exact where there is such a form."
         ),
     ] = None,
-    replicates: Annotated[
-        int, typer.Option("--replicates", min=1, help="Draws per question, for --order seeded.")
-    ] = 100,
-    train_fraction: Annotated[
-        float | None,
-        typer.Option(
-            "--train-fraction", metavar="SHARE", help="Of the questions, to learn from; the others are judged."
-        ),
-    ] = None,
-    split_seed: Annotated[int, typer.Option("--split-seed", help="Of that split.")] = 0,
+    replicates: Replicates = 100,
+    train_fraction: TrainFraction = None,
+    split_seed: SplitSeed = 0,
     out: Annotated[
         Path | None,
         typer.Option(

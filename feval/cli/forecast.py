@@ -9,10 +9,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from feval.cli import (
+    Billing,
     DatasetName,
     JsonFlag,
     LLMName,
+    Prices,
     QuietFlag,
+    RecordingFolders,
     _folders,
     _guarded,
     _hush_matplotlib,
@@ -34,10 +37,7 @@ __all__: list[str] = []
 @app.command("estimate")
 @_guarded
 def _estimate(
-    recordings: Annotated[
-        list[Path] | None,
-        typer.Option("--recording", metavar="DIR", help="Repeat for several. Default: the folders in FEVAL_RECORDING."),
-    ] = None,
+    recordings: RecordingFolders = None,
     dataset: DatasetName = None,
     llm: LLMName = None,
     g: Annotated[int, typer.Option("--g", metavar="CALLS", help="Calls per question to estimate from.")] = 5,
@@ -99,13 +99,8 @@ def _plan(
         int | None, typer.Option("--questions", help="How many are to be answered. Default: as many as the pilot has.")
     ] = None,
     most_votes: Annotated[int, typer.Option("--most-votes", help="The largest vote that is looked at.")] = 41,
-    billing: Annotated[
-        str, typer.Option("--billing", metavar="RULE", help="How prompts are paid: once, per_round or per_sample.")
-    ] = "once",
-    prices: Annotated[
-        str | None,
-        typer.Option("--prices", metavar="LIST", help="Id or file of a price list, or none. Default: the recording's."),
-    ] = None,
+    billing: Billing = "once",
+    prices: Prices = None,
     seed: Annotated[int, typer.Option("--seed", help="Of the intervals.")] = 0,
     as_json: JsonFlag = False,
     quiet: QuietFlag = False,

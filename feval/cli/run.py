@@ -8,7 +8,25 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from feval.cli import DatasetName, JsonFlag, QuietFlag, _folders, _guarded, _no_dollars, _only, _Out, app
+from feval.cli import (
+    Billing,
+    DatasetName,
+    JsonFlag,
+    LLMNames,
+    Prices,
+    QuietFlag,
+    RecordingFolders,
+    Replicates,
+    Settings,
+    SplitSeed,
+    TrainFraction,
+    _folders,
+    _guarded,
+    _no_dollars,
+    _only,
+    _Out,
+    app,
+)
 
 if TYPE_CHECKING:
     from feval.evaluation import Evaluation
@@ -26,45 +44,22 @@ def _run(
             metavar="METHOD", help="See `feval ls methods`; FILE.py:FUNCTION; or oracle.", show_default=False
         ),
     ],
-    settings: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--set", metavar="FIELD=VALUE", help="A field of the method (`feval ls METHOD`). Repeat for several."
-        ),
-    ] = None,
-    recordings: Annotated[
-        list[Path] | None,
-        typer.Option("--recording", metavar="DIR", help="Repeat for several. Default: the folders in FEVAL_RECORDING."),
-    ] = None,
+    settings: Settings = None,
+    recordings: RecordingFolders = None,
     dataset: DatasetName = None,
-    llms: Annotated[
-        list[str] | None,
-        typer.Option("--llm", metavar="NAME", help="Repeat for several, in the order the method wants them."),
-    ] = None,
+    llms: LLMNames = None,
     order: Annotated[
         str | None,
         typer.Option(
             "--order", metavar="KIND", help="exact, seeded or recorded. Default: exact where there is such a form."
         ),
     ] = None,
-    replicates: Annotated[
-        int, typer.Option("--replicates", min=1, help="Draws per question, for --order seeded.")
-    ] = 100,
+    replicates: Replicates = 100,
     seed: Annotated[int, typer.Option("--seed", help="Of the draws, and of the interval.")] = 0,
-    train_fraction: Annotated[
-        float | None,
-        typer.Option(
-            "--train-fraction", metavar="SHARE", help="Of the questions, to learn from; the others are judged."
-        ),
-    ] = None,
-    split_seed: Annotated[int, typer.Option("--split-seed", help="Of that split.")] = 0,
-    billing: Annotated[
-        str, typer.Option("--billing", metavar="RULE", help="How prompts are paid: once, per_round or per_sample.")
-    ] = "once",
-    prices: Annotated[
-        str | None,
-        typer.Option("--prices", metavar="LIST", help="Id or file of a price list, or none. Default: the recording's."),
-    ] = None,
+    train_fraction: TrainFraction = None,
+    split_seed: SplitSeed = 0,
+    billing: Billing = "once",
+    prices: Prices = None,
     workers: Annotated[int, typer.Option("--workers", min=1, help="Processes; the numbers do not depend on it.")] = 1,
     time_limit: Annotated[
         float, typer.Option("--time-limit", min=0.001, metavar="SECONDS", help="For a user's method, per question.")
