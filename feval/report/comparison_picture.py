@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from feval.report.drawing import legend_columns, log_ticks, look, own_style, shortened
+from feval.report.drawing import heading, legend_columns, log_ticks, look, own_style, shortened
 from feval.report.page_tables import cost
 from feval.report.text import plain_number
 
@@ -253,7 +253,6 @@ def _frame(axes: Axes, comparison: Comparison) -> None:
 
 def _title(axes: Axes, comparison: Comparison) -> None:
     first = comparison.curves[0].points[0]
-    axes.set_title(shortened(f"Methods compared on {first.dataset}", 66), loc="left", fontweight="bold", pad=29)
     kinds = dict.fromkeys(point.kind for curve in comparison.curves for point in curve.points)
     seeded = f" ({comparison.plan.replicates:,} draws, seed {comparison.plan.seed})" if "seeded" in kinds else ""
     prices = f"prices {first.prices}" if first.prices else "no prices"
@@ -261,18 +260,7 @@ def _title(axes: Axes, comparison: Comparison) -> None:
         f"{first.questions:,} questions; {' and '.join(kinds)}{seeded}; paired on questions and draws",
         f"billing {first.billing}; {prices}; tokens counted by {', '.join(dict.fromkeys(first.counters))}",
     )
-    small = axes.annotate(
-        "\n".join(shortened(line, 110) for line in lines),
-        (0, 1),
-        xycoords="axes fraction",
-        xytext=(0, 6),
-        textcoords="offset points",
-        fontsize=7.5,
-        linespacing=1.35,
-        color="#444444",
-        annotation_clip=False,
-    )
-    small.set_in_layout(False)  # a long line must not squeeze the axes
+    heading(axes, f"Methods compared on {first.dataset}", lines)
 
 
 def _entries(comparison: Comparison) -> dict[str, Any]:

@@ -9,7 +9,18 @@ from typing import Any
 
 from feval.report.text import visible
 
-__all__ = ["COLOURS", "DASHED", "DOTTED", "MARKERS", "legend_columns", "log_ticks", "look", "own_style", "shortened"]
+__all__ = [
+    "COLOURS",
+    "DASHED",
+    "DOTTED",
+    "MARKERS",
+    "heading",
+    "legend_columns",
+    "log_ticks",
+    "look",
+    "own_style",
+    "shortened",
+]
 
 # Okabe and Ito's palette (2008), told apart with every common colour blindness; its yellow is too light for a line.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000")
@@ -78,3 +89,20 @@ def shortened(text: str, length: int) -> str:
 def legend_columns(labels: Sequence[str]) -> int:
     """Return how many legend entries fit side by side: a line holds about 100 letters, a handle takes 9 of them."""
     return max(1, min(4 if len(labels) == 4 else 3, 100 // (9 + max(map(len, labels)))))
+
+
+def heading(axes: Any, title: str, lines: Sequence[str], *, longest: int = 110) -> None:
+    """Put a title above a picture, and small lines between the two; what is too long is cut, and never squeezes the axes."""
+    axes.set_title(shortened(title, 66), loc="left", fontweight="bold", pad=29)
+    small = axes.annotate(
+        "\n".join(shortened(line, longest) for line in lines),
+        (0, 1),
+        xycoords="axes fraction",
+        xytext=(0, 6),
+        textcoords="offset points",
+        fontsize=7.5,
+        linespacing=1.35,
+        color="#444444",
+        annotation_clip=False,
+    )
+    small.set_in_layout(False)

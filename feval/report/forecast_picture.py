@@ -7,7 +7,7 @@ import math
 import warnings
 from typing import TYPE_CHECKING, Any
 
-from feval.report.drawing import COLOURS, DASHED, DOTTED, legend_columns, log_ticks, look, own_style, shortened
+from feval.report.drawing import COLOURS, DASHED, DOTTED, heading, legend_columns, log_ticks, look, own_style
 from feval.report.text import counted, plain_number
 
 if TYPE_CHECKING:
@@ -169,22 +169,10 @@ def _extrapolated(forecast: Forecast) -> str:
 
 def _label(axes: Axes, forecast: Forecast) -> None:
     title = f"accuracy of M votes on {forecast.dataset}, {forecast.llm}"
-    axes.set_title(shortened(title, 66), loc="left", fontweight="bold", pad=29)
     evidence = f"{counted(forecast.g, 'call')} on each of {counted(forecast.questions, 'question')}"
     drawing = f"seed {forecast.seed}, replicate {forecast.replicate}"
     lines = (
         f"from {evidence}; {drawing}; intervals: {100 * forecast.confidence:g} %",
         f"pool: exact over all subsets of {forecast.pool.size} calls{_extrapolated(forecast)}",
     )
-    small = axes.annotate(
-        "\n".join(shortened(line, 115) for line in lines),
-        (0, 1),
-        xycoords="axes fraction",
-        xytext=(0, 6),
-        textcoords="offset points",
-        fontsize=7.5,
-        linespacing=1.35,
-        color="#444444",
-        annotation_clip=False,
-    )
-    small.set_in_layout(False)
+    heading(axes, title, lines, longest=115)

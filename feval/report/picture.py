@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from feval.report.drawing import DASHED, DOTTED, legend_columns, log_ticks, look, own_style, shortened
+from feval.report.drawing import DASHED, DOTTED, heading, legend_columns, log_ticks, look, own_style, shortened
 from feval.report.tables import subtitles
 from feval.report.text import plain_number
 
@@ -183,19 +183,7 @@ def _frame_vertical(axes: Axes, points: Sequence[CurvePoint]) -> None:
 def _label(axes: Axes, curves: Sequence[Curve]) -> None:
     first = curves[0]
     whose = f", {first.llm}" if len(curves) == 1 else ""
-    axes.set_title(shortened(f"{first.method} on {first.dataset}{whose}", 66), loc="left", fontweight="bold", pad=29)
-    small = axes.annotate(
-        "\n".join(shortened(line, 110) for line in subtitles(first)),
-        (0, 1),
-        xycoords="axes fraction",
-        xytext=(0, 6),
-        textcoords="offset points",
-        fontsize=7.5,
-        linespacing=1.35,
-        color="#444444",
-        annotation_clip=False,
-    )
-    small.set_in_layout(False)  # a long line must not squeeze the axes
+    heading(axes, f"{first.method} on {first.dataset}{whose}", subtitles(first))
 
 
 def _legend(figure: Figure, curves: Sequence[Curve]) -> None:
