@@ -149,7 +149,7 @@ class BudgetEnvironment:
         self,
         *,
         seed: int | None = None,
-        options: Any = None,  # noqa: ARG002
+        options: Any = None,  # noqa: ARG002  Gymnasium passes it
     ) -> tuple[Observation, dict[str, Any]]:
         """Begin an episode.
 

@@ -303,7 +303,7 @@ class _Handler(BaseHTTPRequestHandler):
         """The header Server: ours alone, without the library's."""
         return f"feval/{__version__}"
 
-    def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:  # noqa: ARG002
+    def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:  # noqa: ARG002  as the base class has it
         """Say in OpenAI's shape what the library would say in HTML: a request line or header that is none."""
         self.close_connection = True
         self.request_version = self.protocol_version  # the library's guess is 0.9, which has no status line

@@ -199,7 +199,7 @@ class Criterion:
         if self.name == "majority":
             share = self.threshold
 
-            def enough(first: Integers, second: Integers, drawn: int) -> Bools:  # noqa: ARG001
+            def enough(first: Integers, second: Integers, drawn: int) -> Bools:  # noqa: ARG001  all criteria are called alike
                 least = max(-(-share.numerator * drawn // share.denominator), 1 if drawn > 1 else drawn + 1)
                 settled: Bools = first >= least
                 return settled
@@ -207,7 +207,7 @@ class Criterion:
             return enough
         table, width = _beta_table(self.threshold, self.budget).ravel(), self.budget + 1
 
-        def sure(first: Integers, second: Integers, drawn: int) -> Bools:  # noqa: ARG001
+        def sure(first: Integers, second: Integers, drawn: int) -> Bools:  # noqa: ARG001  all criteria are called alike
             return table.take(first * width + second)
 
         return sure
@@ -252,7 +252,7 @@ def _beta_table(threshold: Fraction, budget: int) -> Bools:
     return table
 
 
-def _entropy_margin(criterion: Criterion, votes: Integers, drawn: int) -> Floats:  # noqa: ARG001
+def _entropy_margin(criterion: Criterion, votes: Integers, drawn: int) -> Floats:  # noqa: ARG001  all criteria are called alike
     """[N] C - H / log m."""
     v = np.arange(criterion.budget + 2, dtype=np.float64)
     v_log_v = v * np.log(np.maximum(v, 1.0))
@@ -265,7 +265,7 @@ def _entropy_margin(criterion: Criterion, votes: Integers, drawn: int) -> Floats
     return margin
 
 
-def _dirichlet_margin(criterion: Criterion, votes: Integers, drawn: int) -> Floats:  # noqa: ARG001
+def _dirichlet_margin(criterion: Criterion, votes: Integers, drawn: int) -> Floats:  # noqa: ARG001  all criteria are called alike
     """[N] P - C, the integral over the leader's gamma variable by Gauss and Legendre."""
     density, log_chance = _gamma_tables(criterion.budget)
     answers = (votes > 0).sum(axis=1)
