@@ -74,8 +74,10 @@ class Moments:
             variance = np.where(np.abs(variance) <= _ROUNDING * first, 0.0, variance)
             unsteady = np.where(np.abs(unsteady) <= _ROUNDING * first, 0.0, unsteady)
         wrong = one - first
-        parts = (first, second, wrong, wrong * wrong + variance, unsteady, variance)
-        return cls(*(np.maximum(_each(float, part).astype(np.float64), 0.0) for part in parts))
+        parts: tuple[Any, ...] = (first, second, wrong, wrong * wrong + variance, unsteady, variance)
+        if exact:
+            parts = tuple(_each(float, part).astype(np.float64) for part in parts)
+        return cls(*(np.maximum(part, 0.0) for part in parts))
 
     @classmethod
     def from_correlation(cls, mu: npt.ArrayLike, rho: npt.ArrayLike) -> Moments:

@@ -20,6 +20,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cache
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -42,6 +43,7 @@ __all__ = [
     "infinite_vote_interval",
     "one_call_envelope",
     "three_vote_interval",
+    "vote_bound",
     "vote_interval",
 ]
 
@@ -115,12 +117,32 @@ def vote_interval(n: int, moments: Moments) -> VoteInterval:
     Raises:
         OutOfRangeError: an n that is no budget. Even budgets: see `budget_index`.
     """
+    return VoteInterval(vote_bound(n, moments, "lower"), vote_bound(n, moments, "upper"))
+
+
+def vote_bound(n: int, moments: Moments, side: Literal["lower", "upper"]) -> QuadraticBound:
+    """One end of `vote_interval` (arXiv 2605.03379, Theorem 4.1): U_n, or L_n(mu, nu) = 1 - U_n(1 - mu, 1 - 2 mu + nu).
+
+    Assumes calls that are independent given the question, each right with the same probability Q.
+
+    Args:
+        n: index of the budget: 0 one call, 1 three votes, 2 five.
+        moments: [...] the table of (mu, nu).
+        side: "lower" for L_n, "upper" for U_n.
+
+    Returns:
+        The end with laws that attain it and quadratics that prove it.
+
+    Raises:
+        OutOfRangeError: an n that is no budget. Even budgets: see `budget_index`.
+    """
     check_budget(n)
-    upper = _upper(int(n), moments, moments.flat())
+    if side == "upper":
+        return _upper(int(n), moments, moments.flat())
     mirrored = moments.reflected()
     other = _upper(int(n), mirrored, mirrored.flat())
     a, b, c = np.moveaxis(other.quadratic, -1, 0)
-    lower = QuadraticBound(
+    return QuadraticBound(
         "lower",
         int(n),
         moments,
@@ -129,7 +151,6 @@ def vote_interval(n: int, moments: Moments) -> VoteInterval:
         other.weights[..., ::-1],
         np.stack([1.0 - (a + b + c), b + 2.0 * c, -c], -1),
     )
-    return VoteInterval(lower, upper)
 
 
 def three_vote_interval(moments: Moments) -> Range:

@@ -16,9 +16,10 @@ point that knows everything: thirty right pairs of thirty give [1, 1]. `likeliho
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from math import inf, isinf, log1p, sqrt
+from math import inf, isinf, log1p
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -26,22 +27,41 @@ import numpy.typing as npt
 from feval.errors import OutOfRangeError
 from feval.estimators.moments import Moments
 from feval.estimators.pair_table import PairTable, pair_table_summary
-from feval.estimators.two_call import infinite_vote_interval, vote_interval
+from feval.estimators.two_call import infinite_vote_interval, vote_bound
 from feval.estimators.vote_polynomials import at_index, check_budget
 
 __all__ = ["ProjectedInterval", "likelihood_projection", "wald_projection"]
 
 Floats = npt.NDArray[np.float64]
-Ends = Callable[[Floats, Floats], tuple[Floats, Floats]]
-"""From the mu and nu of feasible points to L_n and U_n there."""
+Rows = npt.NDArray[np.intp]
+Side = Literal["lower", "upper"]
 
-_Inside = Callable[[Floats, Floats], npt.NDArray[np.bool_]]
-_Arc = tuple[Callable[[Floats], tuple[Floats, Floats]], float, float, _Inside | None]
-"""From a parameter to points, its range, and which points count."""
+_End = Callable[[Floats, Floats, Side], Floats]
+"""From the mu and nu of feasible points to L_n or U_n there."""
 
+
+@dataclass(frozen=True)
+class _Arc:
+    """A curve for each table, along which an extreme end is searched.
+
+    Attributes:
+        points: from rows [R] of the table and parameters [R, A] to mu and nu [R, A] and which of them count.
+        start: [T] the parameter's range.
+        stop: [T].
+    """
+
+    points: Callable[[Rows, Floats], tuple[Floats, Floats, npt.NDArray[np.bool_]]]
+    start: Floats
+    stop: Floats
+
+
+_SIDES: tuple[Side, Side] = ("lower", "upper")
 _ANGLES = 721
-_ZOOMS = 9  # each narrows the search a hundredfold
+_FINER = 21  # points, each zoom narrows the search tenfold
+_ZOOMS = 16
 _FIXED_POINT_STEPS = 100
+_CHUNK = 64  # tables searched at once, with all their angles
+_HALVINGS = 56  # from 2 to below the spacing of doubles
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,26 +100,21 @@ def wald_projection(table: PairTable, n: float, level: float = 0.95) -> Projecte
     Raises:
         OutOfRangeError: an n that is no budget, a level outside (0, 1), or a table of one question.
     """
-    ends = _ends(n)
-    quantile = _chi2_quantile(level)
+    end, quantile = _end(n), _chi2_quantile(level)
     if (table.questions < 2).any():
         at = tuple(np.argwhere(table.questions < 2)[0])
         raise OutOfRangeError(
             f"One question shows no spread to build a Wald region on, and there is one{at_index(at)}; label 2 or more."
         )
     summary = pair_table_summary(table)
-    shape = table.questions.shape
-    hull = np.full((*shape, 2), np.nan)
-    for at in np.ndindex(shape):
-        cells = int(table.both_right[at]), int(table.disagree[at]), int(table.both_wrong[at])
-        centre = np.array([summary.mu[at], summary.nu[at]])
-        covariance = np.array([[summary.var_x1[at], summary.cov_x12[at]], [summary.cov_x12[at], summary.var_x2[at]]])
-        factor = quantile / sum(cells)
-        if 0 in cells:
-            hull[at] = _segment(cells, float(centre[0]), sqrt(factor * max(covariance[0, 0], 0.0)))
-        else:
-            hull[at] = _ellipse(centre, factor * covariance, n, ends)
-    return ProjectedInterval(hull[..., 0], hull[..., 1], np.isnan(hull[..., 0]))
+    cells = np.stack([table.both_right, table.disagree, table.both_wrong], -1).reshape(-1, 3)
+    centre = np.stack([summary.mu, summary.nu], -1).reshape(-1, 2)
+    covariance = np.stack([summary.var_x1, summary.cov_x12, summary.cov_x12, summary.var_x2], -1).reshape(-1, 2, 2)
+    covariance *= (quantile / cells.sum(1))[:, None, None]
+    hull, flat = np.empty((len(cells), 2)), (cells == 0).any(1)
+    hull[flat] = _segments(cells[flat], centre[flat, 0], np.sqrt(np.maximum(covariance[flat, 0, 0], 0.0)))
+    hull[~flat] = _ellipses(centre[~flat], covariance[~flat], n, end)
+    return _projected(hull, table.questions.shape)
 
 
 def likelihood_projection(table: PairTable, n: float, level: float = 0.95) -> ProjectedInterval:
@@ -121,32 +136,30 @@ def likelihood_projection(table: PairTable, n: float, level: float = 0.95) -> Pr
     Raises:
         OutOfRangeError: an n that is no budget, or a level outside (0, 1).
     """
-    ends = _ends(n)
-    quantile = _chi2_quantile(level)
-    shape = table.questions.shape
-    hull = np.full((*shape, 2), np.nan)
-    for at in np.ndindex(shape):
-        counts = np.array([table.both_right[at], table.disagree[at], table.both_wrong[at]], np.float64)
-        hull[at] = _likelihood_hull(counts, quantile, ends)
-    return ProjectedInterval(hull[..., 0], hull[..., 1], np.isnan(hull[..., 0]))
+    end, quantile = _end(n), _chi2_quantile(level)
+    counts = np.stack([table.both_right, table.disagree, table.both_wrong], -1).reshape(-1, 3).astype(np.float64)
+    hull = np.empty((len(counts), 2))
+    for start in range(0, len(counts), _CHUNK):
+        some = slice(start, start + _CHUNK)
+        hull[some] = _likelihood_hulls(counts[some], quantile, end)
+    return _projected(hull, table.questions.shape)
 
 
-def _ends(n: float) -> Ends:
+def _projected(hull: Floats, shape: tuple[int, ...]) -> ProjectedInterval:
+    low, high = (hull[:, side].reshape(shape) for side in (0, 1))
+    return ProjectedInterval(low, high, np.asarray(np.isnan(low)))
+
+
+def _end(n: float) -> _End:
     if n == inf:
 
-        def at_infinity(mu: Floats, nu: Floats) -> tuple[Floats, Floats]:
+        def at_infinity(mu: Floats, nu: Floats, side: Side) -> Floats:
             interval = infinite_vote_interval(Moments.of(mu, nu))
-            return interval.low, interval.high
+            return interval.low if side == "lower" else interval.high
 
         return at_infinity
     check_budget(n)
-    budget = int(n)
-
-    def finite(mu: Floats, nu: Floats) -> tuple[Floats, Floats]:
-        interval = vote_interval(budget, Moments.of(mu, nu))
-        return interval.low, interval.high
-
-    return finite
+    return lambda mu, nu, side: vote_bound(int(n), Moments.of(mu, nu), side).value
 
 
 def _chi2_quantile(level: float) -> float:
@@ -158,133 +171,138 @@ def _chi2_quantile(level: float) -> float:
 # -- Wald regions ---------------------------------------------------------------------------------------------------
 
 
-def _segment(cells: tuple[int, int, int], mu: float, reach: float) -> tuple[float, float]:
-    """The hull where a cell is empty: all feasible points of the segment have V_n = mu, for they lie on nu = mu."""
-    both_right, disagree, both_wrong = cells
-    if not disagree:  # along nu = mu
-        low, high = max(0.0, mu - reach), min(1.0, mu + reach)
-        return low, high
-    if not both_wrong and mu + reach >= 1.0 and both_right:  # along nu = 2 mu - 1, which touches F at (1, 1)
-        return 1.0, 1.0
-    if not both_right and mu - reach <= 0.0 and both_wrong:  # along nu = 0, which touches F at (0, 0)
-        return 0.0, 0.0
-    return np.nan, np.nan
+def _segments(cells: npt.NDArray[np.int64], mu: Floats, reach: Floats) -> Floats:
+    """[T, 2] hulls where a cell is empty: all feasible points of the segment have V_n = mu, for they lie on nu = mu."""
+    both_right, disagree, both_wrong = cells.T
+    along = np.stack([np.maximum(0.0, mu - reach), np.minimum(1.0, mu + reach)], -1)  # nu = mu
+    at_one = (both_wrong == 0) & (both_right > 0) & (mu + reach >= 1.0)  # nu = 2 mu - 1, which touches F at (1, 1)
+    at_zero = (both_right == 0) & (both_wrong > 0) & (mu - reach <= 0.0)  # nu = 0, which touches F at (0, 0)
+    touching = np.select([at_one, at_zero], [1.0, 0.0], np.nan)[:, None]
+    hulls: Floats = np.where((disagree == 0)[:, None], along, touching)
+    return hulls
 
 
-def _ellipse(centre: Floats, covariance: Floats, n: float, ends: Ends) -> tuple[float, float]:
-    """Hull over the ellipse with this centre and matrix, cut to F."""
-    hull = []
-    for which in (0, 1):
-        found = None if isinf(n) else _fixed_point(centre, covariance, int(n), upper=bool(which))
-        hull.append(_searched(centre, covariance, ends, which) if found is None else found)
-    return hull[0], hull[1]
+def _ellipses(centre: Floats, covariance: Floats, n: float, end: _End) -> Floats:
+    """[T, 2] hulls over the ellipses with these centres and matrices, cut to F."""
+    hull = np.full((len(centre), 2), np.nan)
+    if not isinf(n):
+        hull = np.stack([_fixed_points(centre, covariance, int(n), side) for side in _SIDES], -1)
+    left = np.flatnonzero(np.isnan(hull).any(1))
+    for start in range(0, len(left), _CHUNK):
+        some = left[start : start + _CHUNK]
+        searched = _extremes(_ellipse_arcs(centre[some], covariance[some]), end, len(some))
+        hull[some] = np.where(np.isnan(hull[some]), searched, hull[some])
+    return hull
 
 
-def _fixed_point(centre: Floats, covariance: Floats, n: int, upper: bool) -> float | None:
-    """The extreme end, or None if an iterate leaves F."""
-    theta, value = centre, inf
+def _fixed_points(centre: Floats, covariance: Floats, n: int, side: Side) -> Floats:
+    """[T] extreme ends, NaN where an iterate leaves F. All tables step together until each has settled."""
+    theta, value, found = centre.copy(), np.full(len(centre), np.inf), np.full(len(centre), np.nan)
+    active = np.arange(len(centre))
+    outward = 1.0 if side == "upper" else -1.0
     for _ in range(_FIXED_POINT_STEPS):
-        mu, nu = theta
-        if not (0.0 < mu < 1.0 and mu * mu < nu < mu):
-            return None
-        interval = vote_interval(n, Moments.of(mu, nu))
-        bound = interval.upper if upper else interval.lower
-        before, value = value, float(bound.value)
-        if abs(value - before) <= 1e-15:
-            return value
-        gradient = bound.quadratic[1:]
-        step = covariance @ gradient / sqrt(gradient @ covariance @ gradient)
-        theta = centre + step if upper else centre - step
-    return None
+        mu, nu = theta[active].T
+        active = active[(mu > 0.0) & (mu < 1.0) & (mu * mu < nu) & (nu < mu)]
+        if not len(active):
+            break
+        bound = vote_bound(n, Moments.of(*theta[active].T), side)
+        settled = np.abs(bound.value - value[active]) <= 1e-15
+        value[active] = bound.value
+        found[active[settled]] = bound.value[settled]
+        active, gradient = active[~settled], bound.quadratic[~settled, 1:]
+        step = np.einsum("tij,tj->ti", covariance[active], gradient)
+        length = np.sqrt(np.einsum("ti,ti->t", gradient, step))[:, None]
+        theta[active] = centre[active] + outward * np.divide(step, length, out=np.zeros_like(step), where=length > 0)
+    return found
 
 
-def _searched(centre: Floats, covariance: Floats, ends: Ends, which: int) -> float:
-    """The extreme end along the edge of the region, by ever finer grids of each kind of arc; NaN if there is no edge."""
+def _ellipse_arcs(centre: Floats, covariance: Floats) -> tuple[_Arc, ...]:
+    """The edges of the regions: the ellipses within F, and the two edges of F within the ellipses."""
     root = np.linalg.cholesky(covariance)
     inverse = np.linalg.inv(root)
+    reach = np.sqrt(covariance[:, 0, 0])
+    low, high = np.maximum(0.0, centre[:, 0] - reach), np.minimum(1.0, centre[:, 0] + reach)
 
-    def ellipse(angle: Floats) -> tuple[Floats, Floats]:
-        points = centre[:, None] + root @ np.stack([np.cos(angle), np.sin(angle)])
-        return points[0], points[1]
+    def ellipse(rows: Rows, angle: Floats) -> tuple[Floats, Floats, npt.NDArray[np.bool_]]:
+        x, y, own = np.cos(angle), np.sin(angle), root[rows][..., None]
+        mu = centre[rows, 0, None] + own[:, 0, 0] * x
+        nu = centre[rows, 1, None] + own[:, 1, 0] * x + own[:, 1, 1] * y
+        return mu, nu, np.ones(mu.shape, bool)
 
-    def inside(mu: Floats, nu: Floats) -> npt.NDArray[np.bool_]:
-        scaled = inverse @ (np.stack([mu, nu]) - centre[:, None])
-        within: npt.NDArray[np.bool_] = (scaled**2).sum(0) <= 1.0
-        return within
+    def edge(power: int) -> Callable[[Rows, Floats], tuple[Floats, Floats, npt.NDArray[np.bool_]]]:
+        def along(rows: Rows, mu: Floats) -> tuple[Floats, Floats, npt.NDArray[np.bool_]]:
+            nu, own = mu**power, inverse[rows][..., None]
+            dx, dy = mu - centre[rows, 0, None], nu - centre[rows, 1, None]
+            return mu, nu, (own[:, 0, 0] * dx) ** 2 + (own[:, 1, 0] * dx + own[:, 1, 1] * dy) ** 2 <= 1.0
 
-    reach = sqrt(covariance[0, 0])
-    low, high = max(0.0, centre[0] - reach), min(1.0, centre[0] + reach)
-    arcs: tuple[_Arc, ...] = (
-        (ellipse, 0.0, 2.0 * np.pi, None),
-        (lambda mu: (mu, mu * mu), low, high, inside),
-        (lambda mu: (mu, mu), low, high, inside),
-    )
-    best = [_along(*arc, ends, which) for arc in arcs if arc[2] >= arc[1]]
-    found = [value for value in best if not np.isnan(value)]
-    if not found:
-        return np.nan
-    return max(found) if which else min(found)
+        return along
+
+    whole = np.zeros(len(centre))
+    return _Arc(ellipse, whole, whole + 2.0 * np.pi), _Arc(edge(2), low, high), _Arc(edge(1), low, high)
 
 
-def _along(
-    arc: Callable[[Floats], tuple[Floats, Floats]],
-    start: float,
-    stop: float,
-    inside: _Inside | None,
-    ends: Ends,
-    which: int,
-) -> float:
-    """The extreme end along one arc, among its feasible points."""
-    sign, best = (1.0 if which else -1.0), np.nan
-    for zoom in range(_ZOOMS):
-        at = np.linspace(start, stop, _ANGLES if zoom == 0 else 201)
-        mu, nu = arc(at)
-        feasible = (mu >= 0.0) & (mu <= 1.0) & (mu * mu <= nu) & (nu <= mu)
-        kept = np.flatnonzero(feasible if inside is None else feasible & inside(mu, nu))
-        if not len(kept):
-            break
-        values = ends(mu[kept], nu[kept])[which]
-        place = int((sign * values).argmax())
-        best = float(values[place]) if np.isnan(best) else sign * max(sign * best, sign * float(values[place]))
-        width = at[1] - at[0]
-        start, stop = at[kept[place]] - width, at[kept[place]] + width
+def _extremes(arcs: Sequence[_Arc], end: _End, tables: int) -> Floats:
+    """[T, 2] least L_n and greatest U_n along the arcs, by ever finer grids; NaN where no point of them is feasible."""
+    best = np.full((tables, 2), np.nan)
+    for arc in arcs:
+        for place, side in enumerate(_SIDES):
+            choose = np.fmin if side == "lower" else np.fmax
+            best[:, place] = choose(best[:, place], _along(arc, end, side))
     return best
+
+
+def _along(arc: _Arc, end: _End, side: Side) -> Floats:
+    """[T] the extreme end along one arc of each table, among its feasible points."""
+    sign = 1.0 if side == "upper" else -1.0
+    best = np.full(len(arc.start), -np.inf)
+    rows = np.flatnonzero(arc.stop >= arc.start)
+    start, stop, count = arc.start[rows], arc.stop[rows], _ANGLES
+    for _ in range(1 + _ZOOMS):
+        at = start[:, None] + (stop - start)[:, None] * np.linspace(0.0, 1.0, count)
+        mu, nu, counted = arc.points(rows, at)
+        counted &= (mu >= 0.0) & (mu <= 1.0) & (mu * mu <= nu) & (nu <= mu)
+        values = np.full(at.shape, -np.inf)
+        values[counted] = sign * end(mu[counted], nu[counted], side)
+        place = values.argmax(1)
+        best[rows] = np.maximum(best[rows], values.max(1))
+        seen = counted.any(1)
+        centre, width = at[np.arange(len(at)), place], (stop - start) / (count - 1)
+        rows, start, stop, count = rows[seen], (centre - width)[seen], (centre + width)[seen], _FINER
+    ends: Floats = np.where(np.isneginf(best), np.nan, sign * best)
+    return ends
 
 
 # -- likelihood regions ---------------------------------------------------------------------------------------------
 
 
-def _likelihood_hull(counts: Floats, quantile: float, ends: Ends) -> tuple[float, float]:
-    """Hull over the region, whose edge is seen from the maximum-likelihood point: in each direction one distance."""
-    total = counts.sum()
-    mu = float((counts[0] + counts[1] / 2.0) / total)
-    nu = float(max(counts[0] / total, mu * mu))  # outside F the likelihood is greatest on nu = mu^2, at the same mu
-    most = float(_log_likelihood(counts, np.array([mu]), np.array([nu]))[0])
+def _likelihood_hulls(counts: Floats, quantile: float, end: _End) -> Floats:
+    """[T, 2] hulls over regions whose edge is seen from the maximum-likelihood point: in each direction one distance."""
+    total = counts.sum(1)
+    mu = (counts[:, 0] + counts[:, 1] / 2.0) / total
+    nu = np.maximum(counts[:, 0] / total, mu * mu)  # outside F the likelihood is greatest on nu = mu^2, at the same mu
+    least = _log_likelihood(counts[:, None], mu[:, None], nu[:, None]) - quantile / 2.0
 
-    def edge(angle: Floats) -> tuple[Floats, Floats]:
-        x, y = np.cos(angle), np.sin(angle)
+    def edge(rows: Rows, angle: Floats) -> tuple[Floats, Floats, npt.NDArray[np.bool_]]:
+        x, y, own = np.cos(angle), np.sin(angle), counts[rows, None]
         low, high = np.zeros_like(angle), np.full_like(angle, 2.0)
-        for _ in range(60):
+        for _ in range(_HALVINGS):
             middle = 0.5 * (low + high)
-            m, v = mu + middle * x, nu + middle * y
-            within = (m >= 0) & (m <= 1) & (m * m <= v) & (v <= m)
-            within[within] &= 2.0 * (most - _log_likelihood(counts, m[within], v[within])) <= quantile
+            m, v = mu[rows, None] + middle * x, nu[rows, None] + middle * y
+            within = (m >= 0) & (m <= 1) & (m * m <= v) & (v <= m) & (_log_likelihood(own, m, v) >= least[rows])
             low, high = np.where(within, middle, low), np.where(within, high, middle)
-        return mu + low * x, nu + low * y
+        m, v = mu[rows, None] + low * x, nu[rows, None] + low * y
+        return m, v, np.ones(m.shape, bool)
 
-    at_centre = ends(np.array([mu]), np.array([nu]))
-    hull = []
-    for which, choose in ((0, min), (1, max)):
-        found = _along(edge, 0.0, 2.0 * np.pi, None, ends, which)
-        centre = float(at_centre[which][0])
-        hull.append(centre if np.isnan(found) else choose(found, centre))
-    return hull[0], hull[1]
+    whole = np.zeros(len(counts))
+    centre = np.stack([end(mu, nu, side) for side in _SIDES], -1)
+    found = _extremes([_Arc(edge, whole, whole + 2.0 * np.pi)], end, len(counts))
+    return np.stack([np.fmin(found[:, 0], centre[:, 0]), np.fmax(found[:, 1], centre[:, 1])], -1)
 
 
 def _log_likelihood(counts: Floats, mu: Floats, nu: Floats) -> Floats:
-    """sum_cells count log p(theta), -inf where a filled cell has probability 0."""
-    shares = np.stack([nu, 2.0 * (mu - nu), 1.0 - 2.0 * mu + nu])
-    filled = counts > 0
-    with np.errstate(divide="ignore"):
-        likelihood: Floats = counts[filled] @ np.log(np.maximum(shares[filled], 0.0))
+    """[T, A] sum_cells count log p(theta), -inf where a filled cell has probability 0; `counts` is [T, 1, 3]."""
+    from scipy.special import xlogy
+
+    shares = (nu, 2.0 * (mu - nu), 1.0 - 2.0 * mu + nu)
+    likelihood: Floats = sum(xlogy(counts[..., cell], np.maximum(share, 0.0)) for cell, share in enumerate(shares))
     return likelihood
