@@ -1,5 +1,7 @@
 """The two-call estimators: sharp intervals for all budgets up to 101 votes at thousands of (mu, nu), their proofs, completions.
 
+Regions and completions of a whole table are measured over a Python loop of the same function, one entry at a time.
+
 Moments are random and seeded, with rho from a law that favours both ends. A linear program by SciPy on a grid of 2,000 points is
 measured beside the closed solution, one program for one end at one (mu, nu).
 """
@@ -15,6 +17,7 @@ from benchmarks.measure import Goal, Workspace, cpu_ms
 PAIRS = 5_000
 BUDGETS = range(51)
 GRID = 2_000
+TABLES = 200
 
 
 def goals(_workspace: Workspace) -> Iterator[Goal]:
@@ -23,13 +26,18 @@ def goals(_workspace: Workspace) -> Iterator[Goal]:
     from feval.estimators.moments import Moments
     from feval.estimators.pair_table import PairTable
     from feval.estimators.two_call import vote_interval
-    from feval.estimators.wald_regions import wald_projection
+    from feval.estimators.wald_regions import likelihood_projection, wald_projection
 
     rng = np.random.default_rng(0)
     table = Moments.from_correlation(rng.random(PAIRS), rng.beta(0.5, 0.5, PAIRS))
     some = table.take(slice(100))
     proven = vote_interval(50, table)
-    pairs = PairTable.of(5946, 1247, 999)
+    cells = rng.multinomial(8192, rng.dirichlet([6.0, 2.0, 3.0], TABLES))
+    pairs, few = PairTable.of(*cells.T), PairTable.of(*rng.multinomial(40, [0.6, 0.2, 0.2], TABLES).T)
+    single, single_few = (
+        [PairTable(own.both_right[i], own.disagree[i], own.both_wrong[i]) for i in range(20)] for own in (pairs, few)
+    )
+    alone = [some.take(i) for i in range(20)]
     one = cpu_ms({"all": lambda: [vote_interval(n, table) for n in BUDGETS]}, batch_ms=1.0)["all"]
     yield Goal(f"[L_n, U_n], n = 0..50, {PAIRS:,} (mu, nu), with laws and duals", one / 1e3, 5.0, "s")
     own = cpu_ms(
@@ -39,6 +47,11 @@ def goals(_workspace: Workspace) -> Iterator[Goal]:
             "maxent": lambda: maxent_completion(some, [1, 2, 50]),
             "ldgp": lambda: ldgp_completion(table, [1, 2, 50]),
             "wald": lambda: wald_projection(pairs, 2),
+            "wald loop": lambda: [wald_projection(own, 2) for own in single],
+            "likelihood": lambda: likelihood_projection(few, 2),
+            "likelihood loop": lambda: [likelihood_projection(own, 2) for own in single_few],
+            "maxent loop": lambda: [maxent_completion(own, [1, 2, 50]) for own in alone],
+            "ldgp loop": lambda: [ldgp_completion(own, [1, 2, 50]) for own in alone],
             "program": lambda: linear_program(0.7, 0.595),
         }
     )
@@ -48,9 +61,15 @@ def goals(_workspace: Workspace) -> Iterator[Goal]:
         "one end, n = 50: a linear program over the closed solution", own["program"] / each, 1_000, "x", True, note
     )
     yield Goal(f"check of {2 * PAIRS:,} certificates, n = 50", own["check"], None, "ms")
-    yield Goal("projected Wald region, five votes", own["wald"], None, "ms")
-    yield Goal("maximum-entropy completion, each", own["maxent"] / len(some.mu), None, "ms")
-    yield Goal("latent-difficulty completion, each", 1e3 * own["ldgp"] / PAIRS, None, "us")
+    for name, label, entries, goal in (
+        ("wald", "Wald regions", TABLES, 3),
+        ("likelihood", "likelihood regions", TABLES, 3),
+        ("maxent", "maximum-entropy completions", len(some.mu), 3),
+        ("ldgp", "latent-difficulty completions", PAIRS, 20),
+    ):
+        together, loop = own[name] / entries, own[f"{name} loop"] / 20
+        note = f"each: {loop:.3g} ms against {together:.3g} ms"
+        yield Goal(f"{label}, a loop over one table of {entries:,}", loop / together, goal, "x", True, note)
 
 
 def linear_program(mu: float, nu: float) -> float:

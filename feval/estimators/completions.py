@@ -13,13 +13,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from feval.errors import OutOfRangeError
 from feval.estimators.moments import Moments
-from feval.estimators.vote_polynomials import check_budget, majority_accuracy, majority_slope
+from feval.estimators.vote_polynomials import at_index, check_budget, majority_accuracy, majority_slope
 
 __all__ = ["LatentDifficultyCompletion", "MaxEntCompletion", "ldgp_completion", "maxent_completion"]
 
@@ -29,6 +30,9 @@ _NEWTON_STEPS = 200
 _NARROW = 1e-18  # variance: P_n is a straight line across the law
 _SPLIT = 1e-13  # mu - nu: the law sits at 0 and 1
 _MATCHED = 1e-9  # by which a solution may miss its moments
+_NO_PANEL = 1e-18  # width
+_CHUNK = 32  # entries solved at once, with all their nodes
+_FEW_VOTES = 60  # largest n that is summed from differences
 _TRAPEZOID = np.linspace(-1.0, 1.0, 81)
 
 
@@ -101,11 +105,8 @@ def maxent_completion(moments: Moments, budgets: Sequence[int]) -> MaxEntComplet
     shape = moments.shape
     votes, parameters = np.empty((*shape, len(checked))), np.empty((*shape, 4))
     degenerate = _degenerate(moments)
-    for at in np.ndindex(shape):
-        if degenerate[at]:
-            continue
-        own = moments.take(at)
-        votes[at], parameters[at] = _maxent(own, checked)
+    votes[~degenerate], parameters[~degenerate], off = _maxent(moments.take(~degenerate), checked)
+    _require_matched(moments, np.argwhere(~degenerate), off)
     votes[degenerate], limit = _limits(moments, degenerate, checked)
     parameters[degenerate] = np.stack([limit, *np.full((2, len(limit)), np.nan), np.full(len(limit), -np.inf)], -1)
     infinite, lam, kap, entropy = np.moveaxis(parameters, -1, 0)
@@ -184,34 +185,75 @@ def _limits(moments: Moments, where: npt.NDArray[np.bool_], budgets: tuple[int, 
 
 # -- maximum entropy ------------------------------------------------------------------------------------------------
 
+_Solved = tuple[Floats, Floats, Floats]
+"""V_n [T, N]; V_inf, lambda, kappa and entropy [T, 4]; by how much the moments are missed [T]."""
 
-def _maxent(moments: Moments, budgets: tuple[int, ...]) -> tuple[Floats, Floats]:
-    """V_n [N]; and V_inf, lambda, kappa, entropy. Solved for mu up to 1/2: floats are dense near 0, not near 1."""
-    if moments.mu > moments.wrong:
-        votes, (above, lam, kap, entropy) = _maxent(moments.reflected(), budgets)
-        return 1.0 - votes, np.array([1.0 - above, -lam, kap, entropy])
-    if moments.variance < min(_NARROW, 0.01 * float(moments.mu) ** 2):
-        return _narrow_limit(moments, budgets)
-    if moments.unsteady < _SPLIT and moments.rho > min(2.0 * float(moments.mu), 0.5):
-        return _split_limit(moments, budgets)
+
+def _maxent(moments: Moments, budgets: tuple[int, ...]) -> _Solved:
+    """Of each row of a flat table. Solved for mu up to 1/2: floats are dense near 0, not near 1."""
+    flipped = moments.mu > moments.wrong
+    own = moments.reflected(flipped)
+    narrow = own.variance < np.minimum(_NARROW, 0.01 * own.mu**2)
+    split = ~narrow & (own.unsteady < _SPLIT)
+    split[split] &= own.rho[split] > np.minimum(2.0 * own.mu[split], 0.5)
+    votes, parameters, off = np.empty((own.mu.size, len(budgets))), np.empty((own.mu.size, 4)), np.zeros(own.mu.size)
+    votes[narrow], parameters[narrow] = _narrow_limit(own.take(narrow), budgets)
+    votes[split], parameters[split] = _split_limit(own.take(split), budgets)
+    inner = np.flatnonzero(~narrow & ~split)
+    panels = _panels(own.take(inner), max(budgets, default=0))
+    inner = inner[np.argsort((np.diff(panels) > 0).sum(1), kind="stable")]  # alike many nodes together
+    for start in range(0, len(inner), _CHUNK):
+        some = inner[start : start + _CHUNK]
+        votes[some], parameters[some], off[some] = _densities(own.take(some), budgets)
+    votes[flipped] = 1.0 - votes[flipped]
+    parameters[flipped, 0] = 1.0 - parameters[flipped, 0]
+    parameters[flipped, 1] *= -1.0
+    return votes, parameters, off
+
+
+def _densities(moments: Moments, budgets: tuple[int, ...]) -> _Solved:
+    """The solutions that have a density wide enough for Newton's method."""
     away, weights = _quadrature(moments, max(budgets, default=0))
     tilt, kap, density, log_scale = _newton(moments, away, weights)
-    _require_matched(moments, away, density)
-    q = np.clip(float(moments.mu) + away, 0.0, 1.0)
-    votes = np.array([density @ majority_accuracy(n, q) for n in budgets])
-    above = float(density[float(moments.mu) + away > 0.5].sum())
-    lam = tilt + kap * float(moments.wrong - moments.mu)
-    entropy = log_scale - tilt * float(density @ away) - kap * float(density @ (away * away))
-    return votes, np.array([above, lam, kap, entropy])
+    mean, second = _expected(density, away), _expected(density, away * away)
+    above = _expected(density, moments.mu[:, None] + away > 0.5)
+    lam = tilt + kap * (moments.wrong - moments.mu)
+    parameters = np.stack([above, lam, kap, log_scale - tilt * mean - kap * second], -1)
+    off = np.maximum(np.abs(mean), np.abs(second - moments.variance))
+    return _expected_votes(moments, away, density, budgets), parameters, off
 
 
-def _require_matched(moments: Moments, away: Floats, density: Floats) -> None:
-    mean, second = float(density @ away), float(density @ (away * away))
-    off = max(abs(mean), abs(second - float(moments.variance)))
-    if not off <= _MATCHED:
+def _expected(density: Floats, values: npt.NDArray[Any]) -> Floats:
+    """[T] means of [T, K] values."""
+    means: Floats = np.einsum("tk,tk->t", density, values)
+    return means
+
+
+def _expected_votes(moments: Moments, away: Floats, density: Floats, budgets: tuple[int, ...]) -> Floats:
+    """[T, N] E P_n(Q).
+
+    P_n(q) - P_{n-1}(q) = C(2n - 1, n) (2q - 1) (q (1 - q))^n: all budgets up to a small n come from one run of powers, without
+    an incomplete beta function for each.
+    """
+    q, rest = np.clip(moments.mu[:, None] + away, 0.0, 1.0), np.clip(moments.wrong[:, None] - away, 0.0, 1.0)
+    votes, small = np.empty((len(q), len(budgets))), [n for n in budgets if n <= _FEW_VOTES]
+    curve, power = [_expected(density, q)], 0.5 * (q - rest) * density  # C(2n - 1, n) / 4^n = C(2n, n) / 4^n / 2
+    for n in range(1, max(small, default=0) + 1):
+        power *= 4.0 * (1.0 - 0.5 / n) * (q * rest)
+        curve.append(curve[-1] + power.sum(1))
+    for place, n in enumerate(budgets):
+        votes[:, place] = curve[n] if n <= _FEW_VOTES else _expected(density, majority_accuracy(n, q))
+    return votes
+
+
+def _require_matched(moments: Moments, places: npt.NDArray[np.intp], off: Floats) -> None:
+    missed = np.flatnonzero(~(off <= _MATCHED))
+    if len(missed):
+        at = tuple(places[missed[0]].tolist())
         raise OutOfRangeError(
-            f"The law of greatest entropy with mu = {float(moments.mu)!r} and nu = {float(moments.nu)!r} was not found: its "
-            f"moments are off by {off:.1e}. Moments this close to the edge of the feasible set have bounds; see vote_interval."
+            f"The law of greatest entropy with mu = {float(moments.mu[at])!r} and nu = {float(moments.nu[at])!r}{at_index(at)} "
+            f"was not found: its moments are off by {off[missed[0]]:.1e}. Moments this close to the edge of the feasible set "
+            "have bounds; see vote_interval."
         )
 
 
@@ -219,44 +261,53 @@ def _narrow_limit(moments: Moments, budgets: tuple[int, ...]) -> tuple[Floats, F
     """A normal law about mu, ten or more deviations of at most 1e-9 away from 0: its cut ends hold 1e-23."""
     from scipy.special import ndtr
 
-    mu, sd = float(moments.mu), float(np.sqrt(moments.variance))
-    away = float(moments.mu - moments.wrong)  # 2 mu - 1
+    sd = np.sqrt(moments.variance)
+    away = moments.mu - moments.wrong  # 2 mu - 1
     with np.errstate(over="ignore"):  # variances next to the smallest double
         kap = -0.5 / moments.variance
-        lam = -away * kap if away else 0.0
-    above = float(ndtr(0.5 * away / sd))
-    votes = np.array([float(majority_accuracy(n, mu)) for n in budgets])
-    return votes, np.array([above, lam, kap, 0.5 * np.log(2.0 * np.pi * np.e) + np.log(sd)])
+    lam = np.multiply(-away, kap, out=np.zeros_like(away), where=away != 0)
+    votes = np.array([majority_accuracy(n, moments.mu) for n in budgets]).reshape(len(budgets), sd.size).T
+    return votes, np.stack([ndtr(0.5 * away / sd), lam, kap, 0.5 * np.log(2.0 * np.pi * np.e) + np.log(sd)], -1)
 
 
 def _split_limit(moments: Moments, budgets: tuple[int, ...]) -> tuple[Floats, Floats]:
     """Two exponential laws with one mean e, at 0 and 1: mu = e + right (1 - 2e), mu - nu = e - 2 e^2, e below 1e-13."""
-    mu, wrong, u = float(moments.mu), float(moments.wrong), float(moments.unsteady)
+    mu, u = moments.mu, moments.unsteady
     mean = u + 2.0 * u * u
-    right = (mu * (float(moments.rho) * wrong + mu) - 2.0 * u * u) / (1.0 - 2.0 * mean)  # mu - u without cancellation
-    votes = np.array([mu if n == 0 else right for n in budgets])
+    right = (mu * (moments.rho * moments.wrong + mu) - 2.0 * u * u) / (1.0 - 2.0 * mean)  # mu - u without cancellation
+    votes = np.array([mu if n == 0 else right for n in budgets]).reshape(len(budgets), mu.size).T
     with np.errstate(over="ignore"):  # mu - nu next to the smallest double
-        kap = float(np.divide(1.0, mean))
+        kap = np.divide(1.0, mean)
     entropy = 1.0 + np.log(mean) - right * np.log(right) - (1.0 - right) * np.log1p(-right)
-    return votes, np.array([right, np.log(right) - np.log1p(-right), kap, entropy])
+    return votes, np.stack([right, np.log(right) - np.log1p(-right), kap, entropy], -1)
+
+
+def _panels(moments: Moments, n: int) -> Floats:
+    """[T, E] ascending edges of panels, as distances from mu; panels shrink towards where a density may be steep."""
+    mu, wrong, sd = moments.mu[:, None], moments.wrong[:, None], np.sqrt(moments.variance)[:, None]
+    near = np.minimum(0.25, moments.unsteady / 4.0)[:, None] * 2.0 ** np.arange(60)
+    near = np.where(near < 0.5, near, 0.0)
+    middle = 0.25 * 2.0 ** -np.arange(0, 1 + int(np.ceil(np.log2(1.0 + n**0.5))))
+    half = 0.5 * (wrong - mu)  # 1/2 - mu
+    steps = np.where(sd < 0.08, sd * np.arange(-12, 13), half)
+    edges = np.concatenate([-mu, near - mu, wrong - near, half, half - middle, half + middle, steps, wrong], 1)
+    edges = np.sort(np.clip(edges, -mu, wrong), 1)
+    edges[:, 1:] = np.where(np.diff(edges) <= _NO_PANEL, edges[:, :-1], edges[:, 1:])
+    return edges
 
 
 def _quadrature(moments: Moments, n: int) -> tuple[Floats, Floats]:
-    """Nodes as distances from mu, and weights: 24 per panel; panels shrink towards where a density may be steep."""
-    mu, wrong = float(moments.mu), float(moments.wrong)
-    sd = float(np.sqrt(moments.variance))
-    near = min(0.25, float(moments.unsteady) / 4.0) * 2.0 ** np.arange(60)
-    near = near[near < 0.5]
-    middle = 0.25 * 2.0 ** -np.arange(0, 1 + int(np.ceil(np.log2(1.0 + n**0.5))))
-    half = 0.5 * (wrong - mu)  # 1/2 - mu
-    edges = [-mu, *(near - mu), *(wrong - near), half, *(half - middle), *(half + middle), wrong]
-    if sd < 0.08:
-        edges += (sd * np.arange(-12, 13)).tolist()
-    kept = np.unique(np.clip(edges, -mu, wrong))
-    kept = kept[np.diff(kept, prepend=-np.inf) > 1e-18]
+    """[T, K] nodes as distances from mu, and weights: 24 per panel; rows with fewer panels are filled up with weight 0."""
+    edges = _panels(moments, n)
+    width = np.diff(edges)
+    kept = width > 0
+    order = np.argsort(~kept, 1, kind="stable")[:, : int(kept.sum(1).max(initial=1))]
+    used = np.take_along_axis(kept, order, 1)
+    order = np.where(used, order, order[:, :1])
+    width = np.take_along_axis(width, order, 1)[..., None]
     nodes, weights = _gauss(24)
-    width = np.diff(kept)[:, None]
-    return (kept[:-1, None] + width * nodes).ravel(), (width * weights).ravel()
+    away = np.take_along_axis(edges, order, 1)[..., None] + width * nodes
+    return away.reshape(len(edges), -1), (np.where(used[..., None], width, 0.0) * weights).reshape(len(edges), -1)
 
 
 @cache
@@ -265,70 +316,87 @@ def _gauss(count: int) -> tuple[Floats, Floats]:
     return 0.5 * (nodes + 1.0), 0.5 * weights
 
 
-def _newton(moments: Moments, away: Floats, weights: Floats) -> tuple[float, float, Floats, float]:
+def _newton(moments: Moments, away: Floats, weights: Floats) -> tuple[Floats, Floats, Floats, Floats]:
     """Tilt and kappa of exp(tilt (q - mu) + kappa (q - mu)^2), its probabilities at the nodes, and the log of its integral.
 
     The second statistic is (q - mu)^2, or q (1 - q) where the law sits at 0 and 1 and (q - mu)^2 would be a function of q.
+    All rows step together; those that have arrived are left out.
     """
-    mu, wrong, variance = float(moments.mu), float(moments.wrong), float(moments.variance)
-    at_ends = variance > min(float(moments.unsteady), 2.0 * min(mu, wrong) ** 2)
-    second = float(moments.unsteady) - (mu + away) * (wrong - away) if at_ends else away * away - variance
-    statistics = np.stack([away, second])
-    to_second = wrong - mu if at_ends else 0.0  # (q - mu)^2 = variance + second + (wrong - mu) (q - mu)
+    mu, wrong, variance = (part[:, None] for part in (moments.mu, moments.wrong, moments.variance))
+    unsteady = moments.unsteady[:, None]
+    at_ends = variance > np.minimum(unsteady, 2.0 * np.minimum(mu, wrong) ** 2)
+    second = np.where(at_ends, unsteady - (mu + away) * (wrong - away), away * away - variance)
+    statistics = np.stack([away, second], 1)
+    to_second = np.where(at_ends, wrong - mu, 0.0)[:, 0]  # (q - mu)^2 = variance + second + (wrong - mu) (q - mu)
     at = _start(moments)
-    at[0] += at[1] * to_second
+    at[:, 0] += at[:, 1] * to_second
     value, density = _dual(at, statistics, weights)
+    active = np.arange(len(at))
     for _ in range(_NEWTON_STEPS):
-        gradient = statistics @ density
-        spread = (statistics - gradient[:, None]) * np.sqrt(density)
-        scale = 1.0 / np.sqrt((spread**2).sum(1))
-        triangle: Floats = np.linalg.qr((spread * scale[:, None]).T, mode="r")  # type: ignore[assignment]
-        half = np.array([scale[0] * gradient[0] / triangle[0, 0], 0.0])
-        half[1] = (scale[1] * gradient[1] - triangle[0, 1] * half[0]) / triangle[1, 1]
-        last = half[1] / triangle[1, 1]
-        step = -scale * np.array([(half[0] - triangle[0, 1] * last) / triangle[0, 0], last])
-        decrement = float(half @ half)
-        if not decrement > 1e-28:
-            break
-        size = 1.0
-        while size > 1e-9:
-            trial = at + size * step
-            after, density_after = _dual(trial, statistics, weights)
-            if after <= value - 0.25 * size * decrement + 1e-15 * (1.0 + abs(value)):
-                break
+        step, decrement = _newton_step(statistics[active], density[active])
+        going = decrement > 1e-28
+        active, step, decrement = active[going], step[going], decrement[going]
+        pending, size = np.ones(len(active), bool), 1.0
+        while pending.any() and size > 1e-9:
+            rows = active[pending]
+            trial = at[rows] + size * step[pending]
+            after, density_after = _dual(trial, statistics[rows], weights[rows])
+            aim = value[rows] - 0.25 * size * decrement[pending] + 1e-15 * (1.0 + np.abs(value[rows]))
+            better = after <= aim
+            done = rows[better]
+            at[done], value[done], density[done] = trial[better], after[better], density_after[better]
+            pending[pending] = ~better
             size *= 0.5
-        else:
-            break  # no descent left but rounding
-        at, value, density = trial, after, density_after
-    tilt, kap = float(at[0]), float(at[1])
-    return tilt - kap * to_second, kap, density, value + kap * variance
+        active = active[~pending]  # the others have no descent left but rounding
+        if not len(active):
+            break
+    tilt, kap = at.T
+    return tilt - kap * to_second, kap, density, value + kap * moments.variance
+
+
+def _newton_step(statistics: Floats, density: Floats) -> tuple[Floats, Floats]:
+    """[T, 2] steps and [T] decrements, from an orthogonal basis of the two centred statistics (the Hessian's square root)."""
+    gradient = np.einsum("tsk,tk->ts", statistics, density)
+    spread = (statistics - gradient[..., None]) * np.sqrt(density)[:, None]
+    scale = 1.0 / np.sqrt(np.einsum("tsk,tsk->ts", spread, spread))
+    spread *= scale[..., None]
+    first, rest = spread[:, 0], spread[:, 1]
+    shared = np.zeros(len(first))
+    for _ in range(2):  # the second time for the digits lost in the first
+        more = np.einsum("tk,tk->t", first, rest)
+        rest = rest - more[:, None] * first
+        shared += more
+    apart = np.sqrt(np.einsum("tk,tk->t", rest, rest))
+    half = scale[:, 0] * gradient[:, 0]
+    other = np.divide(scale[:, 1] * gradient[:, 1] - shared * half, apart, out=np.zeros_like(apart), where=apart > 0)
+    last = np.divide(other, apart, out=np.zeros_like(apart), where=apart > 0)
+    return -scale * np.stack([half - shared * last, last], -1), half * half + other * other
 
 
 def _start(moments: Moments) -> Floats:
-    """Tilt and kappa: a normal law inside, exponentials at the ends for rho near 1, otherwise the uniform law."""
-    mu, wrong, variance = float(moments.mu), float(moments.wrong), float(moments.variance)
-    if variance < 0.02 and min(mu, wrong) > 3.0 * variance**0.5:
-        return np.array([0.0, -0.5 / variance])
-    rare = min(mu, wrong)
-    if rare < 0.05 and variance > 2.0 * rare**2:  # an exponential law at one end, rho x rare at the other
-        log_rare = np.log(float(moments.rho) * rare)
-        lam, kap = (log_rare if mu < wrong else -log_rare), log_rare + 1.0 / float(moments.unsteady)
-    elif moments.rho > 0.9:
-        lam, kap = np.log(mu / wrong), 1.0 / float(moments.unsteady)
-    elif rare < 0.05:  # an exponential law
-        lam, kap = (-1.0 / mu if mu < wrong else 1.0 / wrong), 0.0
-    else:
-        lam, kap = 0.0, 0.0
-    return np.array([lam - kap * (wrong - mu), kap])
+    """[T, 2] tilt and kappa: a normal law inside, exponentials at the ends for rho near 1, otherwise the uniform law."""
+    mu, wrong, variance = moments.mu, moments.wrong, moments.variance
+    unsteady, rare = moments.unsteady, np.minimum(mu, wrong)
+    log_rare = np.log(moments.rho * rare)
+    lam, kap = np.zeros_like(mu), np.zeros_like(mu)
+    inside = (variance < 0.02) & (rare > 3.0 * np.sqrt(variance))
+    mass = (rare < 0.05) & (variance > 2.0 * rare**2)  # an exponential law at one end, rho x rare at the other
+    split, slim = ~mass & (moments.rho > 0.9), ~mass & (moments.rho <= 0.9) & (rare < 0.05)
+    lam[mass] = np.where(mu < wrong, log_rare, -log_rare)[mass]
+    kap[mass] = log_rare[mass] + 1.0 / unsteady[mass]
+    lam[split], kap[split] = np.log(mu[split] / wrong[split]), 1.0 / unsteady[split]
+    lam[slim] = np.where(mu < wrong, -1.0 / mu, 1.0 / wrong)[slim]  # an exponential law
+    tilt = np.where(inside, 0.0, lam - kap * (wrong - mu))
+    return np.stack([tilt, np.where(inside, -0.5 / variance, kap)], -1)
 
 
-def _dual(at: Floats, statistics: Floats, weights: Floats) -> tuple[float, Floats]:
-    """The dual J = log int exp(at . statistics), and the probabilities of the nodes."""
-    exponent = at @ statistics
-    top = float(exponent.max())
-    mass = weights * np.exp(exponent - top)
-    total = float(mass.sum())
-    return top + float(np.log(total)), mass / total
+def _dual(at: Floats, statistics: Floats, weights: Floats) -> tuple[Floats, Floats]:
+    """The dual J = log int exp(at . statistics) [T], and the probabilities of the nodes [T, K]."""
+    exponent = np.einsum("ts,tsk->tk", at, statistics)
+    top = exponent.max(1)
+    mass = weights * np.exp(exponent - top[:, None])
+    total = mass.sum(1)
+    return top + np.log(total), mass / total[:, None]
 
 
 # -- latent difficulty ----------------------------------------------------------------------------------------------

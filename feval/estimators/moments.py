@@ -112,9 +112,14 @@ class Moments:
         rho: Floats = np.divide(self.variance, spread, out=np.full(self.shape, np.nan), where=spread > 0)
         return rho
 
-    def reflected(self) -> Moments:
-        """The moments of 1 - Q: right and wrong exchanged."""
-        return Moments(self.wrong, self.both_wrong, self.mu, self.nu, self.unsteady, self.variance)
+    def reflected(self, where: npt.NDArray[np.bool_] | bool = True) -> Moments:
+        """The moments of 1 - Q: right and wrong exchanged.
+
+        Args:
+            where: [...] which entries; the others stay as they are.
+        """
+        other = self.wrong, self.both_wrong, self.mu, self.nu, self.unsteady, self.variance
+        return Moments(*(np.where(where, *pair) for pair in zip(other, self._parts(), strict=True)))
 
     def take(self, index: Any) -> Moments:
         """Some entries of the table.
