@@ -4,6 +4,10 @@ By Theorem 4.1 of arXiv 2605.03379 the largest E g(Q) over all laws with moments
 a + b q + c q^2 >= g(q) on [0, 1]. A `QuadraticBound` holds both sides: the law (at most three atoms) shows that the value is
 reached, the quadratic that it is not exceeded. Whoever doubts how they were found need not care: `check` looks at the moments, at
 the gap, and at the inequality on all of [0, 1], through its critical points; `proven_margin` does the last in exact arithmetic.
+
+A quadratic that touches g exactly would, once its coefficients are rounded to floats, cross it by some 1e-15. So a is moved
+outwards by more than all rounding (`ROOM`, some 2e-13): the floats of `quadratic`, taken literally, satisfy the inequality on all
+of [0, 1] with room to spare, and `proven` is what they prove.
 """
 
 from __future__ import annotations
@@ -26,16 +30,19 @@ from feval.estimators.vote_polynomials import (
     majority_slope,
 )
 
-__all__ = ["CertificateCheck", "QuadraticBound"]
+__all__ = ["ROOM", "CertificateCheck", "QuadraticBound"]
 
 Floats = npt.NDArray[np.float64]
+
+ROOM = 2e-13
+"""By how much at least a quadratic is moved away from g, in units of g's largest coefficient (1 for P_n)."""
 
 _BISECTIONS = 60  # from width 1 to below the spacing of doubles
 
 
 @dataclass(frozen=True, eq=False)
 class CertificateCheck:
-    """What a check of bounds found; all three would be 0, 0 and not negative in exact arithmetic.
+    """What a check of bounds found: 0, `ROOM` and not negative, to rounding.
 
     Attributes:
         moment_error: [...] largest difference of the law's total, mean and second moment from 1, mu and nu.
@@ -68,7 +75,8 @@ class QuadraticBound:
         value: [...] the bound.
         atoms: [..., 3] the support of an extremal law, ascending; unused places repeat an atom with weight 0.
         weights: [..., 3] its probabilities.
-        quadratic: [..., 3] a, b, c. (b, c) is also the gradient of the bound in (mu, nu).
+        quadratic: [..., 3] a, b, c: on all of [0, 1] on its side of g, by the literal value of these floats. (b, c) is also the
+            gradient of the bound in (mu, nu).
     """
 
     side: Literal["lower", "upper"]
@@ -78,6 +86,18 @@ class QuadraticBound:
     atoms: Floats
     weights: Floats
     quadratic: Floats
+
+    @property
+    def proven(self) -> Floats:
+        """[...] a + b mu + c nu, rounded outwards: no law with these floats as moments passes it, by Theorem 4.1's duality.
+
+        It lies outside `value`, the sharp end to rounding, by less than 1e-12 up to 1,001 votes.
+        """
+        a, b, c = np.moveaxis(self.quadratic, -1, 0)
+        allowed = a + b * self.moments.mu + c * self.moments.nu
+        rounding = 4.0 * np.finfo(np.float64).eps * (np.abs(a) + np.abs(b) + np.abs(c))
+        proven: Floats = allowed + rounding if self.side == "upper" else allowed - rounding
+        return proven
 
     def law(self, index: int | tuple[int, ...] = ()) -> tuple[Floats, Floats]:
         """Atoms and weights of one extremal law, without places of weight 0.

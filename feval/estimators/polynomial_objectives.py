@@ -20,7 +20,7 @@ import numpy.typing as npt
 from numpy.polynomial import chebyshev
 
 from feval.errors import OutOfRangeError
-from feval.estimators.certificates import QuadraticBound
+from feval.estimators.certificates import ROOM, QuadraticBound
 from feval.estimators.moments import Moments
 from feval.estimators.two_call import VoteInterval
 from feval.estimators.vote_polynomials import UnitPolynomial
@@ -110,6 +110,7 @@ def _upper(objective: UnitPolynomial, moments: Moments) -> QuadraticBound:
     allowed = (quadratic * np.stack([np.ones_like(flat.mu), flat.mu, flat.nu], -1)).sum(-1)
     reached = (weights * objective(atoms)).sum(-1)
     value = np.where(np.abs(allowed - reached) <= _FINE * scale, reached, np.maximum(allowed, reached))
+    quadratic[:, 0] += ROOM * scale
     shape = moments.shape
     return QuadraticBound(
         "upper",
