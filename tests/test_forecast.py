@@ -235,6 +235,22 @@ def test_pairs_of_a_kind_on_few_questions_are_a_warning_about_the_completions(tm
     assert not warned(enough, "too narrow")
 
 
+def test_a_missing_number_says_why_in_words_json_and_csv(tmp_path: Path) -> None:
+    told = estimate(*toy(tmp_path, [["a", "b"]] * 20), g=2, m=[2, 3], methods=["two-call", "unbiased"])
+    two_call, unbiased = (own.points[-1] for own in told.estimates)
+    assert "disagree more often" in (two_call.reason or "")
+    assert "beyond M = 2" in (unbiased.reason or "")
+    assert told.estimates[1].points[0].reason is None
+    assert warned(told, "two-call: The two calls")
+    assert warned(told, "unbiased: No unbiased")
+    rows = list(csv.DictReader(io.StringIO(forecast_csv(told))))
+    assert [bool(row["reason"]) for row in rows] == [True, True, False, True]
+    assert "The pool has 2 calls per question." in rows[1]["reason"]
+    sure = plan(*toy(tmp_path / "sure", [["a", "a", "a"]] * 4), budget_tokens=1000)
+    assert sure.rho is None
+    assert "nothing to correlate" in plain(plan_tables(sure)[0])
+
+
 def test_an_even_vote_says_what_it_equals_where_a_majority_is_asked(loaded: tuple[Dataset, LLM]) -> None:
     assert warned(estimate(*loaded, g=3, m=[1, 6], methods=["two-call"]), "M = 6 is as M = 5")
     assert not warned(estimate(*loaded, g=3, m=[1, 3], methods=["two-call"]), "even M")

@@ -824,3 +824,24 @@ def test_mixtures_refuse_what_does_not_fit() -> None:
         best_mixture(counts, 6, 4)
     with pytest.raises(OutOfRangeError, match="objective="):
         best_mixture(counts, 6, 5, "speed")  # type: ignore[arg-type]
+
+
+# -- reasons --------------------------------------------------------------------------------------------------------
+
+
+def test_every_missing_value_has_its_reason_and_no_other_value_has_one() -> None:
+    regions = wald_projection(PairTable.of([5, 12], [30, 9], [5, 11]), 2)
+    assert "disagree more often" in regions.reasons[0]
+    assert regions.reasons[1] == ""
+    moments = Moments.from_correlation([0.6, 0.6, 0.5, 0.0, 0.7], [0.0, 1.0, 1.0, 0.3, 0.3])
+    assert [text != "" for text in moments.reasons] == np.isnan(moments.rho).tolist()
+    entropic, latent = maxent_completion(moments, [1]), ldgp_completion(moments, [1])
+    assert [text != "" for text in entropic.reasons] == np.isnan(entropic.lam).tolist()
+    assert [text != "" for text in latent.reasons] == (~np.isfinite(latent.eta) | ~np.isfinite(latent.gamma)).tolist()
+    assert "mu = 1/2" in latent.reasons[2]
+    summary = pair_table_summary(PairTable.of([1, 4], [0, 3], [0, 3]))
+    assert "nothing to correlate" in summary.reasons[0]
+    assert "single question" in summary.reasons[0]
+    assert summary.reasons[1] == ""
+    assert str(pair_table_summary(PairTable.of(4, 3, 3)).reasons) == ""
+    assert str(mixture_from_counts(np.array([[1], [0]]), 1, [1.0]).reasons).startswith("One call per question")

@@ -8,6 +8,7 @@
 - `diagnostics`: how the answers are spread: mass by rank, entropy, strata of difficulty.
 - `self_consistency_error`: how often a call disagrees with the LLM's own favourite; bounds, splits of a budget.
 - `probabilities`, `poissonised`, `ties`: what these share: checked laws, generating functions at roots of unity, ties.
+- `reasons`: why a value is missing; every result that can hold NaN has `reasons`, sentences beside its values.
 - `cost`: tokens to the expected tokens of a draw.
 - `benefit`: performance and cost of a cascade to AutoMix's benefit per cost.
 - `bootstrap`: values per question to confidence intervals.

@@ -20,12 +20,18 @@ import numpy.typing as npt
 
 from feval.errors import OutOfRangeError
 from feval.estimators.moments import Moments
+from feval.estimators.reasons import Texts, reasons_of
 from feval.estimators.vote_polynomials import at_index, check_budget, majority_accuracy, majority_slope
 
 __all__ = ["LatentDifficultyCompletion", "MaxEntCompletion", "ldgp_completion", "maxent_completion"]
 
 Floats = npt.NDArray[np.float64]
 
+_NO_DENSITY = (
+    "No density on [0, 1] has these moments: nu = mu^2 holds only for Q = mu, nu = mu only for a Q of 0 or 1; the curve is that "
+    "of this law."
+)
+_NO_NUMBERS = "These moments are those of a Q that is 0 or 1 for certain, which only an infinite eta or gamma has."
 _NEWTON_STEPS = 200
 _NARROW = 1e-18  # variance: P_n is a straight line across the law
 _SPLIT = 1e-13  # mu - nu: the law sits at 0 and 1
@@ -59,6 +65,11 @@ class MaxEntCompletion:
     entropy: Floats
     degenerate: npt.NDArray[np.bool_]
 
+    @property
+    def reasons(self) -> Texts:
+        """[...] why lambda and kappa are NaN and the entropy is -inf; "" where they are numbers."""
+        return reasons_of((self.degenerate, _NO_DENSITY))
+
 
 @dataclass(frozen=True, eq=False)
 class LatentDifficultyCompletion:
@@ -81,6 +92,15 @@ class LatentDifficultyCompletion:
     gamma: Floats
     r: Floats
     degenerate: npt.NDArray[np.bool_]
+
+    @property
+    def reasons(self) -> Texts:
+        """[...] why eta or gamma is NaN or infinite; "" where they are numbers."""
+        stuck = self.degenerate & (self.r == 1.0)
+        return reasons_of(
+            (stuck | np.isinf(self.eta), _NO_NUMBERS),
+            (np.isnan(self.eta), "At mu = 1/2 no sign belongs to the infinite eta."),
+        )
 
 
 def maxent_completion(moments: Moments, budgets: Sequence[int]) -> MaxEntCompletion:

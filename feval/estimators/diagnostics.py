@@ -20,7 +20,9 @@ import numpy as np
 import numpy.typing as npt
 
 from feval.errors import OutOfRangeError
+from feval.estimators.pair_table import ONE_QUESTION
 from feval.estimators.probabilities import signatures_of_counts
+from feval.estimators.reasons import Texts, reasons_of
 
 __all__ = [
     "QUARTERS",
@@ -38,6 +40,9 @@ Floats = npt.NDArray[np.float64]
 
 QUARTERS = (0.25, 0.5, 0.75, 1.0)
 """Upper ends of the strata of accuracy; the first is the paper's "difficult"."""
+
+
+_NO_QUESTIONS = "No question lies in this stratum, so it has no means."
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,6 +66,11 @@ class Strata:
     candidates: Floats
     entropy: Floats
     mass: Floats
+
+    @property
+    def reasons(self) -> Texts:
+        """[T] why a stratum's means are NaN; "" where they are numbers."""
+        return reasons_of((self.questions == 0, _NO_QUESTIONS))
 
     @property
     def cumulative_mass(self) -> Floats:
@@ -93,6 +103,11 @@ class StrataDifference:
     entropy_se: Floats
     mass: Floats
     mass_se: Floats
+
+    @property
+    def reasons(self) -> Texts:
+        """[T] why a stratum's means or standard errors are NaN; "" where they are numbers."""
+        return reasons_of((self.questions == 0, _NO_QUESTIONS), (self.questions == 1, ONE_QUESTION))
 
 
 def mass_by_rank(gold: Integers, rivals: Integers, no_answer: Integers) -> Floats:

@@ -26,7 +26,9 @@ import numpy.typing as npt
 
 from feval.errors import OutOfRangeError, ShortPoolError
 from feval.estimators.empirical_votes import hypergeometric_majority
+from feval.estimators.pair_table import ONE_QUESTION
 from feval.estimators.per_question import distinct
+from feval.estimators.reasons import Texts, reasons_of
 from feval.estimators.vote_polynomials import budget_index, check_budget, is_whole, majority_accuracy, probabilities
 
 __all__ = [
@@ -52,7 +54,7 @@ class MixtureCurve:
     Attributes:
         budgets: the n of the curve.
         mu: [...] one-call accuracy.
-        nu: [...] chance that two calls on one question are both right.
+        nu: [...] chance that two calls on one question are both right; NaN from a single call.
         votes: [..., len(budgets)] V_n.
     """
 
@@ -60,6 +62,11 @@ class MixtureCurve:
     mu: Floats
     nu: Floats
     votes: Floats
+
+    @property
+    def reasons(self) -> Texts:
+        """[...] why nu is NaN; "" where it is a number."""
+        return reasons_of((np.isnan(self.nu), "One call per question says nothing of two; record a second."))
 
 
 @dataclass(frozen=True, eq=False)
@@ -100,6 +107,11 @@ class Overtaking:
     after: Floats
     se_before: Floats
     se_after: Floats
+
+    @property
+    def reasons(self) -> Texts:
+        """[P] why the standard errors are NaN; "" where they are numbers."""
+        return reasons_of((np.isnan(self.se_after), ONE_QUESTION))
 
 
 def mixture_from_probabilities(

@@ -16,11 +16,15 @@ import numpy as np
 import numpy.typing as npt
 
 from feval.errors import OutOfRangeError
+from feval.estimators.reasons import Texts, reasons_of
 from feval.estimators.vote_polynomials import at_index, broadcast, probabilities
 
-__all__ = ["Moments"]
+__all__ = ["NO_CORRELATION", "Moments"]
 
 Floats = npt.NDArray[np.float64]
+
+NO_CORRELATION = "All calls are right, or all are wrong: there is nothing to correlate, and rho is undefined."
+"""Why a correlation is NaN."""
 
 _ROUNDING = 8 * float(np.finfo(np.float64).eps)  # of mu x mu and of decimal inputs: 0.7 x 0.7 is not 0.49
 
@@ -111,6 +115,11 @@ class Moments:
         spread = self.mu * self.wrong
         rho: Floats = np.divide(self.variance, spread, out=np.full(self.shape, np.nan), where=spread > 0)
         return rho
+
+    @property
+    def reasons(self) -> Texts:
+        """[...] why rho is NaN; "" where it is a number."""
+        return reasons_of((self.mu * self.wrong <= 0, NO_CORRELATION))
 
     def reflected(self, where: npt.NDArray[np.bool_] | bool = True) -> Moments:
         """The moments of 1 - Q: right and wrong exchanged.

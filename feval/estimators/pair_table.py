@@ -13,16 +13,20 @@ import numpy.typing as npt
 
 from feval.errors import OutOfRangeError
 from feval.estimators.empirical_votes import checked_bits
-from feval.estimators.moments import Moments
+from feval.estimators.moments import NO_CORRELATION, Moments
+from feval.estimators.reasons import Texts, reasons_of
 from feval.estimators.vote_polynomials import at_index, broadcast
 
-__all__ = ["SPARSE_CELL", "PairSummary", "PairTable", "pair_table", "pair_table_summary"]
+__all__ = ["ONE_QUESTION", "SPARSE_CELL", "PairSummary", "PairTable", "pair_table", "pair_table_summary"]
 
 Integers = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
 
 SPARSE_CELL = 5
 """Counts below this make normal approximations to the table, such as Wald regions, unreliable."""
+
+ONE_QUESTION = "A single question shows no spread, so there is no standard error; label two or more."
+"""Why a standard error is NaN."""
 
 _MOST_QUESTIONS = 1_000_000_000  # four times the square of it fits 64 bits
 
@@ -128,6 +132,11 @@ class PairSummary:
     se_mu: Floats
     se_nu: Floats
     se_rho: Floats
+
+    @property
+    def reasons(self) -> Texts:
+        """[...] why rho, variances or errors are NaN; "" where all are numbers."""
+        return reasons_of((np.isnan(self.rho), NO_CORRELATION), (np.isnan(self.var_x1), ONE_QUESTION))
 
 
 def pair_table(bits: npt.ArrayLike) -> PairTable:

@@ -27,10 +27,11 @@ import numpy.typing as npt
 from feval.errors import OutOfRangeError
 from feval.estimators.moments import Moments
 from feval.estimators.pair_table import PairTable, pair_table_summary
+from feval.estimators.reasons import Texts, reasons_of
 from feval.estimators.two_call import infinite_vote_interval, vote_bound
 from feval.estimators.vote_polynomials import at_index, check_budget
 
-__all__ = ["ProjectedInterval", "likelihood_projection", "wald_projection"]
+__all__ = ["NO_FEASIBLE_MOMENTS", "ProjectedInterval", "likelihood_projection", "wald_projection"]
 
 Floats = npt.NDArray[np.float64]
 Rows = npt.NDArray[np.intp]
@@ -55,6 +56,12 @@ class _Arc:
     stop: Floats
 
 
+NO_FEASIBLE_MOMENTS = (
+    "The confidence region holds no moments that a law can have: the calls of a question disagree more often than independent "
+    "calls would, by more than chance explains; look at how they were made, or take likelihood_projection."
+)
+"""Why a projected interval is NaN."""
+
 _SIDES: tuple[Side, Side] = ("lower", "upper")
 _ANGLES = 721
 _FINER = 21  # points, each zoom narrows the search tenfold
@@ -69,7 +76,7 @@ class ProjectedInterval:
     """Interval hulls over a table.
 
     Attributes:
-        low: [...] NaN where the region holds no feasible moments.
+        low: [...] NaN where the region holds no feasible moments; `reasons` says so.
         high: [...] NaN likewise.
         empty: [...] whether it holds none: every pair of moments within the ellipse belongs to no law (rho clearly below 0).
     """
@@ -77,6 +84,11 @@ class ProjectedInterval:
     low: Floats
     high: Floats
     empty: npt.NDArray[np.bool_]
+
+    @property
+    def reasons(self) -> Texts:
+        """[...] why an interval is NaN; "" where there is one."""
+        return reasons_of((self.empty, NO_FEASIBLE_MOMENTS))
 
 
 def wald_projection(table: PairTable, n: float, level: float = 0.95) -> ProjectedInterval:

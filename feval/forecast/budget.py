@@ -184,6 +184,7 @@ class BudgetPlan:
         mu: accuracy of one call.
         nu: chance that two calls on a question are both right.
         rho: correlation of two calls; `None` where mu is 0 or 1.
+        rho_reason: why it is `None`; `None` where it is a number.
         confidence: of intervals and certificates.
         resamples: of the accuracies' bootstrap.
         seed: of it.
@@ -207,6 +208,7 @@ class BudgetPlan:
     mu: float
     nu: float
     rho: float | None
+    rho_reason: str | None
     confidence: float
     resamples: int
     seed: int
@@ -286,6 +288,7 @@ def plan(
         mu=pilot.moments.mu,
         nu=pilot.moments.nu,
         rho=None if np.isnan(rho) else rho,
+        rho_reason=str(sample.reasons) or None,
         confidence=confidence,
         resamples=resamples,
         seed=llm.seed,

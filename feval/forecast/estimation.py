@@ -50,6 +50,7 @@ class EstimatePoint:
         bound_high: U, the greatest.
         low: lower end of the confidence interval.
         high: upper end.
+        reason: why there is no estimate, no bounds or no interval; `None` where nothing is missing.
     """
 
     m: int
@@ -58,6 +59,7 @@ class EstimatePoint:
     bound_high: float | None
     low: float | None
     high: float | None
+    reason: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,7 +221,7 @@ def estimate(
         m=tuple(votes),
         pool=_reference(dataset, llm, votes),
         estimates=estimates,
-        warnings=tuple(_warnings(calls, methods, llm.pool.smallest)),
+        warnings=tuple(_warnings(calls, methods, estimates, llm.pool.smallest)),
     )
 
 
@@ -305,7 +307,10 @@ class _Calls:
         ends = bootstrap_interval(values, confidence=self.confidence, resamples=self.resamples, seed=self.seed)
         columns = zip(self.votes, values.mean().tolist(), ends.low.tolist(), ends.high.tolist(), strict=False)
         points = [EstimatePoint(votes, mean, None, None, low, high) for votes, mean, low, high in columns]
-        points += [EstimatePoint(votes, None, None, None, None, None) for votes in self.votes[len(points) :]]
+        points += [
+            EstimatePoint(votes, None, None, None, None, None, _no_unbiased(self.g))
+            for votes in self.votes[len(points) :]
+        ]
         return Estimate(method, "plurality", "bootstrap", tuple(points))
 
 
@@ -373,9 +378,16 @@ def _two_call(calls: _Calls) -> Estimate:
             sharp = vote_interval(n, moments) if moments is not None else None
             ends = (None, None) if sharp is None else (float(sharp.low), float(sharp.high))
             outer = (None, None) if bool(region.empty) else (float(region.low), float(region.high))
-            found[n] = (*ends, *outer)
+            causes = [_NO_BOUNDS if sharp is None else "", str(region.reasons)]
+            found[n] = (*ends, *outer, " ".join(filter(None, causes)) or None)
         points.append(EstimatePoint(votes, None, *found[n]))
     return Estimate("two-call", "majority", "likelihood" if sparse else "wald", tuple(points))
+
+
+_NO_BOUNDS = (
+    "The two calls of a question disagree more often than independent calls would (nu < mu^2), which happens by chance on few "
+    "questions: no law has these sample moments, so there are no bounds, only the region's interval."
+)
 
 
 def _is_feasible(table: PairTable) -> bool:
@@ -451,10 +463,10 @@ def _reference(dataset: Dataset, llm: LLM, votes: list[int]) -> Reference:
 # -- what a reader must know ----------------------------------------------------------------------------------------
 
 
-def _warnings(calls: _Calls, methods: Sequence[str], pool: int) -> list[str]:
+def _warnings(calls: _Calls, methods: Sequence[str], estimates: Sequence[Estimate], pool: int) -> list[str]:
     said = [
         _saturation(calls, [name for name in methods if name in _PLUG_IN]),
-        _silence(calls) if "unbiased" in methods else None,
+        *_missing(estimates),
         _rivals(calls) if "gaussian" in methods else None,
         _cells(calls) if "two-call" in methods else None,
         *_completions(calls, [name for name in methods if name in _COMPLETIONS]),
@@ -476,10 +488,14 @@ def _saturation(calls: _Calls, names: Sequence[str]) -> str | None:
     )
 
 
-def _silence(calls: _Calls) -> str | None:
-    if calls.votes[-1] <= calls.g:
-        return None
-    return f"unbiased: no unbiased estimate from {calls.g} calls exists beyond M = {calls.g}, so none is given there."
+def _missing(estimates: Sequence[Estimate]) -> list[str]:
+    """Why values are missing, once for each estimator and cause."""
+    told = {own.method: [point.reason for point in own.points if point.reason] for own in estimates}
+    return [f"{method}: {reason}" for method, reasons in told.items() for reason in dict.fromkeys(reasons)]
+
+
+def _no_unbiased(g: int) -> str:
+    return f"No unbiased estimate from {g} call{'s' if g > 1 else ''} exists beyond M = {g}, so none is given there."
 
 
 def _rivals(calls: _Calls) -> str | None:

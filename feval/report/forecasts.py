@@ -15,8 +15,20 @@ if TYPE_CHECKING:
 
 __all__ = ["FORECAST_COLUMNS", "forecast_csv", "forecast_tables", "landmarks", "plan_tables"]
 
-FORECAST_COLUMNS = ("method", "of", "m", "accuracy", "bound_low", "bound_high", "low", "high", "pool", "error")
-"""The columns of `estimate.csv`; an empty cell is a number that does not exist."""
+FORECAST_COLUMNS = (
+    "method",
+    "of",
+    "m",
+    "accuracy",
+    "bound_low",
+    "bound_high",
+    "low",
+    "high",
+    "pool",
+    "error",
+    "reason",
+)
+"""The columns of `estimate.csv`; an empty cell is a number that does not exist, and `reason` says why."""
 
 _FEW = 12
 _ROUND = frozenset({1, 2, 3, 5, 7, 9, 10, 15, 20, 21, 30, 31, 40, 41, 60, 80, 100, 101, 200, 300, 500, 501, 1000, 1001})
@@ -112,8 +124,16 @@ def forecast_csv(forecast: Forecast) -> str:
         pool = forecast.pool.plurality if own.of == "plurality" else forecast.pool.majority
         for point, true, error in zip(own.points, pool, forecast.errors(own), strict=True):
             numbers = (point.accuracy, point.bound_low, point.bound_high, point.low, point.high, true, error)
-            writer.writerow((own.method, own.of, point.m, *("" if x is None else repr(float(x)) for x in numbers)))
+            written = ("" if x is None else repr(float(x)) for x in numbers)
+            writer.writerow((own.method, own.of, point.m, *written, _why(forecast, point)))
     return out.getvalue()
+
+
+def _why(forecast: Forecast, point: EstimatePoint) -> str:
+    """Why a number of a line is missing."""
+    size = forecast.pool.size
+    beyond = f"The pool has {counted(size, 'call')} per question." if point.m > size else None
+    return " ".join(reason for reason in (point.reason, beyond) if reason)
 
 
 def plan_tables(plan: BudgetPlan) -> list[Table]:
@@ -124,14 +144,16 @@ def plan_tables(plan: BudgetPlan) -> list[Table]:
 def _summary(plan: BudgetPlan) -> Table:
     bought, split = plan.purchase, plan.estimating
     unit = "USD" if plan.budget.unit == "usd" else "tokens"
-    rho = "-" if plan.rho is None else fixed(plan.rho, 3)
+    rho = f"correlation of two calls {'-' if plan.rho is None else fixed(plan.rho, 3)}"
+    if plan.rho_reason is not None:
+        rho += f" ({plan.rho_reason})"
     certified = [str(option.votes) for option in plan.options if option.certified]
     prompt, output = fixed(plan.prompt_tokens, 1), fixed(plan.output_tokens, 1)
     rows = (
         ("budget", f"{_amount(plan.budget.amount)} {unit} for {counted(plan.questions, 'question')}"),
         ("pilot", f"{counted(plan.pilot_questions, 'question')} x {plan.pilot_calls} calls"),
         ("a question costs", f"{prompt} prompt tokens, {output} output tokens per call; billing {plan.billing}"),
-        ("one call", f"{percent(plan.mu)} %, correlation of two calls {rho}"),
+        ("one call", f"{percent(plan.mu)} %, {rho}"),
         ("buy", f"{counted(bought.votes, 'vote')} on {counted(bought.questions, 'question')}"),
         ("expect", f"{percent(bought.accuracy)} %, {_span(bought.low, bought.high)}"),
         ("it costs", f"{_dollars(bought.usd)}{bought.tokens:,.0f} tokens"),
