@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from feval.errors import OutOfRangeError, PriceNotFoundError, UsageError
+from feval.errors import OutOfRangeError, UsageError
 
 if TYPE_CHECKING:
     from feval.replay import LLM, Dataset, MeteredLLM
@@ -227,8 +227,8 @@ class BudgetEnvironment:
         return llm.dollar_cost if self._unit == "usd" else float(llm.tokens_billed)
 
     def _require_cost(self, llm: LLM) -> None:
-        if int(llm.pool.prompt_tokens[self._rows].min()) < 0:
-            raise PriceNotFoundError(f"The prompt tokens of {llm.name} were not recorded: its cost is not known.")
+        for row in self._rows[llm.pool.prompt_tokens[self._rows] < 0]:
+            llm.known_prompt_tokens(int(row), "its cost is not known")
         if self._unit == "usd":
             llm.dollars(int(self._rows[0]), rounds=0, cots=0, output_tokens=0)
 

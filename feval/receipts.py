@@ -19,6 +19,7 @@ from feval.errors import ConflictError, FevalError, MethodError, RecordingError,
 
 if TYPE_CHECKING:
     from feval.comparison import Comparison
+    from feval.forecast import Forecast
     from feval.plans import Entry
     from feval.prices import PriceList
     from feval.recording import Recording
@@ -29,6 +30,7 @@ __all__ = [
     "ReceiptCheck",
     "compare_receipt",
     "curve_receipt",
+    "estimate_receipt",
     "is_receipt",
     "pins",
     "run_receipt",
@@ -66,7 +68,7 @@ class ReceiptCheck:
     """The outcome of verifying a receipt.
 
     Attributes:
-        kind: "run", "curve" or "compare".
+        kind: "run", "curve", "compare" or "estimate".
         numbers: how many values were compared.
         differences: those that came out otherwise.
         notes: sentences on what differs without being a number: the version.
@@ -128,6 +130,21 @@ def curve_receipt(request: Mapping[str, Any], numbers: Mapping[str, Any], pinned
         pinned: from `pins`.
     """
     return _receipt("curve", request, numbers, pinned)
+
+
+def estimate_receipt(told: Forecast, billing: str, pinned: Mapping[str, Any]) -> dict[str, Any]:
+    """The receipt of a forecast.
+
+    Args:
+        told: what was estimated.
+        billing: of the load; no number depends on it.
+        pinned: from `pins`.
+    """
+    names = ("g", "replicate", "confidence", "resamples", "simulations", "seed", "dataset")
+    request = {name: getattr(told, name) for name in names}
+    methods = [own.method for own in told.estimates]
+    request |= {"llms": [told.llm], "m": list(told.m), "methods": methods, "billing": billing}
+    return _receipt("estimate", request, told.to_dict(), pinned)
 
 
 def compare_receipt(told: Comparison, base: Path, folder: Path) -> dict[str, Any]:
@@ -232,7 +249,7 @@ def _read(path: Path) -> dict[str, Any]:
     except (ValueError, RecursionError) as error:
         raise UsageError(f"{path} is no receipt: it is not JSON ({error}).") from error
     if not isinstance(read, dict) or "feval_receipt" not in read:
-        raise UsageError(f"{path} is no receipt. feval run, curve and compare write receipt.json with --out.")
+        raise UsageError(f"{path} is no receipt. feval run, curve, compare and estimate write receipt.json with --out.")
     if read["feval_receipt"] != FORMAT:
         raise UsageError(
             f"{path} is a receipt of format {read['feval_receipt']!r}; this feval reads format {FORMAT}. Use a later one."
@@ -288,6 +305,13 @@ _COMPARED: Mapping[str, Callable[[Any], bool]] = {
         isinstance(value, dict) and all(pinned is None or isinstance(pinned, str) for pinned in value.values())
     ),
 }
+_ESTIMATED: Mapping[str, Callable[[Any], bool]] = {
+    **{name: _REQUEST[name] for name in ("dataset", "llms", "seed", "billing", "confidence", "resamples")},
+    **{name: lambda value: type(value) is int for name in ("g", "replicate")},
+    "simulations": lambda value: type(value) is int and value <= _MOST_RESAMPLES,
+    "m": lambda value: isinstance(value, list) and all(type(votes) is int for votes in value),
+    "methods": lambda value: isinstance(value, list) and all(isinstance(name, str) for name in value),
+}
 _SWEEP: Mapping[str, Callable[[Any], bool]] = {
     "field": lambda value: value is None or isinstance(value, str),
     "values": lambda value: isinstance(value, list) and all(map(_number, value)),
@@ -299,6 +323,8 @@ def _wrong_request(kind: str, request: Mapping[str, Any]) -> list[str]:
     checks = (
         _COMPARED
         if kind == "compare"
+        else _ESTIMATED
+        if kind == "estimate"
         else {
             **_REQUEST,
             **(_SPLIT if kind == "run" or "train_fraction" in request else {}),
@@ -417,6 +443,15 @@ def _curve_again(again: _Again) -> dict[str, Any]:
     return method_curve(dataset, llms, *named, settings=asked["settings"], **given).to_dict()
 
 
+def _estimate_again(again: _Again) -> dict[str, Any]:
+    from feval.forecast import estimate
+
+    asked = again.request
+    dataset, llms = again.load()
+    names = ("g", "m", "methods", "replicate", "confidence", "resamples", "simulations")
+    return estimate(dataset, llms[0], **{name: asked[name] for name in names}).to_dict()
+
+
 def _compare_again(again: _Again) -> dict[str, Any]:
     from feval.comparison import compare
     from feval.plans import Plan
@@ -444,6 +479,7 @@ _RECOMPUTE: dict[str, Callable[[_Again], dict[str, Any]]] = {
     "run": _run_again,
     "curve": _curve_again,
     "compare": _compare_again,
+    "estimate": _estimate_again,
 }
 
 

@@ -421,6 +421,22 @@ class LLM:
         """Texts of all recorded CoTs of a question (by its row), in recorded order."""
         return self._view.texts(self.name, row)
 
+    def known_prompt_tokens(self, row: int, otherwise: str) -> int:
+        """The tokens of a question's prompt.
+
+        Args:
+            row: of the question.
+            otherwise: what follows if they are not known, for the message.
+
+        Raises:
+            PriceNotFoundError: they were not recorded; the message names the question.
+        """
+        tokens = int(self.pool.prompt_tokens[row])
+        if tokens < 0:
+            name = self._view.votes.question_ids[row]
+            raise PriceNotFoundError(f"The prompt tokens of {self.name} on {name!r} were not recorded: {otherwise}.")
+        return tokens
+
     def dollars(
         self, row: int, *, rounds: int, cots: int, output_tokens: int, auxiliary_prompt_tokens: int = 0
     ) -> float:
@@ -435,10 +451,7 @@ class LLM:
             raise PriceNotFoundError(
                 f"{self.name} was loaded with prices='none'; load it with a price list to get dollars."
             )
-        prompt_tokens = int(self.pool.prompt_tokens[row])
-        if prompt_tokens < 0:
-            name = self._view.votes.question_ids[row]
-            raise PriceNotFoundError(f"The prompt tokens of {self.name} on {name!r} were not recorded: no dollars.")
+        prompt_tokens = self.known_prompt_tokens(row, "no dollars")
         prompts = int(billed_prompts(self.billing, rounds, cots))
         return float(
             usd(self.prices.price(self.name), prompts * prompt_tokens + auxiliary_prompt_tokens, output_tokens)
@@ -495,9 +508,7 @@ class MeteredLLM:
         """
         from feval.prices import billed_prompts
 
-        own = int(self._llm.pool.prompt_tokens[self._row])
-        if own < 0:
-            raise PriceNotFoundError(f"The prompt tokens of {self.name} were not recorded: its tokens are not known.")
+        own = self._llm.known_prompt_tokens(self._row, "its tokens are not known")
         prompts = int(billed_prompts(self._llm.billing, self.rounds, self.cots))
         return prompts * own + self.auxiliary_prompt_tokens + self.output_tokens + self.auxiliary_output_tokens
 

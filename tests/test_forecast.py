@@ -11,6 +11,7 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from fractions import Fraction
 from itertools import combinations, product
 from pathlib import Path
@@ -546,7 +547,7 @@ def test_estimate_prints_tables_and_warnings_and_writes_files(folder: Path, tmp_
     assert "note: exact: made from 3 calls per question, drawn to M = 9." in done.stderr
     assert "note: two-call: a cell of the pair table (4 questions) is" in done.stderr
     names = sorted(path.name for path in (tmp_path / "out").iterdir())
-    assert names == ["estimate.csv", "estimate.json", "estimate.png"]
+    assert names == ["estimate.csv", "estimate.json", "estimate.png", "receipt.json"]
     told = estimate(*_open(folder), g=3, m=range(1, 10), methods=["exact", "two-call"])
     assert json.loads((tmp_path / "out" / "estimate.json").read_text()) == json.loads(json.dumps(told.to_dict()))
     assert feval(*asked, "--method", "exact,two-call", "--quiet").output == ""
@@ -609,3 +610,17 @@ def test_the_calibration_study_runs_on_the_bundled_recording() -> None:
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.count("200 questions, pools of 40") == 3
     assert done.stdout.count("Two-call intervals") == 3
+
+
+def test_unknown_prompt_tokens_name_llm_and_question(tmp_path: Path) -> None:
+    with RecordingWriter(tmp_path / "mute", operation={"name": "test"}, prices="2025-06-02") as writer:
+        writer.add_dataset(
+            DatasetInfo("toy", "Toy questions", "verbatim", "test-1"), [question(i, "a") for i in (0, 1)]
+        )
+        pools = [pool(0, POOLS[0]), replace(pool(1, POOLS[1]), prompt_tokens=None)]
+        writer.add_pools("toy", LLMInfo(NAME), "words", iter(pools))
+    dataset, [llm] = load("toy", [NAME], tmp_path / "mute")
+    with pytest.raises(
+        PriceNotFoundError, match=rf"{NAME} have on 1 of 2 questions of toy, '{dataset.question_ids[1]}' first"
+    ):
+        plan(dataset, llm, budget_tokens=500)

@@ -25,6 +25,17 @@ RUNS: dict[str, list[str]] = {
     "split": ["run", "self-consistency", "--set", "n=2", "--train-fraction", "0.5", "--split-seed", "3"],
     "unpriced": ["run", "self-consistency", "--set", "n=2", "--prices", "none"],
     "oracle": ["run", "oracle", "--set", "n=2"],
+    "estimate": [
+        "estimate",
+        "--g",
+        "3",
+        "--m",
+        "1..6",
+        "--method",
+        "exact,monte-carlo,two-call,ldgp,unbiased",
+        "--seed",
+        "4",
+    ],
     "curve": ["curve", "self-consistency", "--n", "1..4"],
     "curve-method": ["curve", "self-consistency", "--n", "1..4", "--set", "no_answer=vote"],
     "curve-seeded": ["curve", "self-consistency", "--n", "1,3", "--order", "seeded", "--replicates", "9"],
@@ -60,7 +71,10 @@ def test_what_was_written_is_computed_again(name: str, toy: Path) -> None:
     assert found.numbers > 10
     done = call("verify", path)
     assert done.exit_code == 0, done.output
-    assert f"{found.numbers} values of a {found.kind} computed again, all equal" in done.stdout
+    assert (
+        f"{found.numbers} values of {'an' if found.kind == 'estimate' else 'a'} {found.kind} computed again, all equal"
+        in done.stdout
+    )
 
 
 def test_a_receipt_pins_what_it_rests_on_and_no_absolute_path(toy: Path) -> None:
@@ -204,6 +218,14 @@ def test_a_malformed_request_is_named(part: str, value: Any, words: str | None, 
         assert not verify_receipt(path).equal  # an interval was written, and none was asked for
         return
     with pytest.raises(UsageError, match=f"damaged receipt: {words} is missing or malformed"):
+        verify_receipt(path)
+
+
+@pytest.mark.parametrize(("part", "value"), [("g", "3"), ("m", 7), ("methods", [1]), ("simulations", 10**12)])
+def test_a_malformed_estimate_is_named(part: str, value: Any, toy: Path) -> None:
+    path = receipt(toy, "estimate")
+    changed(path, request=json.loads(path.read_text())["request"] | {part: value})
+    with pytest.raises(UsageError, match=rf"damaged receipt: request\.{part} is missing"):
         verify_receipt(path)
 
 

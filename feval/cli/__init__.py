@@ -474,8 +474,11 @@ def _verify_receipt(
         "numbers": found.numbers,
         "differences": [{"where": d.where, "receipt": d.receipt, "now": d.now} for d in found.differences],
     }
+    article = "an" if found.kind == "estimate" else "a"
     shown = (
-        [f"{path} is right: {found.numbers} values of a {found.kind} computed again, all equal"] if found.equal else []
+        [f"{path} is right: {found.numbers} values of {article} {found.kind} computed again, all equal"]
+        if found.equal
+        else []
     )
     show.result(account, *shown)
     if not found.equal:

@@ -56,7 +56,11 @@ def _estimate(
     replicate: Annotated[int, typer.Option("--replicate", min=0, help="Which draw of calls.")] = 0,
     out: Annotated[
         Path | None,
-        typer.Option("--out", metavar="DIR", help="Write estimate.csv, .json and .png there. Default: write nothing."),
+        typer.Option(
+            "--out",
+            metavar="DIR",
+            help="Write estimate.csv, .json, .png, receipt.json there. Default: nothing.",
+        ),
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace other files in --out.")] = False,
     as_json: JsonFlag = False,
@@ -77,7 +81,7 @@ def _estimate(
         questions, replayed = _opened(recordings, dataset, llm, seed, None, "once")
         names = [name.strip() for name in method.split(",")]
         told = estimate(questions, replayed, g=g, m=votes, methods=names, replicate=replicate)
-        written = [] if out is None else _save(out, told, replace=force)
+        written = [] if out is None else _save(out, told, questions, replayed, replace=force)
     for sentence in told.warnings:
         show.note(sentence)
     show.result(told.to_dict(), *forecast_tables(told), *(f"wrote {path}" for path in written))
@@ -140,15 +144,18 @@ def _opened(
     return questions, replayed
 
 
-def _save(out: Path, told: Forecast, *, replace: bool) -> list[Path]:
+def _save(out: Path, told: Forecast, dataset: Dataset, llm: LLM, *, replace: bool) -> list[Path]:
+    from feval.receipts import estimate_receipt, pins
     from feval.report.files import save_files
     from feval.report.forecast_picture import forecast_png
     from feval.report.forecasts import forecast_csv
 
     _hush_matplotlib()
+    receipt = estimate_receipt(told, llm.billing, pins(dataset, [llm], out))
     files = {
         "estimate.csv": forecast_csv(told).encode(),
         "estimate.json": (json.dumps(told.to_dict(), indent=2) + "\n").encode(),
         "estimate.png": forecast_png(told),
+        "receipt.json": (json.dumps(receipt, indent=2) + "\n").encode(),
     }
     return save_files(out, files, replace=replace)

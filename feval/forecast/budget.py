@@ -267,7 +267,7 @@ def plan(
         )
     require_golds(dataset, llm)
     llm.require(None, 2)
-    costs = _Costs.of(llm, budget)
+    costs = _Costs.of(dataset, llm, budget)
     costs.require(1)
     pilot = _Pilot.of(dataset, llm, confidence, resamples)
     options = _options(pilot, costs, wanted, range(1, most_votes + 1, 2))
@@ -313,7 +313,7 @@ class _Costs:
     price: Price | None
 
     @classmethod
-    def of(cls, llm: LLM, budget: Budget) -> Self:
+    def of(cls, dataset: Dataset, llm: LLM, budget: Budget) -> Self:
         from feval.estimators.cost import mean_output_tokens
 
         if budget.unit == "usd" and llm.price is None:
@@ -323,10 +323,13 @@ class _Costs:
                 f"A budget in dollars needs prices, and {llm.name} was loaded without a price list. Give one (`--prices`), or a "
                 "budget in tokens."
             )
-        if int(llm.pool.prompt_tokens.min()) < 0:
+        unknown = np.flatnonzero(llm.pool.prompt_tokens < 0)
+        if len(unknown):
+            name = dataset.question_ids[int(unknown[0])]
             raise PriceNotFoundError(
-                f"A plan needs prompt tokens, and the recording does not say how many the prompts of {llm.name} have. Import or "
-                "record it with a token counter."
+                f"A plan needs prompt tokens, and the recording does not say how many the prompts of {llm.name} have on "
+                f"{len(unknown)} of {len(dataset)} questions of {dataset.id}, {name!r} first. Import or record it with a token "
+                "counter."
             )
         output = float(mean_output_tokens(llm.pool.output_tokens, llm.pool.sizes).mean())
         return cls(budget, llm.billing, float(llm.pool.prompt_tokens.mean()), output, llm.price)
