@@ -33,6 +33,7 @@ from feval.errors import (
 )
 from feval.estimators.moments import Moments
 from feval.estimators.two_call import vote_interval
+from feval.estimators.wald_regions import simultaneous_gains
 from feval.forecast import METHODS, Budget, Forecast, estimate, plan
 from feval.prices import Price, PriceList
 from feval.recording import DatasetInfo, LLMInfo, RecordingWriter
@@ -377,12 +378,37 @@ def test_votes_are_certified_where_all_questions_are_alike_and_not_where_calls_a
     assert [option.certified for option in alike.options] == [False, True, True]
     assert alike.warnings == (
         CLIPPED,
-        "Each of the 2 votes is certified by itself, at 95 %; that all of them help is less certain.",
+        (
+            "Each of the 2 votes is certified by itself, at 95 %. Taken together, none of them does: the questions show no spread in "
+            "some direction, so there is no region of mu and nu to prove it by."
+        ),
     )
+    assert [option.gain_low_together for option in alike.options] == [None] * 3
     assert alike.options[1].gain_low == pytest.approx(0.8**3 + 3 * 0.8**2 * 0.2 - 0.8)
     steady = plan(*toy(tmp_path / "two", [["a"] * 5] * 16 + [["b"] * 5] * 4), budget_tokens=10**6, most_votes=5)
     assert not any(option.certified for option in steady.options)
     assert steady.purchase.votes == 1
+
+
+def test_certificates_hold_together_by_one_region_and_over_a_family_by_a_wider_one(tmp_path: Path) -> None:
+    shares = (6, 7, 7, 8, 8, 8, 9, 9, 10)
+    pilot = toy(tmp_path, [["a"] * c + ["b"] * (10 - c) for c in shares for _ in range(12)])
+    told = plan(*pilot, budget_tokens=10**6, most_votes=7)
+    many = plan(*pilot, budget_tokens=10**6, most_votes=7, family=1000)
+    right = [c for c in shares for _ in range(12)]
+    for own, level in ((told, 0.95), (many, 1 - 0.05 / 1000)):
+        gains = [option.gain_low_together for option in own.options]
+        assert gains == pytest.approx(
+            simultaneous_gains(right, [10] * len(right), [0, 1, 2, 3], level).tolist(), abs=1e-12
+        )
+        assert [option.certified_together for option in own.options] == [gain > 1e-12 for gain in gains]
+    assert all(option.certified_together for option in told.options[1:])
+    assert "all of them do: by one region" in told.warnings[-1]
+    assert "in all 1000 plans of the family" in many.warnings[-1]
+    assert "all at once" in plain(plan_tables(told)[0])
+    assert "over a family of 1000 plans" in plain(plan_tables(many)[1])
+    with pytest.raises(OutOfRangeError, match="A family has 1 plan or more"):
+        plan(*pilot, budget_tokens=10**6, family=0)
 
 
 @pytest.mark.parametrize(

@@ -45,7 +45,7 @@ from feval.estimators.vote_polynomials import (
     majority_accuracy,
     majority_polynomial,
 )
-from feval.estimators.wald_regions import likelihood_projection, wald_projection
+from feval.estimators.wald_regions import likelihood_projection, simultaneous_gains, wald_projection
 
 PROBABILITY = st.floats(0.0, 1.0)
 BUDGETS = st.sampled_from([0, 1, 2, 3, 4, 5, 7, 10, 25, 50, 100, 500])
@@ -616,6 +616,36 @@ def test_the_likelihood_region_agrees_with_the_wald_region_in_large_samples() ->
         wald, likelihood = wald_projection(table, n), likelihood_projection(table, n)
         assert float(wald.low) == pytest.approx(float(likelihood.low), abs=1e-5)
         assert float(wald.high) == pytest.approx(float(likelihood.high), abs=1e-5)
+
+
+@pytest.mark.parametrize("n", [1, 2, 5])
+@pytest.mark.parametrize("law", [(40.0, 12.0), (1.2, 0.6)])
+def test_simultaneous_gains_are_the_least_over_one_region(n: int, law: tuple[float, float]) -> None:
+    from scipy.stats import f as fisher
+
+    rng = np.random.default_rng(7)
+    questions, calls, level = 60, 6, 0.9
+    right = rng.binomial(calls, rng.beta(*law, questions))
+    values = np.stack([right / calls, right * (right - 1) / (calls * (calls - 1))])
+    centre, covariance = values.mean(1), np.cov(values) / questions
+    mu, nu = np.meshgrid(np.linspace(0, 1, 1501), np.linspace(0, 1, 1501))
+    away = np.stack([mu - centre[0], nu - centre[1]], -1)
+    distance = np.einsum("...i,ij,...j->...", away, np.linalg.inv(covariance), away)
+    hotelling = 2 * (questions - 1) / (questions - 2) * fisher.ppf(level, 2, questions - 2)
+    kept = (distance <= hotelling) & (mu * mu <= nu) & (nu <= mu)
+    assert kept.sum() > 100
+    least = (vote_interval(n, Moments.of(mu[kept], nu[kept])).low - mu[kept]).min()
+    [found] = simultaneous_gains(right, np.full(questions, calls), [n], level)
+    assert (found > 0) == (least > 0) == (law[0] > 10)
+    assert found <= least + 1e-12
+    assert found == pytest.approx(least, abs=0.01)
+    assert simultaneous_gains(right, np.full(questions, calls), [n], 0.99)[0] < found
+
+
+def test_simultaneous_gains_need_spread_and_questions() -> None:
+    assert np.isnan(simultaneous_gains([3] * 20, [3] * 20, [1, 2])).all()
+    with pytest.raises(OutOfRangeError, match="3 questions or more"):
+        simultaneous_gains([3, 1], [3, 3], [1])
 
 
 def test_regions_ask_for_two_questions_and_a_level() -> None:

@@ -105,6 +105,10 @@ def _plan(
     most_votes: Annotated[int, typer.Option("--most-votes", help="The largest vote that is looked at.")] = 41,
     billing: Billing = "once",
     prices: Prices = None,
+    family: Annotated[
+        int,
+        typer.Option("--family", min=1, help="Plans made at once: what is certified together holds in all of them."),
+    ] = 1,
     seed: Annotated[int, typer.Option("--seed", help="Of the intervals.")] = 0,
     as_json: JsonFlag = False,
     quiet: QuietFlag = False,
@@ -123,7 +127,13 @@ def _plan(
         asked, replayed = _opened(pilots, dataset, llm, seed, prices, billing)
         dollars, tokens = (amount.amount, None) if amount.unit == "usd" else (None, amount.amount)
         told = plan(
-            asked, replayed, budget_usd=dollars, budget_tokens=tokens, questions=questions, most_votes=most_votes
+            asked,
+            replayed,
+            budget_usd=dollars,
+            budget_tokens=tokens,
+            questions=questions,
+            most_votes=most_votes,
+            family=family,
         )
     for sentence in told.warnings:
         show.note(sentence)

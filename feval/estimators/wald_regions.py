@@ -31,7 +31,7 @@ from feval.estimators.reasons import Texts, reasons_of
 from feval.estimators.two_call import infinite_vote_interval, vote_bound
 from feval.estimators.vote_polynomials import at_index, check_budget
 
-__all__ = ["NO_FEASIBLE_MOMENTS", "ProjectedInterval", "likelihood_projection", "wald_projection"]
+__all__ = ["NO_FEASIBLE_MOMENTS", "ProjectedInterval", "likelihood_projection", "simultaneous_gains", "wald_projection"]
 
 Floats = npt.NDArray[np.float64]
 Rows = npt.NDArray[np.intp]
@@ -157,6 +157,68 @@ def likelihood_projection(table: PairTable, n: float, level: float = 0.95) -> Pr
     return _projected(hull, table.questions.shape)
 
 
+def simultaneous_gains(
+    right: npt.ArrayLike, size: npt.ArrayLike, budgets: Sequence[int], level: float = 0.95
+) -> Floats:
+    """Gains over one call that hold for all budgets at once: the least L_n - mu over one confidence region for (mu, nu).
+
+    The region is Hotelling's ellipse about the means over questions of c / G and c (c - 1) / (G (G - 1)), unbiased for mu and nu:
+
+        N (theta - theta_hat)' S^-1 (theta - theta_hat) <= (N - 1) (alpha^(-2 / (N - 2)) - 1),      alpha = 1 - level
+
+    cut to F = {mu^2 <= nu <= mu}. If it holds the true moments, V_n - mu is at least every one of these numbers that is above 0
+    (Theorem 4.1 of arXiv 2605.03379), however many budgets are looked at: no correction for looking is due. For K tables of
+    several LLMs or datasets, take the level 1 - alpha / K (Bonferroni). L_n - mu is convex, and 0 at (0, 0) and (1, 1): where it
+    is positive on the region's edge it is so within, and least on the edge, which is what is searched.
+
+    Assumes questions that are independent draws, N of them in a number for which their means are about normal; and calls that are
+    independent given the question, each right with the same probability.
+
+    Args:
+        right: [Q] right calls of each question.
+        size: [Q] calls of each, at least 2.
+        budgets: N values of n.
+        level: coverage of all gains together, between 0 and 1.
+
+    Returns:
+        [N] least gains; above 0, that vote is certified together with all the others. All NaN where the region holds no feasible
+        moments, or where no spread was seen in a direction (the pair table has an empty cell): nothing is certified then.
+
+    Raises:
+        OutOfRangeError: an n that is no budget, fewer than 3 questions, counts that do not fit, or a level outside (0, 1).
+    """
+    _chi2_quantile(level)  # checks it
+    for n in budgets:
+        check_budget(n)
+    c, g = (np.asarray(values, np.float64) for values in (right, size))
+    if c.ndim != 1 or c.shape != g.shape or len(c) < 3 or not ((g >= 2) & (c >= 0) & (c <= g)).all():
+        raise OutOfRangeError(
+            "A simultaneous region takes right calls and calls of 3 questions or more, 2 calls or more on each; shapes "
+            f"{c.shape} and {g.shape} with {g.min(initial=np.inf):g} calls at least were given."
+        )
+    values = np.stack([c / g, c * (c - 1.0) / (g * (g - 1.0))])
+    covariance = np.cov(values)
+    if not np.linalg.det(covariance) > 1e-14 * covariance[0, 0] * covariance[1, 1]:
+        return np.full(len(budgets), np.nan)
+    questions = len(c)
+    quantile = (questions - 1) * np.expm1(-2.0 / (questions - 2) * np.log1p(-level))
+    centre, matrix = values.mean(1)[None], quantile / questions * covariance[None]
+    return np.array([_least_gain(centre, matrix, int(n)) for n in budgets])
+
+
+def _least_gain(centre: Floats, covariance: Floats, n: int) -> float:
+    found = _fixed_points(centre, covariance, n, "lower", gain=1.0)
+    if np.isnan(found[0]):
+
+        def gain(mu: Floats, nu: Floats, side: Side) -> Floats:
+            least: Floats = vote_bound(n, Moments.of(mu, nu), side).value - mu
+            return least
+
+        for arc in _ellipse_arcs(centre, covariance):
+            found = np.fmin(found, _along(arc, gain, "lower"))
+    return float(found[0])
+
+
 def _projected(hull: Floats, shape: tuple[int, ...]) -> ProjectedInterval:
     low, high = (hull[:, side].reshape(shape) for side in (0, 1))
     return ProjectedInterval(low, high, np.asarray(np.isnan(low)))
@@ -207,8 +269,8 @@ def _ellipses(centre: Floats, covariance: Floats, n: float, end: _End) -> Floats
     return hull
 
 
-def _fixed_points(centre: Floats, covariance: Floats, n: int, side: Side) -> Floats:
-    """[T] extreme ends, NaN where an iterate leaves F. All tables step together until each has settled."""
+def _fixed_points(centre: Floats, covariance: Floats, n: int, side: Side, gain: float = 0.0) -> Floats:
+    """[T] extreme ends minus `gain` x mu, NaN where an iterate leaves F. All tables step together until each has settled."""
     theta, value, found = centre.copy(), np.full(len(centre), np.inf), np.full(len(centre), np.nan)
     active = np.arange(len(centre))
     outward = 1.0 if side == "upper" else -1.0
@@ -218,10 +280,11 @@ def _fixed_points(centre: Floats, covariance: Floats, n: int, side: Side) -> Flo
         if not len(active):
             break
         bound = vote_bound(n, Moments.of(*theta[active].T), side)
-        settled = np.abs(bound.value - value[active]) <= 1e-15
-        value[active] = bound.value
-        found[active[settled]] = bound.value[settled]
-        active, gradient = active[~settled], bound.quadratic[~settled, 1:]
+        reached = bound.value - gain * bound.moments.mu
+        settled = np.abs(reached - value[active]) <= 1e-15
+        value[active] = reached
+        found[active[settled]] = reached[settled]
+        active, gradient = active[~settled], bound.quadratic[~settled, 1:] - np.array([gain, 0.0])
         step = np.einsum("tij,tj->ti", covariance[active], gradient)
         length = np.sqrt(np.einsum("ti,ti->t", gradient, step))[:, None]
         theta[active] = centre[active] + outward * np.divide(step, length, out=np.zeros_like(step), where=length > 0)

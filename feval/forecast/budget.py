@@ -116,6 +116,10 @@ class VoteOption:
         gain_low_end: lower confidence limit of that (one-sided, over the pilot's questions).
         certified: whether that limit is above 0, from 20 questions or more, 5 of them or more with each kind of pair of calls
             (both right, one right, both wrong): on fewer, resampling proves nothing.
+        gain_low_together: the least L - mu over one confidence region of (mu, nu) for all votes; `None` where nothing can be
+            certified.
+        certified_together: whether the vote is certified and this, too, is above 0: all such votes help, at the plan's
+            confidence for all at once.
         cost_per_question: in the budget's unit.
         usd_per_question: mean USD; `None` without a price.
         tokens_per_question: mean prompt and output tokens billed.
@@ -133,6 +137,8 @@ class VoteOption:
     gain_low: float
     gain_low_end: float
     certified: bool
+    gain_low_together: float | None
+    certified_together: bool
     cost_per_question: float
     usd_per_question: float | None
     tokens_per_question: float
@@ -186,6 +192,7 @@ class BudgetPlan:
         rho: correlation of two calls; `None` where mu is 0 or 1.
         rho_reason: why it is `None`; `None` where it is a number.
         confidence: of intervals and certificates.
+        family: how many plans are made at once: certificates that hold together do so over all of them (Bonferroni).
         resamples: of the accuracies' bootstrap.
         seed: of it.
         estimating: the split for estimating; `None` where the budget pays no question.
@@ -210,6 +217,7 @@ class BudgetPlan:
     rho: float | None
     rho_reason: str | None
     confidence: float
+    family: int
     resamples: int
     seed: int
     estimating: Split
@@ -232,13 +240,15 @@ def plan(
     most_votes: int = 41,
     confidence: float = 0.95,
     resamples: int = 10_000,
+    family: int = 1,
 ) -> BudgetPlan:
     """Say what a budget buys, from a pilot: the split for estimating, the votes, their accuracies and certificates, the cost.
 
     Costs are the pilot's means: prompt tokens once per question or per call, by the LLM's billing, output tokens per call, at its
     price list. The vote that is bought is the smallest whose expected accuracy is within a tenth of a point of the best that the
     budget pays on all questions; a vote larger than the pilot's pool only where its certified lower end beats that.
-    Gains are certified by arXiv 2605.03379, Theorem 4.1, from mu and nu of all pairs of the pilot's calls, for a majority of
+    Each vote is certified by itself and together with all others, by one region of (mu, nu) (`simultaneous_gains`). Gains are
+    certified by arXiv 2605.03379, Theorem 4.1, from mu and nu of all pairs of the pilot's calls, for a majority of
     right calls, hence for every plurality (which wins whenever a majority does).
 
     Args:
@@ -250,6 +260,8 @@ def plan(
         most_votes: the largest M that is looked at, up to 1,001.
         confidence: of intervals and certificates.
         resamples: over the pilot's questions.
+        family: how many plans are made at once, of several LLMs or datasets: the certificates that hold together hold over all of
+            them, each plan's region at the level 1 - (1 - confidence) / family.
 
     Raises:
         UsageError: no budget, or two; dataset and LLM from different loads.
@@ -265,11 +277,13 @@ def plan(
             f"A plan is for 1 question or more and 1 to {MOST_VOTES_PLANNED:,} votes; {wanted} questions and {most_votes} votes "
             "were asked for."
         )
+    if not 1 <= family <= 10**6:
+        raise OutOfRangeError(f"A family has 1 plan or more, and at most a million; {family} was given.")
     require_golds(dataset, llm)
     llm.require(None, 2)
     costs = _Costs.of(dataset, llm, budget)
     costs.require(1)
-    pilot = _Pilot.of(dataset, llm, confidence, resamples)
+    pilot = _Pilot.of(dataset, llm, confidence, resamples, family)
     options = _options(pilot, costs, wanted, range(1, most_votes + 1, 2))
     sample, _ = moments_of(pilot.moments)
     rho = float(sample.rho)
@@ -290,6 +304,7 @@ def plan(
         rho=None if np.isnan(rho) else rho,
         rho_reason=str(sample.reasons) or None,
         confidence=confidence,
+        family=family,
         resamples=resamples,
         seed=llm.seed,
         estimating=_split(costs),
@@ -404,9 +419,10 @@ class _Pilot:
     seed: int
     confidence: float
     resamples: int
+    family: int
 
     @classmethod
-    def of(cls, dataset: Dataset, llm: LLM, confidence: float, resamples: int) -> Self:
+    def of(cls, dataset: Dataset, llm: LLM, confidence: float, resamples: int, family: int) -> Self:
         from feval.estimators.counts import vote_counts
 
         rows = ordered_by_key(dataset)
@@ -415,12 +431,22 @@ class _Pilot:
         some = min(resamples, _MOMENT_RESAMPLES)
         moments = sample_moments(counts.gold, counts.size, resamples=some, seed=seed)
         rare = rare_pairs(counts.gold, counts.size)
-        return cls(counts, moments, llm.pool.smallest, rare, seed, confidence, resamples)
+        return cls(counts, moments, llm.pool.smallest, rare, seed, confidence, resamples, family)
 
     @property
     def can_certify(self) -> bool:
         """Whether there are questions enough for the resampled limit to prove a gain."""
         return self.rare is None and len(self.counts.gold) >= _FEWEST_QUESTIONS
+
+    def gains_together(self, votes: Sequence[int]) -> list[float | None]:
+        """Least gains of all votes at once, or nothing where nothing can be certified."""
+        from feval.estimators.wald_regions import simultaneous_gains
+
+        if not self.can_certify:
+            return [None] * len(votes)
+        level = 1.0 - (1.0 - self.confidence) / self.family
+        gains = simultaneous_gains(self.counts.gold, self.counts.size, [m // 2 for m in votes], level)
+        return [None if np.isnan(gain) else gain for gain in gains.tolist()]
 
     def accuracies(self, votes: Sequence[int]) -> Floats:
         """[3, len(votes)] accuracy, low and high of votes within the pool."""
@@ -441,6 +467,7 @@ def _options(pilot: _Pilot, costs: _Costs, questions: int, votes: Sequence[int])
     measured = pilot.accuracies([m for m in votes if m <= pilot.pool])
     completed = maxent_completion(sample, [m // 2 for m in votes]).votes
     tail = (1.0 - pilot.confidence) / 2.0
+    together = pilot.gains_together(votes)
     options = []
     for place, m in enumerate(votes):
         sharp, spread = vote_interval(m // 2, sample), vote_interval(m // 2, resampled)
@@ -451,6 +478,8 @@ def _options(pilot: _Pilot, costs: _Costs, questions: int, votes: Sequence[int])
         else:
             ends = [float(np.quantile(spread.low, tail)), float(np.quantile(spread.high, 1.0 - tail))]
             accuracy, kind = float(completed[place]), "max-entropy"
+        certified = m > 1 and limit > 1e-12 and pilot.can_certify
+        at_once = together[place]
         options.append(
             VoteOption(
                 votes=m,
@@ -462,7 +491,9 @@ def _options(pilot: _Pilot, costs: _Costs, questions: int, votes: Sequence[int])
                 bound_high=high,
                 gain_low=low - pilot.moments.mu,
                 gain_low_end=limit,
-                certified=m > 1 and limit > 1e-12 and pilot.can_certify,
+                certified=certified,
+                gain_low_together=at_once,
+                certified_together=certified and at_once is not None and at_once > 1e-12,
                 cost_per_question=costs.cost(m),
                 usd_per_question=costs.usd(m),
                 tokens_per_question=costs.tokens(m),
@@ -531,15 +562,29 @@ def _warnings(options: Sequence[VoteOption], pilot: _Pilot, questions: int) -> l
             f"The pilot has {why}: resampling them would prove too much, so no vote is certified, and intervals may be too "
             "narrow. Record more questions."
         )
-    certified = sum(option.certified for option in options)
-    if certified > 1:
-        said.append(
-            f"Each of the {certified} votes is certified by itself, at {100 * pilot.confidence:g} %; that all of them help is "
-            "less certain."
-        )
+    said += _family(options, pilot)
     if questions != asked:
         said.append(
             f"The intervals are those of the pilot's questions, {asked}; the {questions:,} to be answered are taken to be "
             "like them."
         )
     return said
+
+
+def _family(options: Sequence[VoteOption], pilot: _Pilot) -> list[str]:
+    """How sure the certificates are, taken together."""
+    certified = sum(option.certified for option in options)
+    together = sum(option.certified_together for option in options)
+    if certified < 2 and not (certified and pilot.family > 1):
+        return []
+    level = f"{100 * pilot.confidence:g} %"
+    plans = f" in all {pilot.family} plans of the family" if pilot.family > 1 else ""
+    which = (
+        "none of them does" if not together else "all of them do" if together == certified else f"{together} of them do"
+    )
+    alone = "The vote is" if certified == 1 else f"Each of the {certified} votes is"
+    if options[-1].gain_low_together is None:
+        how = "the questions show no spread in some direction, so there is no region of mu and nu to prove it by."
+    else:
+        how = f"by one region of mu and nu that serves every vote, at {level} for all at once."
+    return [f"{alone} certified by itself, at {level}. Taken together{plans}, {which}: {how}"]

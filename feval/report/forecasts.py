@@ -148,6 +148,7 @@ def _summary(plan: BudgetPlan) -> Table:
     if plan.rho_reason is not None:
         rho += f" ({plan.rho_reason})"
     certified = [str(option.votes) for option in plan.options if option.certified]
+    together = [str(option.votes) for option in plan.options if option.certified_together]
     prompt, output = fixed(plan.prompt_tokens, 1), fixed(plan.output_tokens, 1)
     rows = (
         ("budget", f"{_amount(plan.budget.amount)} {unit} for {counted(plan.questions, 'question')}"),
@@ -159,6 +160,7 @@ def _summary(plan: BudgetPlan) -> Table:
         ("it costs", f"{_dollars(bought.usd)}{bought.tokens:,.0f} tokens"),
         ("why", bought.why),
         ("certified to help", ", ".join(certified) or "no odd vote that was looked at"),
+        ("all at once", ", ".join(together) or "none"),
         (
             "to estimate",
             f"{counted(split.questions, 'question')} x {counted(split.calls, 'call')}: {_within(split.bound)}",
@@ -185,7 +187,7 @@ def _votes(plan: BudgetPlan) -> Table:
     decimals = decimals_for(option.cost_per_question for option in options)
     unit = "USD" if plan.budget.unit == "usd" else "tokens"
     names = ("votes", "accuracy %", f"{100 * plan.confidence:g} % interval", "two-call bounds %", "sure gain")
-    last = ("certified", f"{unit}/question", "questions paid")
+    last = ("certified", "together", f"{unit}/question", "questions paid")
     prices = f"prices {plan.prices}" if plan.prices else "no prices"
     return Table(
         title="Votes",
@@ -193,6 +195,8 @@ def _votes(plan: BudgetPlan) -> Table:
         rows=tuple(_option_row(option, decimals) for option in options),
         notes=(
             "sure gain: the lower end of L - mu, in points; certified: it is above 0; *: a model's, beyond the pilot's pool",
+            "together: certified with all other votes at once, by one region of mu and nu"
+            + (f", over a family of {plan.family} plans" if plan.family > 1 else ""),
             "two-call bounds: of a majority of right calls; a plurality can be above them where wrong answers differ",
             f"billing {plan.billing}; {prices}; seed {plan.seed}",
         ),
@@ -208,6 +212,7 @@ def _option_row(option: VoteOption, decimals: int) -> tuple[str, ...]:
         _span(option.bound_low, option.bound_high),
         f"{100 * option.gain_low_end:+.2f}" if option.votes > 1 else "-",
         "yes" if option.certified else "no",
+        "yes" if option.certified_together else "no",
         fixed(option.cost_per_question, decimals),
         f"{option.questions:,}",
     )
