@@ -379,8 +379,8 @@ def test_votes_are_certified_where_all_questions_are_alike_and_not_where_calls_a
     assert alike.warnings == (
         CLIPPED,
         (
-            "Each of the 2 votes is certified by itself, at 95 %. Taken together, none of them does: the questions show no spread in "
-            "some direction, so there is no region of mu and nu to prove it by."
+            "Each of the 2 votes is certified by itself, at 95 %. Taken together, none of them does: the questions show no "
+            "spread in some direction, so there is no region of mu and nu to prove it by."
         ),
     )
     assert [option.gain_low_together for option in alike.options] == [None] * 3

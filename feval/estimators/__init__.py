@@ -21,5 +21,10 @@
 - `wald_regions`: confidence intervals for V_n from a pair table.
 - `completions`: maximum-entropy and latent-difficulty curves that match two moments.
 - `mixtures`: randomized mixtures of policies, the best one, overtaking pairs.
+- `paired`: two curves: differences at equal cost, costs at equal accuracy, how sure their signs are.
+- `frontier`, `bradley_terry`: what nothing dominates; strengths from pairwise wins.
+- `best_of_n`, `traces`: the best-scored of n CoTs; DeepConf's confidence along a CoT.
+- `stopping`, `orders`, `by_partition`: Adaptive-Consistency's criteria; rules that stop early, over all orders of a pool.
+- `early_stopping`, `early_plurality`: ESC over all orders of a pool, in closed form.
 - `per_question`: what the exact estimators return, values per question, stored once per distinct question.
 """

@@ -25,6 +25,8 @@ def incremental_benefit_per_cost(
 ) -> Floats:
     """IBC: performance gained over the small LLM, per unit of cost that is spent beyond it.
 
+    (P - P_SLM) / (C - C_SLM), arXiv 2310.12963, section 4. Arithmetic; assumes nothing of the calls.
+
     Args:
         performance: of the cascades, any shape; accuracy, or any score where more is better.
         cost: of the cascades, mean per question, in any unit.
@@ -55,6 +57,8 @@ def relative_benefit_per_cost(
     large: tuple[float, float],
 ) -> Floats:
     """Delta IBC: by how many percent the benefit per cost of a cascade exceeds that of the large LLM alone.
+
+    100 (IBC - IBC_LLM) / IBC_LLM, arXiv 2310.12963, section 4. Arithmetic; assumes nothing of the calls.
 
     Args:
         performance: of the cascades, any shape.

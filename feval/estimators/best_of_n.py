@@ -19,6 +19,10 @@ def subset_best_accuracy(scores: Floats, right: npt.NDArray[np.bool_], sizes: np
     [C(T - |H(v)| + m, n) - C(T - |H(v)|, n)] / C(T, n), m of them having exactly v; the first drawn of those is each of them
     equally often.
 
+    Feval's own closed form of best-of-n, as in verifier papers. Assumes only that a question's recorded samples are
+    exchangeable: every order of them is equally likely. Under calls that are independent given the question it is
+    unbiased for n fresh ones.
+
     Args:
         scores: [Q, S], NaN for CoTs that cannot be chosen.
         right: [Q, S] whether a CoT's answer is the gold.

@@ -68,6 +68,9 @@ def bootstrap_interval(
     wrong, or a single question. For proportions it gets Wilson's interval at that value instead, which for one question spans
     most of [0, 1]. For differences and costs (`proportions=False`) the point stands.
 
+    The percentile bootstrap (Efron and Tibshirani, An Introduction to the Bootstrap, 1993, chapter 13). Assumes
+    questions that are independent draws; calls within a question may depend on each other.
+
     Args:
         values: [Q, C] values per question, or what an exact estimator returned. For a paired difference give the differences
             per question and `proportions=False`.
@@ -104,6 +107,9 @@ def bootstrap_interval(
 def bootstrap_means(values: PerQuestion | npt.NDArray[Any], *, resamples: int = 10_000, seed: int = 0) -> Floats:
     """The means themselves, for statistics that are not one column's mean: ratios, crossings, the best of several.
 
+    Efron and Tibshirani, 1993, chapter 6. Assumes questions that are independent draws; calls within a question may
+    depend on each other.
+
     Args:
         values: [Q, C] values per question, or what an exact estimator returned.
         resamples: R, at least 1.
@@ -124,6 +130,9 @@ def wilson_interval(successes: float | Floats, trials: int, confidence: float = 
 
     (p + z^2/2n +- z sqrt(p(1-p)/n + z^2/4n^2)) / (1 + z^2/n), with p = successes / n and z the normal quantile. It never
     leaves [0, 1] and is never a point, which is why it stands in where nothing or everything is right.
+
+    Assumes independent trials; for probabilities in the place of trials, it is too wide rather than too narrow. Source:
+    Wilson 1927, as above.
 
     Args:
         successes: [C] numbers of successes, not necessarily whole: the sum of probabilities.

@@ -25,6 +25,8 @@ def pairwise_wins(accuracy: Floats) -> Floats:
 
     so that only the accuracies a matter, however the two depend on each other.
 
+    The outcomes of the Bradley-Terry model in Hunter (2004), section 1. Arithmetic; assumes nothing of the calls.
+
     Args:
         accuracy: [R, K] mean accuracies.
 
@@ -43,6 +45,8 @@ def bradley_terry(wins: Floats) -> Floats:
 
     Natural logarithms; only differences mean anything, and the mean is set to 0. (A difference times 400 / log 10 is one on Elo's
     scale.) Somebody who never lost has no finite strength: differences end at `MAX_STRENGTH`.
+
+    Assumes wins that are independent given the strengths.
 
     Args:
         wins: [R, K, K] wins of i over j, of at least two; the diagonal is not looked at.

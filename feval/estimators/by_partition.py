@@ -41,7 +41,17 @@ _QUESTIONS = 128  # of one step
 
 
 def number_of_partitions(budget: int) -> int:
-    """How many multisets of counts add up to at most the budget."""
+    """How many multisets of counts add up to at most the budget.
+
+    sum_(s <= budget) p(s), p(s) the number of partitions of s, by Euler's product; feval's own bound on the size of a
+    table. Arithmetic; assumes nothing of the calls.
+
+    Args:
+        budget: most draws.
+
+    Returns:
+        The number of states.
+    """
     ways = [1] + [0] * budget
     for part in range(1, budget + 1):
         for total in range(part, budget + 1):
@@ -54,12 +64,18 @@ def over_partitions(
 ) -> OverOrders:
     """Accuracy, samples and tokens of a rule on some pools: the same as `orders.over_orders`.
 
+    The module's first sum; feval's own. Assumes only that a question's recorded samples are exchangeable: every order
+    of them is equally likely.
+
     Args:
         pools: their counts.
         gold_tokens: [Q] output tokens of all samples with the gold answer together.
         rival_tokens: [Q, K] of each other candidate, in the order of `pools.rivals`.
         none_tokens: [Q] of the samples without an answer.
         ends: the table of the rule.
+
+    Returns:
+        [Q] means for each question.
     """
     partitions = _Partitions(ends.budget)
     found = _Found.of(partitions, ends, int(min(pools.none.max(initial=0), ends.budget)))

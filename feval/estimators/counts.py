@@ -45,6 +45,9 @@ def vote_counts(codes: Integers, gold: Integers) -> VoteCounts:
 
     Cost: one pass over the codes per candidate, in blocks; memory beyond the result does not grow with Q.
 
+    c_a = #{samples with answer a}, the counts of eq. (5) of "Compute-efficient evaluation of LLM voting accuracy".
+    Arithmetic; assumes nothing of the calls.
+
     Args:
         codes: [Q, S] which candidate each sample answers, per question from 0; -1 no answer, -2 no such sample.
         gold: [Q] code of the gold answer. A negative one means that there is none, or that no sample can have it: then every

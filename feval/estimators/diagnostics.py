@@ -113,6 +113,9 @@ class StrataDifference:
 def mass_by_rank(gold: Integers, rivals: Integers, no_answer: Integers) -> Floats:
     """Shares of a question's answers, most frequent first, whether right or wrong.
 
+    "Compute-efficient evaluation of LLM voting accuracy", section 5.3 and Figure 3: share_r = c_(r) / S, c_(1) >= c_(2)
+    >= ... Assumes samples that are independent given the question; the largest share is then too large on average.
+
     Args:
         gold: [Q] samples with the gold answer.
         rivals: [Q, K] samples of each other candidate.
@@ -134,6 +137,9 @@ def mass_by_rank(gold: Integers, rivals: Integers, no_answer: Integers) -> Float
 def answer_entropy(gold: Integers, rivals: Integers, no_answer: Integers) -> Floats:
     """Entropy of a question's outcomes, - sum p ln p, in nats; no answer is one outcome.
 
+    "Compute-efficient evaluation of LLM voting accuracy", section 5.3 and Figure 3. The plug-in is too small for few
+    samples; assumes samples that are independent given the question.
+
     Args:
         gold: [Q] samples with the gold answer.
         rivals: [Q, K] samples of each other candidate.
@@ -154,6 +160,9 @@ def answer_entropy(gold: Integers, rivals: Integers, no_answer: Integers) -> Flo
 
 def difficulty_strata(accuracy: Floats, upper: Sequence[float] | Floats = QUARTERS) -> npt.NDArray[np.intp]:
     """The stratum of each question: the first whose upper end is at least its accuracy.
+
+    "Compute-efficient evaluation of LLM voting accuracy", section 5.3: its "difficult" questions are those up to 0.25.
+    Arithmetic; assumes nothing of the calls.
 
     Args:
         accuracy: [Q] share of samples with the gold answer.
@@ -180,6 +189,8 @@ def strata_summary(
     gold: Integers, rivals: Integers, no_answer: Integers, upper: Sequence[float] | Floats = QUARTERS
 ) -> Strata:
     """Figure 3 as numbers: mass by rank, entropy, accuracy and number of candidates, by strata of accuracy.
+
+    Assumes samples that are independent given the question.
 
     Args:
         gold: [Q] samples with the gold answer.
@@ -218,6 +229,8 @@ def strata_difference(
     samples there are, so that even an identical second recording lies nearer to the middle in the outer strata
     (regression to the mean): compare with two halves of one recording before reading anything into a difference of
     `accuracy`. More samples see more candidates, too: give both recordings the same number.
+
+    Assumes questions that are independent draws, and samples that are independent given the question.
 
     Args:
         first: gold [Q], rivals [Q, K], no_answer [Q] of the one recording.

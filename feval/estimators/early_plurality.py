@@ -69,6 +69,9 @@ def early_plurality(
 ) -> EarlyPlurality:
     """The sum above; each distinct question is solved once.
 
+    ESC is that of arXiv 2401.10480, section 3; the sum is feval's own. Assumes only that a question's recorded samples are
+    exchangeable: every order of them is equally likely.
+
     Args:
         gold: [Q] samples with the gold answer.
         rivals: [Q, K] samples of each other candidate, in any order.
@@ -76,6 +79,9 @@ def early_plurality(
         window: samples per window, w.
         windows: most windows, L.
         only_unstopped: only orders without a unanimous window: sum_i (-1)^i C(L, i) G(L, i).
+
+    Returns:
+        [Q] accuracies, with what rounding may amount to.
     """
     if size.size and int(size.max()) > LARGEST_POOL:
         return EarlyPlurality(np.zeros(len(size)), np.full(len(size), np.inf))

@@ -78,6 +78,9 @@ def early_stops(
 ) -> EarlyStops:
     """The closed forms above.
 
+    ESC is that of arXiv 2401.10480, section 3; the closed forms are feval's own. Assumes only that a question's recorded
+    samples are exchangeable: every order of them is equally likely.
+
     Args:
         counts: [Q, K] samples of every candidate.
         gold: [Q] the column of the gold candidate, -1 where there is none.
@@ -86,6 +89,9 @@ def early_stops(
         all_tokens: [Q] output tokens of all samples, those without an answer included.
         window: samples per window, w.
         windows: most windows, I.
+
+    Returns:
+        [Q] expectations for each question.
 
     Raises:
         OutOfRangeError: a pool smaller than the windows.
@@ -154,11 +160,17 @@ def window_ends(bounds: Int64, *, window: int, windows: int, only_unstopped: boo
     Given the counts v after j windows, every order is equally likely, so that f(i) above with v for n and jw for S gives the
     probability that none of the j windows is unanimous; and that none of the first j - 1 is, but the last.
 
+    Feval's own, for ESC, arXiv 2401.10480, section 3. Assumes only that a question's recorded samples are exchangeable:
+    every order of them is equally likely.
+
     Args:
         bounds: see `orders.Pools.bounds`.
         window: samples per window.
         windows: most windows.
         only_unstopped: leave out the ends at a unanimous window.
+
+    Returns:
+        The table of the rule's ends.
 
     Raises:
         UsageError: a budget above 300.
@@ -273,6 +285,8 @@ def expected_samples(first: Integers, *, window: int, budget: int) -> Floats:
     window is unanimous with probability q = sum_a p_a^w:
 
         E = w ( sum_{i < M - 1} q (1 - q)^i (i + 1) + (1 - q)^{M - 1} M ),      M = floor(budget / w)
+
+    arXiv 2401.10480, section 3, its control scheme. Assumes calls that are independent given the question.
 
     Args:
         first: [Q, K] how often each answer occurs among the first samples of a question; no answer is no column.

@@ -153,6 +153,8 @@ def mixture_from_counts(
     nu = mean of sum_j w_j^2 c_j (c_j - 1) / (K (K - 1)) + sum_{j != l} w_j w_l c_j c_l / K^2. Assumes that calls on a question
     are independent given the question, within a policy and between policies.
 
+    arXiv 2605.03379, section 6.3 and appendix E.1.
+
     Args:
         counts: [Q, J] right calls of policy j on question i.
         size: K, recorded calls per question and policy.
@@ -199,6 +201,8 @@ def best_mixture(
     then on ever finer grids around the best point. Single policies compete too.
 
     Assumes calls that are independent given the question, within a policy and between policies.
+
+    Feval's own search over the mixtures of arXiv 2605.03379, section 6.3.
 
     Args:
         counts: [Q, J] right calls.

@@ -122,6 +122,9 @@ def plurality_accuracy_of(
 
     Assumes calls that are independent given the question, each with the same probabilities.
 
+    The limit K -> infinity of the Monte-Carlo estimator of "Compute-efficient evaluation of LLM voting accuracy",
+    section 4.1, by the module's formula.
+
     Args:
         signatures: from `feval.estimators.probabilities`.
         votes: D numbers of votes M, each from 1 to 10,000.

@@ -149,7 +149,16 @@ class Ends:
 
 
 def codes_of(part: npt.NDArray[Any]) -> UInt64:
-    """A 64-bit number for a count above 0, by the finalizer of SplitMix64; 0 for 0."""
+    """A 64-bit number for a count above 0, by the finalizer of SplitMix64; 0 for 0.
+
+    Feval's own key for multisets of counts: codes are added up. Arithmetic; assumes nothing of the calls.
+
+    Args:
+        part: [...] counts from 0.
+
+    Returns:
+        [...] codes.
+    """
     x = part.astype(np.uint64) * np.uint64(_GOLDEN)
     x ^= x >> np.uint64(30)
     x *= np.uint64(0xBF58476D1CE4E5B9)
@@ -159,7 +168,16 @@ def codes_of(part: npt.NDArray[Any]) -> UInt64:
 
 
 def none_codes_of(count: npt.NDArray[Any]) -> UInt64:
-    """The same for samples without an answer: other numbers than those of candidates."""
+    """The same for samples without an answer: other numbers than those of candidates.
+
+    Feval's own. Arithmetic; assumes nothing of the calls.
+
+    Args:
+        count: [...] counts from 0.
+
+    Returns:
+        [...] codes.
+    """
     return codes_of(count.astype(np.uint64) << np.uint64(32))
 
 
@@ -176,6 +194,11 @@ def _keys(counts: Integers) -> UInt64:
 def require_budget(budget: int) -> None:
     """Make sure that a table of ends is not too large.
 
+    Feval's own limit on the states of a table. Arithmetic; assumes nothing of the calls.
+
+    Args:
+        budget: most draws.
+
     Raises:
         UsageError: it would be.
     """
@@ -189,10 +212,16 @@ def require_budget(budget: int) -> None:
 def ends_of_rule(stops: Callable[[Integers, int], npt.NDArray[np.bool_]], bounds: Int64, budget: int) -> Ends:
     """The table of a rule that looks at the counts after every draw.
 
+    ends(v) = reach(v) where the rule stops, the module's recursion; feval's own. Assumes only that a question's
+    recorded samples are exchangeable: every order of them is equally likely.
+
     Args:
         stops: (counts of candidates [N, K] with the largest first, draws so far) -> [N] whether it stops there.
         bounds: see `Pools.bounds`.
         budget: most draws.
+
+    Returns:
+        The table of the rule's ends.
 
     Raises:
         UsageError: a budget above 300.
@@ -233,7 +262,17 @@ def _one_more(counts: Integers, reach: Floats, bounds: Int64, drawn: int) -> tup
 
 
 def partitions(bounds: Int64, drawn: int) -> Integers:
-    """[N, 1 + K] all counts of so many draws within the bounds, samples without an answer first, then the largest first."""
+    """[N, 1 + K] all counts of so many draws within the bounds, samples without an answer first, then the largest first.
+
+    Feval's own enumeration. Arithmetic; assumes nothing of the calls.
+
+    Args:
+        bounds: see `Pools.bounds`.
+        drawn: s, the draws.
+
+    Returns:
+        [N, 1 + K] counts, each row's sum s.
+    """
     found = np.arange(min(int(bounds[0]), drawn) + 1, dtype=np.int16)[:, None]
     for place, bound in enumerate(bounds[1:].tolist(), 1):
         left = drawn - found.sum(axis=1, dtype=np.int64)
@@ -273,12 +312,18 @@ def over_orders(
 ) -> OverOrders:
     """Accuracy, samples and tokens of a rule on some pools.
 
+    sum over v of prod_a C(n_a, v_a) / C(S, s) ends(v) x what v is worth; feval's own. Assumes only that a question's
+    recorded samples are exchangeable: every order of them is equally likely.
+
     Args:
         pools: their counts.
         gold_tokens: [Q] output tokens of all samples with the gold answer together.
         rival_tokens: [Q, K] of each other candidate, in the order of `pools.rivals`.
         none_tokens: [Q] of the samples without an answer.
         ends: the table of the rule.
+
+    Returns:
+        [Q] means for each question.
 
     Raises:
         UsageError: a pool with too many different counts.
@@ -299,7 +344,17 @@ def over_orders(
 
 
 def means(tokens: Integers, counts: Integers) -> Floats:
-    """Mean tokens of samples, 0 where there are none."""
+    """Mean tokens of samples, 0 where there are none.
+
+    tokens / counts. Arithmetic; assumes nothing of the calls. Source: feval's own.
+
+    Args:
+        tokens: [...] tokens of all samples together.
+        counts: [...] samples.
+
+    Returns:
+        [...] means.
+    """
     found: Floats = tokens / np.maximum(counts, 1)
     return found
 

@@ -148,6 +148,9 @@ def pair_table(bits: npt.ArrayLike) -> PairTable:
     Args:
         bits: [Q, K] whether call k on question i was right, 0 or 1; K at least 2. Further calls are not looked at.
 
+    Returns:
+        The counts.
+
     Raises:
         OutOfRangeError: fewer than two calls, no questions, or bits that are not 0 or 1.
     """

@@ -26,6 +26,8 @@ def accuracy_at(cost: float, costs: Floats, accuracy: Floats) -> Floats:
 
     With c_i <= c <= c_(i+1): (1 - w) a_i + w a_(i+1), w = log(c / c_i) / log(c_(i+1) / c_i).
 
+    Feval's own reading of curves. Arithmetic; assumes nothing of the calls.
+
     Args:
         cost: c, between the first and the last cost.
         costs: [P] ascending, positive; of points at the same cost the first one counts.
@@ -55,6 +57,8 @@ def cost_to_reach(target: float, costs: Floats, accuracy: Floats) -> Floats:
 
     The envelope is the running maximum of the points by cost, linear in log cost between them: a budget need not be spent.
 
+    Feval's own reading of curves. Arithmetic; assumes nothing of the calls.
+
     Args:
         target: accuracy.
         costs: [R, P] mean costs of each resample, positive.
@@ -79,6 +83,8 @@ def cost_to_reach(target: float, costs: Floats, accuracy: Floats) -> Floats:
 
 def percentiles(values: Floats, confidence: float) -> tuple[float, float]:
     """Ends of the percentile interval of resampled values; undefined ones are left out, infinite ones take part.
+
+    Efron and Tibshirani, 1993, chapter 13. Assumes resamples of independent questions.
 
     Args:
         values: [R].
@@ -107,9 +113,15 @@ def _quantile(ordered: Floats, share: float) -> float:
 def flip_probability(observed: float, resampled: Floats) -> float:
     """Share of resamples in which the other one is ahead; ties count half.
 
+    #{d* on the other side} / R + #{d* = 0} / (2 R); feval's own name for a bootstrap share (Efron and Tibshirani, 1993,
+    chapter 15). Assumes resamples of independent questions.
+
     Args:
         observed: the difference; at 0 the first of the two counts as ahead.
         resampled: [R] differences.
+
+    Returns:
+        The share, 0 to 1.
     """
     sign = -1.0 if observed < -_EQUAL else 1.0
     ahead = sign * resampled
@@ -124,8 +136,13 @@ def two_sided_p(resampled: Floats) -> float:
     The percentile interval at confidence 1 - p is the widest that leaves 0 out; the ones keep p from being 0, which no finite
     number of resamples can show (Davison and Hinkley, Bootstrap Methods and their Application, 1997, sections 4.2 and 4.4).
 
+    Assumes resamples of independent questions.
+
     Args:
         resampled: [R] differences.
+
+    Returns:
+        The p-value, above 0 and at most 1.
     """
     below, above = int((resampled <= _EQUAL).sum()), int((resampled >= -_EQUAL).sum())
     return min(1.0, 2.0 * (1 + min(below, above)) / (len(resampled) + 1))
@@ -136,6 +153,8 @@ def holm(p_values: npt.NDArray[Any] | list[float]) -> Floats:
 
     With p_(1) <= ... <= p_(m): adjusted p_(i) = min(1, max_{j <= i} (m - j + 1) p_(j)) (Holm 1979, Scandinavian Journal of
     Statistics 6, 65-70). It holds whatever the dependence between comparisons.
+
+    Source: doi:10.2307/4615733. Assumes that each p-value by itself is valid.
 
     Args:
         p_values: m of them.

@@ -70,6 +70,9 @@ def unbiased_plurality_accuracy(
     For M <= G it is `subset_plurality_accuracy`, whose expectation over G conditional i.i.d. calls is p*(M) for any
     probabilities. For M > G no function of G calls is unbiased (see the module), and the value is NaN.
 
+    Feval's own correction of the estimate of "Compute-efficient evaluation of LLM voting accuracy", section 4.1.
+    Assumes calls that are independent given the question, each with the same probabilities.
+
     Args:
         gold: [Q] samples with the gold answer.
         rivals: [Q, K] samples of each other candidate.
@@ -123,6 +126,8 @@ def plugin_expectation(
 
     Assumes calls that are independent given the question, each with the same probabilities.
 
+    Feval's own; the estimate is that of "Compute-efficient evaluation of LLM voting accuracy", section 4.1.
+
     Args:
         correct: [Q] true probability of the gold answer.
         rivals: [Q, K] true probabilities of the rivals.
@@ -165,6 +170,8 @@ def plugin_bias(
     """The plug-in's bias E[estimate] - p*(M) from G calls: `plugin_expectation` minus `plurality_accuracy`.
 
     Assumes calls that are independent given the question, each with the same probabilities.
+
+    Feval's own; the estimate is that of "Compute-efficient evaluation of LLM voting accuracy", section 4.1.
 
     Args:
         correct: [Q] true probability of the gold answer.

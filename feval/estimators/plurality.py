@@ -63,6 +63,10 @@ def subset_plurality_accuracy(
 
     Assumes, for that, calls on a question that are exchangeable.
 
+    Feval's own: [x^n] sum_k C(c*, k) x^k (1 + x)^(c_0) prod_y (sum_(j < k) C(c_y, j) x^j + z C(c_y, k) x^k) / C(S, n), z^t being
+    worth a tie with t rivals; the mean that the empirical estimator (eqs. 5-6 of "Compute-efficient evaluation of LLM voting
+    accuracy") samples.
+
     Args:
         gold: [Q] samples with the gold answer; 0 where there is no gold.
         rivals: [Q, K] samples of each other candidate, in any order; zeros are ignored. Pools may differ in size.

@@ -37,9 +37,14 @@ _TABLES_BYTES = 1 << 26  # tables of a circle that are kept
 def circles(votes: Int64, most: int | None = None) -> list[Circle]:
     """Circles that together serve the numbers of votes asked for.
 
+    Each serves a window of votes that is equally wide in sqrt(M); feval's own. Arithmetic; assumes nothing of the calls.
+
     Args:
         votes: [D] M, at least one, in any order.
         most: votes up to which answers are tabulated; half of the largest M of a circle if left out.
+
+    Returns:
+        Circles, by the largest number of votes that they serve.
     """
     wanted = np.unique(votes)
     found = []

@@ -49,6 +49,9 @@ class Signatures:
 def signatures_of_probabilities(correct: Floats, rivals: Floats, no_answer: Floats) -> Signatures:
     """Check probabilities and find the distinct questions.
 
+    The p of "Compute-efficient evaluation of LLM voting accuracy", section 4.1. Assumes calls that are independent
+    given the question, each with the same probabilities.
+
     Args:
         correct: [Q] of the gold answer.
         rivals: [Q, K] of each rival, in any order; zeros are ignored.
@@ -87,6 +90,9 @@ def signatures_of_probabilities(correct: Floats, rivals: Floats, no_answer: Floa
 def signatures_of_counts(gold: Integers, rivals: Integers, no_answer: Integers) -> Signatures:
     """The plug-in probabilities c / G of counted votes; G is each question's own number of samples.
 
+    p-hat = c / G, "Compute-efficient evaluation of LLM voting accuracy", section 4.1. Assumes calls that are
+    independent given the question, each with the same probabilities.
+
     Args:
         gold: [Q] samples with the gold answer.
         rivals: [Q, K] samples of each rival, in any order; zeros are ignored.
@@ -119,6 +125,15 @@ def signatures_of_counts(gold: Integers, rivals: Integers, no_answer: Integers) 
 
 def checked_votes(votes: Sequence[int] | Integers) -> Int64:
     """Numbers of votes M as an array.
+
+    The M of p*(M), eq. (3) of "Compute-efficient evaluation of LLM voting accuracy". Arithmetic; assumes nothing of the
+    calls.
+
+    Args:
+        votes: D numbers of votes.
+
+    Returns:
+        [D] integers.
 
     Raises:
         OutOfRangeError: none, or one that is no integer from 1 to `MOST_VOTES`.

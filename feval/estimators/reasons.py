@@ -18,6 +18,8 @@ Texts = npt.NDArray[np.str_]
 def reasons_of(*causes: tuple[Any, str]) -> Texts:
     """The sentences that hold for each entry, one after another.
 
+    Feval's own. Arithmetic; assumes nothing of the calls.
+
     Args:
         causes: for each cause [...] where it holds, and the sentence.
 

@@ -46,6 +46,9 @@ class Empirical:
 def plurality_credit(gold: Integers, rivals: Integers, *, ties: str = "uniform") -> Floats:
     """What a vote with these counts is worth: 1 if the gold answer leads alone, 0 if it does not lead, a tie's credit else.
 
+    Eq. (3) of "Compute-efficient evaluation of LLM voting accuracy", with ties by `ties`; eq. (7) is the strict rule.
+    Arithmetic; assumes nothing of the calls.
+
     Args:
         gold: [N] votes of the gold answer.
         rivals: [N, K] votes of the rivals; zeros for rivals that are not there.
@@ -73,6 +76,8 @@ def empirical_plurality_accuracy(
     Unbiased for p*(M) if the calls are independent and identically distributed given the question; its standard
     deviation per question is sqrt(p*(M) (1 - p*(M)) / K). The mean over all subsets, `subset_plurality_accuracy`, is
     unbiased too and varies less.
+
+    Assumes calls that are independent given the question, each with the same probabilities.
 
     Args:
         codes: [Q, S] which candidate each call answered, per question from 0; -1 no answer. Every question needs all S.

@@ -89,6 +89,8 @@ class Split:
 def self_consistency_error(p: float | Floats) -> Floats:
     """E(x) = min(p, 1 - p): the probability that a call disagrees with the more probable of two answers.
 
+    arXiv 2509.19489, the definition of E. Assumes that every call on the question has this probability.
+
     Args:
         p: [...] probability of one of the answers.
 
@@ -105,6 +107,8 @@ def self_consistency_error(p: float | Floats) -> Floats:
 def multiclass_error(p: Floats) -> Floats:
     """E(x) = 1 - max_c p_c, with any number of answers. For two it is min(p, 1 - p).
 
+    The second extension of arXiv 2509.19489. Assumes that every call on the question has these probabilities.
+
     Args:
         p: [..., C] probabilities of the answers, which sum to 1.
 
@@ -120,6 +124,8 @@ def multiclass_error(p: Floats) -> Floats:
 
 def average_error(errors: Floats, weights: Floats | None = None) -> float:
     """E = sum_x q(x) E(x), under the uniform or a given weighting.
+
+    arXiv 2509.19489, the definition of E. Assumes nothing of the calls; for estimates, that questions are independent draws.
 
     Args:
         errors: [Q] E(x), or their estimates.
@@ -211,6 +217,8 @@ def self_consistency_bias(p: float | Floats, n: int | Integers) -> Floats:
 
     Assumes calls that are independent given the question, each with the same probabilities.
 
+    From the proof of Theorem 1 of arXiv 2509.19489.
+
     Args:
         p: [...] probability of one of the two answers.
         n: calls per question, from 1; one for all or [...].
@@ -246,6 +254,8 @@ def multiclass_plugin_expectation(p: Floats, n: int) -> Floats:
     (`feval.estimators.poissonised`).
 
     Assumes calls that are independent given the question, each with the same probabilities.
+
+    Feval's own, for the second extension of arXiv 2509.19489.
 
     Args:
         p: [..., C] probabilities of the answers, which sum to 1.
@@ -284,6 +294,9 @@ def self_consistency_mse_exact(p: Floats, weights: Floats | None, m: int, n: int
         MSE = (mean bias)^2 + Var(plug-in of one random question) / m
 
     It replaces the inequality of Theorem 1's proof, whose factor 2 the independence of the questions makes unnecessary.
+
+    Feval's own; the inequality is in the proof of Theorem 1 of arXiv 2509.19489. Assumes independent questions and
+    calls that are independent given the question, each with the same probability.
 
     Args:
         p: [Q] probability of one of the two answers, for every question of the population.
@@ -449,6 +462,8 @@ def high_probability_bound(
                       (2 n m)) of its expectation (McDiarmid), which misses by the bias at p = 1/2 at most. The bound
                       is smaller nearly always
 
+    Assumes independent questions and calls that are independent given the question (arXiv 2509.19489, first extension).
+
     Args:
         m: questions, independent draws from the weighting.
         n: calls per question, independent given it.
@@ -485,6 +500,9 @@ def icc_variance_phat(p: float | Floats, n: int, icc: float) -> Floats:
 
     At icc = 0 the calls are independent, at icc = 1 they are one call. n calls are worth n / (1 + (n - 1) icc)
     independent ones, so more than 1 / icc are never worth having; a vote among them gains accordingly less.
+
+    The third extension of arXiv 2509.19489, which gives no formula; this is the design effect of cluster samples (Kish,
+    Survey Sampling, 1965, chapter 5). Assumes exchangeable calls, not independent ones.
 
     Args:
         p: [...] probability of one of the answers.

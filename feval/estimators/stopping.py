@@ -47,8 +47,13 @@ _DIGITS = 60
 def beta_confidence(votes: Votes) -> Fraction:
     """P[Beta(v_1 + 1, v_2 + 1) > 1/2] = sum_{j <= v_1} C(v_1 + v_2 + 1, j) / 2^{v_1 + v_2 + 1}.
 
+    arXiv 2305.11860, section 3, the beta criterion. Assumes draws that are independent given the question.
+
     Args:
         votes: of every answer, the largest first.
+
+    Returns:
+        The probability, exactly.
     """
     first, second = (*votes, 0, 0)[:2]
     total = first + second + 1
@@ -56,12 +61,31 @@ def beta_confidence(votes: Votes) -> Fraction:
 
 
 def majority_share(votes: Votes, drawn: int) -> Fraction:
-    """v_1 / n: draws without an answer stay in the denominator."""
+    """v_1 / n: draws without an answer stay in the denominator.
+
+    The majority criterion of arXiv 2305.11860, appendix. Assumes nothing of the draws.
+
+    Args:
+        votes: of every answer, the largest first.
+        drawn: n, draws in all.
+
+    Returns:
+        The share, exactly.
+    """
     return Fraction(max(votes, default=0), max(drawn, 1))
 
 
 def normalised_entropy(votes: Votes) -> float:
-    """H(v / sum v) / log m; a single answer is compared with one phantom vote for another."""
+    """H(v / sum v) / log m; a single answer is compared with one phantom vote for another.
+
+    The entropy criterion of arXiv 2305.11860, appendix, as in the authors' code. Assumes nothing of the draws.
+
+    Args:
+        votes: of every answer, the largest first.
+
+    Returns:
+        The entropy as a share of the largest possible one.
+    """
     counts = votes if len(votes) > 1 else (*votes, 1)
     total = sum(counts)
     return (log(total) - sum(v * log(v) for v in counts) / total) / log(len(counts))

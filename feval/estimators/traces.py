@@ -25,6 +25,8 @@ MEASURES = ("mean", "tail", "lowest-group", "bottom-10%")
 def trace_confidences(tokens: npt.NDArray[Any], lengths: Int64, measure: str, group: int, tail: int) -> Floats:
     """The confidence of each of some traces.
 
+    arXiv 2508.15260, section 3. Arithmetic; assumes nothing of the calls.
+
     Args:
         tokens: token confidences of all traces, end to end.
         lengths: [S] how many each trace has.
@@ -92,9 +94,14 @@ class LowGroups:
 def low_groups(questions: Sequence[tuple[npt.NDArray[Any], Int64]], group: int) -> LowGroups:
     """The record lows of all traces.
 
+    Group confidence, arXiv 2508.15260, section 3: (C_t - C_(t-g)) / g. Arithmetic; assumes nothing of the calls.
+
     Args:
         questions: per question, token confidences of all its traces end to end, and how many each has.
         group: tokens in a sliding group.
+
+    Returns:
+        The record lows of all traces.
     """
     means, ends, counts = [np.empty(0)], [np.empty(0, np.int64)], [np.zeros(1, np.int64)]
     for tokens, lengths in questions:
@@ -115,6 +122,10 @@ def low_groups(questions: Sequence[tuple[npt.NDArray[Any], Int64]], group: int) 
 
 def tokens_until_below(low: LowGroups, traces: npt.NDArray[np.integer[Any]], bars: Floats) -> Int64:
     """How many tokens a trace has when its first group below a bar is complete, by bisection in its record lows.
+
+    Arithmetic; assumes nothing of the calls.
+
+    Online stopping of arXiv 2508.15260, section 3.
 
     Args:
         low: of all traces.
@@ -137,6 +148,8 @@ def tokens_until_below(low: LowGroups, traces: npt.NDArray[np.integer[Any]], bar
 
 def known_percentiles(values: Floats, percent: float) -> Floats:
     """Percentiles along the last axis, with linear interpolation as in `numpy.percentile`, NaN left out.
+
+    The percentiles of arXiv 2508.15260, section 3. Arithmetic; assumes nothing of the calls.
 
     Args:
         values: [..., n].

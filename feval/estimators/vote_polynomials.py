@@ -92,6 +92,8 @@ def even_vote_accuracy(votes: int, q: npt.ArrayLike) -> Floats:
 def budget_index(votes: int) -> int:
     """The n of an odd number of votes 2n + 1.
 
+    arXiv 2605.03379, eq. (2) and appendix A.1. Arithmetic; assumes nothing of the calls.
+
     Args:
         votes: an odd number from 1.
 
@@ -114,6 +116,8 @@ def budget_index(votes: int) -> int:
 def majority_slope(n: int, q: Floats) -> Floats:
     """P_n'(q) = (2n + 1) C(2n, n) (q (1 - q))^n.
 
+    The derivative of arXiv 2605.03379, eq. (2). Assumes calls that are independent given the question.
+
     Args:
         n: index of the budget.
         q: [...] probabilities in [0, 1], not checked.
@@ -127,6 +131,8 @@ def majority_slope(n: int, q: Floats) -> Floats:
 
 def majority_curvature(n: int, q: Floats) -> Floats:
     """P_n''(q) = n (1 - 2q) (2n + 1) C(2n, n) (q (1 - q))^(n - 1).
+
+    The second derivative of arXiv 2605.03379, eq. (2). Assumes calls that are independent given the question.
 
     Args:
         n: index of the budget.
@@ -252,8 +258,13 @@ class UnitPolynomial:
 def majority_polynomial(n: int) -> UnitPolynomial:
     """P_n with exact coefficients: n + 1 zeros, then n + 1 ones.
 
+    arXiv 2605.03379, eq. (2), in Bernstein form. Assumes calls that are independent given the question.
+
     Args:
         n: index of the budget.
+
+    Returns:
+        The polynomial, of degree 2n + 1.
 
     Raises:
         OutOfRangeError: n outside 0..50,000.
@@ -268,6 +279,8 @@ def least_value(polynomial: UnitPolynomial, slack: float = 1e-13, most_pieces: i
     On any piece of [0, 1] a polynomial lies above the least of its Bernstein coefficients there. Pieces are halved, the lowest
     first, until that bound is within `slack` of a value the polynomial takes. All arithmetic is on integers: what is returned
     is a proof, with no rounding to argue away.
+
+    Feval's own, by Bernstein's convex hull property and bisection. Arithmetic; assumes nothing of the calls.
 
     Args:
         polynomial: any.
