@@ -650,3 +650,14 @@ def test_unknown_prompt_tokens_name_llm_and_question(tmp_path: Path) -> None:
         PriceNotFoundError, match=rf"{NAME} have on 1 of 2 questions of toy, '{dataset.question_ids[1]}' first"
     ):
         plan(dataset, llm, budget_tokens=500)
+
+
+def test_beyond_the_pool_the_plurality_at_its_shares_stands_beside_the_model(tmp_path: Path) -> None:
+    pools = [["a", "a", "b", "c"], ["a", "b", "b", "c"], ["a", "a", "a", None]]
+    told = plan(*toy(tmp_path, pools), budget_tokens=10**6, most_votes=5)
+    assert [option.plug_in is None for option in told.options] == [True, True, False]
+    votes = [mean([credit(vote) for vote in product(own, repeat=5)]) for own in pools]
+    assert told.options[-1].plug_in == pytest.approx(float(mean(votes)), abs=1e-12)
+    assert any(
+        f"({100 * float(mean(votes)):.2f} % at M = 5) levels off at the 4-call vote" in said for said in told.warnings
+    )

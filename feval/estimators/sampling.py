@@ -126,7 +126,7 @@ def monte_carlo_plurality_accuracy(
     keys: Integers | None = None,
     ties: str = "uniform",
 ) -> PerQuestion:
-    """The Monte-Carlo estimator: the share of K simulated votes of M calls that the gold answer wins (section 4.1).
+    """The Monte-Carlo estimator: the share of K simulated votes of M calls that the gold answer wins.
 
     Given the probabilities it is unbiased for `plurality_accuracy`, with a standard deviation per question of at most
     sqrt(p*(M) (1 - p*(M)) / K). K is a numerical device: the exact value costs less. One sequence of calls serves
@@ -135,7 +135,8 @@ def monte_carlo_plurality_accuracy(
     Calls come from the raw 64-bit outputs of Philox with the key (seed, key of the question), whose stream NumPy
     promises to keep, two 32-bit halves each; a half below 2^32 times a running sum of the probabilities decides.
 
-    Assumes calls that are independent given the question, each with the same probabilities.
+    "Compute-efficient evaluation of LLM voting accuracy", section 4.1. Assumes calls that are independent given the
+    question, each with the same probabilities.
 
     Args:
         correct: [Q] probability of the gold answer.

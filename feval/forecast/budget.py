@@ -110,6 +110,8 @@ class VoteOption:
         low: lower end of its interval: bootstrap over the pilot's questions; beyond the pool, of the two-call lower bound.
         high: upper end; beyond the pool, of the two-call upper bound.
         kind: "pilot" or "max-entropy".
+        plug_in: beyond the pilot's pool, the plurality of M calls at the pool's shares: of what `accuracy` is within it, but it
+            levels off at the accuracy of the pool's own vote; `None` within the pool.
         bound_low: L, least accuracy of a majority of M calls for any law with the pilot's mu and nu.
         bound_high: U, greatest.
         gain_low: L - mu, the gain over one call that mu and nu prove.
@@ -132,6 +134,7 @@ class VoteOption:
     low: float
     high: float
     kind: str
+    plug_in: float | None
     bound_low: float
     bound_high: float
     gain_low: float
@@ -458,6 +461,16 @@ class _Pilot:
         ends = bootstrap_interval(values, confidence=self.confidence, resamples=self.resamples, seed=self.seed)
         return np.stack([values.mean(), ends.low, ends.high])
 
+    def plug_in(self, votes: Sequence[int]) -> dict[int, float]:
+        """Plurality accuracies at the shares of the pool, by the votes beyond it."""
+        from feval.estimators.multinomial import plugin_plurality_accuracy
+
+        beyond, counts = [m for m in votes if m > self.pool], self.counts
+        if not beyond:
+            return {}
+        values = plugin_plurality_accuracy(counts.gold, counts.rivals, counts.no_answer, beyond).mean()
+        return dict(zip(beyond, values.tolist(), strict=True))
+
 
 def _options(pilot: _Pilot, costs: _Costs, questions: int, votes: Sequence[int]) -> list[VoteOption]:
     from feval.estimators.completions import maxent_completion
@@ -467,7 +480,7 @@ def _options(pilot: _Pilot, costs: _Costs, questions: int, votes: Sequence[int])
     measured = pilot.accuracies([m for m in votes if m <= pilot.pool])
     completed = maxent_completion(sample, [m // 2 for m in votes]).votes
     tail = (1.0 - pilot.confidence) / 2.0
-    together = pilot.gains_together(votes)
+    together, plug_in = pilot.gains_together(votes), pilot.plug_in(votes)
     options = []
     for place, m in enumerate(votes):
         sharp, spread = vote_interval(m // 2, sample), vote_interval(m // 2, resampled)
@@ -487,6 +500,7 @@ def _options(pilot: _Pilot, costs: _Costs, questions: int, votes: Sequence[int])
                 low=ends[0],
                 high=ends[1],
                 kind=kind,
+                plug_in=plug_in.get(m),
                 bound_low=low,
                 bound_high=high,
                 gain_low=low - pilot.moments.mu,
@@ -545,9 +559,12 @@ def _bought(option: VoteOption, questions: int, costs: _Costs, why: str) -> Purc
 def _warnings(options: Sequence[VoteOption], pilot: _Pilot, questions: int) -> list[str]:
     said, asked = [], len(pilot.counts.gold)
     if options[-1].votes > pilot.pool:
+        last = options[-1]
+        shares = "" if last.plug_in is None else f" ({100 * last.plug_in:.2f} % at M = {last.votes})"
         said.append(
             f"Beyond M = {pilot.pool}, the pilot's pool, accuracies are a model's (greatest entropy, of a majority of right "
-            "calls), and their intervals are the two-call bounds; record more calls to measure them."
+            "calls, which a plurality exceeds where wrong answers differ), and their intervals are the two-call bounds. The "
+            f"plurality at the pool's shares{shares} levels off at the {pilot.pool}-call vote. Record more calls to measure them."
         )
     if pilot.moments.clipped:
         said.append(
