@@ -28,7 +28,10 @@ def public_functions() -> list[tuple[str, Callable[..., Any]]]:
     return found
 
 
-@pytest.mark.parametrize(("name", "function"), public_functions(), ids=lambda value: str(value)[:60])
+FUNCTIONS = public_functions()
+
+
+@pytest.mark.parametrize(("name", "function"), FUNCTIONS, ids=[name for name, _ in FUNCTIONS])
 def test_a_public_estimator_documents_itself(name: str, function: Callable[..., Any]) -> None:
     told = inspect.getdoc(function) or ""
     signature = inspect.signature(function)

@@ -36,7 +36,7 @@ import numpy as np
 import numpy.typing as npt
 
 from feval.errors import OutOfRangeError
-from feval.estimators.poissonised import circles
+from feval.estimators.poissonised import Circle, circles
 from feval.estimators.probabilities import MOST_VOTES
 from feval.estimators.vote_polynomials import broadcast, is_whole
 
@@ -270,20 +270,21 @@ def multiclass_plugin_expectation(p: Floats, n: int) -> Floats:
     shares = _distributions(p)
     if not is_whole(n) or not 1 <= n <= MOST_VOTES:
         raise OutOfRangeError(f"A plug-in takes 1 to {MOST_VOTES:,} calls; {n} were given.")
-    rows = shares.reshape(-1, shares.shape[-1])
-    most = [_expected_most(np.sort(row[row > 0.0])[::-1], n) for row in rows]
-    errors: Floats = np.clip(1.0 - np.array(most) / n, 0.0, 1.0).reshape(shares.shape[:-1])
+    rows = -np.sort(-shares.reshape(-1, shares.shape[-1]), axis=1)
+    distinct, places = np.unique(rows, axis=0, return_inverse=True)
+    [circle] = circles(np.array([n]), most=n)
+    most = np.array([_expected_most(circle, row[row > 0.0], n) for row in distinct])[places.ravel()]
+    errors: Floats = np.clip(1.0 - most / n, 0.0, 1.0).reshape(shares.shape[:-1])
     return errors
 
 
-def _expected_most(shares: Floats, n: int) -> float:
-    """E[max_c k_c] for the probabilities of one question, none of them 0."""
+def _expected_most(circle: Circle, shares: Floats, n: int) -> float:
+    """E[max_c k_c] for the probabilities of one question, none of them 0; tables of a share serve all questions."""
     if len(shares) == 1:
         return float(n)
-    [circle] = circles(np.array([n]), most=n)
     product = np.ones_like(circle.roots)
     for share in shares.tolist():
-        product = product * circle.terms(share)[1]
+        product *= circle.terms(share)[1]
     at_most = np.clip(circle.coefficients(product)[:n, 0], 0.0, 1.0)
     return float(n - at_most.sum())
 
@@ -316,30 +317,34 @@ def self_consistency_mse_exact(p: Floats, weights: Floats | None, m: int, n: int
         raise OutOfRangeError(
             f"A mean squared error takes whole numbers m from 1 and n from 1 to {MOST_CALLS:,}; m={m!r} and n={n!r} were given."
         )
-    k = np.arange(n + 1)
-    values = np.minimum(k, n - k) / n
-    first = second = bias = 0.0
-    for share, weight in zip(shares.tolist(), q.tolist(), strict=True):
-        mass = _binomial(n, share)
-        first += weight * float(mass @ values)
-        second += weight * float(mass @ values**2)
-        bias += weight * float(self_consistency_bias(share, n))
-    return bias**2 + max(second - first**2, 0.0) / m
+    first, second = _plugin_moments(shares, n)
+    mean = float(q @ first)
+    return float(q @ self_consistency_bias(shares, n)) ** 2 + max(float(q @ second) - mean**2, 0.0) / m
 
 
-def _binomial(n: int, share: float) -> Floats:
-    """[n + 1] binomial probabilities: ratios of neighbours, multiplied outwards from the mode, divided by their sum."""
-    if share in {0.0, 1.0}:
-        certain: Floats = np.eye(1, n + 1, round(share) * n)[0]
-        return certain
-    mode = min(int((n + 1) * share), n)
-    odds = share / (1.0 - share)
-    above, below = np.arange(mode, n), np.arange(mode, 0, -1)
-    up = np.cumprod((n - above) / (above + 1) * odds)
-    down = np.cumprod(below / (n - below + 1) / odds)[::-1]
-    mass: Floats = np.concatenate([down, [1.0], up])
-    mass /= mass.sum()
-    return mass
+def _plugin_moments(p: Floats, n: int) -> tuple[Floats, Floats]:
+    """E[min(k, n - k) / n] and E[(min(k, n - k) / n)^2] for k successes of n, of each probability.
+
+    With h = floor(n / 2): k counts up to h and n - k beyond it, and E[k; k <= h] = n p Pr{Bin(n - 1, p) <= h - 1},
+    E[k (k - 1); k <= h] = n (n - 1) p^2 Pr{Bin(n - 2, p) <= h - 2}. All terms are positive: nothing cancels.
+    """
+    half = n // 2
+    first, second = np.zeros_like(p), np.zeros_like(p)
+    for share, most in ((p, half), (1.0 - p, n - half - 1)):
+        once = share * _at_most(most - 1, n - 1, share)
+        first += once
+        second += once / n + (n - 1) / n * share**2 * _at_most(most - 2, n - 2, share)
+    return first, second
+
+
+def _at_most(most: int, n: int, share: Floats) -> Floats:
+    """[...] Pr{Bin(n, share) <= most}."""
+    from scipy.special import betainc
+
+    if most < 0 or most >= n:
+        return np.full_like(share, float(most >= 0))
+    below: Floats = betainc(n - most, most + 1.0, 1.0 - share)
+    return below
 
 
 # -- Theorem 1 and the split of a budget ----------------------------------------------------------------------------
