@@ -120,7 +120,8 @@ def _errors(axes: Axes, told: Coupling) -> None:
         sizes += curve.samples
         errors += [error for error in (*curve.coupled, *curve.independent) if error > 0]
     axes.set_xscale("log")
-    axes.set_yscale("log")
+    if errors:
+        axes.set_yscale("log")
     for axis, values, scale in ((axes.xaxis, sizes, 1), (axes.yaxis, errors, 100)):
         if values:
             axis.set_major_locator(FixedLocator(log_ticks(min(values), 1.000001 * max(values))))
