@@ -13,12 +13,12 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast, overload
+from typing import TYPE_CHECKING, Any, NamedTuple, cast, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -41,7 +41,19 @@ if TYPE_CHECKING:
     from feval import schema
     from feval.prices import Price, PriceList
 
-__all__ = ["LLM", "CoT", "Dataset", "Entry", "LLMResponse", "Metadata", "MeteredLLM", "Pool", "Request", "load"]
+__all__ = [
+    "LLM",
+    "CoT",
+    "Dataset",
+    "Entry",
+    "LLMResponse",
+    "Metadata",
+    "MeteredLLM",
+    "Noise",
+    "Pool",
+    "Request",
+    "load",
+]
 
 Integers = npt.NDArray[np.integer[Any]]
 
@@ -91,6 +103,21 @@ class Metadata:
     tokens: int
     dollar_cost: float | None
     finish_reason: str
+
+
+class Noise(NamedTuple):
+    """The random numbers that coupled LLMs share.
+
+    Attributes:
+        scheme: how they are made, such as "gumbel-v1".
+        seed: of them.
+    """
+
+    scheme: str
+    seed: int
+
+    def __str__(self) -> str:
+        return f"noise {self.scheme} {self.seed}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -286,6 +313,7 @@ class LLM:
         self.dataset = view.votes.dataset
         self.counter: str = view.recording.manifest.pairs[self.dataset, self.name]["counter"]
         self.recording_hash = view.recording.hash
+        self._noise = _noise(view.recording.llm_info(self.name).decoding)
 
     def __repr__(self) -> str:
         return (
@@ -348,8 +376,17 @@ class LLM:
         return other
 
     @property
+    def noise(self) -> Noise | None:
+        """The noise its CoTs were drawn with, where other LLMs may share it; `None`: noise of its own.
+
+        Sample i of two LLMs with equal noise was drawn with the same random numbers (`feval record --coupled`).
+        """
+        return self._noise
+
+    @property
     def _key(self) -> int:
-        return pool_key(self.seed, self.dataset, self.name)
+        """Of its draws: LLMs that share noise share their draws, so that what was drawn together is handed out together."""
+        return pool_key(self.seed, self.dataset, self.name if self.noise is None else str(self.noise))
 
     @property
     def question_keys(self) -> npt.NDArray[np.uint64]:
@@ -726,6 +763,14 @@ def load(
 
 def _known(values: npt.NDArray[np.float64]) -> list[float | None]:
     return [None if math.isnan(value) else value for value in values.tolist()]
+
+
+def _noise(decoding: Mapping[str, Any]) -> Noise | None:
+    """What the decoding of an LLM says of shared noise."""
+    told = decoding.get("noise")
+    if not isinstance(told, dict) or not isinstance(told.get("scheme"), str) or type(told.get("seed")) is not int:
+        return None
+    return Noise(told["scheme"], told["seed"])
 
 
 def _pool(llm: str, view: View) -> Pool:

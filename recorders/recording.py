@@ -208,6 +208,7 @@ def record_dataset(
     out = Path(out)
     token_counter(other_counter if counter == "usage" else counter)
     price = _price(prices, work.llm_name)
+    _check_noise(work, backend)
     plan, identity = work.plan(), work.identity()
     folder = journal_folder(out) if journal is None else Path(journal)
     check_cost_limit(cost_limit_usd, price, work.llm_name, prices)
@@ -252,6 +253,14 @@ def record_dataset(
         if not keep_journal:
             held.remove()
     return out
+
+
+def _check_noise(work: Work, backend: Backend) -> None:
+    if work.decoding.noise_seed is not None and not backend.shares_noise:
+        raise UsageError(
+            f"Coupled samples need a model that draws with noise from here; the backend {backend.name!r} asks a server, which "
+            "draws with its own. Use the backend 'tiny' or 'transformers', or leave --coupled out."
+        )
 
 
 def estimate_dataset(

@@ -16,7 +16,8 @@ from typing import Any, Protocol
 
 import orjson
 
-from feval.errors import OutOfRangeError
+from feval.errors import OutOfRangeError, UsageError
+from recorders.shared_noise import NOISE_SCHEME
 
 __all__ = ["Backend", "Completion", "Decoding", "Message", "Request"]
 
@@ -48,6 +49,8 @@ class Decoding:
         seed: the base seed; sample i is asked for with `seed + i` where the backend takes seeds.
         logprobs: the k of the top-k log-probabilities to keep per token.
         extra_body: further fields of the request's body (JSON values), sent as they are.
+        noise_seed: of the noise that samples are drawn with and other LLMs share (`recorders.shared_noise`). `None`: each LLM has
+            noise of its own.
     """
 
     temperature: float | None = 0.7
@@ -57,13 +60,16 @@ class Decoding:
     seed: int | None = None
     logprobs: int | None = None
     extra_body: Mapping[str, Any] = field(default_factory=dict)
+    noise_seed: int | None = None
 
     def check(self) -> None:
         """Refuse what no server takes, or no file can hold: before anything is paid for.
 
         Raises:
             OutOfRangeError: a number outside its range; the message names it.
+            UsageError: shared noise beside a seed of its own, or without any randomness.
         """
+        self._check_noise()
         limit = 2**63 - 1
         ranges = {
             "temperature": (
@@ -74,6 +80,11 @@ class Decoding:
             "top_p": (self.top_p, self.top_p is None or 0 < self.top_p <= 1, "a number above 0 and at most 1"),
             "max_tokens": (self.max_tokens, self.max_tokens is None or 1 <= self.max_tokens <= limit, "1 to 2^63 - 1"),
             "seed": (self.seed, self.seed is None or 0 <= self.seed <= limit - _ROOM_FOR_SAMPLES, "0 to 2^63 - 2^32"),
+            "noise_seed": (
+                self.noise_seed,
+                self.noise_seed is None or 0 <= self.noise_seed <= limit,
+                "0 to 2^63 - 1",
+            ),
             "logprobs": (self.logprobs, self.logprobs is None or 0 <= self.logprobs <= limit, "0 to 2^63 - 1"),
         }
         if "" in self.stop:
@@ -84,9 +95,23 @@ class Decoding:
             if not ok:
                 raise OutOfRangeError(f"The setting {name} is {allowed}; {value} was given.")
 
+    def _check_noise(self) -> None:
+        if self.noise_seed is None:
+            return
+        if self.seed is not None:
+            raise UsageError(
+                f"Coupled samples are drawn with noise seed {self.noise_seed}, and have no seed of their own; leave the seed "
+                f"{self.seed} out."
+            )
+        if self.temperature == 0:
+            raise UsageError(
+                "At temperature 0 nothing is drawn, so no noise can be shared; choose a temperature above 0."
+            )
+
     def content(self) -> dict[str, Any]:
         """Return what all samples of a request share, as JSON values: every parameter but the seed."""
-        return {
+        noise = {} if self.noise_seed is None else {"noise": {"scheme": NOISE_SCHEME, "seed": self.noise_seed}}
+        return noise | {
             "temperature": None
             if self.temperature is None
             else float(self.temperature),  # 1 and 1.0 are one temperature
@@ -171,10 +196,12 @@ class Backend(Protocol):
     Attributes:
         name: for messages and the recording.
         takes_seed: whether `Decoding.seed` has an effect.
+        shares_noise: whether `Decoding.noise_seed` has; no server over HTTP takes noise.
     """
 
     name: str
     takes_seed: bool
+    shares_noise: bool
 
     async def complete(self, request: Request, samples: Sequence[int]) -> list[Completion]:
         """Return one completion per sample asked for, or fewer (a server that ignores n): the engine asks again for the rest.

@@ -7,13 +7,9 @@ beside: one module per family of estimators. Entries of the same functions that 
 from __future__ import annotations
 
 from collections.abc import Callable
-from importlib.util import find_spec
 
+import golden_coupling
 import golden_plurality
+import golden_two_call
 
-CALLS: dict[str, Callable[[dict], object]] = dict(golden_plurality.CALLS)
-
-if find_spec("golden_two_call"):
-    import golden_two_call
-
-    CALLS |= golden_two_call.CALLS
+CALLS: dict[str, Callable[[dict], object]] = golden_plurality.CALLS | golden_two_call.CALLS | golden_coupling.CALLS

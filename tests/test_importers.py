@@ -254,7 +254,7 @@ def test_reads_coupled_mmlu_with_an_answer_key(save: Save, imported: Import) -> 
     assert requests(recording)["prompt"] == [None, None]
     assert "nothing can be priced" in notes(recording)
     assert "noise seed 123" in notes(recording)
-    assert manifest(recording)["llms"][0]["decoding"] == {"noise_seed": 123}
+    assert manifest(recording)["llms"][0]["decoding"] == {"noise": {"scheme": "coupled-llm-evaluation", "seed": 123}}
 
 
 def test_reads_coupled_mmlu_with_texts_and_options(save: Save, imported: Import) -> None:

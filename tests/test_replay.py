@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from small import write_toy
+from small import pool, question, write_toy
 
 import feval
 from feval import schema, self_consistency_curve
@@ -350,3 +350,29 @@ def test_a_response_becomes_the_wire_model(toy: Path) -> None:
     model = llm("toy/0", n=2).to_model()
     assert schema.LLMResponse.model_validate_json(model.model_dump_json()) == model
     assert model.answers == tuple(llm("toy/0", n=2).answers)
+
+
+def coupled(path: Path, noise: object) -> Path:
+    """Two LLMs that were recorded with that noise, whatever it is."""
+    decoding = {} if noise is None else {"noise": noise}
+    with RecordingWriter(path, operation={"name": "made"}, prices="none") as writer:
+        writer.add_dataset(DatasetInfo("toy", "Toy questions", "verbatim", "test-1"), [question(0, "1")])
+        for name in ("one/llm", "another/llm"):
+            info = LLMInfo(name, temperature=1.0, max_tokens=None, decoding=decoding)
+            writer.add_pools("toy", info, "words", [pool(0, ["1"] * 9)])
+    return path
+
+
+@pytest.mark.parametrize("noise", [None, "7", {"scheme": "gumbel-v1"}, {"scheme": "gumbel-v1", "seed": True}])
+def test_llms_with_noise_of_their_own_have_draws_of_their_own(tmp_path: Path, noise: object) -> None:
+    _, [one, other] = load("toy", None, coupled(tmp_path / "r", noise))
+    assert one.noise is other.noise is None
+    assert any(one.order(0, replicate) != other.order(0, replicate) for replicate in range(5))
+
+
+def test_llms_that_share_noise_share_their_draws(tmp_path: Path) -> None:
+    _, [one, other] = load("toy", None, coupled(tmp_path / "r", {"scheme": "gumbel-v1", "seed": 7}))
+    assert one.noise == other.noise == ("gumbel-v1", 7)
+    assert [one.order(0, r) for r in range(5)] == [other.order(0, r) for r in range(5)]
+    _, [apart, _] = load("toy", None, coupled(tmp_path / "s", {"scheme": "gumbel-v1", "seed": 8}))
+    assert any(one.order(0, r) != apart.order(0, r) for r in range(5))

@@ -885,6 +885,7 @@ def _next_commands(made: Demo) -> list[str]:
 
 # Each of these registers its command with `app`.
 from feval.cli import compare as _compare_command  # noqa: E402, F401  registers itself
+from feval.cli import couple as _couple_command  # noqa: E402, F401  registers itself
 from feval.cli import curve as _curve_command  # noqa: E402, F401  registers itself
 from feval.cli import forecast as _forecast_commands  # noqa: E402, F401  registers itself
 from feval.cli import record as _record_command  # noqa: E402, F401  registers itself

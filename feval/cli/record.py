@@ -83,6 +83,12 @@ def _record(
     ] = None,
     stop: Annotated[list[str] | None, typer.Option("--stop", metavar="TEXT", help="Repeat for several.")] = None,
     seed: Annotated[int | None, typer.Option("--seed", help="Sample i is asked for with seed + i.")] = None,
+    coupled: Annotated[
+        bool, typer.Option("--coupled", help="Draw with noise that other LLMs share (local models only).")
+    ] = False,
+    noise_seed: Annotated[
+        int | None, typer.Option("--noise-seed", metavar="S", min=0, help="Of that noise. Default: 0.")
+    ] = None,
     logprobs: Annotated[
         int | None, typer.Option("--logprobs", metavar="K", min=0, help="Keep log-probabilities, of the top K.")
     ] = None,
@@ -140,7 +146,9 @@ def _record(
     usual = usual_decoding(llm, reasoning=reasoning)
     temperature = usual.temperature if temperature is None else temperature
     max_tokens = usual.max_tokens if max_tokens is None else max_tokens
-    decoding = Decoding(temperature, top_p, max_tokens, tuple(stop or ()), seed, logprobs, _extra_body(extra_body))
+    shared = _noise_seed(noise_seed, coupled=coupled)
+    extra = _extra_body(extra_body)
+    decoding = Decoding(temperature, top_p, max_tokens, tuple(stop or ()), seed, logprobs, extra, shared)
     limits = Limits(concurrency, requests_per_minute, tokens_per_minute, samples_per_request, timeout, retries)
     worked = (exemplars, train_rows, exemplar_count)
     ask = Ask(dataset, llm, model, samples, prompt, reasoning, system_role, answer_kind, decoding, *worked)
@@ -189,6 +197,12 @@ class _Shown:
             self._stopping = True
             requests = "1 request" if state.in_flight == 1 else f"{state.in_flight} requests"
             self._show.note(f"Stopping: waiting for {requests} in flight. Ctrl-C stops at once.")
+
+
+def _noise_seed(seed: int | None, *, coupled: bool) -> int | None:
+    if seed is not None and not coupled:
+        raise UsageError(f"The noise seed {seed} is of coupled samples; add --coupled, or leave --noise-seed out.")
+    return (seed or 0) if coupled else None
 
 
 def _extra_body(text: str | None) -> dict[str, Any]:

@@ -24,6 +24,7 @@ SAMPLES = 10
 """Samples per question, fixed by the format."""
 _LETTERS = frozenset("ABCD")
 _PUNCTUATION = str.maketrans("", "", '.",);')
+_SCHEME = "coupled-llm-evaluation"  # theirs: Gumbel noise from torch, seeded anew for every reply
 _SEED = re.compile(r"_seed([0-9]{1,18})\b")
 
 
@@ -95,7 +96,7 @@ def _with_seed(llm: LLMInfo, name: str) -> tuple[LLMInfo, list[str]]:
         f"The replies were drawn with noise seed {seed}. LLMs recorded with the same seed share their noise, reply by "
         "reply: their answers are correlated beyond the question."
     )
-    return replace(llm, decoding={**llm.decoding, "noise_seed": seed}), [note]
+    return replace(llm, decoding={**llm.decoding, "noise": {"scheme": _SCHEME, "seed": seed}}), [note]
 
 
 def _text_notes(questions: list[SourceQuestion]) -> list[str]:

@@ -73,6 +73,7 @@ class OpenAICompatible:
 
     name = "openai"
     takes_seed = True
+    shares_noise = False
 
     def __init__(self, endpoint: Endpoint, *, timeout_s: float = 600.0, note: Callable[[str], None] = _ignore) -> None:
         if not timeout_s > 0:

@@ -6,11 +6,17 @@ import asyncio
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from functools import cache, partial
 from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
 
 from feval.errors import OutOfRangeError, SourceError, UnknownNameError
 from recorders.errors import Fatal, Refused
 from recorders.request import Completion, Request
+from recorders.shared_noise import TokenNoise, question_noise, token_texts
+from recorders.tiny.tokenizer import END, SPECIAL
 
 if TYPE_CHECKING:
     from recorders import tiny
@@ -36,6 +42,7 @@ class Tiny:
 
     name = "tiny"
     takes_seed = True
+    shares_noise = True
 
     def __init__(self, *, note: Callable[[str], None] = _ignore) -> None:
         self._note = note
@@ -80,10 +87,29 @@ def _drawn(request: Request, samples: Sequence[int]) -> list[Completion]:
         raise Fatal(str(error)) from error
     first = request.decoding.seed or 0
     try:
-        drawn = tiny.sample(model, questions[-1], [first + sample for sample in samples], decoding)
+        drawn = tiny.sample(model, questions[-1], [first + sample for sample in samples], decoding, _shared(request))
     except OutOfRangeError as error:
         raise Refused(str(error)) from error
     return [_completion(answer, request) for answer in drawn]
+
+
+def _shared(request: Request) -> Callable[[npt.NDArray[np.int64], int], npt.NDArray[np.float64]] | None:
+    """The noise that other LLMs share, where the request asks for it."""
+    if request.decoding.noise_seed is None:
+        return None
+    return partial(
+        _noise().exponentials, question_noise(request.decoding.noise_seed, request.dataset, request.question_id)
+    )
+
+
+@cache
+def _noise() -> TokenNoise:
+    """The tiny models read and write ASCII in tokens that are spelled as they read; the last special one ends an answer."""
+    from recorders import tiny
+
+    vocabulary = tiny.tokenizer().vocabulary
+    special = tuple(range(len(SPECIAL)))
+    return TokenNoise(token_texts(vocabulary, special, [END]))
 
 
 def _decoding(request: Request, model: tiny.TinyModel) -> tiny.Decoding:

@@ -10,13 +10,17 @@ import asyncio
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from feval.errors import OutOfRangeError, SourceError, UsageError
 from recorders.errors import Fatal, Refused, Transient
 from recorders.request import Completion, Decoding, Message, Request
+from recorders.shared_noise import TokenNoise, question_noise, token_texts
 
 if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
     import torch
 
 __all__ = ["TransformersLocal"]
@@ -52,6 +56,7 @@ class TransformersLocal:
 
     name = "transformers"
     takes_seed = True
+    shares_noise = True
 
     def __init__(
         self,
@@ -69,6 +74,7 @@ class TransformersLocal:
         self._batch = batch
         self._note = note
         self._noted = False
+        self._shared: TokenNoise | None = None
         self._thread = ThreadPoolExecutor(1, "transformers")
 
     async def complete(self, request: Request, samples: Sequence[int]) -> list[Completion]:
@@ -137,7 +143,8 @@ class TransformersLocal:
 
         decoding = request.decoding
         first = decoding.seed or 0
-        draw = _Draw(decoding, [first + sample for sample in samples], self._model.device)
+        noise = self._noise(request, samples) if decoding.noise_seed is not None else None
+        draw = _Draw(decoding, [first + sample for sample in samples], self._model.device, noise)
         inputs = torch.tensor([prompt] * len(samples), device=self._model.device)
         with torch.inference_mode():
             output = self._model.generate(
@@ -153,6 +160,19 @@ class TransformersLocal:
             self._completion(request, len(prompt), _until_end(row, ends), ends, draw.of(number))
             for number, row in enumerate(rows)
         ]
+
+    def _noise(self, request: Request, samples: Sequence[int]) -> Callable[[int], npt.NDArray[np.float64]]:
+        """Gives the noise [samples, vocabulary] of a position, which other LLMs share."""
+        if self._shared is None:
+            size = int(self._model.config.get_text_config().vocab_size)
+            known = self._tokenizer.convert_ids_to_tokens(range(min(size, len(self._tokenizer))))
+            spelled = [f"<unused {n}>" if token is None else token for n, token in enumerate(known)]
+            spelled += [f"<unused {n}>" for n in range(len(spelled), size)]
+            unused = [n for n, token in enumerate(spelled) if n >= len(known) or known[n] is None]
+            ends = sorted(_ends(self._model.generation_config.eos_token_id))
+            self._shared = TokenNoise(token_texts(spelled, [*self._tokenizer.all_special_ids, *unused], ends))
+        start = question_noise(request.decoding.noise_seed or 0, request.dataset, request.question_id)
+        return partial(self._shared.exponentials, start, samples)
 
     def _stopper(self, prompt: int, stops: Sequence[str]) -> Callable[[torch.Tensor, object], torch.Tensor]:
         """Tells which rows hold a stop text; transformers' own criterion cannot do that with every tokenizer."""
@@ -226,10 +246,19 @@ class _Draw:
         decoding: temperature, top-p and how many log-probabilities to keep.
         seeds: one per row.
         device: of the generators.
+        noise: gives the exponential random numbers [rows, vocabulary] of a position, instead of the generators.
     """
 
-    def __init__(self, decoding: Decoding, seeds: Sequence[int], device: torch.device) -> None:
+    def __init__(
+        self,
+        decoding: Decoding,
+        seeds: Sequence[int],
+        device: torch.device,
+        noise: Callable[[int], npt.NDArray[np.float64]] | None = None,
+    ) -> None:
         import torch
+
+        self._noise, self._position = noise, 0
 
         self._temperature = 1.0 if decoding.temperature is None else decoding.temperature
         self._top_p = 1.0 if decoding.top_p is None else decoding.top_p
@@ -252,15 +281,25 @@ class _Draw:
     def _race(self, logprobs: torch.Tensor) -> torch.Tensor:
         import torch
 
-        shares = torch.softmax(logprobs / self._temperature, dim=-1)
+        # Noise that is shared decides between LLMs, so it is not rounded; the CPU's and the GPU's float64 agree.
+        wide = logprobs.double() if self._noise is not None else logprobs
+        shares = torch.softmax(wide / self._temperature, dim=-1)
         if self._top_p < 1:
             ordered, order = shares.sort(dim=-1, descending=True)
             outside = ordered.cumsum(dim=-1) - ordered >= self._top_p
             shares = shares.masked_fill(outside.gather(1, order.argsort(dim=-1)), 0.0)
-        times = torch.stack(
-            [torch.empty_like(shares[0]).exponential_(generator=generator) for generator in self._generators]
-        )
-        return (shares / times).argmax(dim=-1)
+        return (shares / self._times(shares)).argmax(dim=-1)
+
+    def _times(self, shares: torch.Tensor) -> torch.Tensor:
+        """The exponential random numbers of the next position."""
+        import torch
+
+        if self._noise is not None:
+            noise = self._noise(self._position)
+            self._position += 1
+            return torch.from_numpy(noise).to(shares.device)
+        drawn = [torch.empty_like(shares[0]).exponential_(generator=generator) for generator in self._generators]
+        return torch.stack(drawn)
 
     def of(self, row: int) -> _Sampled:
         """The log-probabilities and confidences of a row, token by token, padding included."""

@@ -7,13 +7,14 @@ advanced. So sample 17 of a question is the same whether it is drawn alone or wi
 **A token is drawn by an exponential race**: token v arrives at time E_v / p_v, where E_v is exponential with mean 1, and the
 first one wins; it does so with probability p_v exactly. (With Gumbel noise G = -ln E this is the arg max of ln p + G: Maddison,
 Tarlow and Minka 2014, "A* Sampling", section 2, arXiv:1411.0030.) Models that share a stream share the E, and their draws are
-coupled; by default a stream is a model's name, and they are independent.
+coupled; by default a stream is a model's name, and they are independent. `recorders.shared_noise` names tokens by their text
+instead of their number, for LLMs of any vocabulary.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from typing import Literal
@@ -29,6 +30,7 @@ __all__ = ["Completion", "Decoding", "exponentials", "most_likely", "sample", "s
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
+_Race = Callable[[Ints, int], Floats]
 
 _SCHEME = "feval-tiny-noise-1"
 _ROWS = 128  # drawn together; more would only need more memory
@@ -98,7 +100,11 @@ class Completion:
 
 
 def sample(
-    model: TinyModel, question: str, indices: Sequence[int], decoding: Decoding | None = None
+    model: TinyModel,
+    question: str,
+    indices: Sequence[int],
+    decoding: Decoding | None = None,
+    shared: Callable[[Ints, int], Floats] | None = None,
 ) -> list[Completion]:
     """Draw answers to a question.
 
@@ -107,6 +113,8 @@ def sample(
         question: plain text.
         indices: sample indices, 0 or more; the same index is the same sample.
         decoding: `None`: temperature 1, nothing cut.
+        shared: gives the exponential random numbers [samples, vocabulary] of samples and a position, in place of the model's own
+            and of the decoding's seed and stream.
 
     Returns:
         The answers, in the order of the indices.
@@ -116,9 +124,12 @@ def sample(
     """
     decoding = decoding or Decoding()
     prompt = model.read(tokenizer().prompt(question))
-    keys = _keys(model, question, indices, decoding)
-    parts = (keys[start : start + _ROWS] for start in range(0, len(keys), _ROWS))
-    return [completion for part in parts for completion in _drawn(model, prompt, part, decoding)]
+    if any(index < 0 for index in indices):
+        raise OutOfRangeError(f"Samples are numbered from 0; number {min(indices)} was asked for.")
+    samples = np.asarray(indices, np.int64)
+    race = shared or _own(_start(model, question, decoding))
+    parts = (samples[start : start + _ROWS] for start in range(0, len(samples), _ROWS))
+    return [completion for part in parts for completion in _drawn(model, prompt, part, decoding, race)]
 
 
 def most_likely(log_probabilities: Floats, count: int) -> Ints:
@@ -201,15 +212,15 @@ class _Draft:
         )
 
 
-def _drawn(model: TinyModel, prompt: Prompt, keys: npt.NDArray[np.uint64], decoding: Decoding) -> list[Completion]:
-    """Draw one answer per key, all together."""
+def _drawn(model: TinyModel, prompt: Prompt, samples: Ints, decoding: Decoding, race: _Race) -> list[Completion]:
+    """Draw one answer per sample, all together."""
     room = min(decoding.max_tokens, model.shape.context - prompt.length)
-    draft = _Draft(len(keys), room, decoding.top_logprobs)
-    cache = model.begin(prompt, len(keys), room)
-    rows, logits = np.arange(len(keys)), np.tile(prompt.logits, (len(keys), 1))
+    draft = _Draft(len(samples), room, decoding.top_logprobs)
+    cache = model.begin(prompt, len(samples), room)
+    rows, logits = np.arange(len(samples)), np.tile(prompt.logits, (len(samples), 1))
     for position in range(room):
         log_probabilities = logits - _log_sum_exp(logits)
-        tokens = _chosen(log_probabilities, keys[rows], position, decoding)
+        tokens = _chosen(log_probabilities, samples[rows], position, decoding, race)
         draft.write(rows, tokens, log_probabilities)
         going_on = tokens != END
         if position + 1 == room or not going_on.any():
@@ -217,10 +228,10 @@ def _drawn(model: TinyModel, prompt: Prompt, keys: npt.NDArray[np.uint64], decod
         kept = cache.keep(going_on)
         rows, tokens = rows[kept], tokens[kept]
         logits = model.step(cache, tokens)
-    return [draft.completion(row, prompt.length) for row in range(len(keys))]
+    return [draft.completion(row, prompt.length) for row in range(len(samples))]
 
 
-def _chosen(log_probabilities: Floats, keys: npt.NDArray[np.uint64], position: int, decoding: Decoding) -> Ints:
+def _chosen(log_probabilities: Floats, samples: Ints, position: int, decoding: Decoding, race: _Race) -> Ints:
     if decoding.temperature == 0:
         likeliest: Ints = np.argmax(log_probabilities, axis=-1)
         return likeliest
@@ -231,7 +242,7 @@ def _chosen(log_probabilities: Floats, keys: npt.NDArray[np.uint64], position: i
         rates = np.exp((log_probabilities - highest) / decoding.temperature)
     if decoding.top_p < 1:
         rates[_outside(rates, decoding.top_p)] = 0
-    first: Ints = np.argmax(rates / exponentials(keys, position, rates.shape[1]), axis=-1)
+    first: Ints = np.argmax(rates / race(samples, position), axis=-1)
     return first
 
 
@@ -251,14 +262,21 @@ def _log_sum_exp(logits: Floats) -> Floats:
     return total
 
 
-def _keys(model: TinyModel, question: str, indices: Sequence[int], decoding: Decoding) -> npt.NDArray[np.uint64]:
-    """Return the keys of samples: where their random numbers start."""
-    if any(index < 0 for index in indices):
-        raise OutOfRangeError(f"Samples are numbered from 0; number {min(indices)} was asked for.")
+def _start(model: TinyModel, question: str, decoding: Decoding) -> int:
+    """Where the random numbers of a question start."""
     stream = model.name if decoding.stream is None else decoding.stream
     name = json.dumps([_SCHEME, stream, decoding.seed, question])
-    start = np.frombuffer(sha256(name.encode()).digest()[:8], "<u8").astype(np.uint64)
-    return _mixed(start + (np.asarray(indices, np.uint64) + np.uint64(1)) * _GOLDEN)
+    return int.from_bytes(sha256(name.encode()).digest()[:8], "little")
+
+
+def _own(start: int) -> _Race:
+    """The random numbers of one model on one question, tokens by their number."""
+
+    def race(samples: Ints, position: int) -> Floats:
+        keys = _mixed(np.uint64(start) + (samples.astype(np.uint64) + np.uint64(1)) * _GOLDEN)
+        return exponentials(keys, position, len(tokenizer()))
+
+    return race
 
 
 def _mixed(x: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:

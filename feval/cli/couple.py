@@ -1,0 +1,170 @@
+"""`feval couple`: LLMs that were recorded with shared noise, compared."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from feval.cli import (
+    DatasetName,
+    JsonFlag,
+    QuietFlag,
+    RecordingFolders,
+    _folders,
+    _guarded,
+    _hush_matplotlib,
+    _only,
+    _Out,
+    app,
+)
+from feval.errors import SourceError, UsageError
+
+if TYPE_CHECKING:
+    from feval.coupled import Coupling
+    from feval.replay import LLM, Dataset
+
+__all__: list[str] = []
+
+
+@app.command("couple")
+@_guarded
+def _couple(
+    recordings: RecordingFolders = None,
+    independent: Annotated[
+        list[Path] | None,
+        typer.Option("--independent", metavar="DIR", help="The same LLMs with noise of their own; repeat for several."),
+    ] = None,
+    dataset: DatasetName = None,
+    llms: Annotated[
+        list[str] | None,
+        typer.Option("--llm", metavar="NAME", help="Repeat for several. Default: all that share noise."),
+    ] = None,
+    samples: Annotated[
+        int, typer.Option("--samples", metavar="N", min=1, help="Independent pairs whose error is to be reached.")
+    ] = 200,
+    areas: Annotated[
+        Path | None,
+        typer.Option(
+            "--areas", metavar="FILE", help="CSV with a column area or subject, and id or the dataset's order."
+        ),
+    ] = None,
+    area: Annotated[list[str] | None, typer.Option("--area", metavar="NAME", help="Only these; repeat.")] = None,
+    scorer: Annotated[
+        str | None, typer.Option("--scorer", metavar="NAME", help="Win-rates by its scores, not by right and wrong.")
+    ] = None,
+    seed: Annotated[int, typer.Option("--seed", help="Of the intervals.")] = 0,
+    resamples: Annotated[int, typer.Option("--resamples", min=1, help="Of the intervals.")] = 2_000,
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", metavar="DIR", help="Write couple.csv, .json and .png there. Default: write nothing."),
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace other files in --out.")] = False,
+    as_json: JsonFlag = False,
+    quiet: QuietFlag = False,
+) -> None:
+    """Compare LLMs that were recorded with shared noise.
+
+    Covariance and variances of their differences, how many calls coupling saves, win-rates and ranks with and without it.
+
+    Example: feval couple --recording tiny-42k --recording tiny-90k --out coupled
+    """
+    from feval.coupled import couple
+    from feval.report.coupled import coupling_tables
+
+    show = _Out(as_json=as_json, quiet=quiet)
+    with show.progress("comparing"):
+        questions, together, apart = _opened(recordings, independent, dataset, llms, seed)
+        told = couple(
+            questions, together, apart, areas=None if areas is None else _areas(areas, questions), shown_areas=area or None,
+            samples=samples, scorer=scorer, seed=seed, resamples=resamples,
+        )  # fmt: skip
+        written = [] if out is None else _save(out, told, replace=force)
+    for sentence in told.warnings:
+        show.note(sentence)
+    show.result(told.to_dict(), *coupling_tables(told), *(f"wrote {path}" for path in written))
+
+
+def _opened(
+    folders: Sequence[Path] | None,
+    others: Sequence[Path] | None,
+    dataset: str | None,
+    llms: Sequence[str] | None,
+    seed: int,
+) -> tuple[Dataset, list[LLM], list[LLM]]:
+    """The coupled LLMs, and the independent ones in the same order."""
+    from feval.recording import open_recording
+    from feval.replay import load
+
+    opened = [open_recording(folder) for folder in _folders(folders)]
+    apart = [open_recording(folder) for folder in others or ()]
+    dataset = _only("dataset", dataset, (held for recording in opened for held in recording.dataset_ids()))
+    questions, together = load(dataset, list(llms) if llms else None, opened, seed=seed, prices="none")
+    if not llms:
+        together = [llm for llm in together if llm.noise is not None] or together
+    if not apart:
+        return questions, together, []
+    held = [name for recording in apart for name in recording.llm_names(dataset)]
+    wanted = [_counterpart(llm.name, held) for llm in together]
+    names = [llm.name for llm in together]
+    if set(names) & set(wanted):
+        raise UsageError(
+            f"{min(set(names) & set(wanted))} has the same name in both recordings, and one load cannot hold both; give the "
+            "independent one a variant's name, such as NAME@independent (`feval record --llm`)."
+        )
+    questions, everything = load(dataset, [*names, *wanted], [*opened, *apart], seed=seed, prices="none")
+    return questions, everything[: len(names)], everything[len(names) :]
+
+
+def _counterpart(name: str, held: Sequence[str]) -> str:
+    """The independent recording of an LLM: the only one with the same base name."""
+    base = name.partition("@")[0]
+    found = [own for own in dict.fromkeys(held) if own.partition("@")[0] == base]
+    if len(found) != 1:
+        told = ", ".join(found) if found else f"none among {', '.join(dict.fromkeys(held)) or 'nothing'}"
+        raise UsageError(
+            f"The independent recording of {name} should be one LLM named {base}; found {told}. Name it so."
+        )
+    return found[0]
+
+
+def _areas(path: Path, questions: Dataset) -> dict[str, str]:
+    """Question id -> area."""
+    try:
+        with path.open(encoding="utf-8", newline="") as file:
+            rows = list(csv.DictReader(file))
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise SourceError(f"{path} cannot be read as CSV: {error}.") from error
+    columns = set(rows[0]) if rows else set()
+    column = next((name for name in ("area", "subject") if name in columns), None)
+    if column is None:
+        raise SourceError(
+            f"{path} has no column area or subject; its columns are {', '.join(sorted(map(str, columns))) or 'none'}."
+        )
+    if "id" in columns:
+        return {row["id"]: row[column] for row in rows}
+    ids = list(questions.question_ids)
+    if len(rows) != len(ids):
+        raise SourceError(
+            f"{path} has {len(rows)} rows and no column id, and {questions.id} has {len(ids)} questions; give each row the id of "
+            "its question."
+        )
+    return {name: row[column] for name, row in zip(ids, rows, strict=True)}
+
+
+def _save(out: Path, told: Coupling, *, replace: bool) -> list[Path]:
+    from feval.report.coupled import coupling_csv
+    from feval.report.coupled_picture import coupling_png
+    from feval.report.files import save_files
+
+    _hush_matplotlib()
+    files = {
+        "couple.csv": coupling_csv(told).encode(),
+        "couple.json": (json.dumps(told.to_dict(), indent=2) + "\n").encode(),
+        "couple.png": coupling_png(told),
+    }
+    return save_files(out, files, replace=replace)

@@ -1,0 +1,503 @@
+"""Coupled LLMs compared: what shared noise did to their differences, and to their ranking (arXiv 2502.01754).
+
+    questions, llms = load("mmlu", None, ["llama-8b", "llama-3b", "llama-1b"])      # recorded with one noise seed
+    told = couple(questions, llms)
+
+Everything is taken from recorded calls in recorded order: call s of coupled LLMs shares its noise. Independent generation is seen
+in recordings of the same LLMs with noise of their own, where they are given, and else in the coupled recordings themselves, where
+call s of one LLM is paired with call s + 1 of the other.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from feval.errors import ConflictError, NotRecordedError, OutOfRangeError, UsageError
+
+if TYPE_CHECKING:
+    from feval.estimators.coupling import CoupledStatistics
+    from feval.replay import LLM, Dataset
+
+__all__ = ["CoupledPair", "Coupling", "ErrorCurve", "RankedLLM", "couple"]
+
+Floats = npt.NDArray[np.float64]
+Rows = npt.NDArray[np.intp]
+
+_LARGEST_SIZE = 2_000  # pairs up to which the error is drawn
+_POINTS = 25
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorCurve:
+    """Mean absolute error of the estimated difference against the number of pairs (the paper's Figure 2c), exact.
+
+    Attributes:
+        samples: numbers of pairs of calls, ascending.
+        coupled: error of coupled pairs.
+        independent: error of independent pairs.
+    """
+
+    samples: tuple[int, ...]
+    coupled: tuple[float, ...]
+    independent: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class CoupledPair:
+    """Two LLMs on the questions of one area.
+
+    Attributes:
+        first: name of an LLM.
+        second: of the other.
+        area: of the questions; `None`: all.
+        questions: how many.
+        calls: per question.
+        difference: accuracy of the first minus that of the second, over all coupled calls.
+        covariance: mean covariance of being right within a question, under shared noise.
+        covariance_low: of its interval over questions.
+        covariance_high: its upper end.
+        law_covariance: what the coupling of the two recorded answer laws, as if an answer were one token, would make it.
+        variance_coupled: of the difference over questions and noise.
+        variance_independent: the same without shared noise.
+        agreement_coupled: share of coupled pairs with the same answer.
+        agreement_independent: share of independent pairs.
+        independent_samples: a number of independent pairs.
+        error: their mean absolute error; `None` where they have none.
+        coupled_samples: the least number of coupled pairs with no larger error.
+        ratio: coupled pairs that are worth one independent pair.
+        ratio_low: of its interval over questions.
+        ratio_high: its upper end.
+    """
+
+    first: str
+    second: str
+    area: str | None
+    questions: int
+    calls: int
+    difference: float
+    covariance: float
+    covariance_low: float
+    covariance_high: float
+    law_covariance: float
+    variance_coupled: float
+    variance_independent: float
+    agreement_coupled: float
+    agreement_independent: float
+    independent_samples: int
+    error: float | None
+    coupled_samples: int | None
+    ratio: float | None
+    ratio_low: float | None
+    ratio_high: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class RankedLLM:
+    """An LLM among the others.
+
+    Attributes:
+        llm: its name.
+        scheme: "coupled" or "independent".
+        winrate: average over the other LLMs of the share of comparisons it wins.
+        low: of its interval over questions.
+        high: its upper end.
+        ties: average share of comparisons that are ties.
+        rank: LLMs that cannot be told apart share one.
+        worst_rank: the other end of the interval of the rank.
+        strength: in the Bradley-Terry model, ties as half a win; natural logarithms with mean 0.
+    """
+
+    llm: str
+    scheme: str
+    winrate: float
+    low: float
+    high: float
+    ties: float
+    rank: int
+    worst_rank: int
+    strength: float
+
+
+@dataclass(frozen=True, slots=True)
+class Coupling:
+    """What `couple` found.
+
+    Attributes:
+        dataset: id.
+        llms: names.
+        noise: scheme and seed they share.
+        independent_from: "recordings" of the LLMs with noise of their own, or "other calls" of the coupled ones.
+        compared_by: "correctness", or the scorer whose scores were compared for win-rates.
+        pairs: every pair of LLMs, over all questions and in each area.
+        curves: (first, second) -> error against samples, over all questions.
+        covariances: (first, second) -> [Q] within-question covariances.
+        variances: (first, second) -> [2, Q] within-question variances of the difference, coupled and independent.
+        ranking: every LLM under both schemes.
+        changes: (first, second, p): pairs of LLMs whose order differs between the schemes, with Holm's adjusted p.
+        confidence: of all intervals.
+        resamples: of the bootstrap over questions.
+        seed: of the bootstrap.
+        recording_hashes: of all recordings.
+        warnings: sentences that a reader needs in order not to be misled.
+    """
+
+    dataset: str
+    llms: tuple[str, ...]
+    noise: tuple[str, int]
+    independent_from: str
+    compared_by: str
+    pairs: tuple[CoupledPair, ...]
+    curves: Mapping[tuple[str, str], ErrorCurve]
+    covariances: Mapping[tuple[str, str], Floats]
+    variances: Mapping[tuple[str, str], Floats]
+    ranking: tuple[RankedLLM, ...]
+    changes: tuple[tuple[str, str, float], ...]
+    confidence: float
+    resamples: int
+    seed: int
+    recording_hashes: tuple[str, ...]
+    warnings: tuple[str, ...] = ()
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON values, without the values per question."""
+        left_out = {"curves", "covariances", "variances", "pairs", "ranking", "changes"}
+        told = {f.name: getattr(self, f.name) for f in dataclasses.fields(self) if f.name not in left_out}
+        curves = [
+            {"first": first, "second": second, **dataclasses.asdict(curve)}
+            for (first, second), curve in self.curves.items()
+        ]
+        changes = [{"first": first, "second": second, "p": p} for first, second, p in self.changes]
+        return told | {
+            "noise": {"scheme": self.noise[0], "seed": self.noise[1]},
+            "pairs": [dataclasses.asdict(pair) for pair in self.pairs],
+            "curves": curves,
+            "ranking": [dataclasses.asdict(entry) for entry in self.ranking],
+            "changes": changes,
+        }
+
+
+@dataclass(frozen=True, eq=False)
+class _Calls:
+    """One LLM's calls on the questions that are looked at, in recorded order.
+
+    Attributes:
+        name: of the LLM.
+        codes: [Q, S] answers.
+        right: [Q, S] 1.0 or 0.0.
+        scores: [Q, S] what win-rates compare.
+    """
+
+    name: str
+    codes: npt.NDArray[np.integer[Any]]
+    right: Floats
+    scores: Floats
+
+
+def couple(
+    dataset: Dataset,
+    llms: Sequence[LLM],
+    independent: Sequence[LLM] = (),
+    *,
+    areas: Mapping[str, str] | None = None,
+    shown_areas: Sequence[str] | None = None,
+    samples: int = 200,
+    scorer: str | None = None,
+    aggregate: str = "score",
+    confidence: float = 0.95,
+    resamples: int = 2_000,
+    seed: int = 0,
+) -> Coupling:
+    """Compare coupled LLMs: covariances and variances, the error against samples, win-rates and ranks.
+
+    Args:
+        dataset: with golds; questions without one are left out, and said.
+        llms: two or more, recorded with the same noise and as many calls per question.
+        independent: the same LLMs, in the same order, recorded with noise of their own; none: see the module's text.
+        areas: question id -> area, for figures per area.
+        shown_areas: those to show, in their order; `None`: all.
+        samples: number of independent pairs whose error is to be reached; at most as many as there are.
+        scorer: win-rates by the scores of a scorer instead of right and wrong.
+        aggregate: of step scores, see `LLMResponse.scores`.
+        confidence: of intervals.
+        resamples: of the bootstrap over questions.
+        seed: of the bootstrap.
+
+    Returns:
+        All figures, ready for tables and pictures.
+
+    Raises:
+        UsageError: fewer than two LLMs, or other LLMs as independent ones.
+        ConflictError: LLMs of different noise, or none; pools of different sizes.
+        NotRecordedError: no question has a gold, or an area has none; scores that were not recorded.
+        OutOfRangeError: a number out of range.
+    """
+    noise = _shared_noise(llms, independent)
+    rows = np.flatnonzero(dataset.gold >= 0)
+    if not len(rows):
+        raise NotRecordedError(
+            f"No question of {dataset.id} has a gold answer, so no LLM can be right; coupling needs golds."
+        )
+    dataset.require([*llms, *independent])
+    together = [_calls(dataset, llm, rows, scorer, aggregate) for llm in llms]
+    apart = [_calls(dataset, llm, rows, scorer, aggregate) for llm in independent] or None
+    _check_sizes(together)
+    if apart is not None:
+        _check_sizes(apart)
+    where = _areas(dataset, rows, areas, shown_areas)
+    settings: dict[str, Any] = {"confidence": confidence, "resamples": resamples, "seed": seed}
+    pairs, curves, covariances, variances = [], {}, {}, {}
+    for one, two in combinations(range(len(llms)), 2):
+        names = together[one].name, together[two].name
+        both = _Pair(together[one], together[two], *_independent_pair(together, apart, one, two))
+        pairs += [both.figures(area, at, samples, settings) for area, at in where.items()]
+        told = both.statistics()
+        covariances[names] = told.covariance
+        variances[names] = np.stack([told.variance_coupled, told.variance_independent])
+        curves[names] = both.curve()
+    ranking, changes = _ranked(together, apart, settings)
+    left_out = len(dataset.gold) - len(rows)
+    hashes = dict.fromkeys(llm.recording_hash for llm in (*llms, *independent))
+    return Coupling(
+        dataset=dataset.id,
+        llms=tuple(llm.name for llm in llms),
+        noise=(noise.scheme, noise.seed),
+        independent_from="recordings" if apart else "other calls",
+        compared_by=scorer or "correctness",
+        pairs=tuple(pairs),
+        curves=curves,
+        covariances=covariances,
+        variances=variances,
+        ranking=tuple(ranking),
+        changes=tuple(changes),
+        recording_hashes=tuple(hashes),
+        warnings=(f"{left_out} questions without a gold answer were left out.",) if left_out else (),
+        **settings,
+    )
+
+
+def _shared_noise(llms: Sequence[LLM], independent: Sequence[LLM]) -> Any:
+    if len(llms) < 2:
+        raise UsageError(f"Coupling compares two LLMs or more; {len(llms)} was given.")
+    told = "; ".join(f"{llm.name}: {llm.noise or 'noise of its own'}" for llm in llms)
+    if len({llm.noise for llm in llms}) > 1 or llms[0].noise is None:
+        raise ConflictError(
+            f"Coupled LLMs are recorded with the same noise; these are not ({told}). Record them with `feval record --coupled` "
+            "and one --noise-seed."
+        )
+    names, others = ([llm.name for llm in own] for own in (llms, independent))
+    if others and [name.partition("@")[0] for name in others] != [name.partition("@")[0] for name in names]:
+        raise UsageError(
+            "The independent recordings are of the same LLMs in the same order; coupled are "
+            f"{', '.join(names)}, independent {', '.join(others)}."
+        )
+    seen = [llm.noise for llm in independent if llm.noise is not None]
+    if len(set(seen)) < len(seen) or llms[0].noise in seen:
+        raise ConflictError(
+            "The LLMs that were given as independent share noise; give recordings with noise of their own."
+        )
+    return llms[0].noise
+
+
+def _calls(dataset: Dataset, llm: LLM, rows: Rows, scorer: str | None, aggregate: str) -> _Calls:
+    pool = llm.pool
+    sizes = pool.sizes[rows]
+    if len(uneven := np.flatnonzero(sizes != sizes[0])):
+        name = dataset.question_ids[rows[uneven[0]]]
+        raise ConflictError(
+            f"Coupled calls are paired by their number, so all pools have one size; {llm.name} has {sizes[0]} CoTs on "
+            f"{dataset.question_ids[rows[0]]!r} and {sizes[uneven[0]]} on {name!r}. Record what is missing, or select questions."
+        )
+    codes = pool.codes[rows, : int(sizes[0])]
+    right = (codes == dataset.gold[rows, None]).astype(np.float64)
+    scores = right if scorer is None else pool.aggregated(scorer, aggregate)[rows, : int(sizes[0])]
+    if len(missing := np.argwhere(np.isnan(scores))):
+        question, call = missing[0].tolist()
+        raise NotRecordedError(
+            f"{scorer} has no score for CoT {call} of {llm.name} on {dataset.question_ids[rows[question]]!r}; score the rest "
+            "(`feval score`), or leave that question out."
+        )
+    return _Calls(llm.name, codes, right, scores)
+
+
+def _check_sizes(calls: Sequence[_Calls]) -> None:
+    sizes = {own.name: own.codes.shape[1] for own in calls}
+    if len(set(sizes.values())) > 1:
+        told = ", ".join(f"{name}: {size}" for name, size in sizes.items())
+        raise ConflictError(
+            f"LLMs are compared call by call; their CoTs per question differ ({told}). Record what is missing."
+        )
+    if min(sizes.values()) < 2:
+        raise ConflictError("Within a question a covariance takes two CoTs or more; these pools hold 1. Record more.")
+
+
+def _areas(
+    dataset: Dataset, rows: Rows, areas: Mapping[str, str] | None, shown: Sequence[str] | None
+) -> dict[str | None, Rows]:
+    """Area -> places among `rows`; `None` for all of them."""
+    found: dict[str | None, Rows] = {None: np.arange(len(rows))}
+    if areas is None:
+        return found
+    own = [areas.get(dataset.question_ids[row]) for row in rows]
+    for area in shown if shown is not None else sorted({area for area in own if area is not None}):
+        at = np.array([place for place, name in enumerate(own) if name == area], np.intp)
+        if not len(at):
+            raise NotRecordedError(f"No question of {dataset.id} with a gold answer is in the area {area!r}.")
+        found[area] = at
+    return found
+
+
+def _independent_pair(
+    together: Sequence[_Calls], apart: Sequence[_Calls] | None, one: int, two: int
+) -> tuple[_Calls, _Calls]:
+    if apart is not None:
+        return apart[one], apart[two]
+    other = together[two]
+    shifted = (np.roll(values, -1, axis=1) for values in (other.codes, other.right, other.scores))
+    return together[one], _Calls(other.name, *shifted)
+
+
+@dataclass(frozen=True, eq=False)
+class _Pair:
+    """Two LLMs under shared noise, and without it."""
+
+    first: _Calls
+    second: _Calls
+    first_apart: _Calls
+    second_apart: _Calls
+
+    def statistics(self, at: Rows | None = None) -> CoupledStatistics:
+        from feval.estimators.coupling import coupled_statistics
+
+        where = slice(None) if at is None else at
+        return coupled_statistics(self.first.right[where], self.second.right[where])
+
+    def differences(self, at: Rows) -> tuple[Floats, Floats]:
+        """[Q, S] coupled and independent."""
+        coupled = self.first.right[at] - self.second.right[at]
+        return coupled, self.first_apart.right[at] - self.second_apart.right[at]
+
+    def figures(self, area: str | None, at: Rows, samples: int, settings: Mapping[str, Any]) -> CoupledPair:
+        from feval.estimators.bootstrap import bootstrap_interval
+        from feval.estimators.coupling import coupled_statistics, equal_error_samples
+
+        told = self.statistics(at)
+        apart = coupled_statistics(self.first_apart.right[at], self.second_apart.right[at])
+        coupled, independent = self.differences(at)
+        interval = bootstrap_interval(told.covariance[:, None], proportions=False, **settings)
+        if samples < 1:
+            raise OutOfRangeError(f"The error is that of 1 independent pair or more; {samples} were given.")
+        number = min(samples, independent.size)
+        equal = None
+        if coupled.shape == independent.shape and np.ptp(independent) > 0 and number < independent.size:
+            equal = equal_error_samples(coupled, independent, number, **settings)
+        return CoupledPair(
+            first=self.first.name,
+            second=self.second.name,
+            area=area,
+            questions=len(at),
+            calls=coupled.shape[1],
+            difference=float(coupled.mean()),
+            covariance=float(told.covariance.mean()),
+            covariance_low=float(interval.low[0]),
+            covariance_high=float(interval.high[0]),
+            law_covariance=self._law_covariance(at),
+            variance_coupled=told.total_coupled,
+            variance_independent=apart.total_coupled,
+            agreement_coupled=_agreement(self.first, self.second, at),
+            agreement_independent=_agreement(self.first_apart, self.second_apart, at),
+            independent_samples=number,
+            error=None if equal is None else equal.error,
+            coupled_samples=None if equal is None else equal.coupled,
+            ratio=None if equal is None else equal.ratio,
+            ratio_low=None if equal is None else equal.low,
+            ratio_high=None if equal is None else equal.high,
+        )
+
+    def _law_covariance(self, at: Rows) -> float:
+        """Mean covariance of being right under the coupling of the two empirical answer laws."""
+        from feval.estimators.gumbel_coupling import coupled_correctness, laws_of_counts
+
+        one, two = self.first.codes[at], self.second.codes[at]
+        width = 2 + int(max(one.max(), two.max()))
+        counts = [
+            np.stack([(codes == code).sum(axis=1) for code in range(-1, width - 1)], axis=1) for codes in (one, two)
+        ]
+        laws = [laws_of_counts(own) for own in counts]
+        right = np.zeros(laws[0].shape, bool)
+        for own in (self.first, self.second):
+            question, call = np.nonzero(own.right[at])
+            right[question, own.codes[at][question, call] + 1] = True
+        return float(coupled_correctness(laws[0], laws[1], right).covariance.mean())
+
+    def curve(self) -> ErrorCurve:
+        from feval.estimators.coupling import estimation_error
+
+        coupled, independent = self.differences(np.arange(len(self.first.right)))
+        most = min(coupled.size, independent.size, _LARGEST_SIZE)
+        sizes = np.unique(np.rint(np.geomspace(min(10, most), most, _POINTS)).astype(np.int64))
+        errors = (estimation_error(values, sizes) for values in (coupled, independent))
+        shared, apart = (tuple(values.tolist()) for values in errors)
+        return ErrorCurve(tuple(sizes.tolist()), shared, apart)
+
+
+def _agreement(first: _Calls, second: _Calls, at: Rows) -> float:
+    one, two = first.codes[at], second.codes[at]
+    return float(((one == two) & (one >= 0)).mean())
+
+
+def _ranked(
+    together: Sequence[_Calls], apart: Sequence[_Calls] | None, settings: Mapping[str, Any]
+) -> tuple[list[RankedLLM], list[tuple[str, str, float]]]:
+    from feval.estimators.bradley_terry import bradley_terry
+    from feval.estimators.winrates import ranked_winrates, ranking_change
+
+    boot = {name: settings[name] for name in ("resamples", "seed")}
+    entries, averages = [], []
+    for scheme, calls in (("coupled", together), ("independent", apart or together)):
+        outcomes = _outcomes(calls, "same" if scheme == "coupled" else "all" if apart else "other")
+        others = len(calls) - 1
+        wins = outcomes[..., 0].sum(axis=1) / others
+        averages.append(wins.T)
+        told = ranked_winrates(wins.T, confidence=settings["confidence"], **boot)
+        half = (outcomes[..., 0] + outcomes[..., 2] / 2).mean(axis=2)
+        strengths = bradley_terry(half[None])[0]
+        ties = outcomes[..., 2].mean(axis=2).sum(axis=1) / others
+        for place, own in enumerate(calls):
+            entries.append(
+                RankedLLM(
+                    llm=own.name,
+                    scheme=scheme,
+                    winrate=float(told.rates[place]),
+                    low=float(told.low[place]),
+                    high=float(told.high[place]),
+                    ties=float(ties[place]),
+                    rank=int(told.rank[place]),
+                    worst_rank=int(told.worst_rank[place]),
+                    strength=float(strengths[place]),
+                )
+            )
+    change = ranking_change(averages[0], averages[1], **boot)
+    found = [
+        (together[one].name, together[two].name, float(p))
+        for (one, two), a, b, p in zip(change.pairs, change.coupled, change.independent, change.p_values, strict=True)
+        if a * b < 0
+    ]
+    return entries, found
+
+
+def _outcomes(calls: Sequence[_Calls], which: Any) -> Floats:
+    """[L, L, Q, 3] shares of wins, losses and ties of each against each; zeros on the diagonal."""
+    from feval.estimators.winrates import sampled_winrates
+
+    table = np.zeros((len(calls), len(calls), len(calls[0].scores), 3))
+    for one, two in combinations(range(len(calls)), 2):
+        told = sampled_winrates(calls[one].scores, calls[two].scores, which)
+        table[one, two], table[two, one] = told, told[:, [1, 0, 2]]
+    return table
