@@ -5,11 +5,13 @@ The columns `doc` (`query`, `choices`, `gold_index`, `id`, `instruction`) and `m
 model and its decoding. Older versions wrote other columns, which are refused.
 
 No answers are stored: they are extracted from the texts. Tokens are the lengths of the stored token ids, where every sample has
-some. Finish reasons are not stored.
+some. Backends that generate in batches fill up shorter samples with the end token: of an id repeated at the end, the id at which
+most samples end, one is counted. Finish reasons are not stored.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -91,9 +93,10 @@ def read(source: Path, request: ImportRequest) -> Imported:
         raise SourceError(f"{source.name} holds no questions; there is nothing to import.")
     questions = without_duplicates((row.question for row in rows), source.name)
     counted = all(row.tokens is not None for row in rows)
+    filled = _without_padding([row.tokens or [] for row in rows]) if counted else 0
     pools = [row.pool(counted=counted) for row in rows]
     llm = SourceLLM(request.llm_of(source.name, _results(source, reader)), pools, counted)
-    notes = [*_row_notes(rows), *size_note(pools), *same_texts_note(pools), *reader.notes()]
+    notes = [*_row_notes(rows, filled), *size_note(pools), *same_texts_note(pools), *reader.notes()]
     return Imported(questions, [llm], notes, _system_prompt(rows))
 
 
@@ -108,7 +111,7 @@ class _Row:
         texts = member(response, "text", list, where)
         self.empty = texts.count(None)
         self.texts = strings([text if text is not None else "" for text in texts], where)
-        self.tokens = _lengths(response.get("output_tokens"), len(texts))
+        self.tokens = _token_ids(response.get("output_tokens"), len(texts))
         asked = response.get("input_tokens")
         self.prompt_tokens = len(asked) if isinstance(asked, list) and asked else None
         self.prompt = _prompt(response.get("input"), where)
@@ -117,17 +120,30 @@ class _Row:
         """The samples as columns."""
         return SourcePool(
             self.texts,
-            tokens=self.tokens if counted else None,
+            tokens=list(map(len, self.tokens or [])) if counted else None,
             prompt=self.prompt,
             prompt_tokens=self.prompt_tokens if counted else None,
         )
 
 
-def _lengths(ids: Any, samples: int) -> list[int] | None:
-    """Tokens of each sample; `None` where a sample has no ids."""
+def _token_ids(ids: Any, samples: int) -> list[list[Any]] | None:
+    """Token ids of each sample; `None` where a sample has none."""
     if not isinstance(ids, list) or len(ids) != samples or not all(isinstance(some, list) and some for some in ids):
         return None
-    return [len(some) for some in ids]
+    return ids
+
+
+def _without_padding(rows: list[list[list[Any]]]) -> int:
+    """Cut what repeats the usual last token at the end of each sample; return how many samples were cut."""
+    samples = [ids for row in rows for ids in row]
+    ((last, _),) = Counter(ids[-1] for ids in samples).most_common(1) or [(None, 0)]
+    cut = 0
+    for ids in samples:
+        before = len(ids)
+        while len(ids) > 1 and ids[-2] == ids[-1] == last:
+            ids.pop()
+        cut += len(ids) < before
+    return cut
 
 
 def _prompt(asked: Any, where: str) -> Prompt | None:
@@ -152,11 +168,14 @@ def _question(doc: Any, name: str, where: str) -> tuple[SourceQuestion, bool]:
 
 
 def _rows(source: Path, request: ImportRequest) -> Iterator[_Row]:
-    number = 0
+    number = expanded = 0
+    allowed = max(RATIO_FREE_BYTES, MAX_RATIO * source.stat().st_size)
     with _opened(source) as file:
         columns = [f"doc.{name}" for name in _DOC] + [f"model_response.{name}" for name in _RESPONSE]
         for batch in file.iter_batches(_ROWS_AT_ONCE, columns=columns, use_threads=False):
-            if batch.nbytes > max(RATIO_FREE_BYTES, MAX_RATIO * source.stat().st_size):
+            # What the file states of its sizes is not all: a dictionary holds a text once, and rows repeat it.
+            expanded += batch.nbytes
+            if expanded > min(MAX_EXPANDED_BYTES, allowed):
                 raise SourceError(
                     f"{source.name} expands to more than {MAX_RATIO} times its size, as no recording does."
                 )
@@ -228,11 +247,13 @@ def _results(source: Path, reader: Reader) -> LLMInfo:
     return LLMInfo("")
 
 
-def _row_notes(rows: list[_Row]) -> list[str]:
+def _row_notes(rows: list[_Row], filled: int) -> list[str]:
     others, empty = sum(row.other_golds for row in rows), sum(row.empty for row in rows)
     notes = []
     if others:
         notes.append(f"{others} questions have several accepted answers; the first of them is the gold answer.")
+    if filled:
+        notes.append(f"{filled} samples are filled up with their end token, as batches are; it was counted once.")
     if empty:
         notes.append(f"{empty} samples have no text (null); they were read as empty texts.")
     return notes
