@@ -300,7 +300,9 @@ def test_the_game_of_24_is_judged_as_its_authors_judged_it(shared: Path, importi
     assert [[answer == "24" for answer in row] for row in columns.answers] == [entry["accs"] for entry in entries]
     assert columns.gold == ["24"] * 100
     assert round(columns.mean_accuracy(), 4) == 0.0734 == sum(sum(entry["accs"]) for entry in entries) / 10_000
-    assert round(100 * columns.mean_accuracy(), 1) == 7.3  # "IO prompt" of the paper's table 2, and below "IO (best of 100)"
+    assert (
+        round(100 * columns.mean_accuracy(), 1) == 7.3
+    )  # "IO prompt" of the paper's table 2, and below "IO (best of 100)"
     assert sum("24" in row for row in columns.answers) == 33
     assert "another than that of exact arithmetic" not in columns.notes
     assert "180008 completion and 100000 prompt tokens" in columns.notes
