@@ -95,5 +95,111 @@ def switch_entry(**changes: Any) -> dict[str, Any]:
     }
 
 
+def harness_line(**changes: Any) -> dict[str, Any]:
+    """A line of lm-evaluation-harness."""
+    return {
+        "doc_id": 0,
+        "doc": {"question": "What is 1 + 1?", "answer": "2"},
+        "target": "2",
+        "arguments": {
+            "gen_args_0": {"arg_0": "Q: What is 1 + 1?\nA:", "arg_1": {"temperature": 0.7, "max_gen_toks": 64}}
+        },
+        "resps": [["It is 2.", "It is 3.", "Hm"]],
+        "filtered_resps": [["2", "3", "[invalid]"]],
+        "filter": "every",
+        "doc_hash": "0",
+        "exact_match": 0.5,
+        **changes,
+    }
+
+
+def inspect_sample(**changes: Any) -> dict[str, Any]:
+    """A sample of inspect-ai."""
+    message = {"role": "assistant", "content": "It is 2."}
+    return {
+        "id": 1,
+        "epoch": 1,
+        "input": "What is 1 + 1?",
+        "target": "2",
+        "messages": [
+            {"role": "system", "content": "Be brief."},
+            {"role": "user", "content": "What is 1 + 1?"},
+            message,
+        ],
+        "output": {
+            "model": "m",
+            "choices": [{"message": message, "stop_reason": "stop"}],
+            "usage": {"input_tokens": 9, "output_tokens": 5, "input_tokens_cache_read": 3},
+        },
+        "scores": {"match": {"value": "C", "answer": "2"}},
+        **changes,
+    }
+
+
+def inspect_log(*samples: Any, **changes: Any) -> dict[str, Any]:
+    """A log of inspect-ai."""
+    return {
+        "version": 2,
+        "status": "success",
+        "eval": {
+            "model": "openai/gpt-4o",
+            "dataset": {"sample_ids": [1, 2]},
+            "packages": {"inspect_ai": "0.3.285"},
+            "scorers": [{"name": "match"}],
+        },
+        "plan": {"config": {"temperature": 0.5, "max_tokens": 100, "top_p": 0.9}},
+        "samples": list(samples) or [inspect_sample(), inspect_sample(epoch=2)],
+        **changes,
+    }
+
+
+def inspect_archive(log: dict[str, Any], compression: int = zipfile.ZIP_DEFLATED) -> bytes:
+    """The same log as an `.eval` archive."""
+    members = [("header.json", {name: value for name, value in log.items() if name != "samples"})]
+    members += [(f"samples/{place}_epoch_1.json", sample) for place, sample in enumerate(log["samples"])]
+    return archive(members, compression)
+
+
+def details(*rows: tuple[dict[str, Any], dict[str, Any]]) -> bytes:
+    """Details of lighteval: pairs of `doc` and `model_response`."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    buffer = io.BytesIO()
+    table = pa.Table.from_pylist(
+        [{"doc": doc, "model_response": response} for doc, response in rows or [details_row()]]
+    )
+    pq.write_table(table, buffer)
+    return buffer.getvalue()
+
+
+def details_row(**changes: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+    """One question of lighteval; a change goes where the member belongs."""
+    doc = {"query": "What is 1 + 1?", "choices": ["2"], "gold_index": 0, "id": "0", "instruction": None}
+    response = {
+        "text": ["It is 2.", "It is 3."],
+        "input": None,
+        "input_tokens": [7, 8],
+        "output_tokens": [[1, 2], [1, 3, 2]],
+    }
+    for name, value in changes.items():
+        (doc if name in doc else response)[name] = value
+    return doc, response
+
+
+PUZZLES = b"Rank,Puzzles,AMT (s)\n1,4 5 6 10,4.4\n2,1 1 4 6,4.4\n"
+
+
+def game_entry(**changes: Any) -> dict[str, Any]:
+    """A puzzle of the Game of 24."""
+    return {
+        "idx": 0,
+        "ys": ["Answer: (5 * (10 - 4)) - 6 = 24", "Answer: 4 + 5 + 6 + 10 = 24", "Answer: 4 * 6 = 24\n"],
+        "accs": [True, False, False],
+        "usage_so_far": {"completion_tokens": 30, "prompt_tokens": 10, "cost": 0.1},
+        **changes,
+    }
+
+
 COT = {"id": "a", "question": "A?", "gold": "1", "text": "t", "answer": "1"}
 QUESTION = {"id": "a", "question": "A?", "answer": "1", "samples": [{"text": "t", "answer": "1"}]}

@@ -15,10 +15,18 @@ from foreign_sources import (
     COT,
     MMLU_KEY,
     MMLU_REPLIES,
+    PUZZLES,
     QUESTION,
     archive,
     archive_members,
+    details,
+    details_row,
     dumped,
+    game_entry,
+    harness_line,
+    inspect_archive,
+    inspect_log,
+    inspect_sample,
     lines,
     mot_entry,
     switch_entry,
@@ -36,9 +44,15 @@ SEEDS: dict[str, list[bytes]] = {
     "esc": [lines({"question": "Q: a", "answer": "a", "generated_answer": ["the answer is a"]})],
     "coupled-mmlu": [MMLU_REPLIES],
     "modelswitch": [dumped([switch_entry(), switch_entry(no=1)])],
+    "linc": [dumped([["True", "Error"], ["False", "Uncertain"]])],
+    "game24": [dumped([game_entry(), game_entry(idx=1, ys=["x", "Answer: 1 / (4 - 4)"], accs=[False, False])])],
+    "lm-eval": [lines(harness_line(), harness_line(doc_id=1), harness_line(filter="none"))],
+    "inspect-ai": [dumped(inspect_log()), inspect_archive(inspect_log()), inspect_archive(inspect_log(), 0)],
+    "lighteval": [details()],
     "jsonl": [lines(COT, COT | {"sample": 1, "llm": "m"}), lines(QUESTION, QUESTION | {"id": "b", "prompt": "x"})],
 }
 KINDS = ["verbatim", "number", "choice", "date", "letters", "text", "yes-no"]
+FILES = {"coupled-mmlu": MMLU_KEY, "game24": PUZZLES}
 EXAMPLES = int(os.environ.get("FEVAL_FUZZ_EXAMPLES", "60"))
 FUZZ = settings(
     deadline=None,
@@ -50,7 +64,8 @@ FUZZ = settings(
 NAMES = st.sampled_from(
     ["question", "answer", "generated", "results", "generated_answer", "no", "solution", "step_sampling", "id", "samples",
      "intermediate_results", "text", "tokens", "finish_reason", "choices", "label", "prompt", "prompt_tokens", "llm", "sample",
-     "gold", "question_id", "role", "content"]
+     "gold", "question_id", "role", "content", "doc_id", "doc", "target", "arguments", "gen_args_0", "arg_0", "arg_1", "resps",
+     "filtered_resps", "filter", "epoch", "input", "messages", "output", "scores", "usage", "output_tokens", "idx", "ys", "accs"]
 )  # fmt: skip
 SCALARS = (
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20) | st.integers(10**18, 10**40)
@@ -69,8 +84,8 @@ def attempt(format_name: str, data: bytes, kind: str, questions: bytes | None = 
         source = folder / "source_seed7"
         source.write_bytes(data)
         file = folder / "questions"
-        file.write_bytes(MMLU_KEY if questions is None else questions)
-        given_file = file if format_name == "coupled-mmlu" or questions is not None else None
+        file.write_bytes(FILES.get(format_name, b"") if questions is None else questions)
+        given_file = file if format_name in FILES or questions is not None else None
         try:
             import_recording(
                 format_name, source, folder / "out", dataset="gsm8k", llm=None if format_name == "feval-ttc" else "an-llm",
@@ -134,10 +149,10 @@ def test_arbitrary_bytes_end_in_a_sentence(format_name: str, packed: bool) -> No
 
 
 def as_source(format_name: str, values: list[Any]) -> bytes:
-    return lines(*values) if format_name in {"esc", "jsonl"} else dumped(values)
+    return lines(*values) if format_name in {"esc", "jsonl", "lm-eval"} else dumped(values)
 
 
-@pytest.mark.parametrize("format_name", ["mot-cascade", "esc", "modelswitch", "jsonl"])
+@pytest.mark.parametrize("format_name", ["mot-cascade", "esc", "modelswitch", "jsonl", "lm-eval", "game24", "linc"])
 def test_arbitrary_json_ends_in_a_sentence_or_a_recording(format_name: str) -> None:
     @FUZZ
     @given(values=st.lists(VALUES | RECORDS, max_size=4), kind=st.sampled_from(KINDS))
@@ -152,6 +167,8 @@ SEED_RECORDS = {
     "esc": {"question": "Q: a", "answer": "a", "generated_answer": ["the answer is a"]},
     "modelswitch": switch_entry(),
     "jsonl": QUESTION,
+    "lm-eval": harness_line(),
+    "game24": game_entry(),
 }
 
 
@@ -181,6 +198,49 @@ def test_archives_with_arbitrary_json_end_in_a_sentence_or_a_recording(data: st.
     key = data.draw(st.sampled_from(sorted(holder) if isinstance(holder, dict) else range(len(holder))))
     holder[key] = data.draw(VALUES)
     attempt("feval-ttc", archive(archive_members(**{member: value})), "number")
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_logs_with_arbitrary_json_end_in_a_sentence_or_a_recording(packed: bool) -> None:
+    @FUZZ
+    @given(data=st.data())
+    def check(data: st.DataObject) -> None:
+        log = inspect_log(inspect_sample(), inspect_sample(epoch=2))
+        spoil(log, data)
+        if not packed or not isinstance(log.get("samples"), list):
+            attempt("inspect-ai", dumped(log), "number")
+        else:
+            attempt("inspect-ai", inspect_archive(log), "number")
+
+    check()
+
+
+def spoil(value: Any, data: st.DataObject) -> None:
+    """Put something arbitrary somewhere into JSON."""
+    holder = value
+    while True:
+        places = sorted(holder) if isinstance(holder, dict) else range(len(holder))
+        key = data.draw(st.sampled_from(places))
+        if not (isinstance(holder[key], dict | list) and holder[key] and data.draw(st.integers(0, 3))):
+            holder[key] = data.draw(VALUES)
+            return
+        holder = holder[key]
+
+
+@FUZZ
+@given(data=st.data())
+def test_details_with_an_arbitrary_member_end_in_a_sentence_or_a_recording(data: st.DataObject) -> None:
+    import pyarrow as pa
+
+    value = data.draw(VALUES)
+    name = data.draw(
+        st.sampled_from(["query", "choices", "gold_index", "id", "text", "input", "input_tokens", "output_tokens"])
+    )
+    try:
+        source = details(details_row(**{name: value}))
+    except (pa.ArrowException, OverflowError, UnicodeEncodeError, TypeError):
+        return  # not every value can stand in Parquet
+    attempt("lighteval", source, "number")
 
 
 @FUZZ

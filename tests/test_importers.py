@@ -664,9 +664,12 @@ def test_refuses_other_options(
 
 
 def test_names_the_formats_it_knows(save: Save, imported: Import) -> None:
-    with pytest.raises(UnknownNameError, match=r"no import format 'mot'.*coupled-mmlu, esc, feval-ttc, jsonl"):
+    with pytest.raises(UnknownNameError, match=r"no import format 'mot'.*coupled-mmlu, esc, feval-ttc, game24"):
         imported("mot", save("x.json", b"[]"))
-    assert sorted(IMPORTERS) == ["coupled-mmlu", "esc", "feval-ttc", "jsonl", "modelswitch", "mot-cascade"]
+    assert sorted(IMPORTERS) == [
+        "coupled-mmlu", "esc", "feval-ttc", "game24", "inspect-ai", "jsonl", "lighteval", "linc", "lm-eval", "modelswitch",
+        "mot-cascade",
+    ]  # fmt: skip
     assert all(name == importer.name for name, importer in IMPORTERS.items())
 
 
@@ -764,7 +767,7 @@ READS_JSON = ["mot-cascade", "modelswitch"]
 @pytest.mark.parametrize("format_name", sorted(IMPORTERS))
 @pytest.mark.parametrize("data", [b"", b"  \n", gzip.compress(b"", mtime=0)])
 def test_refuses_an_empty_file(save: Save, imported: Import, format_name: str, data: bytes) -> None:
-    with pytest.raises(SourceError, match=r"is empty|no zip archive"):
+    with pytest.raises(SourceError, match=r"is empty|no zip archive|no Parquet file"):
         imported(format_name, save("x", data), questions=save("key.csv", MMLU_KEY))
 
 

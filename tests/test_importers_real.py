@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import csv
+import gzip
+import itertools
 import json
 from collections import Counter
 from collections.abc import Callable
@@ -236,3 +239,70 @@ def test_files_of_one_dataset_share_their_questions(importing: Importing) -> Non
     first = named(importing, "date_cot1", keep_duplicates=True).recording.questions("bigbench_date")
     second = named(importing, "gpt4_date_cot2", keep_duplicates=True).recording.questions("bigbench_date")
     assert first == second
+
+
+LINC = "real/linc/outputs/gpt-3.5-turbo-16k-0613_folio-{mode}"
+LINC_RUNS = ("cot-1shot", "cot-2shot", "cot-4shot", "cot-8shot", "neurosymbolic-8shot")
+
+
+@pytest.mark.parametrize("mode", LINC_RUNS)
+def test_linc_majorities_equal_the_accuracy_its_authors_state(shared: Path, importing: Importing, mode: str) -> None:
+    run = LINC.format(mode=mode)
+    columns = importing("linc", f"{run}_generations_prc.json", "folio", llm=None)
+    stated = json.loads((shared / f"{run}_results.json").read_text())[f"folio-{mode}"]["accuracy (pass@1 majority)"]
+    assert columns.prefix_votes(10) / 182 == pytest.approx(stated, abs=1e-12)
+    assert columns.recording.llm_names("folio") == [f"gpt-3.5-turbo-16k-0613@folio-{mode}"]
+    assert {len(row) for row in columns.answers} == {10}
+
+
+@pytest.mark.parametrize("mode", LINC_RUNS)
+def test_linc_labels_without_a_text_are_no_answers(shared: Path, importing: Importing, mode: str) -> None:
+    columns = importing("linc", f"{LINC.format(mode=mode)}_generations_prc.json", "folio", llm=None)
+    labels = json.loads((shared / f"{LINC.format(mode=mode)}_generations_prc.json").read_text())
+    errors = sum(row.count("Error") for row in labels)
+    assert sum(row.count(None) for row in columns.answers) == errors
+    assert (f"{errors} labels are 'Error'" in columns.notes) == (errors > 0)
+    assert ("each label stands for its text" in columns.notes) == (mode == "neurosymbolic-8shot")
+
+
+@pytest.mark.parametrize("mode", LINC_RUNS)
+def test_linc_accuracy_over_votes_is_near_the_table_of_its_authors(
+    shared: Path, importing: Importing, mode: str
+) -> None:
+    """Their table: 1,000 draws of k positions with replacement, the same for all questions, so figures differ by its noise."""
+    columns = importing("linc", f"{LINC.format(mode=mode)}_generations_prc.json", "folio", llm=None)
+    kind, _, shots = mode.rpartition("-")
+    with (shared / "real/linc/analysis/tables/kmaj_results.csv").open() as file:
+        table = [row for row in csv.DictReader(file) if (row["mode"], f"{row['nshot']}shot") == (kind, shots)]
+    rows = {int(row["kmaj"]): row for row in table}
+    for k in (1, 2, 3):
+        exact = sum(map(_vote_with_replacement, columns.answers, columns.gold, [k] * 182)) / 182
+        noise = float(rows[k]["accuracy_kmaj_std"]) / 1000**0.5
+        assert abs(exact - float(rows[k]["accuracy_kmaj"])) < 5 * noise, k
+
+
+def _vote_with_replacement(answers: list[str | None], gold: str | None, k: int) -> float:
+    """Probability that the plurality of k draws with replacement is right; the first seen wins ties; by enumeration."""
+    right = 0
+    for drawn in itertools.product(answers, repeat=k):
+        votes = Counter(answer for answer in drawn if answer is not None)
+        right += bool(votes) and votes.most_common(1)[0][0] == gold
+    return right / len(answers) ** k
+
+
+TOT = "real/tot/logs/game24/gpt-4_0.7_naive_standard_sample_100_start900_end1000.json.gz"
+
+
+def test_the_game_of_24_is_judged_as_its_authors_judged_it(shared: Path, importing: Importing) -> None:
+    puzzles = shared / "real/tot/src/tot/data/24/24.csv"
+    columns = importing("game24", TOT, "game24", answer_kind="number", questions=puzzles)
+    entries = json.loads(gzip.decompress((shared / TOT).read_bytes()))
+    assert [[answer == "24" for answer in row] for row in columns.answers] == [entry["accs"] for entry in entries]
+    assert columns.gold == ["24"] * 100
+    assert round(columns.mean_accuracy(), 4) == 0.0734 == sum(sum(entry["accs"]) for entry in entries) / 10_000
+    assert (
+        round(100 * columns.mean_accuracy(), 1) == 7.3
+    )  # "IO prompt" of the paper's table 2, and below "IO (best of 100)"
+    assert sum("24" in row for row in columns.answers) == 33
+    assert "another than that of exact arithmetic" not in columns.notes
+    assert "180008 completion and 100000 prompt tokens" in columns.notes

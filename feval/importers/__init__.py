@@ -10,7 +10,19 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from feval.errors import UnknownNameError
-from feval.importers import coupled_mmlu, esc, feval_ttc, jsonl, modelswitch, mot_cascade
+from feval.importers import (
+    coupled_mmlu,
+    esc,
+    feval_ttc,
+    game24,
+    inspect_ai,
+    jsonl,
+    lighteval,
+    linc,
+    lm_eval,
+    modelswitch,
+    mot_cascade,
+)
 from feval.importers.conversion import convert
 from feval.importers.source import Importer, ImportRequest
 
@@ -26,6 +38,21 @@ IMPORTERS: Mapping[str, Importer] = {
             "coupled-mmlu", "Coupled Token Generation on MMLU, CSV", coupled_mmlu.read, coupled_mmlu.upstream_answer
         ),
         Importer("modelswitch", "ModelSwitch, JSON", modelswitch.read),
+        Importer("linc", "LINC, labels with references and texts beside them, JSON", linc.read, beside=linc.beside),
+        Importer("game24", "Tree of Thoughts' naive samples on the Game of 24, JSON", game24.read),
+        Importer(
+            "lm-eval",
+            "lm-evaluation-harness, samples_*.jsonl with results_*.json beside it",
+            lm_eval.read,
+            beside=lm_eval.beside,
+        ),
+        Importer("inspect-ai", "inspect-ai logs, .eval or .json; epochs are CoTs", inspect_ai.read),
+        Importer(
+            "lighteval",
+            "lighteval details, Parquet with results_*.json beside it",
+            lighteval.read,
+            beside=lighteval.beside,
+        ),
         Importer("jsonl", "feval's generic JSON Lines, described in docs/importing.md", jsonl.read),
     )
 }

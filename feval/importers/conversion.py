@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from feval.answers import KINDS, canonical_gold, extract, extractor_version, keys
 from feval.cards import find_dataset_card
@@ -49,7 +50,7 @@ def convert(
     info = DatasetInfo(
         request.dataset, card.title if card else request.dataset, kind, extractor_version(kind), None, licence
     )
-    operation = {
+    operation: dict[str, Any] = {
         "name": "import",
         "format": importer.name,
         "source": fingerprint(source),
@@ -57,6 +58,8 @@ def convert(
         "answers": answers,
         "keep_duplicates": request.keep_duplicates,
     }
+    if importer.beside is not None:
+        operation["beside"] = [fingerprint(file) for file in importer.beside(source)]
     prices = prices if prices == "none" else price_list(prices).id
     with RecordingWriter(out, operation=operation, prices=prices, licences={"questions": licence}) as writer:
         reader = Reader()

@@ -9,18 +9,15 @@ Verbatim answers are the stored ones. The stored token counts are the package's 
 
 from __future__ import annotations
 
-import struct
-import zipfile
-import zlib
 from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from feval.cards import dataset_card, dataset_ids, find_dataset_card
 from feval.errors import SourceError, UnknownNameError
-from feval.importers.reading import Reader, disk_errors, expand, regular_file
+from feval.importers.archive import Archive, opened
+from feval.importers.reading import Reader
 from feval.importers.shapes import LARGEST, finish_reason, member, refuse, strings, whole, whole_numbers
 from feval.importers.source import (
     FINISH_REASON_WORDS,
@@ -35,20 +32,6 @@ from feval.recording.content import LLMInfo
 
 __all__ = ["our_dataset_id", "read", "recorded_llms"]
 
-_METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
-_ENCRYPTED = 0x1
-# `zipfile` has one exception of its own and lets these others through.
-_DAMAGED = (
-    zipfile.BadZipFile,
-    zlib.error,
-    EOFError,
-    NotImplementedError,
-    OverflowError,
-    RuntimeError,
-    ValueError,
-    struct.error,
-)
-
 
 def read(source: Path, request: ImportRequest) -> Imported:
     """Read one dataset of an archive, with all its LLMs or those named. LLMs are read one at a time.
@@ -62,8 +45,8 @@ def read(source: Path, request: ImportRequest) -> Imported:
         UnknownNameError: an LLM that the archive lacks.
     """
     reader = Reader()
-    with _opened(source) as archive:
-        name = archive.dataset(request.dataset)
+    with opened(source) as archive:
+        name = _reference_name(archive, request.dataset)
         recorded = _recorded(archive, name, reader)
         for llm in request.llms:
             if llm not in recorded:
@@ -88,8 +71,8 @@ def recorded_llms(source: Path, dataset: str) -> tuple[str, ...]:
     Raises:
         SourceError: no such archive, damaged, or without the dataset.
     """
-    with _opened(source) as archive:
-        return _recorded(archive, archive.dataset(dataset), Reader())
+    with opened(source) as archive:
+        return _recorded(archive, _reference_name(archive, dataset), Reader())
 
 
 def our_dataset_id(reference_name: str) -> str:
@@ -110,7 +93,7 @@ def _llms(
     notes: list[str],
 ) -> Iterator[SourceLLM]:
     for name in names:
-        with _opened(source) as archive:
+        with opened(source) as archive:
             member_name = f"LLM_{name}_dataset_{dataset}.txt"
             record, where = archive.json(member_name, reader), archive.where(member_name)
         responses = member(record, "responses", list, where)
@@ -128,17 +111,15 @@ def _llms(
 def _info(config: dict[str, Any], name: str, request: ImportRequest, where: str) -> LLMInfo:
     if member(config, "name", str, f"the config of {where}") != name:
         raise SourceError(f"{where} is named for {name!r}, and its config for {config['name']!r}.")
-    stored = {"temperature": config.get("temperature"), "max_tokens": config.get("max_tokens")}
+    stored = {key: config.get(key) for key in ("temperature", "max_tokens")}
     for key, value in stored.items():
-        asked = getattr(request, key)
         if value is not None and (
             isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= LARGEST
         ):
             refuse(f"{key!r} of the config of {where}", f"a number from 0 to {LARGEST}", value)
-        if None not in (asked, value) and asked != value:
-            raise SourceError(f"{where} says {key} {value}, and {asked} was given; leave the option out.")
-    temperature, max_tokens = (getattr(request, key) if value is None else value for key, value in stored.items())
-    return LLMInfo(name, temperature, None if max_tokens is None else int(max_tokens))
+    limit = stored["max_tokens"]
+    found = LLMInfo(name, stored["temperature"], None if limit is None else int(limit))
+    return replace(request, llms=()).llm_of(where, found)
 
 
 def _pools(responses: list[Any], where: str) -> Iterator[SourcePool]:
@@ -189,7 +170,7 @@ def _explain(cots: list[Any], where: str) -> None:
         finish_reason(member(metadata, "finish_reason", str, f"the metadata of {here}"), here)
 
 
-def _recorded(archive: _Archive, dataset: str, reader: Reader) -> tuple[str, ...]:
+def _recorded(archive: Archive, dataset: str, reader: Reader) -> tuple[str, ...]:
     """The LLMs that the archive lists for a dataset."""
     name = f"dataset_{dataset}_models.txt"
     llms = strings(member(archive.json(name, reader), "llms", list, archive.where(name)), archive.where(name))
@@ -199,7 +180,7 @@ def _recorded(archive: _Archive, dataset: str, reader: Reader) -> tuple[str, ...
 
 
 def _questions(
-    archive: _Archive, dataset: str, request: ImportRequest, reader: Reader
+    archive: Archive, dataset: str, request: ImportRequest, reader: Reader
 ) -> tuple[list[SourceQuestion], str | None]:
     """The questions and the system prompt."""
     name = f"dataset_{dataset}.txt"
@@ -221,70 +202,19 @@ def _questions(
     return questions, system_prompt
 
 
-@dataclass(frozen=True, slots=True)
-class _Archive:
-    """An open zip whose member names and sizes were found harmless."""
+def _reference_name(archive: Archive, dataset: str) -> str:
+    """The archive's name of a dataset.
 
-    zip: zipfile.ZipFile
-    path: Path
-
-    def where(self, name: str) -> str:
-        return f"{name} in {self.path.name}"
-
-    def dataset(self, dataset: str) -> str:
-        """The archive's name of a dataset.
-
-        Raises:
-            SourceError: the archive does not have it.
-        """
-        card = find_dataset_card(dataset)
-        name = (card and card.reference_name) or dataset
-        names = self.zip.namelist()
-        if f"dataset_{name}.txt" not in names:
-            held = [entry[8:-11] for entry in names if entry.startswith("dataset_") and entry.endswith("_models.txt")]
-            raise SourceError(
-                f"{self.path.name} does not hold the dataset {dataset!r} (as {name!r}); "
-                f"it holds {', '.join(map(our_dataset_id, held)) or 'none':.600}."
-            )
-        return name
-
-    def json(self, name: str, reader: Reader) -> Any:
-        """A member, read as JSON.
-
-        Raises:
-            SourceError: the archive lacks it, or it is damaged, encrypted, too large or no JSON.
-        """
-        return reader.json(self._bytes(name), self.where(name))
-
-    def _bytes(self, name: str) -> bytes:
-        try:
-            info = self.zip.getinfo(name)
-        except KeyError as error:
-            raise SourceError(f"{self.path.name} has no member {name!r}, which such an archive should have.") from error
-        if info.flag_bits & _ENCRYPTED:
-            raise SourceError(f"{self.where(name)} is encrypted; make an archive without a password.")
-        if info.compress_type not in _METHODS:
-            raise SourceError(f"{self.where(name)} is compressed in another way than deflate; make an ordinary zip.")
-        with _zip_errors(self.path), self.zip.open(info) as stream:
-            return expand(stream, info.compress_size, self.where(name))
-
-
-@contextmanager
-def _opened(path: Path) -> Iterator[_Archive]:
-    with disk_errors(path), _zip_errors(path), zipfile.ZipFile(regular_file(path)) as archive:
-        names = archive.namelist()
-        for name in names:
-            if name.startswith("/") or "\\" in name or ":" in name[:2] or ".." in name.split("/"):
-                raise SourceError(f"{path.name} has a member that points outside of it, {name!r:.80}; it is not read.")
-        if len(set(names)) != len(names):
-            raise SourceError(f"{path.name} has two members of one name; it is not read.")
-        yield _Archive(archive, path)
-
-
-@contextmanager
-def _zip_errors(path: Path) -> Iterator[None]:
-    """Turn what `zipfile` says of a damaged archive into a sentence."""
-    try:
-        yield
-    except _DAMAGED as error:
-        raise SourceError(f"{path} is no zip archive, or a damaged one: {error}. Get the file again.") from error
+    Raises:
+        SourceError: the archive does not have it.
+    """
+    card = find_dataset_card(dataset)
+    name = (card and card.reference_name) or dataset
+    names = archive.names()
+    if f"dataset_{name}.txt" not in names:
+        held = [entry[8:-11] for entry in names if entry.startswith("dataset_") and entry.endswith("_models.txt")]
+        raise SourceError(
+            f"{archive.path.name} does not hold the dataset {dataset!r} (as {name!r}); "
+            f"it holds {', '.join(map(our_dataset_id, held)) or 'none':.600}."
+        )
+    return name

@@ -2,7 +2,8 @@
 
 Two layouts are read: JSON Lines with `{"id", "question", "answer", "choices": [{"label", "text"}]}` per line, and an answer
 key, CSV with the columns subject, index and answer in the order of the dataset, which has golds but no texts. Where no id
-is written, a line's id is `<dataset>/<row>`, row from 0.
+is written, a line's id is `<dataset>/<row>`, row from 0. The puzzles of Tree of Thoughts (24.csv: CSV with a column Puzzles) are
+questions whose gold answer is 24.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from feval.importers.source import SourceQuestion
 __all__ = ["choices_of", "completed", "identifier", "read_questions", "without_duplicates"]
 
 _ANSWER_KEY = ["subject", "index", "answer"]
+_PUZZLES = "Puzzles"
 
 
 def read_questions(path: Path, dataset: str, reader: Reader) -> list[SourceQuestion]:
@@ -56,6 +58,8 @@ def _json_question(line: Any, default_id: str, where: str) -> SourceQuestion:
 
 def _answer_key(data: bytes, path: Path, dataset: str, reader: Reader) -> list[SourceQuestion]:
     header, *rows = reader.csv(data, path.name)
+    if _PUZZLES in header:
+        return _puzzles(header.index(_PUZZLES), rows, dataset, path.name)
     if header != _ANSWER_KEY:
         raise SourceError(
             f"{path.name} is no questions file: it should be JSON Lines with a question per line, or CSV with the "
@@ -67,6 +71,13 @@ def _answer_key(data: bytes, path: Path, dataset: str, reader: Reader) -> list[S
                 f"Record {row + 1} of {path.name} should be subject, index and answer; found {record!r:.80}."
             )
     return [SourceQuestion(f"{dataset}/{row}", "", record[2]) for row, record in enumerate(rows)]
+
+
+def _puzzles(column: int, rows: list[list[str]], dataset: str, name: str) -> list[SourceQuestion]:
+    for row, record in enumerate(rows):
+        if len(record) <= column or not all(number.isdecimal() for number in record[column].split()):
+            raise SourceError(f"Record {row + 1} of {name} should have numbers under {_PUZZLES}; found {record!r:.80}.")
+    return [SourceQuestion(f"{dataset}/{row}", record[column], "24") for row, record in enumerate(rows)]
 
 
 def identifier(value: object, where: str) -> str:

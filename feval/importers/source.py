@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import orjson
 
-from feval.errors import UsageError
+from feval.errors import SourceError, UsageError
 from feval.recording.content import LLMInfo
 
 __all__ = [
@@ -31,6 +31,7 @@ FINISH_REASON_WORDS = {
     "error": "error",
     "unknown": "unknown",
     "max_tokens": "length",
+    "model_length": "length",
     "run_cancelled": "error",
     "run_expired": "error",
     "run_failed": "error",
@@ -160,6 +161,29 @@ class ImportRequest:
         """An LLM under the decoding that the user stated."""
         return LLMInfo(name, self.temperature, self.max_tokens)
 
+    def llm_of(self, source: str, found: LLMInfo) -> LLMInfo:
+        """The one LLM of a source that says something of it.
+
+        Args:
+            source: for the messages.
+            found: as the source has it; its name is empty where the source does not name it. A name that the user gave wins.
+
+        Raises:
+            UsageError: nobody names it, or several names were given.
+            SourceError: user and source state another decoding.
+        """
+        name = found.name if found.name and not self.llms else self.the_llm(source).name
+        for key in ("temperature", "max_tokens"):
+            asked, stored = getattr(self, key), getattr(found, key)
+            if None not in (asked, stored) and asked != stored:
+                raise SourceError(f"{source} says {key} {stored}, and {asked} was given; leave the option out.")
+        return replace(
+            found,
+            name=name,
+            temperature=self.temperature if found.temperature is None else found.temperature,
+            max_tokens=self.max_tokens if found.max_tokens is None else found.max_tokens,
+        )
+
     def question_id(self, row: int) -> str:
         """Id of the question in a row of the upstream dataset, counted from 0."""
         return f"{self.dataset}/{row}"
@@ -175,9 +199,11 @@ class Importer:
         read: from a file to columns. Raises `SourceError` and its like, never anything else.
         upstream_answer: for a source that stores no answers, the extraction its authors publish: what `verbatim` means
             there. `None` where answers are stored.
+        beside: the files that belong to a source and are read with it, of those that exist; `None` where a source is one file.
     """
 
     name: str
     title: str
     read: Callable[[Path, ImportRequest], Imported]
     upstream_answer: Callable[[str], str] | None = None
+    beside: Callable[[Path], Sequence[Path]] | None = None

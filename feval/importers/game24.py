@@ -1,0 +1,205 @@
+"""Samples of Tree of Thoughts (2023, https://arxiv.org/abs/2305.10601) on the Game of 24: its logs of naive sampling.
+
+A JSON array, one object per puzzle: `idx` (row of the puzzles in 24.csv, from 0), `ys` (texts) and the authors' verdicts, `accs`
+(true or false) or `infos` (objects with `r`, 1 or 0). `usage_so_far` is a running total of the whole log, not of a sample. The
+puzzles, four numbers each, are in 24.csv, which is the questions file. Logs of the tree search itself hold no independent
+samples.
+
+No single expression is the gold answer, so the answer of a sample is the number that its expression comes to, if that uses each
+of the four numbers once, and no answer otherwise; the gold answer is 24. Two different solutions are one party.
+Verdicts that this rule does not share are counted in the notes.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+from feval.answers import decimal_key
+from feval.errors import SourceError, UsageError
+from feval.importers.questions import without_duplicates
+from feval.importers.reading import Reader, read_bytes
+from feval.importers.shapes import member, refuse, strings, whole
+from feval.importers.source import Imported, ImportRequest, SourceLLM, SourcePool, SourceQuestion
+
+__all__ = ["answer_of", "read"]
+
+_TARGET = "24"
+_TOKEN = re.compile(r"\s*(?:(\d{1,9})|([-+*/()]))")
+_MOST_TOKENS = 99
+_LABEL = re.compile("answer: ", re.IGNORECASE)
+
+
+def read(source: Path, request: ImportRequest) -> Imported:
+    """Read one log.
+
+    Args:
+        source: JSON, may be compressed by gzip.
+        request: names the LLM and holds the puzzles.
+
+    Raises:
+        SourceError: broken, empty, of another shape, or a log of a tree search.
+        ConflictError: a puzzle comes twice.
+        UsageError: no LLM was named, or no puzzles were given.
+    """
+    llm = request.the_llm(source.name)
+    if request.questions is None:
+        raise UsageError(f"{source.name} names its puzzles by row only; pass 24.csv, --questions FILE.")
+    reader = Reader()
+    entries = reader.json(read_bytes(source), source.name, exact=True)
+    if not isinstance(entries, list) or not entries:
+        raise SourceError(
+            f"{source.name} should be a JSON array with an object per puzzle. Is the format the right one?"
+        )
+    puzzles = {question.id: question for question in request.questions}
+    questions, pools, others = [], [], 0
+    for row, entry in enumerate(entries):
+        where = f"entry {row} of {source.name}"
+        question = _question(entry, request, puzzles, where)
+        texts = strings(member(entry, "ys", list, where), where)
+        answers = [answer_of(text, (question.text or "").split()) for text in texts]
+        others += sum(
+            (answer == _TARGET) != verdict for answer, verdict in zip(answers, _verdicts(entry, where), strict=True)
+        )
+        questions.append(question)
+        pools.append(SourcePool(texts, answers))
+    notes = [*_notes(pools, others), *_usage_notes(entries), *reader.notes()]
+    return Imported(without_duplicates(questions, source.name), [SourceLLM(llm, pools)], notes)
+
+
+def answer_of(text: str, numbers: Sequence[str]) -> str | None:
+    """What the expression on the last line of a text comes to, as a key of the answer kind `number`.
+
+    Args:
+        text: ends with a line such as "Answer: (10 - 6) * (5 + 1) = 24".
+        numbers: of the puzzle, as digits.
+
+    Returns:
+        `None` where the line holds no expression, or one that does not use each number exactly once.
+    """
+    line = text.strip().rpartition("\n")[2]
+    expression = _LABEL.sub("", line).partition("=")[0].strip()
+    tokens = _tokens(expression)
+    if Counter(token for token in tokens if token.isdecimal()) != Counter(numbers):
+        return None
+    value = _Parser(tokens).value()
+    return None if value is None else _key(value)
+
+
+def _key(value: Fraction) -> str | None:
+    return decimal_key(value.numerator) if value.denominator == 1 else f"{value.numerator}/{value.denominator}"
+
+
+def _tokens(expression: str) -> list[str]:
+    """Numbers, signs and parentheses; none where there is anything else, or too much to be a solution."""
+    tokens: list[str] = []
+    place = 0
+    while place < len(expression):
+        found = _TOKEN.match(expression, place)
+        if found is None or len(tokens) == _MOST_TOKENS:
+            return []
+        tokens.append(found[1] or found[2])
+        place = found.end()
+    return tokens
+
+
+class _Parser:
+    """Exact arithmetic with + - * / and parentheses over a list of tokens; recursion is bounded by the tokens there may be."""
+
+    def __init__(self, tokens: Sequence[str]) -> None:
+        self._tokens = tokens
+        self._place = 0
+
+    def value(self) -> Fraction | None:
+        """What the tokens come to; `None` where they are no expression, or divide by zero."""
+        try:
+            value = self._sum()
+        except (ValueError, ZeroDivisionError):
+            return None
+        return value if self._place == len(self._tokens) else None
+
+    def _peek(self) -> str:
+        return self._tokens[self._place] if self._place < len(self._tokens) else ""
+
+    def _next(self) -> str:
+        token = self._peek()
+        self._place += 1
+        return token
+
+    def _sum(self) -> Fraction:
+        value = self._product()
+        while self._peek() in ("+", "-"):
+            value = value + self._product() if self._next() == "+" else value - self._product()
+        return value
+
+    def _product(self) -> Fraction:
+        value = self._factor()
+        while self._peek() in ("*", "/"):
+            value = value * self._factor() if self._next() == "*" else value / self._factor()
+        return value
+
+    def _factor(self) -> Fraction:
+        sign = self._next()
+        if sign == "-":
+            return -self._factor()
+        if sign == "(":
+            value = self._sum()
+            if self._next() != ")":
+                raise ValueError("a parenthesis is not closed")
+            return value
+        return Fraction(int(sign))  # a ValueError for whatever is no number
+
+
+def _question(entry: Any, request: ImportRequest, puzzles: dict[str, SourceQuestion], where: str) -> SourceQuestion:
+    row = member(entry, "idx", int, where)
+    name = request.question_id(row)
+    if name not in puzzles:
+        example = next(iter(puzzles), "none")
+        raise SourceError(
+            f"The questions file has no puzzle {name!r}, the 'idx' of {where}; its ids look like {example!r}."
+        )
+    if entry.get("steps"):
+        raise SourceError(
+            f"{where[0].upper()}{where[1:]} is the log of a tree search: its outputs depend on each other and are no samples. "
+            "Import a log of naive sampling."
+        )
+    return SourceQuestion(name, puzzles[name].text, _TARGET)
+
+
+def _verdicts(entry: dict[str, Any], where: str) -> list[bool]:
+    """The authors' verdict on each sample."""
+    count = len(entry["ys"])
+    if "accs" in entry:
+        verdicts = member(entry, "accs", list, where)
+    else:
+        infos = member(entry, "infos", list, where)
+        verdicts = [member(info, "r", int, f"an info of {where}") for info in infos]
+    if len(verdicts) != count or any(verdict not in (0, 1) for verdict in verdicts):
+        refuse(f"The verdicts of {where}", f"{count} times true or false, one per sample", verdicts)
+    return [verdict == 1 for verdict in verdicts]
+
+
+def _notes(pools: Sequence[SourcePool], others: int) -> list[str]:
+    invalid = sum(list(pool.answers or ()).count(None) for pool in pools)
+    notes = []
+    if invalid:
+        notes.append(f"{invalid} samples end without an expression that uses each of the four numbers once: no answer.")
+    if others:
+        notes.append(
+            f"The authors' verdict on {others} samples is another than that of exact arithmetic, which was taken."
+        )
+    return notes
+
+
+def _usage_notes(entries: Sequence[Any]) -> list[str]:
+    """What the log says of its tokens, as a whole; it is not known of the samples."""
+    usage = entries[-1].get("usage_so_far")
+    output = whole(usage.get("completion_tokens")) if isinstance(usage, dict) else None
+    asked = whole(usage.get("prompt_tokens")) if isinstance(usage, dict) else None
+    if output is None or asked is None:
+        return []
+    return [f"The log states {output} completion and {asked} prompt tokens up to its end, but not those of a sample."]
