@@ -41,7 +41,19 @@ if TYPE_CHECKING:
     from feval import schema
     from feval.prices import Price, PriceList
 
-__all__ = ["LLM", "CoT", "Dataset", "Entry", "LLMResponse", "Metadata", "MeteredLLM", "Pool", "Request", "load"]
+__all__ = [
+    "LLM",
+    "CoT",
+    "Dataset",
+    "Entry",
+    "LLMResponse",
+    "Metadata",
+    "MeteredLLM",
+    "Pool",
+    "Request",
+    "load",
+    "open_recordings",
+]
 
 Integers = npt.NDArray[np.integer[Any]]
 
@@ -421,6 +433,24 @@ class LLM:
         """Texts of all recorded CoTs of a question (by its row), in recorded order."""
         return self._view.texts(self.name, row)
 
+    def texts_near(self, row: int) -> dict[int, list[str | None]]:
+        """Texts of a question (by its row) and of those that are read with it, by row: for who keeps texts himself."""
+        return self._view.texts_near(self.name, row)
+
+    def prompts(self) -> list[str | None]:
+        """What was sent for each question, by row: JSON arrays of messages, `None` where not known. Read anew at each call."""
+        return self._view.prompts(self.name)
+
+    @property
+    def recording(self) -> Recording:
+        """Where the CoTs are."""
+        return self._view.recording
+
+    @property
+    def question_ids(self) -> Sequence[str]:
+        """Ids of the questions, by row."""
+        return self._view.votes.question_ids
+
     def dollars(
         self, row: int, *, rounds: int, cots: int, output_tokens: int, auxiliary_prompt_tokens: int = 0
     ) -> float:
@@ -701,7 +731,7 @@ def load(
         RecordingError: a recording cannot be read.
     """
     _check_billing(billing)
-    recordings = _recordings(recording)
+    recordings = open_recordings(recording)
     names = _names(recordings, str(dataset), llms)
     view = open_view(recordings, str(dataset), names)
     lists = _Prices(prices, recordings) if not _is_price_list(prices) else cast("PriceList", prices)
@@ -780,7 +810,16 @@ def _usd(price: Price, prompt_tokens: int, output_tokens: int) -> float:
     return float(usd(price, prompt_tokens, output_tokens))
 
 
-def _recordings(given: str | Path | Recording | Sequence[str | Path | Recording] | None) -> list[Recording]:
+def open_recordings(given: str | Path | Recording | Sequence[str | Path | Recording] | None) -> list[Recording]:
+    """Open what `load` takes as its recording.
+
+    Args:
+        given: a recording's folder, or several; `None` takes the folders in the environment variable FEVAL_RECORDING.
+
+    Raises:
+        UsageError: none was named.
+        RecordingError: one cannot be read.
+    """
     if given is None:
         folders: Sequence[str | Path | Recording] = [
             f for f in os.environ.get("FEVAL_RECORDING", "").split(os.pathsep) if f
