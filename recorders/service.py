@@ -9,8 +9,6 @@ listens on loopback also one whose `Host` is another machine's (DNS rebinding).
 
 from __future__ import annotations
 
-import errno
-import ipaddress
 import logging
 import socket
 import threading
@@ -20,15 +18,15 @@ from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import TracebackType
 from typing import Any, Self
-from urllib.parse import urlsplit
 
 import orjson
 
 from feval import __version__
-from feval.errors import FevalError, StorageError, UsageError
+from feval.errors import FevalError, UsageError
+from feval.serving.loopback import cannot_listen, is_loopback, refusal
 from feval.serving.replies import STREAM, events, lines
 
-__all__ = ["Answer", "Call", "ProblemError", "Service", "chat_answer", "is_loopback", "json_answer"]
+__all__ = ["Answer", "Call", "ProblemError", "Service", "chat_answer", "json_answer"]
 
 _LOG = logging.getLogger(__name__)
 _IDLE_S = 120.0
@@ -120,17 +118,6 @@ def chat_answer(
     return Answer(200, lines(events(reply, usage=usage)), kind | dict(headers or {}), undelivered=undelivered)
 
 
-def is_loopback(host: str) -> bool:
-    """Whether a host name or address is this machine's own."""
-    host = host.strip("[]").lower()
-    if host == "localhost" or host.endswith(".localhost"):
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
-
-
 class Service:
     """An application behind a port; as a context manager it serves in a thread of its own.
 
@@ -169,11 +156,7 @@ class Service:
         try:
             self._server = _Server((host, port), self)
         except (OSError, OverflowError) as error:
-            why = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-            advice = "Name another --port, or 0 for any that is free."
-            if isinstance(error, OSError) and error.errno not in {errno.EADDRINUSE, errno.EACCES}:
-                advice = "Name a --host that is an address of this machine, such as 127.0.0.1."
-            raise StorageError(f"Nothing can listen on {host}, port {port}: {why}. {advice}") from error
+            raise cannot_listen(host, port, error) from error
         self.port = int(self._server.server_address[1])
 
     @property
@@ -273,7 +256,8 @@ class _Handler(BaseHTTPRequestHandler):
         try:
             body = self._body(service)
             headers = {name.lower(): value for name, value in self.headers.items()}
-            _check_origin(headers, service)
+            if said := refusal(headers.get("host"), headers.get("origin"), only_loopback=service.only_loopback):
+                raise ProblemError(403, said)
             return service.application(Call(self.command, self.path, headers, body))
         except ProblemError as problem:
             return problem.answer()
@@ -364,18 +348,3 @@ class _Handler(BaseHTTPRequestHandler):
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002  the name is the library's
         """Log nothing: a path or header is the client's own affair."""
-
-
-def _check_origin(headers: Mapping[str, str], service: Service) -> None:
-    origin = headers.get("origin")
-    if origin is not None and not is_loopback(_host_of(origin)):
-        raise ProblemError(403, "Requests from web pages of other hosts are not answered.")
-    if service.only_loopback and not is_loopback(_host_of(f"//{headers.get('host', 'localhost')}")):
-        raise ProblemError(403, "This server answers on loopback only; ask it as localhost or 127.0.0.1.")
-
-
-def _host_of(url: str) -> str:
-    try:
-        return urlsplit(url).hostname or ""
-    except ValueError:
-        return ""
