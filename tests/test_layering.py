@@ -26,9 +26,9 @@ ROWS = (
 )  # fmt: skip
 
 NETWORK = {
-    "aiohttp", "ftplib", "http", "httpcore", "httpcore2", "httpx", "httpx2", "huggingface_hub", "openai", "requests", "smtplib",
-    "socket", "socketserver", "ssl", "starlette", "urllib.error", "urllib.request", "urllib3", "uvicorn", "websockets",
-    "xmlrpc",
+    "aiohttp", "ftplib", "http", "httpcore", "httpcore2", "httptools", "httpx", "httpx2", "huggingface_hub", "openai", "requests",
+    "smtplib", "socket", "socketserver", "ssl", "starlette", "urllib.error", "urllib.request", "urllib3", "uvicorn", "uvloop",
+    "websockets", "xmlrpc",
 }  # fmt: skip
 NETWORK_ROWS = ("hub", "serving")  # and every recorder
 
