@@ -887,4 +887,5 @@ from feval.cli import forecast as _forecast_commands  # noqa: E402, F401  regist
 from feval.cli import record as _record_command  # noqa: E402, F401  registers itself
 from feval.cli import run as _run_command  # noqa: E402, F401  registers itself
 from feval.cli import score as _score_command  # noqa: E402, F401  registers itself
+from feval.cli import serve as _serve_command  # noqa: E402, F401  registers itself
 from feval.cli import servers as _server_commands  # noqa: E402, F401  registers itself
