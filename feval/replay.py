@@ -687,14 +687,26 @@ class Dataset:
                 "leave it out."
             )
         gold = self._view.candidates(row)[int(self.gold[row])]
-        if answer is None or answer == gold:
-            return answer == gold
+        return answer == gold or (answer is not None and self.answer_key(row, answer) == gold)
+
+    def answer_key(self, question: str | int, answer: str | None) -> str | None:
+        """An answer in the canonical form of the dataset's answer kind, in which equal answers are equal strings.
+
+        Args:
+            question: its id or row.
+            answer: as somebody wrote it; `None` for no answer.
+
+        Returns:
+            The key; `None` for no answer, and for one that the kind cannot read.
+
+        Raises:
+            NotRecordedError: no such question.
+        """
         from feval.answers import keys
 
-        found = self._view.questions[row]
+        found = self._view.questions[self._view.row(question)]
         kind = self._view.recording.dataset_info(self.id).answer_kind
-        [key] = keys(kind, [answer], found.answer, found.choices).answers
-        return key == gold
+        return keys(kind, [answer], found.answer, found.choices).answers[0]
 
     def candidates(self, question: str | int) -> list[str]:
         """The distinct answers of a question by code, the gold among them if there is one."""
