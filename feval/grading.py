@@ -311,8 +311,8 @@ def _counted_rows(
     free = [name for name, answer in answers.items() if answer is not None and name not in asked]
     if free:
         raise UsageError(
-            f"{_were(len(free))} answered that the run {run!r} never asked, such as {free[0]!r} of {dataset}: no CoT stands behind "
-            "the answer, so that it would cost nothing. Leave it out, or name the run that asked."
+            f"{_were(len(free))} answered that the run {run!r} never asked, such as {free[0]!r} of {dataset}: no CoT stands "
+            "behind the answer, so that it would cost nothing. Leave it out, or name the run that asked."
         )
     return np.array(sorted(row_of[name] for name in {*asked, *answers}), np.intp)
 
