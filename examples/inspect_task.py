@@ -3,8 +3,8 @@
     FEVAL_BASE_URL=http://127.0.0.1:8000/run/inspect/v1 FEVAL_API_KEY=none \
         inspect eval examples/inspect_task.py --model openai-api/feval/feval/tiny-42k
 
-The first "feval" names the two variables, the rest is the model's name. inspect-ai lives in a virtual environment of its own, with
-the `openai` package beside it.
+The first "feval" names the two variables, the rest is the model's name. inspect-ai lives in a virtual environment of its own,
+with the `openai` package beside it.
 """
 
 from __future__ import annotations

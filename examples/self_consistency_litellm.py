@@ -1,4 +1,6 @@
-"""Self-consistency through LiteLLM against `feval serve`: python examples/self_consistency_litellm.py http://127.0.0.1:8000/v1
+"""Self-consistency through LiteLLM, against `feval serve`.
+
+    python examples/self_consistency_litellm.py http://127.0.0.1:8000/v1
 
 LiteLLM lives in a virtual environment of its own; feval need not be installed there.
 """
@@ -14,7 +16,7 @@ from pathlib import Path
 
 os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")  # it would fetch a price list when it is imported
 
-import litellm  # noqa: E402  after the line above
+import litellm
 
 QUESTIONS = Path(__file__).with_name("questions.jsonl")
 

@@ -167,7 +167,9 @@ def test_sentences_of_the_command(served: Application, toy: Path, tmp_path: Path
         [{"id": "toy/0", "answer": "a"}, {"id": "toy/0", "answer": "b"}], "--run", "mine", code=1
     )
     assert "Give the one that was served with --recording" in said(ANSWERS, "--run", "mine", recording=other, code=1)
-    assert "no dataset that the run 'mine' asked about, called 'sums'" in said(ANSWERS, "--run", "mine", "--dataset", "sums")
+    assert "no dataset that the run 'mine' asked about, called 'sums'" in said(
+        ANSWERS, "--run", "mine", "--dataset", "sums"
+    )
 
 
 @pytest.mark.parametrize(
@@ -203,7 +205,11 @@ def test_several_datasets_are_graded_one_by_one(toy: Path, tmp_path: Path) -> No
         writer.add_pools("sums", LLMInfo(MODEL), "words", rows)
     with Application.open([toy, tmp_path / "sums"]) as application:
         ask(application, 0, 1)
-        post(application, "/run/mine/v1/chat/completions", {"model": MODEL, "messages": [{"role": "user", "content": "How many?"}]})
+        post(
+            application,
+            "/run/mine/v1/chat/completions",
+            {"model": MODEL, "messages": [{"role": "user", "content": "How many?"}]},
+        )
         with pytest.raises(UsageError, match="asked about 2 datasets, toy, sums"):
             grade(application, "mine", {"one": "2.0"})
         told = grade(application, "mine", {"one": "2.0"}, dataset="sums").grade
@@ -231,7 +237,11 @@ def test_files_of_answers(tmp_path: Path) -> None:
         ("a.jsonl", b'{"id": "toy/0"}\n{"id": ', "Line 2 of .* is no JSON"),
         ("a.json", b"\xff\xfe", "no text in UTF-8"),
         ("a.json", b"[" * 100_000, "no JSON"),
-        ("a.csv", b"name,answer\ntoy/0,a\n", "needs the columns 'question' .ids or texts. and 'answer'; it has name, answer"),
+        (
+            "a.csv",
+            b"name,answer\ntoy/0,a\n",
+            "needs the columns 'question' .ids or texts. and 'answer'; it has name, answer",
+        ),
         ("a.csv", b"", "it has none"),
         ("a.csv", b'question,answer\n"toy/0', "no table"),
     ],
@@ -283,7 +293,7 @@ def test_a_ledger_opens_no_price_list_of_its_choice(served: Application, toy: Pa
     told = served.ledger(detail=True) | {"prices": "../prices.json"}
     path = tmp_path / "ledger.json"
     path.write_text(json.dumps(told))
-    with pytest.raises(UsageError, match="not among the cards. Give it with --prices"):
+    with pytest.raises(UsageError, match=r"not among the cards\. Give it with --prices"):
         grade_saved(read_ledger(path), None, {"toy/0": "a"}, [open_recording(toy)])
     again = grade_saved(read_ledger(path), None, {"toy/0": "a"}, [open_recording(toy)], prices="2025-06-02").grade
     assert again.to_dict()["usd"] == served.ledger("mine")["usd"]

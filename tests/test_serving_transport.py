@@ -242,7 +242,9 @@ def test_a_closed_client_answers_nothing(toy: Path) -> None:
 
 
 @pytest.mark.parametrize("library", ["httpx", "httpx2"])
-def test_a_transport_speaks_the_library_that_asks(library: str, loop: asyncio.AbstractEventLoop, toy: Path, llm: LLM) -> None:
+def test_a_transport_speaks_the_library_that_asks(
+    library: str, loop: asyncio.AbstractEventLoop, toy: Path, llm: LLM
+) -> None:
     http = pytest.importorskip(library)
     body = asked(0, n=1)
     with http.Client(transport=ReplayTransport(toy), base_url="http://recording.invalid") as client:
@@ -283,4 +285,3 @@ def test_importing_the_transport_imports_no_http_library() -> None:
     script = "import feval.serving.transport, sys; print(sorted({'httpx', 'httpx2', 'openai'} & set(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
-

@@ -52,9 +52,7 @@ def _grade(
     show = _Out(as_json=as_json, quiet=quiet)
     saved = read_ledger(ledger)
     opened = [open_recording(folder) for folder in _folders(recordings)]
-    told = grade_saved(
-        saved, run, read_answers(answers), opened, dataset=dataset, prices=prices, folder=out or Path()
-    )
+    told = grade_saved(saved, run, read_answers(answers), opened, dataset=dataset, prices=prices, folder=out or Path())
     for sentence in told.grade.remarks():
         show.note(sentence)
     written = []

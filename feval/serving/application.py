@@ -119,6 +119,7 @@ class Application:
             "/v1/models": ("GET", self._models),
             "/feval/health": ("GET", self._health),
             "/feval/ledger": ("GET", self._ledger_asked),
+            "/feval/grade": ("POST", self._grade),
         }
 
     @classmethod
@@ -200,20 +201,21 @@ class Application:
 
         Args:
             run: the name of one; `None` for all.
-            detail: whether to list, as "asked", every question of the run: llm, dataset, question, requests, samples.
+            detail: whether to list, as "asked", every question of the run: llm, dataset, question, requests, samples (places
+                of the CoTs, those of the draw first; what was handed out again stands there again).
 
         Returns:
             For one run: "run", "replicate" (`None`: recorded order), "requests", "cots", "prompt_tokens" (as billed),
             "output_tokens", "usd" (`None` where something has no price; "usd_missing" says why), "questions", "recycled" and
-            "llms", name -> the same counts. For all: "recordings" (hashes), "seed", "order", "billing", "prices" (id, or "none")
-            and "runs", a list of the former.
+            "llms", name -> the same counts. For all: "runs", a list of these. Beside either, what they rest on: "recordings"
+            (hashes), "seed", "order", "billing", "prices" (id, or "none").
 
         Raises:
             NotRecordedError: no such run has asked anything.
         """
-        if run is not None:
-            return self.runs.summary(run_name(run, self.runs.order).label, detail=detail)
         pinned = _pinned(self.library, self.seed, self.runs.order, self.runs.billing)
+        if run is not None:
+            return pinned | self.runs.summary(run_name(run, self.runs.order).label, detail=detail)
         return pinned | {"runs": [self.runs.summary(label, detail=detail) for label in self.runs.labels()]}
 
     def close(self) -> None:
@@ -397,6 +399,11 @@ class Application:
                 "llms": self.library.model_names(),
             }
         )
+
+    def _grade(self, call: Call, _: str, run: RunName) -> Reply:
+        from feval.serving.grading import grade_posted
+
+        return _json(grade_posted(self, run.label, call.body))
 
     def _ledger_asked(self, call: Call, _: str, run: RunName) -> Reply:
         query = parse_qs(call.query, keep_blank_values=True)

@@ -283,13 +283,13 @@ class Runs:
         self, name: RunName, llm: LLM, row: int, rounds: int, place: int, chosen: Mapping[int, int]
     ) -> dict[str, Any]:
         order = self._orders.of(llm, row, name.replicate)
-        samples = order[: min(place, len(order))].tolist()
+        samples = [int(order[taken % len(order)]) for taken in range(place)]
         return {
             "llm": llm.name,
             "dataset": llm.dataset,
             "question": llm.question_ids[row],
             "requests": rounds,
-            "samples": samples + [sample for sample in chosen if sample not in samples],
+            "samples": samples + [sample for sample, times in chosen.items() for _ in range(times)],
         }
 
 
