@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from feval.calling import TIME_LIMIT, call_method, require_arguments
-from feval.draws import ORDERS
+from feval.draws import MAX_REPLICATES, ORDERS
 from feval.errors import OutOfRangeError, UnknownNameError, UsageError
 from feval.methods.decisions import Ledger
 from feval.specs import MethodFile
@@ -43,9 +43,6 @@ __all__ = [
 Floats = npt.NDArray[np.float64]
 Int64 = npt.NDArray[np.int64]
 Rows = npt.NDArray[np.intp]
-
-MAX_REPLICATES = 1_000_000
-"""Most draws of every question: beyond it nothing is gained, and a slip of the finger would run for days."""
 
 _CHUNK_CODES = 1 << 22
 

@@ -6,11 +6,13 @@ A door (the transport in this process, the server) makes a `Call` of what it rec
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from hashlib import blake2b
 from pathlib import Path
+from threading import Lock
 from traceback import extract_tb
 from typing import TYPE_CHECKING, Any, Self
 from urllib.parse import parse_qs, quote
@@ -28,7 +30,10 @@ from feval.serving.runs import Picked, RunName, Runs, Taken, run_name, run_of_ke
 from feval.serving.texts import Prepared, Texts
 
 if TYPE_CHECKING:
+    import numpy.typing as npt
+
     from feval.prices import Price, PriceList
+    from feval.recording.logprobs import TokenLogprobs
     from feval.recording.reader import Recording
 
 __all__ = ["Application", "Call", "Reply"]
@@ -109,8 +114,10 @@ class Application:
         self.library, self.runs, self.seed = library, runs, seed
         self._file = file
         self._texts = Texts()
+        self._reading = Lock()
         self._plans: Kept[object, _Plan] = Kept(_PLAN_BYTES)
         self._words = tuple(replies.finish_word(reason) for reason in FINISH_REASONS)
+        self._endings = {kind: [replies.ending(kind, word) for word in self._words] for kind in ("chat", "completion")}
         self._unknown_finish = FINISH_REASONS.index("unknown")
         self._prices = {llm: llm.price for llm in library.llms}
         self._routes: dict[str, tuple[str, Callable[[Call, str, RunName], Reply]]] = {
@@ -322,7 +329,7 @@ class Application:
         return prepared
 
     def _reply(self, plan: _Plan, run: RunName, prepared: Sequence[Prepared], taken: Sequence[Taken]) -> Reply:
-        asked = plan.asked
+        asked, plain = plan.asked, self._endings[plan.asked.kind]
         unknown: dict[str, None] = {}
         pieces: list[bytes] = []
         completion_tokens = prompt_tokens = first = 0
@@ -339,13 +346,12 @@ class Application:
                 unknown["finish_reason"] = None
             if own.texts < len(own.contents) and b"null" in contents:
                 unknown["content"] = None
-            pieces += replies.choices(
-                asked.kind,
-                contents,
-                [self._words[finish] for finish in finishes],
-                first=first,
-                further=_marks(got) if got.recycled else None,
+            endings = (
+                self._rich_endings(asked, match, got, finishes, unknown)
+                if asked.logprobs or got.recycled
+                else [plain[finish] for finish in finishes]
             )
+            pieces += replies.choices(asked.kind, contents, endings, first=first)
             first += len(samples)
             completion_tokens += tokens
             prompt_tokens += max(prompt, 0)
@@ -373,6 +379,37 @@ class Application:
         if unknown:
             headers["x-feval-unknown"] = ",".join(unknown)
         return Reply(200, headers, _events(asked, body) if asked.stream else body)
+
+    def _rich_endings(
+        self, asked: requests.Asked, match: Match, got: Taken, finishes: Sequence[int], unknown: dict[str, None]
+    ) -> list[bytes]:
+        """What stands after the texts where it is more than a finish reason."""
+        fresh = len(got.samples) - got.recycled
+        told = self._logprobs(asked, match, got, unknown) if asked.logprobs else [(None, {})] * len(got.samples)
+        return [
+            replies.rich_ending(
+                asked.kind,
+                self._words[finish],
+                logprobs=logprobs,
+                own=own | ({"recycled": True} if place >= fresh else {}),
+            )
+            for place, ((logprobs, own), finish) in enumerate(zip(told, finishes, strict=True))
+        ]
+
+    def _logprobs(
+        self, asked: requests.Asked, match: Match, got: Taken, unknown: dict[str, None]
+    ) -> list[tuple[dict[str, Any] | None, dict[str, Any]]]:
+        """Of each CoT the log-probabilities in OpenAI's shape, and what was recorded besides."""
+        try:
+            with self._reading:
+                kept = match.llm.pool.logprobs()
+        except NotRecordedError:
+            unknown["logprobs"] = None
+            return [(None, {})] * len(got.samples)
+        unknown["logprobs.token"] = None
+        if asked.top_logprobs:
+            unknown["logprobs.top_logprobs"] = None
+        return [_told(asked.kind, kept, match.row, sample) for sample in got.samples]
 
     def _models(self, _: Call, path: str, __: RunName) -> Reply:
         listed = [
@@ -441,9 +478,31 @@ def _events(asked: requests.Asked, body: bytes) -> Iterable[bytes]:
     return replies.lines(cut(orjson.loads(body), usage=asked.include_usage))
 
 
-def _marks(taken: Taken) -> list[bytes]:
-    fresh = len(taken.samples) - taken.recycled
-    return [b""] * fresh + [b',"feval":{"recycled":true}'] * taken.recycled
+def _told(kind: str, kept: TokenLogprobs, row: int, sample: int) -> tuple[dict[str, Any] | None, dict[str, Any]]:
+    """The log-probabilities of one CoT. The tokens' texts are not recorded, so they are empty."""
+    logprobs, confidences = _shortest(kept.logprobs.of(row, sample)), _shortest(kept.confidences.of(row, sample))
+    sequence = float(kept.sequence[row, sample])
+    own: dict[str, Any] = {"token_confidences": confidences} if confidences else {}
+    if not math.isnan(sequence):
+        own["sequence_logprob"] = sequence
+    if not logprobs:
+        return None, own
+    if kind == "completion":
+        return {
+            "tokens": [""] * len(logprobs),
+            "token_logprobs": logprobs,
+            "top_logprobs": None,
+            "text_offset": None,
+        }, own
+    tokens: list[dict[str, Any]] = [
+        {"token": "", "logprob": logprob, "bytes": None, "top_logprobs": []} for logprob in logprobs
+    ]
+    return {"content": tokens, "refusal": None}, own
+
+
+def _shortest(values: npt.NDArray[Any]) -> list[float]:
+    """32-bit floats as the shortest decimals that are read back as the same."""
+    return [float(text) for text in values.astype(str).tolist()]
 
 
 def _added(dollars: float | None, price: Price | None, prompts: int, prompt_tokens: int, tokens: int) -> float | None:

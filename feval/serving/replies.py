@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import orjson
@@ -16,10 +16,12 @@ __all__ = [
     "STREAM",
     "choices",
     "completion_events",
+    "ending",
     "error_body",
     "events",
     "finish_word",
     "lines",
+    "rich_ending",
     "usage",
 ]
 
@@ -27,11 +29,14 @@ JSON = "application/json"
 STREAM = "text/event-stream; charset=utf-8"
 
 _PIECE = re.compile(r"\s*\S+|\s+")
-_NAMES = {  # what stands before and after the text of a choice
+_AROUND = {  # what stands before and after the text of a choice
     "chat": (b'"message":{"role":"assistant","content":', b',"refusal":null}'),
     "completion": (b'"text":', b""),
 }
-_HEADS = {kind: [b'{"index":%d,%b' % (index, before) for index in range(64)] for kind, (before, _) in _NAMES.items()}
+_HEADS = {  # those of the first choices, made once
+    kind: [b'%b{"index":%d,%b' % (b"," if index else b"", index, before) for index in range(64)]
+    for kind, (before, _) in _AROUND.items()
+}
 
 
 def finish_word(reason: str) -> str:
@@ -39,41 +44,52 @@ def finish_word(reason: str) -> str:
     return "stop" if reason == "unknown" else reason
 
 
+def ending(kind: str, finish: str) -> bytes:
+    """Return what stands after the text of a choice without log-probabilities.
+
+    Args:
+        kind: "chat" or "completion".
+        finish: the finish reason as OpenAI spells it.
+    """
+    return _ending(kind, b"null", finish, b"")
+
+
 def choices(
     kind: str,
     contents: Iterable[bytes],
-    finishes: Iterable[str],
+    endings: Iterable[bytes],
     *,
     first: int = 0,
-    logprobs: Sequence[bytes] | None = None,
-    further: Sequence[bytes] | None = None,
 ) -> list[bytes]:
     """Return the choices of a completion as pieces of JSON, to be joined.
 
     Args:
         kind: "chat" or "completion".
         contents: the texts, as JSON.
-        finishes: finish reasons as OpenAI spells them.
+        endings: what stands after each; see `ending` and `rich_ending`.
         first: index of the first one.
-        logprobs: of each choice, as JSON; `null` for all if left out.
-        further: fields to add to each choice, each piece with its leading comma; none if left out.
     """
-    heads, (before, after) = _HEADS[kind], _NAMES[kind]
+    heads = _HEADS[kind]
     pieces: list[bytes] = []
-    for place, (content, finish) in enumerate(zip(contents, finishes, strict=True)):
-        index = first + place
-        pieces += (
-            b"," if index else b"",
-            heads[index] if index < len(heads) else b'{"index":%d,%b' % (index, before),
-            content,
-            after,
-            b',"logprobs":',
-            logprobs[place] if logprobs else b"null",
-            b',"finish_reason":"%b"' % finish.encode(),
-            further[place] if further else b"",
-            b"}",
-        )
+    for index, (content, tail) in enumerate(zip(contents, endings, strict=True), start=first):
+        pieces += (heads[index] if index < 64 else b',{"index":%d,%b' % (index, _AROUND[kind][0]), content, tail)
     return pieces
+
+
+def rich_ending(kind: str, finish: str, *, logprobs: object = None, own: Mapping[str, Any] | None = None) -> bytes:
+    """Return what stands after the text of a choice.
+
+    Args:
+        kind: "chat" or "completion".
+        finish: as for `ending`.
+        logprobs: of its tokens, as JSON values.
+        own: what feval says of the choice, if anything.
+    """
+    return _ending(kind, orjson.dumps(logprobs), finish, b',"feval":%b' % orjson.dumps(own) if own else b"")
+
+
+def _ending(kind: str, logprobs: bytes, finish: str, further: bytes) -> bytes:
+    return b'%b,"logprobs":%b,"finish_reason":%b%b}' % (_AROUND[kind][1], logprobs, orjson.dumps(finish), further)
 
 
 def usage(prompt_tokens: int, completion_tokens: int) -> bytes:

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from feval.draws import MAX_REPLICATES
 from feval.errors import ConflictError, NotRecordedError, UnknownNameError
-from feval.evaluation import MAX_REPLICATES
 from feval.replay import LLM
 from feval.serving.errors import RequestError, UsedUpError
 from feval.serving.kept import Kept
@@ -234,28 +234,15 @@ class Runs:
 
     def _require(self, name: RunName, one: Picked, size: int, place: int) -> int:
         """Make sure that CoTs can be handed out; how many of them are of the draw."""
-        what = (
-            f"{one.llm.name} has {size:,} recorded CoT{'s' * (size != 1)} on question {one.llm.question_ids[one.row]!r}"
-        )
         if one.sample is not None:
             if one.sample >= size:
                 raise RequestError(
-                    f"{what} of {one.llm.dataset}, numbered from 0; sample {one.sample:,} was asked for.",
+                    f"{_pool(one, size)}, numbered from 0; sample {one.sample:,} was asked for.",
                     parameter="feval.sample",
                 )
             return 0
         if one.n > size - place and not (self.recycle and size and one.n <= max(size, _MOST_RECYCLED)):
-            left = size - min(place, size)
-            advice = (
-                f"Ask for {left} or fewer, take another run (such as {name.label.split('@')[0]}@1), or serve with --recycle."
-                if left
-                else f"Take another run (such as {name.label.split('@')[0]}@1 or another API key), or serve with --recycle."
-            )
-            raise UsedUpError(
-                f"{what} of {one.llm.dataset}; run {name.label!r} was given {min(place, size):,} of them, so {left:,} are left, "
-                f"and {one.n:,} were asked for. {advice}",
-                parameter="n",
-            )
+            raise _used_up(name, one, size, min(place, size), recycle=self.recycle)
         return one.n
 
     def _again(self, entry: Mapping[str, Any], find: Any) -> None:
@@ -415,6 +402,26 @@ def _count(counts: _Counts, one: Picked, taken: Taken) -> None:
         counts.unknown_prompts += taken.prompts
     else:
         counts.prompt_tokens += taken.prompts * prompt
+
+
+def _pool(one: Picked, size: int) -> str:
+    question = one.llm.question_ids[one.row]
+    return f"{one.llm.name} has {size:,} recorded CoT{'s' * (size != 1)} on question {question!r} of {one.llm.dataset}"
+
+
+def _used_up(name: RunName, one: Picked, size: int, given: int, *, recycle: bool) -> UsedUpError:
+    left, other = size - given, f"{name.label.split('@')[0]}@{(name.replicate or 0) + 1}"
+    advice = [f"ask for {left:,} or fewer"] * (left > 0) + [f"take another run, such as {other}"] * (one.n <= size)
+    if recycle:
+        advice = [f"ask for {max(size, _MOST_RECYCLED):,} or fewer"] if size else []
+    elif size:
+        advice.append("start the server with --recycle")
+    todo = " or ".join(advice) or "record some"
+    return UsedUpError(
+        f"{_pool(one, size)}; run {name.label!r} was given {given:,} of them, so {left:,} are left, and {one.n:,} were asked "
+        f"for. {todo[0].upper()}{todo[1:]}.",
+        parameter="n",
+    )
 
 
 def _summed(counts: Sequence[_Counts]) -> dict[str, Any]:

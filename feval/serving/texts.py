@@ -69,8 +69,13 @@ class Texts:
 def _prepared(llm: LLM, row: int, texts: list[str | None]) -> Prepared:
     size = len(texts)
     return Prepared(
-        tuple(_NO_TEXT if text is None else orjson.dumps(text) for text in texts),
+        tuple(_NO_TEXT if text is None else _compact(orjson.dumps(text)) for text in texts),
         tuple(llm.pool.output_tokens[row, :size].tolist()),
         tuple(llm.pool.finish[row, :size].tolist()),
         sum(text is not None for text in texts),
     )
+
+
+def _compact(content: bytes) -> bytes:
+    """A copy: orjson allocates for the worst case, and what it gives back lies in pieces too small for the next text."""
+    return bytes(memoryview(content))
