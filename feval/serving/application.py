@@ -20,7 +20,7 @@ from urllib.parse import parse_qs, quote
 import orjson
 
 from feval import __version__
-from feval.errors import FevalError, NotRecordedError, StorageError
+from feval.errors import FevalError, NotRecordedError, StorageError, UsageError
 from feval.serving import replies, requests
 from feval.serving.errors import MissError, RequestError, ServingError
 from feval.serving.kept import Kept
@@ -127,6 +127,7 @@ class Application:
             "/feval/health": ("GET", self._health),
             "/feval/ledger": ("GET", self._ledger_asked),
             "/feval/grade": ("POST", self._grade),
+            "/openapi.json": ("GET", self._description),
         }
 
     @classmethod
@@ -168,7 +169,7 @@ class Application:
         )
         if ledger is None:
             if resume:
-                raise RequestError("There is no ledger to go on with (--resume); name its file.")
+                raise UsageError("There is no ledger to go on with (--resume); name its file.")
             return cls(library, Runs(order=order, recycle=recycle, billing=billing), seed=seed)
         file = LedgerFile(ledger, _pinned(library, seed, order, billing), resume=resume)
         try:
@@ -436,6 +437,11 @@ class Application:
                 "llms": self.library.model_names(),
             }
         )
+
+    def _description(self, _: Call, __: str, ___: RunName) -> Reply:
+        from feval.serving.openapi import description
+
+        return _json(description(self.library.model_names()))
 
     def _grade(self, call: Call, _: str, run: RunName) -> Reply:
         from feval.serving.grading import grade_posted

@@ -23,8 +23,8 @@ _MASK = (1 << 64) - 1
 _TABLE_BITS = 16
 
 _SHORT = 16
-_OPENING = "\"'`([{<:>*_“‘«「"
-_CLOSING = "\"'`)]}<>?!.,;:*_”’»」"
+_OPENING = "\"'`([{<:>“‘«「『（【："
+_CLOSING = "\"'`)]}<>?!.,;:”’»」』）】。、？！"
 
 UInt64 = npt.NDArray[np.uint64]
 
