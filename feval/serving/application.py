@@ -193,6 +193,8 @@ class Application:
             return _error(error, error.status, error.headers)
         except NotRecordedError as error:
             return _error(error, 404)
+        except UsageError as error:
+            return _error(error, 400)
         except StorageError as error:
             return _error(error, 507)
         except FevalError as error:
