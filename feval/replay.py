@@ -40,6 +40,7 @@ from feval.recording.view import View, open_view
 if TYPE_CHECKING:
     from feval import schema
     from feval.prices import Price, PriceList
+    from feval.recording.content import LLMInfo
 
 __all__ = [
     "LLM",
@@ -440,6 +441,11 @@ class LLM:
     def prompts(self) -> list[str | None]:
         """What was sent for each question, by row: JSON arrays of messages, `None` where not known. Read anew at each call."""
         return self._view.prompts(self.name)
+
+    @cached_property
+    def info(self) -> LLMInfo:
+        """What its recording says of it: temperature, limit on tokens, decoding."""
+        return self.recording.llm_info(self.name)
 
     @property
     def recording(self) -> Recording:

@@ -198,7 +198,7 @@ class Library:
             raise _several(list(owners))
         [(place, llms)] = owners.items()
         llm = _variant(asked, place, llms)
-        ignored = _ignored(asked, _info(llm), asking)
+        ignored = _ignored(asked, llm.info, asking)
         if self.strict and (other := [name for name in ignored if name != "seed"]):  # a pool has CoTs of many seeds
             raise _strict_miss(asked, llm, place, other)
         return Match(llm, place.row, how, ignored)
@@ -409,10 +409,10 @@ def _variant(asked: Asked, place: _Place, llms: Sequence[LLM]) -> LLM:
     if len(llms) == 1:
         return llms[0]
     said = [name for name in (*_LIMITS, "temperature", "top_p", "stop") if name in asked.settings]
-    agree = [llm for llm in llms if not any(_differs(asked.settings, name, _info(llm)) for name in said)]
+    agree = [llm for llm in llms if not any(_differs(asked.settings, name, llm.info) for name in said)]
     if said and len(agree) == 1:
         return agree[0]
-    names = ", ".join(f"{llm.name} ({_decoding(_info(llm))})" for llm in llms[:_NAMED])
+    names = ", ".join(f"{llm.name} ({_decoding(llm.info)})" for llm in llms[:_NAMED])
     more = f" and {len(llms) - _NAMED} more" if len(llms) > _NAMED else ""
     raise AmbiguousError(
         f"{asked.model[:_SHOWN]!r} was recorded in {len(llms)} variants on {place.shelf.dataset.id}: {names}{more}. "
@@ -423,7 +423,7 @@ def _variant(asked: Asked, place: _Place, llms: Sequence[LLM]) -> LLM:
 
 def _strict_miss(asked: Asked, llm: LLM, place: _Place, ignored: Sequence[str]) -> MissError:
     parts = [
-        f"{name} {_brief(asked.settings.get(name))} (recorded: {_brief(_held(_info(llm), name))})" for name in ignored
+        f"{name} {_brief(asked.settings.get(name))} (recorded: {_brief(_held(llm.info, name))})" for name in ignored
     ]
     return MissError(
         f"The question {place} was recorded with {llm.name}, but not so: the request says {', '.join(parts)}. "
@@ -506,10 +506,6 @@ def _brief(value: object) -> str:
     return repr(value)[:_SHOWN] if isinstance(value, str | int | bool) else type(value).__name__
 
 
-def _info(llm: LLM) -> LLMInfo:
-    return llm.recording.llm_info(llm.name)
-
-
 def _is_exactly(llm: LLM, model: str) -> bool:
     return llm.name == model
 
@@ -519,7 +515,7 @@ def _is_variant(llm: LLM, model: str) -> bool:
 
 
 def _was_sent_as(llm: LLM, model: str) -> bool:
-    return bool(_info(llm).decoding.get("model") == model)
+    return bool(llm.info.decoding.get("model") == model)
 
 
 def _some(names: Sequence[str]) -> str:
