@@ -40,6 +40,7 @@ from feval.recording.view import View, open_view
 if TYPE_CHECKING:
     from feval import schema
     from feval.prices import Price, PriceList
+    from feval.recording.content import LLMInfo
 
 __all__ = [
     "LLM",
@@ -53,6 +54,7 @@ __all__ = [
     "Pool",
     "Request",
     "load",
+    "open_recordings",
 ]
 
 Integers = npt.NDArray[np.integer[Any]]
@@ -313,7 +315,7 @@ class LLM:
         self.dataset = view.votes.dataset
         self.counter: str = view.recording.manifest.pairs[self.dataset, self.name]["counter"]
         self.recording_hash = view.recording.hash
-        self._noise = _noise(view.recording.llm_info(self.name).decoding)
+        self._noise = _noise(self.info.decoding)
 
     def __repr__(self) -> str:
         return (
@@ -473,6 +475,29 @@ class LLM:
             name = self._view.votes.question_ids[row]
             raise PriceNotFoundError(f"The prompt tokens of {self.name} on {name!r} were not recorded: {otherwise}.")
         return tokens
+
+    def texts_near(self, row: int) -> dict[int, list[str | None]]:
+        """Texts of a question (by its row) and of those that are read with it, by row: for who keeps texts himself."""
+        return self._view.texts_near(self.name, row)
+
+    def prompts(self) -> list[str | None]:
+        """What was sent for each question, by row: JSON arrays of messages, `None` where not known. Read anew at each call."""
+        return self._view.prompts(self.name)
+
+    @cached_property
+    def info(self) -> LLMInfo:
+        """What its recording says of it: temperature, limit on tokens, decoding."""
+        return self.recording.llm_info(self.name)
+
+    @property
+    def recording(self) -> Recording:
+        """Where the CoTs are."""
+        return self._view.recording
+
+    @property
+    def question_ids(self) -> Sequence[str]:
+        """Ids of the questions, by row."""
+        return self._view.votes.question_ids
 
     def dollars(
         self, row: int, *, rounds: int, cots: int, output_tokens: int, auxiliary_prompt_tokens: int = 0
@@ -705,14 +730,26 @@ class Dataset:
                 "leave it out."
             )
         gold = self._view.candidates(row)[int(self.gold[row])]
-        if answer is None or answer == gold:
-            return answer == gold
+        return answer == gold or (answer is not None and self.answer_key(row, answer) == gold)
+
+    def answer_key(self, question: str | int, answer: str | None) -> str | None:
+        """An answer in the canonical form of the dataset's answer kind, in which equal answers are equal strings.
+
+        Args:
+            question: its id or row.
+            answer: as somebody wrote it; `None` for no answer.
+
+        Returns:
+            The key; `None` for no answer, and for one that the kind cannot read.
+
+        Raises:
+            NotRecordedError: no such question.
+        """
         from feval.answers import keys
 
-        found = self._view.questions[row]
+        found = self._view.questions[self._view.row(question)]
         kind = self._view.recording.dataset_info(self.id).answer_kind
-        [key] = keys(kind, [answer], found.answer, found.choices).answers
-        return key == gold
+        return keys(kind, [answer], found.answer, found.choices).answers[0]
 
     def candidates(self, question: str | int) -> list[str]:
         """The distinct answers of a question by code, the gold among them if there is one."""
@@ -749,7 +786,7 @@ def load(
         RecordingError: a recording cannot be read.
     """
     _check_billing(billing)
-    recordings = _recordings(recording)
+    recordings = open_recordings(recording)
     names = _names(recordings, str(dataset), llms)
     view = open_view(recordings, str(dataset), names)
     lists = _Prices(prices, recordings) if not _is_price_list(prices) else cast("PriceList", prices)
@@ -836,7 +873,16 @@ def _usd(price: Price, prompt_tokens: int, output_tokens: int) -> float:
     return float(usd(price, prompt_tokens, output_tokens))
 
 
-def _recordings(given: str | Path | Recording | Sequence[str | Path | Recording] | None) -> list[Recording]:
+def open_recordings(given: str | Path | Recording | Sequence[str | Path | Recording] | None) -> list[Recording]:
+    """Open what `load` takes as its recording.
+
+    Args:
+        given: a recording's folder, or several; `None` takes the folders in the environment variable FEVAL_RECORDING.
+
+    Raises:
+        UsageError: none was named.
+        RecordingError: one cannot be read.
+    """
     if given is None:
         folders: Sequence[str | Path | Recording] = [
             f for f in os.environ.get("FEVAL_RECORDING", "").split(os.pathsep) if f

@@ -7,6 +7,7 @@ for; a text is one row group, its pages guarded by checksums.
 from __future__ import annotations
 
 import os
+from bisect import bisect_left
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cached_property, lru_cache
@@ -179,6 +180,33 @@ class Recording:
             if len(texts) != size:
                 raise DamagedRecordingError(f"{self.path / path} ends before the texts of question row {question}.")
             return texts
+
+    def texts_near(self, dataset: str, llm: str, question: int) -> dict[int, list[str | None]]:
+        """The texts of every question that lies in the row group of one (by its row): what reading that one decodes anyway.
+
+        Returns:
+            Row of a question -> its texts, in recorded order; the question asked for is among them.
+
+        Raises:
+            NotRecordedError, DamagedRecordingError: as for `texts`.
+        """
+        self.require(dataset, llm)
+        path = file_path("texts", dataset, llm)
+        with self._shape(path):
+            table, starts = self._text_table(path, dataset, llm)
+            if starts[question + 1] == starts[question]:
+                return {question: []}
+            group, offset = table.locate(starts[question])
+            texts = table.group(group, ["text"]).column("text").to_pylist()
+            first = starts[question] - offset
+            if starts[question + 1] > first + len(texts):
+                raise DamagedRecordingError(f"{self.path / path} ends before the texts of question row {question}.")
+            found = {}
+            for row in range(bisect_left(starts, first), len(starts) - 1):
+                if starts[row + 1] > first + len(texts):
+                    break
+                found[row] = texts[starts[row] - first : starts[row + 1] - first]
+            return found
 
     def scan_texts(self, dataset: str, llm: str) -> Iterator[list[str | None]]:
         """All texts of one LLM on a dataset in recorded order, one row group (some whole questions) at a time."""
