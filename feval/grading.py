@@ -73,7 +73,7 @@ class Grade:
         cots: [L, Q].
         prompt_tokens: [L, Q] billed; `None` where some prompt's tokens are not known.
         output_tokens: [L, Q].
-        usd: [L, Q] dollars; `None` without a price or prompt tokens.
+        usd: [L] dollars; `None` without a price or prompt tokens.
         accuracy_low: lower end of the confidence interval, `None` where none was asked for.
         accuracy_high: upper end.
         confidence: of the interval.
@@ -123,7 +123,7 @@ class Grade:
     def to_dict(self) -> dict[str, Any]:
         """The numbers as JSON values: what `feval grade --json` prints, and a receipt holds."""
         tokens = None if self.prompt_tokens is None else int((self.prompt_tokens + self.output_tokens).sum())
-        usd = None if self.usd is None else float(self.usd.sum())
+        usd = None if self.usd is None else sum(self.usd.tolist())
         return {
             "run": self.run,
             "replicate": self.replicate,
@@ -159,7 +159,7 @@ class Grade:
             "samples": int(self.cots[place].sum()),
             "prompt_tokens": None if self.prompt_tokens is None else int(self.prompt_tokens[place].sum()),
             "output_tokens": int(self.output_tokens[place].sum()),
-            "usd": None if self.usd is None else float(self.usd[place].sum()),
+            "usd": None if self.usd is None else float(self.usd[place]),
         }
 
     def remarks(self) -> list[str]:
@@ -370,8 +370,8 @@ class _Spent:
         prices = [llm.price for llm in llms]
         if self.prompt_tokens is None or any(price is None for price in prices):
             return None
-        rows = zip(prices, self.prompt_tokens, self.output_tokens, strict=True)
-        return np.array([usd(price, prompt, output) for price, prompt, output in rows if price is not None])
+        tokens = zip(prices, self.prompt_tokens.sum(axis=1), self.output_tokens.sum(axis=1), strict=True)
+        return np.array([usd(price, int(prompt), int(output)) for price, prompt, output in tokens if price is not None])
 
 
 # -- answers, as programs write them ----------------------------------------------------------------------------------
