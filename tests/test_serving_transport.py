@@ -199,6 +199,16 @@ def test_headers_can_be_read_and_the_ledger_agrees_with_them(toy: Path, llm: LLM
         assert (entry["question"], entry["requests"], list(entry["samples"])) == ("toy/1", 1, list(samples))
 
 
+def test_the_client_grades_its_run(toy: Path) -> None:
+    http = replay_http_client(toy, run="mine@0")
+    with openai.OpenAI(api_key="k", http_client=http) as client:
+        client.chat.completions.create(**asked(0, n=3))
+        client.chat.completions.create(**asked(1, n=1))
+        told = http.grade({"toy/0": "a", "What is question 1?": "x"}).grade
+    assert (told.run, told.replicate, told.questions, told.accuracy) == ("mine", 0, 2, 0.5)
+    assert told.to_dict()["usd"] == http.ledger()["usd"]
+
+
 def test_many_threads_share_a_client(toy: Path, llm: LLM) -> None:
     http = replay_http_client(toy)
     with openai.OpenAI(api_key="k", http_client=http) as client, ThreadPoolExecutor(8) as threads:

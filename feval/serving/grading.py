@@ -62,7 +62,8 @@ def grade(
     chosen = asked[0]["dataset"]
     held = {llm.name: llm for llm in application.library.llms if llm.dataset == chosen}
     llms = [held[name] for name in dict.fromkeys(entry["llm"] for entry in asked)]
-    return _graded(application.library.datasets[chosen], llms, asked, answers, run, ledger["replicate"], folder)
+    found = application.library.datasets[chosen]
+    return _graded(found, llms, asked, answers, ledger["run"], ledger["replicate"], folder)
 
 
 def grade_posted(application: Application, run: str, body: bytes) -> dict[str, Any]:

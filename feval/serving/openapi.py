@@ -103,7 +103,8 @@ def _grading(suffix: str) -> dict[str, Any]:
         "operationId": f"gradeAnswers{suffix}",
         "summary": "Accuracy and cost of a run's final answers.",
         "requestBody": {"required": True, "content": {"application/json": {"schema": _ref("Answers")}}},
-        "responses": {"200": _content("Anything", "The grade.")} | _errors("400", "404", "413"),
+        "responses": {"200": _content("Graded", "The grade, and a receipt that `feval verify` computes again.")}
+        | _errors("400", "404", "413"),
     }
 
 
@@ -165,6 +166,13 @@ _COUNT: _Schema = {"type": "integer", "minimum": 0}
 _INTEGER: _Schema = {"type": "integer", "minimum": -(2**63), "maximum": 2**63 - 1}
 _NUMBER: _Schema = {"type": "number"}
 _FLAG: _Schema = {"type": "boolean"}
+_ANSWER: _Schema = {"type": ["string", "number", "null"]}
+_BY_QUESTION: _Schema = {
+    "type": "object",
+    "additionalProperties": _ANSWER,
+    "description": "Id or text of a question to the final answer, or null.",
+}
+_ONE_ANSWER: Mapping[str, _Schema] = {"question": _TEXT, "answer": _ANSWER}
 _N: _Schema = {"type": "integer", "minimum": 1, "maximum": 2**63 - 1}
 _OPTIONAL_TEXTS: _Schema = {"anyOf": [_TEXT, {"type": "array", "items": _TEXT}, {"type": "null"}]}
 _ID_HEADER: _Schema = {"type": "string", "pattern": "^[!-~]+$"}
@@ -224,10 +232,10 @@ def _requests(model: _Schema) -> dict[str, _Schema]:
             {"model": model, "messages": {"type": "array", "items": _ref("Message"), "minItems": 1}}, shared | chat
         ),
         "CompletionRequest": _object({"model": model, "prompt": prompt}, shared | text),
-        "Answers": {
-            "type": "object",
-            "properties": {"answers": {"type": "object", "description": "Question id to the final answer, or null."}},
-        },
+        "Answers": _object(
+            {"answers": {"anyOf": [_BY_QUESTION, {"type": "array", "items": _object(_ONE_ANSWER)}]}},
+            {name: {"type": ["string", "null"]} for name in ("run", "dataset")},
+        ),
     }
 
 
@@ -292,6 +300,9 @@ def _accounts() -> dict[str, _Schema]:
     asked = {"asked": {"type": "array"}, "usd_missing": _TEXT}
     return {
         "Ledger": _object(run | counts, asked),
+        "Graded": _object(
+            {"grade": {"type": "object"}, "remarks": {"type": "array", "items": _TEXT}, "receipt": {"type": "object"}}
+        ),
         "Ledgers": _object({"runs": {"type": "array", "items": _ref("Ledger")}}),
         "LedgerOrLedgers": {"anyOf": [_ref("Ledger"), _ref("Ledgers")]},
     }

@@ -26,6 +26,7 @@ from feval.serving.application import Application, Call, Reply
 if TYPE_CHECKING:
     from feval.prices import PriceList
     from feval.recording.reader import Recording
+    from feval.serving.grading import Graded
 
     Source = str | Path | Recording | Sequence[str | Path | Recording] | Application | None
 
@@ -88,6 +89,21 @@ class _Replay:
             NotRecordedError: the run has asked nothing yet.
         """
         return self.application.ledger(self.run if run is None else run, detail=detail)
+
+    def grade(self, answers: object, *, run: str | None = None, dataset: str | None = None) -> Graded:
+        """Grade a run's answers: accuracy with its interval, cost, and a receipt.
+
+        Args:
+            answers: question (its id or text) -> answer, `None` for no answer; see `feval.grading.answers_by_id`.
+            run: its name; this transport's own for `None`.
+            dataset: which one, where the run asked about several.
+
+        Raises:
+            FevalError: whatever `feval.serving.grade` raises.
+        """
+        from feval.serving.grading import grade
+
+        return grade(self.application, self.run if run is None else run, answers, dataset=dataset)
 
     def _respond(self, request: Any, body: bytes) -> Reply:
         url = request.url
@@ -200,7 +216,7 @@ def replay_http_client(recording: Source = None, *, run: str = "default", **opti
 
     Returns:
         An `httpx2.Client`, or an `httpx.Client` where that is what the installed `openai` speaks, with the transport as
-        `replay` and its `ledger`.
+        `replay`, and the transport's `ledger` and `grade`.
 
     Raises:
         FevalError: whatever `Application.open` raises; UsageError where neither library is installed.
@@ -220,7 +236,7 @@ def replay_async_http_client(
 
     Returns:
         An `httpx2.AsyncClient`, or an `httpx.AsyncClient` where that is what the installed `openai` speaks, with the transport
-        as `replay` and its `ledger`.
+        as `replay`, and the transport's `ledger` and `grade`.
 
     Raises:
         FevalError: whatever `Application.open` raises; UsageError where neither library is installed.
@@ -231,7 +247,7 @@ def replay_async_http_client(
 def _with_ledger(client: type) -> type:
     def __init__(self: Any, transport: _Replay) -> None:  # noqa: N807  of a class made here
         client.__init__(self, transport=transport, trust_env=False)  # type: ignore[misc]
-        self.replay, self.ledger = transport, transport.ledger
+        self.replay, self.ledger, self.grade = transport, transport.ledger, transport.grade
 
     return type("Replay" + client.__name__, (client,), {"__init__": __init__, "__module__": __name__})
 
