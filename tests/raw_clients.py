@@ -8,7 +8,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Callable, Iterable, Iterator
+from typing import cast
 
+TIMEOUT_S = 300.0
 _HEAD_END = b"\r\n\r\n"
 _LENGTH = b"\r\ncontent-length: "
 
@@ -22,8 +24,7 @@ class _Client(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        self._transport = cast("asyncio.Transport", transport)  # which uvloop's is, in all but name
         self._ask()
 
     def _ask(self) -> None:
@@ -62,14 +63,16 @@ async def _all(port: int, requests: Iterator[bytes], clients: int, each: Each) -
     done = [loop.create_future() for _ in range(clients)]
     for one in done:
         await loop.create_connection(lambda one=one: _Client(requests, each, one), "127.0.0.1", port)  # type: ignore[misc]
-    await asyncio.gather(*done)
+    async with asyncio.timeout(TIMEOUT_S):
+        await asyncio.gather(*done)
 
 
 def ask_all(port: int, requests: Iterable[bytes], clients: int, each: Each) -> None:
     """Send every request; `each` is given the head and the body of every reply, in the order they come.
 
     Raises:
-        ConnectionResetError: the server closed a connection.
+        ConnectionResetError: the server closed a connection, or `each` raised.
+        TimeoutError: it took longer than `TIMEOUT_S`.
     """
     factory = asyncio.new_event_loop
     with contextlib.suppress(ImportError):

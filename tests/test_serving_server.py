@@ -218,8 +218,8 @@ def test_a_wrong_token_costs_one_request_and_the_right_one_opens(toy: Path) -> N
 @pytest.mark.parametrize(
     "path",
     [
-        "/", "/v1", "/v2/chat/completions", "/v1/embeddings", "/V1/models", "//v1/models", "/run", "/run//v1/models", "/feval",
-        "/v1/chat/completions/", "/docs", "/favicon.ico", "/v1/models/gamma",
+        "/", "/v1", "/v2/chat/completions", "/v1/embeddings", "/V1/models", "//v1/models", "/run", "/feval",
+        "/docs", "/favicon.ico", "/v1/models/gamma",
     ],
 )  # fmt: skip
 def test_paths_that_are_none_are_404_in_openais_shape(server: Server, path: str) -> None:
@@ -364,9 +364,7 @@ def test_64_clients_and_10_000_requests_get_every_cot_once(tmp_path: Path) -> No
     }
     assert set(ledgers) == {f"run-{run}" for run in range(runs)}
     for name, ledger in ledgers.items():
-        assert (ledger["requests"], ledger["cots"], ledger["questions"]) == (2000, 2000, 2 * questions) or (
-            ledger["requests"], ledger["cots"], ledger["questions"]
-        ) == (2000, 2000, questions)  # fmt: skip
+        assert (ledger["requests"], ledger["cots"]) == (2000, 2000)
         assert ledger["output_tokens"] == tokens[name] == 2 * questions * sum(10 + i for i in range(cots))
 
 
@@ -374,7 +372,9 @@ def test_64_clients_and_10_000_requests_get_every_cot_once(tmp_path: Path) -> No
 
 
 @contextlib.contextmanager
-def command(*arguments: str | Path, as_json: bool = True) -> Iterator[tuple[subprocess.Popen[str], Any]]:
+def command(
+    *arguments: str | Path, as_json: bool = True, **variables: str
+) -> Iterator[tuple[subprocess.Popen[str], Any]]:
     """`feval serve` and the line it is ready with."""
     given = [
         sys.executable,
@@ -388,6 +388,7 @@ def command(*arguments: str | Path, as_json: bool = True) -> Iterator[tuple[subp
     ]
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
     environment.pop("FEVAL_SERVE_TOKEN", None)
+    environment |= variables
     with subprocess.Popen(given, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment) as process:
         try:
             assert process.stdout is not None
@@ -475,16 +476,21 @@ def test_wrong_usage_is_a_sentence(toy: Path, tmp_path: Path) -> None:
         assert (code, "Name another --port" in said) == (1, True)
 
 
-def test_a_token_from_the_environment_opens_and_is_never_shown(toy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("by_option", [True, False])
+def test_a_token_opens_and_is_never_shown(toy: Path, by_option: bool) -> None:
     token = "a-token-of-some-length"  # noqa: S105  opens a toy
-    with command(toy, "--host", "0.0.0.0", "--token", token, as_json=False) as (process, line):  # noqa: S104
+    options = ("--token", token) if by_option else ()
+    given = {} if by_option else {"FEVAL_SERVE_TOKEN": token}
+    with command(toy, "--host", "0.0.0.0", *options, as_json=False, **given) as (process, line):  # noqa: S104
+        assert process.stdout is not None
+        line += process.stdout.readline()
         port = int(line.split("127.0.0.1:")[1].split("/")[0])
         assert ask(port, "GET", "/v1/models").status == 401
         assert ask(port, "GET", "/v1/models", authorization=f"Bearer {token}").status == 200
         process.send_signal(signal.SIGTERM)
         out, said = process.communicate(timeout=30)
     assert "read the recording" in said
-    assert f"OPENAI_BASE_URL=http://127.0.0.1:{port}/run/my-run/v1 OPENAI_API_KEY=$FEVAL_SERVE_TOKEN" in out
+    assert f"OPENAI_BASE_URL=http://127.0.0.1:{port}/run/my-run/v1 OPENAI_API_KEY=$FEVAL_SERVE_TOKEN" in line
     assert token not in line + out + said
 
 
