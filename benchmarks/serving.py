@@ -20,7 +20,7 @@ from pathlib import Path
 from benchmarks.measure import ROOT, Goal, Workspace, python
 
 _BATCH = 20_000
-_ROUNDS = 5
+_ROUNDS = 3
 _KEPT = 100_000
 _COTS = (1, 20)
 _POOL = 40  # no run may use up a pool
@@ -93,8 +93,7 @@ def _rates(server: _Process, recording: Path, n: int, most: int) -> list[Goal]:
         _running("-m", "benchmarks.bare_asgi", str(size), "h11") as slow,
     ):
         for number in range(_ROUNDS):
-            runs = [f"n{n}-{number}-{part}" for part in range(1 if n == 1 else 3)]
-            served += [server.rate(recording, min(_BATCH, most), n, run) for run in runs]
+            served.append(server.rate(recording, min(_BATCH, most), n, f"n{n}-{number}"))
             bare.append(alone.rate(recording, _BATCH, n, "bare"))
         plain.append(slow.rate(recording, _BATCH // 2, n, "bare"))
     label = f"serve: n = {n} ({size / 1000:.1f} kB)"
