@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import logging
 import math
+import os
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -36,7 +39,7 @@ from tests.serving_doubles import (
     texts_of,
     write,
 )
-from tests.small import write_scored_toy
+from tests.small import write_scored_toy, write_toy
 
 QUESTIONS = [f"What is the answer to question number {i}, please?" for i in range(3)]
 
@@ -303,6 +306,24 @@ def test_a_wrong_method_is_said(app: Application) -> None:
         reply = app.respond(Call(method, path, "", {}, b""))
         assert (reply.status, reply.headers["allow"]) == (405, right)
         error(reply)
+
+
+def test_the_example_of_the_page_runs(tmp_path: Path) -> None:
+    page = (Path(__file__).resolve().parents[1] / "docs" / "serving.md").read_text("utf-8")
+    example = page.partition("```python\n")[2].partition("```")[0]
+    write_toy(tmp_path / "my-recording", {"gpt-3.5-turbo": [["1", "2", "2"]] * 2}, ["1", "2"])
+    _, [llm] = load("toy", None, tmp_path / "my-recording")
+    root = str(Path(__file__).resolve().parents[1])
+    told = subprocess.run(
+        [sys.executable, "-c", example],
+        cwd=tmp_path,
+        env=os.environ | {"PYTHONPATH": root},
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+    assert told == f"200 {','.join(map(str, llm(1, 2).samples))} 2\n"
+    assert len((tmp_path / "asked.jsonl").read_text().splitlines()) == 2
 
 
 # -- faults ----------------------------------------------------------------------------------------------------------
