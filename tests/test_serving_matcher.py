@@ -175,6 +175,23 @@ def test_what_cannot_have_an_effect_is_said(tmp_path: Path) -> None:
         assert ignored == "temperature,max_completion_tokens,seed,tools,foo"
 
 
+def test_headers_stay_short_whatever_is_sent(tmp_path: Path) -> None:
+    with opened(simple(tmp_path / "r", [SALLY])) as app:
+        reply = app.respond(chat(SALLY, **{f"{i}" + "é\r\n" * 1000: i for i in range(1000)}))
+        assert reply.status == 200
+        assert reply.headers["x-feval-ignored"].isascii()
+        assert len(reply.headers["x-feval-ignored"]) < 32 * 64 * 6
+        assert not set("\r\n") & set(reply.headers["x-feval-ignored"])
+
+
+def test_a_message_with_every_question_is_answered_in_time(tmp_path: Path) -> None:
+    texts = [f"How far is it from village {i} to the town, in miles?" for i in range(3000)]
+    with opened(simple(tmp_path / "r", texts, size=1)) as app:
+        found = error(app.respond(chat("\n".join(texts))))
+        assert found["code"] == "ambiguous"
+        assert "3000 recorded questions" in found["message"]
+
+
 def test_a_strict_server_answers_recorded_requests_only(tmp_path: Path) -> None:
     with opened(simple(tmp_path / "r", [SALLY, TRAIN]), strict=True) as app:
         assert where(app, chat(SALLY, temperature=0.7, seed=3)) == ("q0", "request")

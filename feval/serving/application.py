@@ -41,6 +41,8 @@ __all__ = ["Application", "Call", "Reply"]
 _LOG = logging.getLogger(__name__)
 _PLAN_BYTES = 32 << 20
 _PLAN_OVERHEAD = 2000
+_SHOWN = 64
+_MOST_NAMED = 32
 _SAFE = "/:@!$&'()*;=~+ "  # what an id in a header shows as it is
 _JSON_HEADERS = {"content-type": replies.JSON}
 _SPEAKS = (
@@ -309,7 +311,8 @@ class Application:
             "x-feval-match": ",".join(match.how for match in matches),
         }
         if ignored:
-            headers["x-feval-ignored"] = _listed(ignored)
+            shown = [name[:_SHOWN] for name in ignored][:_MOST_NAMED]
+            headers["x-feval-ignored"] = _listed(shown) + ",..." * (len(ignored) > _MOST_NAMED)
         return _Plan(
             asked,
             matches,

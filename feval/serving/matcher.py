@@ -192,7 +192,8 @@ class Library:
             if not owners and not self.strict:
                 owners, how = {place: shelves[place.shelf] for place in _by_text(shelves, asking)}, "question"
         if not owners:
-            raise self._miss(asked, shelves, asking)
+            with self._lock:  # what it compares with is read once more
+                raise self._miss(asked, shelves, asking)
         if len(owners) > 1:
             raise _several(list(owners))
         [(place, llms)] = owners.items()
@@ -369,16 +370,15 @@ def _by_text(shelves: Mapping[_Shelf, list[LLM]], asking: Conversation) -> list[
     text = asking.last_user_text
     if not text or len(text) > _MOST_SEARCHED:
         return []
-    found: dict[_Place, tuple[int, int]] = {}
-    for shelf in shelves:
-        for hit in shelf.index.outermost(text):
-            numbers = hit.numbers if len(hit.numbers) == 1 else _with_choices(shelf, hit.numbers, text)
-            found |= {_Place(shelf, number): (hit.start, hit.stop) for number in numbers}
-    return [place for place, own in found.items() if not any(_within(own, other) for other in found.values())]
-
-
-def _within(own: tuple[int, int], other: tuple[int, int]) -> bool:
-    return own != other and other[0] <= own[0] and own[1] <= other[1]
+    hits = [(hit.start, hit.stop, shelf, hit.numbers) for shelf in shelves for hit in shelf.index.outermost(text)]
+    found: dict[_Place, None] = {}
+    outer = (0, 0)
+    for start, stop, shelf, numbers in sorted(hits, key=lambda hit: (hit[0], -hit[1])):
+        if stop > outer[1] or (start, stop) == outer:  # else it lies in a longer one, of another dataset
+            outer = (start, stop)
+            own = numbers if len(numbers) == 1 else _with_choices(shelf, numbers, text)
+            found |= dict.fromkeys(_Place(shelf, number) for number in own)
+    return list(found)
 
 
 def _with_choices(shelf: _Shelf, numbers: Sequence[int], text: str) -> Sequence[int]:
