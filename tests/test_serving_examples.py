@@ -22,6 +22,7 @@ import pytest
 
 from feval import load
 from feval.replay import LLM
+from feval.serving.application import Call
 from feval.serving.server import Server, serve
 from recorders.assemble import questions_of
 from recorders.service import Service
@@ -143,6 +144,62 @@ def test_openai_live_and_replayed_agree(llm: LLM, tmp_path: Path) -> None:
     assert told == again
     assert told.strip() == said(votes_right(llm, in_order=True))
     assert live.read_text() == replayed.read_text()
+
+
+def blocks(page: str, language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+
+
+def section(page: str, title: str) -> str:
+    return (ROOT / page).read_text("utf-8").partition(f"\n## {title}")[2].partition("\n## ")[0]
+
+
+@pytest.fixture
+def feval_path(tmp_path: Path) -> str:
+    """A PATH on which `feval` and `python` are this checkout's."""
+    programs = tmp_path / "bin"
+    programs.mkdir()
+    for name, words in {"feval": "-m feval", "python": "-W error"}.items():
+        (programs / name).write_text(f'#!/bin/sh\nexec "{sys.executable}" {words} "$@"\n')
+        (programs / name).chmod(0o755)
+    return f"{programs}{os.pathsep}{os.environ['PATH']}"
+
+
+def test_the_page_on_serving_runs(llm: LLM, feval_path: str, tmp_path: Path) -> None:
+    shutil.copytree(RECORDING, tmp_path / "my-recording")
+    for code in blocks(section("docs/serving.md", "In process"), "python"):
+        run(sys.executable, "-W", "error", "-c", code, cwd=tmp_path, PYTHONPATH=str(ROOT))
+    grading = section("docs/serving.md", "Grading")
+    [code] = blocks(grading, "python")
+    accuracy, usd = run(sys.executable, "-W", "error", "-c", code, cwd=tmp_path, PYTHONPATH=str(ROOT)).split()
+    assert (accuracy, float(usd)) == ("1.0", pytest.approx(llm("tiny_sums/1", 5).dollar_cost, rel=1e-12))
+    posted, graded = blocks(grading, "sh")
+    if shutil.which("curl") is None:
+        pytest.skip("curl is not installed")
+    (tmp_path / "answers.json").write_text('{"tiny_sums/1": "48"}')
+    with serve(RECORDING, port=0, ledger=tmp_path / "ledger.jsonl") as server:
+        asked = {"model": MODEL, "n": 5, "messages": [{"role": "user", "content": QUESTIONS[1]["question"]}]}
+        call = Call("POST", "/run/mine/v1/chat/completions", "", {}, json.dumps(asked).encode())
+        assert server.application.respond(call).status == 200
+        told = run("sh", "-eu", "-c", posted.replace(":8000", f":{server.port}"), cwd=tmp_path)
+        assert json.loads(told)["grade"]["accuracy"] == 1
+    said = run("sh", "-eu", "-c", graded, cwd=tmp_path, PATH=feval_path, PYTHONPATH=str(ROOT))
+    assert "tiny_sums, 1 question" in said
+    assert "values of a grade computed again, all equal" in said
+
+
+def test_the_page_on_examples_runs(llm: LLM, feval_path: str, tmp_path: Path) -> None:
+    """The blocks that need feval alone; those that bring a world of their own have tests of their own."""
+    in_process, started, graded, *others = blocks(section("examples/README.md", "Serving"), "sh")
+    assert (len(others), started.strip().startswith("feval serve recorders/tiny/recording")) == (4, True)
+    for name in ("examples", "recorders"):
+        (tmp_path / name).symlink_to(ROOT / name, target_is_directory=True)
+    given = {"cwd": tmp_path, "PATH": feval_path, "PYTHONPATH": str(ROOT)}
+    assert run("sh", "-eu", "-c", in_process, **given).strip() == said(votes_right(llm))
+    with serve(RECORDING, port=0, ledger=tmp_path / "ledger.jsonl") as server:
+        told = run("sh", "-eu", "-c", graded.replace(":8000", f":{server.port}"), **given)
+    assert told.startswith(said(votes_right(llm)))
+    assert "values of a grade computed again, all equal" in told
 
 
 def test_litellm(server: Server, llm: LLM) -> None:
