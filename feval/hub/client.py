@@ -12,7 +12,7 @@ import logging
 import os
 import re
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlsplit
@@ -30,6 +30,7 @@ WAITS_SECONDS = (1.0, 4.0)
 
 _LONGEST_WAIT_SECONDS = 30.0
 _DISK_SAYS_NO = {errno.EACCES, errno.EDQUOT, errno.EPERM, errno.ENOSPC, errno.EROFS}
+_HTTP_LOGGERS = ("httpcore", "httpcore2", "httpx", "httpx2")
 _LOG = logging.getLogger(__name__)
 _Result = TypeVar("_Result")
 
@@ -89,15 +90,19 @@ class Client:
         """The name of the Hub's host, which is all that is shown of its address."""
         return host_of(self.endpoint)
 
-    def attempts(self, work: Callable[[], _Result]) -> _Result:
+    def attempts(self, work: Callable[[], _Result], waits: Sequence[float] | None = None) -> _Result:
         """Do some work; a failure that may pass is met by another attempt.
+
+        Args:
+            work: what to do.
+            waits: seconds before each further attempt; `None` is `WAITS_SECONDS`.
 
         Raises:
             HubError: the network is off, or the last attempt failed as well.
         """
         if is_offline():
             raise self.failed("the network is off (HF_HUB_OFFLINE)", "Unset HF_HUB_OFFLINE once")
-        for wait in (*WAITS_SECONDS, None):
+        for wait in (*(WAITS_SECONDS if waits is None else waits), None):
             try:
                 with _quiet_client():
                     return work()
@@ -130,6 +135,9 @@ class Client:
     def _translated(self, error: Exception, *, client_retries: bool) -> Exception | None:
         from huggingface_hub import errors as hub
 
+        if isinstance(error, RuntimeError) and isinstance(error.__cause__, Exception):
+            # So the client wraps what happened in a thread that uploads.
+            return self._translated(error.__cause__, client_retries=client_retries)
         if isinstance(error, hub.GatedRepoError):
             return self.failed(
                 "its owners let in only people who asked",
@@ -236,13 +244,18 @@ def _quiet_client() -> Iterator[None]:
     from huggingface_hub.utils.tqdm import are_progress_bars_disabled, disable_progress_bars, enable_progress_bars
 
     before = get_verbosity()
+    loggers = {logging.getLogger(name): logging.getLogger(name).level for name in _HTTP_LOGGERS}
     bars = HF_HUB_DISABLE_PROGRESS_BARS is None and not are_progress_bars_disabled()
     set_verbosity(logging.CRITICAL)
+    for logger in loggers:
+        logger.setLevel(logging.WARNING)
     if bars:
         disable_progress_bars()
     try:
         yield
     finally:
         set_verbosity(before)
+        for logger, level in loggers.items():
+            logger.setLevel(level)
         if bars:
             enable_progress_bars()

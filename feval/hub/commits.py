@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -241,6 +241,9 @@ class _Push:
 
     def _changes(self, found: RepoState) -> tuple[dict[str, Path | bytes], list[str]]:
         with _readable():
+            for content in self.files.values():
+                if isinstance(content, Path):
+                    open_regular(content).close()
             changed = {
                 path: content
                 for path, content in self.files.items()
@@ -268,7 +271,7 @@ class _Push:
             except StaleParentError:
                 return None
 
-        made = self.client.attempts(commit)
+        made = self._offered(commit) if self.create_pr else self.client.attempts(commit)
         if made is not None:
             return str(made.oid), made.pr_url
         now = self.client.attempts(lambda: _look(self.client, self.repo_id, None))
@@ -276,17 +279,33 @@ class _Push:
             return now.commit, None  # the answer to an earlier attempt was lost
         raise self._stale("another one" if now is None else now.commit)
 
+    def _offered(self, commit: Callable[[], CommitInfo | None]) -> CommitInfo | None:
+        """One attempt only: a second one might make a second pull request."""
+        try:
+            return self.client.attempts(commit, waits=())
+        except HubError as error:
+            raise HubError(
+                f"{error} Before you push again, look there whether the pull request was made all the same."
+            ) from error
+
     def _sent(
         self, api: HfApi, operations: Iterable[CommitOperationAdd | CommitOperationDelete], parent: str
     ) -> CommitInfo:
-        return api.create_commit(
-            self.repo_id,
-            operations,
-            commit_message=self.message,
-            repo_type="dataset",
-            parent_commit=parent,
-            create_pr=self.create_pr,
-        )
+        try:
+            return api.create_commit(
+                self.repo_id,
+                operations,
+                commit_message=self.message,
+                repo_type="dataset",
+                parent_commit=parent,
+                create_pr=self.create_pr,
+            )
+        except ValueError as error:
+            if "README.md" not in str(error):
+                raise
+            raise HubError(
+                f"The Hub does not accept the front matter of README.md: {str(error)[:600]} Mend it and push again."
+            ) from error
 
     def _stale(self, now: str) -> ConflictError:
         return ConflictError(
