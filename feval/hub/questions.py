@@ -15,7 +15,6 @@ import hashlib
 import logging
 import os
 import shutil
-import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -28,6 +27,7 @@ import orjson
 
 from feval.cards import HubSource
 from feval.errors import HubError, StorageError
+from feval.hub.cache import cache_folder
 from feval.hub.client import Client, TransientError
 
 if TYPE_CHECKING:
@@ -50,19 +50,6 @@ class QuestionFile:
 
     path: str
     data: bytes = field(repr=False)
-
-
-def cache_folder() -> Path:
-    """Return the folder for what can be fetched again: FEVAL_CACHE, or `feval` in the platform's cache folder.
-
-    That is XDG_CACHE_HOME where it is set, else ~/Library/Caches on macOS and ~/.cache elsewhere.
-    """
-    if own := os.environ.get("FEVAL_CACHE"):
-        return Path(own).expanduser()
-    platform = os.environ.get("XDG_CACHE_HOME", "")
-    if not Path(platform).is_absolute():  # as the XDG specification has it, a relative path does not count
-        platform = "~/Library/Caches" if sys.platform == "darwin" else "~/.cache"
-    return Path(platform).expanduser() / "feval"
 
 
 _QUESTIONS_FILE = "pass a file with the questions, --questions FILE"
