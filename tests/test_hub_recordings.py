@@ -35,11 +35,12 @@ from feval.errors import (
 )
 from feval.hub.recordings import local_folder, open_place, pull
 from feval.recording import merge, open_recording, verify_recording
-from feval.recording.format import recording_hash
+from feval.recording.format import file_path, recording_hash
 
 ROOT = Path(__file__).resolve().parents[1]
 DEMO = ROOT / "recorders" / "tiny" / "recording"
 REPO = "somebody/recording"
+PRICES = "tiny-2026-11"
 GOLDS = ("1", "2", "x", None)
 POOLS = {
     "a": [("1", "1", None), ("2", "1", "2"), (), ("y", "y", "z")],
@@ -52,7 +53,7 @@ POOLS = {
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A recording of two datasets: one with scores, log-probabilities and an empty pool, and the bundled one."""
     place = tmp_path_factory.mktemp("recordings")
-    return merge([write_scored_toy(place / "toy", POOLS, GOLDS), DEMO], place / "both")
+    return merge([write_scored_toy(place / "toy", POOLS, GOLDS, PRICES), DEMO], place / "both")
 
 
 @pytest.fixture
@@ -109,20 +110,18 @@ def answers(dataset: feval.Dataset, llms: list[feval.LLM]) -> list[Any]:
 def test_loading_fetches_what_voting_needs_and_nothing_else(hub: HubDouble, folder: Path, address: str) -> None:
     there = feval.load("toy", ["a", "us/c"], recording=address, prices="none")
     here = feval.load("toy", ["a", "us/c"], recording=folder, prices="none")
-    assert sent(hub) == {
-        "manifest.json",
-        "questions/toy.parquet",
-        "votes/toy.votes",
-        "votes/toy.details",
-        *(f"{part}/toy/{llm}.parquet" for part in ("requests", "samples") for llm in ("a", "us--c-90d26f8d")),
-    } or sent(hub) == {"manifest.json", *needed(folder, "toy", ["a", "us/c"])}
+    assert came(hub, folder, {"manifest.json", *needed("toy", ["a", "us/c"])})
     assert [llm.pool.codes.tolist() for llm in there[1]] == [llm.pool.codes.tolist() for llm in here[1]]
     assert there[0].recording_hashes == here[0].recording_hashes
 
 
-def needed(folder: Path, dataset: str, llms: list[str]) -> set[str]:
-    from feval.recording.format import file_path
+def came(hub: HubDouble, folder: Path, paths: set[str]) -> bool:
+    """Whether the server sent exactly the contents of some files, each once: the cache keeps equal files as one."""
+    contents = {(folder / path).read_bytes(): path for path in paths}
+    return sorted(hub.sent_bytes.values()) == sorted(map(len, contents)) and sent(hub) <= paths
 
+
+def needed(dataset: str, llms: list[str]) -> set[str]:
     own = {file_path(part, dataset, llm) for part in ("requests", "samples") for llm in llms}
     return {file_path(part, dataset) for part in ("questions", "votes", "details")} | own
 
@@ -131,8 +130,7 @@ def test_every_byte_is_sent_once(hub: HubDouble, folder: Path, address: str) -> 
     feval.load("toy", ["a"], recording=address)
     feval.load("toy", ["a"], recording=address)
     pull(address)
-    held = files_of(folder)
-    assert hub.sent_bytes == {path: len(data) for path, data in held.items() if path != "README.md"}
+    assert came(hub, folder, files_of(folder).keys() - {"README.md"})
 
 
 def test_a_pinned_commit_in_the_cache_asks_for_nothing(hub: HubDouble, address: str) -> None:
@@ -176,7 +174,7 @@ def test_a_part_can_be_pulled(hub: HubDouble, folder: Path, address: str, tmp_pa
     pulled = pull(address, datasets=["toy"], llms=["a"], texts=False)
     expected = {path for path in files_of(folder) if "/toy" in path and ("/toy/" not in path or "/a" in path)}
     expected -= {"texts/toy/a.parquet"}
-    assert sent(hub) == {"manifest.json", *expected}
+    assert came(hub, folder, {"manifest.json", *expected})
     assert pulled.files == len(expected) + 1
     assert pulled.left_out == len(files_of(folder)) - 2 - len(expected)
 
@@ -222,7 +220,7 @@ def test_several_places_can_stand_in_the_environment(
     hub: HubDouble, folder: Path, address: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("FEVAL_RECORDING", f"{address}:{folder}")
-    dataset, llms = feval.load("toy", ["a"])
+    dataset, _ = feval.load("toy", ["a"])
     assert dataset.recording_hashes == (open_recording(folder).hash,)
     assert sent(hub) >= {"votes/toy.votes"}
 
@@ -297,7 +295,7 @@ def test_damaged_texts_in_the_cache_are_fetched_again_once(hub: HubDouble, addre
     spoil(cached(tmp_path, address, "texts/toy/a.parquet"))
     hub.forget()
     _, [llm] = feval.load("toy", ["a"], recording=address, prices="none")
-    assert [cot.raw_text for cot in llm("toy/0").cots][0] is not None
+    assert llm("toy/0").cots[0].raw_text is not None
     assert sent(hub) == {"texts/toy/a.parquet"}
 
 
@@ -361,15 +359,15 @@ def test_what_is_not_there_is_a_sentence(hub: HubDouble, address: str, place: st
 
 def test_a_repository_without_a_recording_is_a_sentence(hub: HubDouble) -> None:
     commit = hub.add_dataset(REPO, {"README.md": b"# Nothing\n"})
-    with pytest.raises(HubError, match="holds no manifest.json, so it is no recording"):
+    with pytest.raises(HubError, match=r"holds no manifest\.json, so it is no recording"):
         open_place(f"hf://{REPO}@{commit}")
 
 
 def test_a_full_disk_is_said_before_anything_comes(
     hub: HubDouble, address: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(shutil, "disk_usage", lambda _: shutil._ntuple_diskusage(1, 1, 0))  # type: ignore[attr-defined]
-    with pytest.raises(StorageError, match=r"has room for 0\. Fetch a part of it"):
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: shutil._ntuple_diskusage(1, 1, 50_000_000))  # type: ignore[attr-defined]
+    with pytest.raises(StorageError, match=r"has room for 50,000,000\. Fetch a part of it"):
         pull(address)
     assert sent(hub) == {"manifest.json"}
 
@@ -409,7 +407,7 @@ def test_a_manifest_that_names_other_files_is_refused(hub: HubDouble, folder: Pa
     ):
         with pytest.raises(DamagedRecordingError, match=r"lies outside the recording|no recording .* has such a file"):
             ask()
-    assert sent(hub) - {"questions/toy.parquet", *needed(folder, "toy", list(POOLS))} == {"manifest.json"}
+    assert sent(hub) - {"questions/toy.parquet", *needed("toy", list(POOLS))} == {"manifest.json"}
     assert not (tmp_path / "out").exists()
     assert not list(tmp_path.rglob("*evil*"))
 
@@ -456,7 +454,7 @@ def test_a_manifest_that_states_terabytes_is_a_sentence(hub: HubDouble, folder: 
 
 @pytest.mark.parametrize("data", [b"[" * 100_000, b'{"a":' * 100_000, b"{", b"\xff", b"null", b'{"format": 1}', b""])
 def test_a_manifest_that_is_none_is_a_sentence(hub: HubDouble, folder: Path, data: bytes) -> None:
-    with pytest.raises(FevalError, match="not valid JSON|is not the manifest of a recording"):
+    with pytest.raises(FevalError, match=r"not valid JSON|is not the manifest of a recording"):
         open_place(put(hub, folder, **{"manifest.json": data}))
 
 
@@ -485,15 +483,16 @@ def bomb(kind: str) -> tuple[bytes, int]:
 @pytest.mark.parametrize("kind", ["plain", "dictionary", "rows"])
 def test_a_parquet_bomb_is_refused_unread(hub: HubDouble, folder: Path, kind: str) -> None:
     data, rows = bomb(kind)
-    assert len(data) < 200_000
+    assert len(data) < 1 << 19
     path = "texts/toy/a.parquet"
     address = publish_changed(
         hub, folder, lambda manifest: manifest["files"].update({path: record_of(data, rows)}), **{path: data}
     )
-    before = pa.total_allocated_bytes()
+    pool = pa.default_memory_pool()
+    before = pool.max_memory()
     with pytest.raises(DamagedRecordingError, match="nothing that was recorded is so much alike"):
         pull(address)
-    assert pa.total_allocated_bytes() - before < 64 << 20
+    assert pool.max_memory() - before < 64 << 20
 
 
 def test_another_content_than_the_recording_hash_pins_is_refused(hub: HubDouble, folder: Path) -> None:
@@ -514,7 +513,7 @@ def test_votes_that_say_something_else_are_refused(
     hub: HubDouble, folder: Path, llms: list[str], tmp_path: Path
 ) -> None:
     """The recording hash does not pin the votes; they are held against what it pins."""
-    other = write_scored_toy(tmp_path / "other", {**POOLS, "a": [("2", "2", "2"), *POOLS["a"][1:]]}, GOLDS)
+    other = write_scored_toy(tmp_path / "other", {**POOLS, "a": [("2", "2", "2"), *POOLS["a"][1:]]}, GOLDS, PRICES)
     votes = {path: (other / path).read_bytes() for path in ("votes/toy.votes", "votes/toy.details")}
 
     def swap(manifest: dict[str, Any]) -> None:
@@ -571,7 +570,7 @@ def test_an_edited_card_does_no_harm(hub: HubDouble, folder: Path, tmp_path: Pat
     ],
 )  # fmt: skip
 def test_addresses_that_cannot_be_are_refused(hub: HubDouble, place: str) -> None:
-    with pytest.raises(UsageError, match="is written hf://namespace/name@revision|is no dataset repository"):
+    with pytest.raises(UsageError, match=r"is written hf://namespace/name@revision|is no dataset repository"):
         open_place(place)
     assert hub.requests == []
 
@@ -591,6 +590,8 @@ def test_the_token_is_shown_nowhere(
             open_place(f"hf://{REPO}@v1")
         assert TOKEN not in told(raised.value)
     hub.failures.clear()
+    monkeypatch.setenv("HF_ENDPOINT", hub.url)
+    hub.forget()
     recording = open_place(address)
     pull(address, tmp_path / "mine")
     assert TOKEN not in repr(recording)
@@ -628,20 +629,20 @@ def test_the_command_pulls_a_part(hub: HubDouble, folder: Path, address: str) ->
 
 
 def test_commands_take_an_address_where_they_take_a_folder(
-    hub: HubDouble, address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    hub: HubDouble, folder: Path, address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     curve = ["curve", "self-consistency", "--dataset", "tiny_sums", "--llm", "feval/tiny-42k", "--n", "1,5", "--json"]
+    run = ["run", "self-consistency", "--set", "n=2", "--dataset", "tiny_sums", "--llm", "feval/tiny-42k"]
     there = command(*curve, "--recording", address)
     assert (there.exit_code, there.stderr) == (0, "")
-    assert json.loads(there.stdout) == json.loads(command(*curve, "--recording", str(DEMO)).stdout)
+    assert json.loads(there.stdout) == json.loads(command(*curve, "--recording", str(folder)).stdout)
     for arguments in (
         ["info", address],
         ["verify", address],
         ["select", address, "--dataset", "toy", "--out", "small"],
         ["extract", address, "--answers", "stored", "--out", "again"],
-        ["run", "self-consistency", "--set", "n=2", "--dataset", "tiny_sums", "--llm", "feval/tiny-42k"]
-        + ["--recording", address, "--out", "report"],
+        [*run, "--recording", address, "--out", "report"],
         ["verify", "report"],
         ["compare", "plan.toml", "--init", "--dataset", "tiny_sums", "--recording", address],
         ["compare", "plan.toml", "--out", "comparison"],

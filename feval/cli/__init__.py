@@ -174,7 +174,7 @@ def _noted_warnings(*, quiet: bool) -> Iterator[None]:
             else:
                 usual(message, category, *rest, **more)
 
-        warnings.showwarning = show  # type: ignore[assignment]  # whatever else it is called with is passed on
+        warnings.showwarning = show
         yield
 
 

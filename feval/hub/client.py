@@ -12,7 +12,7 @@ import logging
 import os
 import re
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlsplit
@@ -90,19 +90,19 @@ class Client:
         """The name of the Hub's host, which is all that is shown of its address."""
         return host_of(self.endpoint)
 
-    def attempts(self, work: Callable[[], _Result], waits: Sequence[float] | None = None) -> _Result:
+    def attempts(self, work: Callable[[], _Result], most: int = 3) -> _Result:
         """Do some work; a failure that may pass is met by another attempt.
 
         Args:
             work: what to do.
-            waits: seconds before each further attempt; `None` is `WAITS_SECONDS`.
+            most: the most attempts.
 
         Raises:
             HubError: the network is off, or the last attempt failed as well.
         """
         if is_offline():
             raise self.failed("the network is off (HF_HUB_OFFLINE)", "Unset HF_HUB_OFFLINE once")
-        for wait in (*(WAITS_SECONDS if waits is None else waits), None):
+        for wait in (*WAITS_SECONDS[: most - 1], None):
             try:
                 with _quiet_client():
                     return work()

@@ -282,7 +282,7 @@ class _Push:
     def _offered(self, commit: Callable[[], CommitInfo | None]) -> CommitInfo | None:
         """One attempt only: a second one might make a second pull request."""
         try:
-            return self.client.attempts(commit, waits=())
+            return self.client.attempts(commit, most=1)
         except HubError as error:
             raise HubError(
                 f"{error} Before you push again, look there whether the pull request was made all the same."

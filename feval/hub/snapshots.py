@@ -138,13 +138,17 @@ class Snapshot:
     def _download_one(self, path: str, listed: Listed) -> None:
         # What is there is damaged; a second copy that is damaged as well is not the fault of this disk.
         for anew in ((self.folder / path).exists(), True):
-            self.client.attempts(lambda anew=anew: _download(self.client, self.address, self._full(path), anew=anew))  # type: ignore[misc]
+            self._ask(path, anew=anew)
             if self.has(path, listed):
                 return
         raise HubError(
             f"{path} of {self.address} came from the Hub ({self.client.host}) with other bytes than its manifest lists, twice. "
             "Try later; if it stays so, its owner has to publish it anew."
         )
+
+    def _ask(self, path: str, *, anew: bool) -> None:
+        # The client makes several attempts of its own to reach the Hub.
+        self.client.attempts(lambda: _download(self.client, self.address, self._full(path), anew=anew), most=2)
 
     def _full(self, path: str) -> str:
         return f"{self.address.path}/{path}" if self.address.path else path
@@ -212,7 +216,7 @@ def _at_commit(client: Client, address: Address, path: str, most_bytes: int) -> 
                 )
             _download(client, address, path, anew=anew)
 
-        client.attempts(bring)
+        client.attempts(bring, most=2)
         if _is_as_cached(held):
             return snapshot
     raise HubError(
@@ -255,7 +259,7 @@ def _listing(client: Client, address: Address, paths: Sequence[str]) -> dict[str
 def _download(client: Client, address: Address, path: str, *, anew: bool) -> None:
     from huggingface_hub import constants
 
-    with client.errors(client_retries=True):
+    with client.errors():
         client.api().hf_hub_download(
             address.repo_id,
             path,
