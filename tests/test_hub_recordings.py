@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -469,8 +470,17 @@ def bomb(kind: str) -> tuple[bytes, int]:
     if kind == "plain":
         column, rows = pa.array(["x" * (200 << 20)]), 1
     elif kind == "dictionary":
-        rows = 200_000
+        rows = 2000
         column = pa.DictionaryArray.from_arrays(pa.array([0] * rows, pa.int32()), pa.array(["y" * (1 << 20)]))
+    elif kind == "nested dictionary":
+        rows = 1
+        inner = pa.DictionaryArray.from_arrays(pa.array([0] * 2000, pa.int32()), pa.array(["y" * (1 << 20)]))
+        column = pa.ListArray.from_arrays(pa.array([0, 2000], pa.int32()), inner)
+    elif kind == "values":
+        rows = 1
+        column = pa.ListArray.from_arrays(
+            pa.array([0, 30_000_000], pa.int32()), pa.array(np.zeros(30_000_000, np.float32))
+        )
     else:
         rows = 30_000_000
         column = pa.array([None] * rows, pa.string())
@@ -480,7 +490,7 @@ def bomb(kind: str) -> tuple[bytes, int]:
     return parquet(table), rows
 
 
-@pytest.mark.parametrize("kind", ["plain", "dictionary", "rows"])
+@pytest.mark.parametrize("kind", ["plain", "dictionary", "nested dictionary", "rows", "values"])
 def test_a_parquet_bomb_is_refused_unread(hub: HubDouble, folder: Path, kind: str) -> None:
     data, rows = bomb(kind)
     assert len(data) < 1 << 19

@@ -43,8 +43,10 @@ def check_footer(path: Path, metadata: Any, record: Mapping[str, Any]) -> None:
     if min(grown + held, default=0) < 0 or sum(held) != rows:
         raise DamagedRecordingError(f"{path} has a footer that contradicts itself; fetch the recording again.")
     _check_bytes(path, sum(grown), size)
-    if max(grown, default=0) > _MOST_GROUP_BYTES or rows > _ALWAYS_ROWS + _ROWS_PER_BYTE * size:
-        raise _bomb(path, size, f"{rows:,} rows, and {max(grown):,} bytes in a row group")
+    values = max((group.column(i).num_values for group in groups for i in range(group.num_columns)), default=0)
+    most = max(rows, values)
+    if max(grown, default=0) > _MOST_GROUP_BYTES or most > _ALWAYS_ROWS + _ROWS_PER_BYTE * size:
+        raise _bomb(path, size, f"{most:,} values of a column, and {max(grown):,} bytes in a row group")
 
 
 def check_expansion(path: Path, size: int) -> None:
@@ -61,29 +63,41 @@ def check_expansion(path: Path, size: int) -> None:
 
 
 def _string_bytes(path: Path) -> Iterator[int]:
-    import pyarrow as pa
     import pyarrow.parquet as pq
 
     with pq.ParquetFile(path, memory_map=True) as file:
-        schema, metadata = file.schema_arrow, file.metadata
-        strings = [
-            field.name for field in schema if pa.types.is_string(field.type) or pa.types.is_large_string(field.type)
-        ]
+        metadata = file.metadata
+        leaves = [metadata.schema.column(i) for i in range(metadata.num_columns)]
+        strings = [leaf.path for leaf in leaves if leaf.physical_type == "BYTE_ARRAY"]
+    # Asked for as a dictionary, a column is read without making a string for each row.
     with pq.ParquetFile(path, memory_map=True, read_dictionary=strings, page_checksum_verification=True) as file:
         for group in range(metadata.num_row_groups):
             for name in strings:
                 for chunk in file.read_row_group(group, [name], use_threads=False).column(0).chunks:
-                    yield _behind(chunk)
+                    yield sum(_behind(leaf) for leaf in _leaves(chunk))
 
 
-def _behind(chunk: Any) -> int:
+def _leaves(array: Any) -> Iterator[Any]:
+    """The arrays without parts behind an array of lists or structures."""
+    import pyarrow as pa
+
+    if pa.types.is_struct(array.type):
+        for part in array.flatten():
+            yield from _leaves(part)
+    elif pa.types.is_list(array.type) or pa.types.is_large_list(array.type):
+        yield from _leaves(array.flatten())
+    else:
+        yield array
+
+
+def _behind(leaf: Any) -> int:
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    if not pa.types.is_dictionary(chunk.type):
-        return int(chunk.nbytes)
-    lengths = pc.binary_length(chunk.dictionary)
-    return int(pc.sum(pc.cast(pc.take(lengths, chunk.indices), pa.int64())).as_py() or 0)
+    if not pa.types.is_dictionary(leaf.type):
+        return int(leaf.nbytes)
+    lengths = pc.cast(pc.binary_length(leaf.dictionary), pa.int64())
+    return int(pc.sum(pc.take(lengths, leaf.indices)).as_py() or 0)
 
 
 def _check_bytes(path: Path, grown: int, size: int) -> None:
