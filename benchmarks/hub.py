@@ -58,7 +58,13 @@ def goals(workspace: Workspace) -> list[Goal]:
     whole = sum(map(len, files.values()))
     note = f"{moved:,} of {whole:,} bytes, {asked} requests"
     return [
-        Goal("hub: bytes moved for two of three LLMs without texts / bytes of their files", moved / exact, 1, "x", note=note),
+        Goal(
+            "hub: bytes moved for two of three LLMs without texts / bytes of their files",
+            moved / exact,
+            1,
+            "x",
+            note=note,
+        ),
         Goal("hub: requests of the same load with everything in the cache", again, 0, ""),
         Goal("hub: pull and check of the part", cold["pull_s"], None, "s"),
         Goal("hub: load right after, in the same process", cold["load_s"], None, "s"),

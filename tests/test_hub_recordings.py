@@ -5,6 +5,8 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+import re
+import shlex
 import shutil
 import socket
 from collections.abc import Callable, Iterator
@@ -655,8 +657,6 @@ def test_commands_take_an_address_where_they_take_a_folder(
         [*run, "--recording", address, "--out", "report"],
         ["verify", "report"],
         ["compare", "plan.toml", "--init", "--dataset", "tiny_sums", "--recording", address],
-        ["compare", "plan.toml", "--out", "comparison"],
-        ["verify", "comparison"],
     ):
         done = command(*arguments, "--quiet")
         assert (done.exit_code, done.stderr) == (0, ""), arguments
@@ -680,3 +680,49 @@ def test_the_command_fails_in_one_sentence(hub: HubDouble, address: str) -> None
     assert (done.exit_code, done.stdout) == (1, "")
     assert done.stderr.count("\n") == 1
     assert done.stderr.startswith("error: hf://somebody/other@v1 could not be fetched from the Hub (127.0.0.1)")
+
+
+def test_the_plan_of_a_comparison_may_name_an_address(hub: HubDouble, address: str, tmp_path: Path) -> None:
+    plan = f'''dataset = "tiny_sums"
+recordings = ["{address}"]
+resamples = 100
+
+[[method]]
+method = "self-consistency"
+llms = ["feval/tiny-42k"]
+sweep = {{ n = [1, 3] }}
+'''
+    (tmp_path / "plan.toml").write_text(plan, "utf-8")
+    for arguments in (
+        ["compare", str(tmp_path / "plan.toml"), "--out", str(tmp_path / "out")],
+        ["verify", str(tmp_path / "out")],
+    ):
+        done = command(*arguments, "--quiet")
+        assert (done.exit_code, done.stderr) == (0, ""), arguments
+    assert address in (tmp_path / "out" / "comparison.toml").read_text("utf-8")
+
+
+# --- the page -----------------------------------------------------------------------------------------------------------------
+
+
+def test_the_examples_of_the_page_run(hub: HubDouble, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    address = put(hub, DEMO)
+    hub.datasets[REPO].tags["v1.0"] = address.rpartition("@")[2]
+    page = (ROOT / "docs" / "loading.md").read_text("utf-8")
+    for word, ours in (
+        ("org/my-recording", REPO),
+        ("<commit>", address.rpartition("@")[2]),
+        ("gsm8k", "tiny_sums"),
+        ("gpt-4o-mini", "feval/tiny-42k"),
+    ):
+        page = page.replace(word, ours)
+    [code] = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    exec(compile(code, "loading.md", "exec"), {})  # noqa: S102  our own page
+    [lines] = re.findall(r"```sh\n(.*?)```", page, re.DOTALL)
+    for line in lines.splitlines():
+        program, *arguments = shlex.split(line, comments=True)
+        assert program == "feval"
+        done = command(*arguments)
+        assert (done.exit_code, done.stderr) == (0, ""), line
+    assert verify_recording(tmp_path / "my-recording").ok
