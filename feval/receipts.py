@@ -106,7 +106,7 @@ def pins(dataset: Dataset, llms: Sequence[LLM], folder: Path) -> dict[str, Any]:
     return {
         "feval": __version__,
         "draws": SCHEME,
-        "recordings": [{"hash": own, "path": os.path.relpath(path, folder)} for own, path in recordings],
+        "recordings": [{"hash": own, "path": _path_from(folder, path)} for own, path in recordings],
         "prices": None if listed is None else {"id": listed.id, "digest": listed.digest},
     }
 
@@ -235,8 +235,13 @@ def verify_receipt(
         RecordingError: a recording cannot be read.
     """
     receipt = _read(path)
-    given = list(recordings) if recordings else [path.parent / found["path"] for found in receipt["recordings"]]
-    gone = next((folder for folder in given if not recordings and not folder.exists()), None)
+    from feval.hub.addresses import is_address
+
+    said = [found["path"] for found in receipt["recordings"]]
+    given: list[str | Path] = list(
+        recordings or [place if is_address(place) else path.parent / place for place in said]
+    )
+    gone = next((place for place in given if not recordings and isinstance(place, Path) and not place.exists()), None)
     if gone is not None:
         raise RecordingError(
             f"The receipt was made from the recording in {gone}, which is no longer there. Give it with --recording, once for "
@@ -291,6 +296,13 @@ def _read(path: Path) -> dict[str, Any]:
             f"{path} was made with the draws {read['draws']!r}; this feval {__version__} draws by {SCHEME!r}."
         )
     return read
+
+
+def _path_from(folder: Path, recording: Path) -> str:
+    """A recording's address where it lies in the Hub's cache, which is nobody else's; its path from a folder otherwise."""
+    from feval.recording.origin import cached_from
+
+    return cached_from(recording) or os.path.relpath(recording, folder)
 
 
 def _texts(value: Any, *keys: str) -> bool:
@@ -361,10 +373,10 @@ def _wrong_request(kind: str, request: Mapping[str, Any]) -> list[str]:
     return [f"request.{name}" for name, fits in checks.items() if name not in request or not fits(request[name])]
 
 
-def _opened(given: Sequence[Path], receipt: Mapping[str, Any]) -> list[Recording]:
-    from feval.recording import open_recording
+def _opened(given: Sequence[str | Path], receipt: Mapping[str, Any]) -> list[Recording]:
+    from feval.hub.recordings import open_place
 
-    opened = [open_recording(folder) for folder in given]
+    opened = [open_place(place) for place in given]
     wanted = {entry["hash"]: entry["path"] for entry in receipt["recordings"]}
     found = {recording.hash: recording for recording in opened}
     for own, where in wanted.items():

@@ -757,7 +757,7 @@ class Dataset:
 
 
 def load(
-    dataset: str,
+    dataset: str | Path,
     llms: str | Sequence[str] | None = None,
     recording: str | Path | Recording | Sequence[str | Path | Recording] | None = None,
     *,
@@ -768,9 +768,11 @@ def load(
     """Open recorded LLMs on a dataset, ready to vote (Listing 1).
 
     Args:
-        dataset: id of the dataset, such as "gsm8k" or `DatasetType.GSM8K`.
+        dataset: id of the dataset, such as "gsm8k" or `DatasetType.GSM8K`; or, without `recording`, the address of a recording of
+            one dataset on the Hugging Face Hub, `hf://namespace/name@commit`.
         llms: names of the LLMs; `None` opens all that were recorded.
-        recording: a recording's folder, or several. `None` takes the folders in the environment variable FEVAL_RECORDING.
+        recording: a recording's folder or its address on the Hub, or several. `None` takes those in the environment variable
+            FEVAL_RECORDING. Of a recording on the Hub only what is needed is fetched, once; the rest when it is asked for.
         seed: what every draw is made from.
         prices: id or file of a price list, or the list itself; "none" switches dollars off; `None` takes the list that the
             recording names. An LLM without a price votes all the same; only asking for its dollars is an error.
@@ -784,10 +786,17 @@ def load(
         ConflictError: several recordings have the LLM, or contradict each other.
         UnknownNameError: no such price list or billing.
         RecordingError: a recording cannot be read.
+        HubError: a recording cannot be fetched.
     """
     _check_billing(billing)
-    recordings = open_recordings(recording)
+    if recording is None and _is_on_the_hub(dataset):
+        [opened_there] = recordings = open_recordings(dataset)
+        dataset = _only_dataset(opened_there)
+    else:
+        recordings = open_recordings(recording)
     names = _names(recordings, str(dataset), llms)
+    for each in recordings:
+        each.prepare(str(dataset), [name for name in names if (str(dataset), name) in each.manifest.pairs])
     view = open_view(recordings, str(dataset), names)
     lists = _Prices(prices, recordings) if not _is_price_list(prices) else cast("PriceList", prices)
     chosen: PriceList | _Prices | None = None if prices == "none" else lists
@@ -883,17 +892,42 @@ def open_recordings(given: str | Path | Recording | Sequence[str | Path | Record
         UsageError: none was named.
         RecordingError: one cannot be read.
     """
+    from feval.hub.addresses import places
+
     if given is None:
-        folders: Sequence[str | Path | Recording] = [
-            f for f in os.environ.get("FEVAL_RECORDING", "").split(os.pathsep) if f
-        ]
+        folders: Sequence[str | Path | Recording] = places(os.environ.get("FEVAL_RECORDING", ""))
         if not folders:
             raise UsageError("No recording was named: give recording=FOLDER, or set FEVAL_RECORDING to its folder.")
     else:
         folders = [given] if isinstance(given, (str, Path, Recording)) else list(given)
         if not folders:
             raise UsageError("No recording was named: the list of recordings is empty.")
-    return [folder if isinstance(folder, Recording) else open_recording(folder) for folder in folders]
+    return [folder if isinstance(folder, Recording) else _opened(folder) for folder in folders]
+
+
+def _opened(place: str | Path) -> Recording:
+    if not _is_on_the_hub(place):
+        return open_recording(place)
+    from feval.hub.recordings import open_place
+
+    return open_place(place)
+
+
+def _is_on_the_hub(place: str | Path) -> bool:
+    from feval.hub.addresses import is_address
+
+    return is_address(place)
+
+
+def _only_dataset(recording: Recording) -> str:
+    held = recording.dataset_ids()
+    if len(held) != 1:
+        where = recording.address or recording.path
+        raise UsageError(
+            f"{where} holds {len(held)} datasets ({', '.join(held) or 'none'}); name one and give the address as the recording: "
+            f"load({(held or ['gsm8k'])[0]!r}, recording={str(where)!r})."
+        )
+    return held[0]
 
 
 def _names(recordings: Sequence[Recording], dataset: str, llms: str | Sequence[str] | None) -> list[str]:
