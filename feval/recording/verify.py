@@ -12,7 +12,7 @@ from typing import Any
 
 from feval.errors import ConflictError, DamagedRecordingError, FevalError, UsageError
 from feval.recording.files import FINISH_CODES, pool_lines
-from feval.recording.format import MANIFEST, README, SCORES, LeafHash, open_regular
+from feval.recording.format import MANIFEST, README, SCORES, LeafHash, is_beside, open_regular
 from feval.recording.origin import PULLED, cached_from
 from feval.recording.reader import Recording, open_recording
 from feval.recording.scores import ScoreTally
@@ -128,7 +128,8 @@ def _check_strays(recording: Recording) -> list[str]:
         return []  # a repository may hold more than a recording
     listed = {*recording.manifest.files, MANIFEST, *([PULLED] if recording.address is not None else [])}
     found = {p.relative_to(recording.path).as_posix() for p in recording.path.rglob("*") if p.is_file()}
-    return [f"{name}: not listed in {MANIFEST}; it is no part of the recording." for name in sorted(found - listed)]
+    strays = sorted(name for name in found - listed if not is_beside(name))
+    return [f"{name}: not listed in {MANIFEST}; it is no part of the recording." for name in strays]
 
 
 def _check_content(recording: Recording, steps: _Steps) -> list[str]:
