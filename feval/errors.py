@@ -11,6 +11,7 @@
     ├── AnswerError                an answer kind that cannot work here (a missing extra, missing choices)
     ├── SourceError                a foreign file (to be imported) that is broken or not what it was said to be
     ├── HubError                   the Hugging Face Hub did not give what was asked for: offline, absent, gated, too slow
+    ├── ReleaseError               a recording that must not be published as it is: it holds a secret, a path, an address
     ├── StorageError               the disk said no: full, read-only, already there
     └── RecordingError             something about a recording
         ├── NotARecordingError     the folder is not a recording
@@ -45,6 +46,7 @@ __all__ = [
     "OutOfRangeError",
     "PriceNotFoundError",
     "RecordingError",
+    "ReleaseError",
     "ShortPoolError",
     "SourceError",
     "StorageError",
@@ -120,6 +122,10 @@ class SourceError(FevalError):
 
 class HubError(FevalError):
     """The Hugging Face Hub did not give what was asked for: offline, absent, gated, too slow."""
+
+
+class ReleaseError(FevalError):
+    """A recording that must not be published as it is: it holds a secret, a path of somebody's machine, an e-mail address."""
 
 
 class StorageError(FevalError):

@@ -113,7 +113,9 @@ def _config(
         if record["rows"]:
             own, arrow_bytes = _looked_at(recording.path / path)
             schema = schema or own
-            splits.append(Split(names.take(wanted, "_"), path, record["rows"], record["bytes"], arrow_bytes, llm, scorer))
+            splits.append(
+                Split(names.take(wanted, "_"), path, record["rows"], record["bytes"], arrow_bytes, llm, scorer)
+            )
     return None if schema is None else Config(name, dataset, part, list(_features(schema)), tuple(splits))
 
 

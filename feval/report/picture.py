@@ -66,7 +66,7 @@ def curves_png(curves: Sequence[Curve], *, width: float = 6.4, dpi: int = 200) -
 def curve_panels_png(panels: Sequence[Sequence[Curve]], *, width: float = 9.6, dpi: int = 160) -> bytes:
     """Draw cost against accuracy with a panel for each dataset, and return the PNG's bytes.
 
-    An LLM has the same colour and marker in every panel; the marker stands at the first point (hollow) and the last one of its line.
+    An LLM has the same colour and marker in every panel; the marker stands at the first point of its line (hollow) and the last.
     Bands and ceilings are left out: one dataset at a time has room for them, see `curves_png`.
 
     Args:
