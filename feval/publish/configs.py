@@ -9,7 +9,7 @@ part (`gsm8k` for its samples, `gsm8k-questions`, `gsm8k-requests`, `gsm8k-texts
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ from feval.errors import DamagedRecordingError
 from feval.recording import Recording
 from feval.recording.format import SCORES, file_path, open_regular, slug
 
-__all__ = ["MOST_SPLITS", "Config", "Split", "configs_of"]
+__all__ = ["MOST_SPLITS", "Config", "Split", "configs_of", "split_names"]
 
 MOST_SPLITS = 30
 """Splits of one configuration that the Hub's viewer shows; `datasets` loads any number."""
@@ -76,11 +76,11 @@ def configs_of(recording: Recording) -> list[Config]:
     Raises:
         DamagedRecordingError: a Parquet file cannot be read.
     """
-    names = _Names()
+    names, splits = _Names(), split_names(recording)
     samples = {dataset: names.take(slug(dataset)) for dataset in recording.dataset_ids()}
     configs = []
     for dataset, name in samples.items():
-        parts = _parts(recording, dataset)
+        parts = _parts(recording, dataset, splits)
         for part, files in parts.items():
             own = name if part == "samples" else names.take(f"{name}-{part}")
             if (config := _config(recording, own, dataset, part, files)) is not None:
@@ -88,8 +88,16 @@ def configs_of(recording: Recording) -> list[Config]:
     return configs
 
 
-def _parts(recording: Recording, dataset: str) -> dict[str, list[tuple[str, str, str | None, str | None]]]:
-    """Part -> (wanted name of the split, path, LLM, scorer) of each file, the samples first."""
+def split_names(recording: Recording) -> dict[str, str]:
+    """LLM -> the name of its split in every configuration, made of the letters that `datasets` allows."""
+    names = _Names(_RESERVED)
+    return {llm: names.take(_split_name(llm), "_") for llm in recording.manifest.llms}
+
+
+def _parts(
+    recording: Recording, dataset: str, splits: Mapping[str, str]
+) -> dict[str, list[tuple[str, str, str | None, str | None]]]:
+    """Part -> (name of the split, path, LLM, scorer) of each file, the samples first."""
     parts: dict[str, list[tuple[str, str, str | None, str | None]]] = {
         "samples": [],
         "questions": [("questions", file_path("questions", dataset), None, None)],
@@ -97,17 +105,17 @@ def _parts(recording: Recording, dataset: str) -> dict[str, list[tuple[str, str,
     for llm in recording.llm_names(dataset):
         for part in _PAIR_PARTS:
             if (path := file_path(part, dataset, llm)) in recording.manifest.files:
-                parts.setdefault(part, []).append((_split_name(llm), path, llm, None))
+                parts.setdefault(part, []).append((splits[llm], path, llm, None))
         for scorer in recording.scorers(dataset, llm):
-            own = f"{_split_name(llm)}.{_split_name(scorer)}", file_path(SCORES + scorer, dataset, llm), llm, scorer
-            parts.setdefault("scores", []).append(own)
+            name, path = f"{splits[llm]}.{_split_name(scorer)}", file_path(SCORES + scorer, dataset, llm)
+            parts.setdefault("scores", []).append((name, path, llm, scorer))
     return parts
 
 
 def _config(
     recording: Recording, name: str, dataset: str, part: str, files: Iterable[tuple[str, str, str | None, str | None]]
 ) -> Config | None:
-    names, splits, schema = _Names(_RESERVED), [], None
+    names, splits, schema = _Names(), [], None
     for wanted, path, llm, scorer in files:
         record = recording.file_record(path)
         if record["rows"]:

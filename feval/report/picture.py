@@ -127,7 +127,7 @@ def _draw_panel(axes: Axes, curves: Sequence[Curve], axis: _Axis, places: Mappin
     ticks = [tick for tick in axes.get_xticks() if axes.get_xlim()[0] <= tick <= axes.get_xlim()[1]]
     axes.set_xticks(ticks[:: 1 + len(ticks) // _CROWDED_TICKS])
     axes.tick_params(labelsize=7.5)
-    axes.xaxis.label.set_size(7.5)
+    axes.xaxis.label.set_fontsize(7.5)
     axes.set_title(shortened(curves[0].dataset, 32), loc="left", fontsize=9)
 
 
