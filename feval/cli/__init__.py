@@ -934,6 +934,7 @@ from feval.cli import compare as _compare_command  # noqa: E402, F401  registers
 from feval.cli import curve as _curve_command  # noqa: E402, F401  registers itself
 from feval.cli import forecast as _forecast_commands  # noqa: E402, F401  registers itself
 from feval.cli import pull as _pull_command  # noqa: E402, F401  registers itself
+from feval.cli import push as _push_command  # noqa: E402, F401  registers itself
 from feval.cli import record as _record_command  # noqa: E402, F401  registers itself
 from feval.cli import run as _run_command  # noqa: E402, F401  registers itself
 from feval.cli import score as _score_command  # noqa: E402, F401  registers itself

@@ -86,14 +86,15 @@ def _opening(recording: Recording, page: Page) -> list[str]:
         "",
         (
             f"**{cots:,} chains of thought.** {counted(len(manifest.llms), 'LLM')} answered {questions:,} questions of "
-            f"{where}, {_times(page)} each. Every chain of thought (CoT) has its text, the extracted answer, its tokens and why it ended"
-            f"{golds}, and every request the prompt that was sent."
+            f"{where}, {_times(page)} each. Every chain of thought (CoT) has its text, the extracted answer, its tokens and "
+            f"why it ended{golds}, and every request the prompt that was sent."
         ),
         "",
         (
             "This is a [feval](https://arxiv.org/abs/2511.01203) recording: language models asked once, to be replayed "
             "for ever. Methods that spend compute at test time (self-consistency, best-of-N, early stopping, cascades) "
-            "are compared on the same samples at fixed prices, without a single API call, and anybody can compute the numbers again."
+            "are compared on the same samples at fixed prices, without a single API call, and anybody can compute the "
+            "numbers again."
         ),
         *(["", f"![{_picture_words(page)}]({PICTURE})"] if page.has_picture else []),
     ]
@@ -384,7 +385,8 @@ def _files(recording: Recording, page: Page) -> list[str]:
         "",
         (
             f"`votes/` holds the same answers as flat arrays ({size(sizes.get('votes', 0))}), which feval opens without "
-            "reading any Parquet; `manifest.json` has sizes and hashes of all files. This recording hash pins the content, whoever wrote the bytes:"
+            "reading any Parquet; `manifest.json` has sizes and hashes of all files. This recording hash pins the "
+            "content, whoever wrote the bytes:"
         ),
         "",
         "```text",

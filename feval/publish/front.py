@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from feval.cards import find_dataset_card
 from feval.errors import CardError
 from feval.publish.configs import Config
+from feval.publish.licences import is_licence
 from feval.recording import Recording
 
-__all__ = ["front_matter", "kept_front_matter"]
+__all__ = ["EarlierMatter", "earlier_matter", "front_matter"]
 
 _SIZES = ((10**3, "n<1K"), (10**4, "1K<n<10K"), (10**5, "10K<n<100K"), (10**6, "100K<n<1M"), (10**7, "1M<n<10M"))
 _LARGER = ((10**8, "10M<n<100M"), (10**9, "100M<n<1B"), (10**10, "1B<n<10B"))
@@ -21,6 +24,25 @@ _OURS = frozenset((
 ))  # fmt: skip
 _MOST_BYTES = 4 << 20
 _MOST_DEPTH = 12
+
+
+_MADE_TITLE = re.compile(r"Recorded chains of thought: .*|.*: recorded chains of thought", re.DOTALL)
+"""What `card.default_title` makes; another title is somebody's choice."""
+
+
+@dataclass(frozen=True, slots=True)
+class EarlierMatter:
+    """What of an earlier card's front matter stays.
+
+    Attributes:
+        title: somebody's; `None` where feval made it.
+        licence: of the collection, `None` where it has none in the Hub's spelling.
+        kept: fields that feval does not write, tags, and the language.
+    """
+
+    title: str | None = None
+    licence: str | None = None
+    kept: Mapping[str, Any] = field(default_factory=dict)
 
 
 def front_matter(
@@ -42,7 +64,7 @@ def front_matter(
         licence: of the collection, as the Hub spells it, such as "odbl".
         licence_details: one line about the licences of questions and outputs.
         languages: codes such as "en"; empty where nobody said.
-        kept: fields of an earlier card, see `kept_front_matter`.
+        kept: fields of an earlier card, see `EarlierMatter`.
     """
     import yaml
 
@@ -66,8 +88,8 @@ def front_matter(
     return f"---\n{text}---\n"
 
 
-def kept_front_matter(card: str, where: str) -> dict[str, Any]:
-    """What of an earlier card's front matter is not generated: fields that feval does not write, tags and the language.
+def earlier_matter(card: str, where: str) -> EarlierMatter | None:
+    """What of an earlier card's front matter stays when the card is generated again; `None` where it has none.
 
     Raises:
         CardError: the front matter cannot be read, or is no plain YAML.
@@ -76,12 +98,12 @@ def kept_front_matter(card: str, where: str) -> dict[str, Any]:
 
     lines = card.replace("\r\n", "\n").split("\n")
     if lines[0].rstrip() != "---":
-        return {}
+        return None
     ends = [number for number, line in enumerate(lines) if number and line.rstrip() == "---"]
     text = "\n".join(lines[1 : ends[0]]) if ends else ""
+    if not ends or len(text) > _MOST_BYTES:
+        raise CardError(f"The front matter of {where} does not end, or is too long. Correct it, or it would be lost.")
     try:
-        if not ends or len(text) > _MOST_BYTES:
-            raise CardError(f"The front matter of {where} does not end, or is too long. Correct it.")
         _refuse_aliases(text, where)
         found = yaml.safe_load(text)
     except (yaml.YAMLError, ValueError) as error:
@@ -89,15 +111,21 @@ def kept_front_matter(card: str, where: str) -> dict[str, Any]:
         raise CardError(
             f"The front matter of {where} is not YAML ({first}). Correct it, or it would be lost."
         ) from error
-    if not isinstance(found, dict):
-        return {}
+    return _stays(found) if isinstance(found, dict) else None
+
+
+def _stays(found: Mapping[Any, Any]) -> EarlierMatter:
     kept = {key: value for key, value in found.items() if isinstance(key, str) and key not in _OURS}
-    tags, language = found.get("tags"), found.get("language")
+    title, licence, tags, language = (found.get(key) for key in ("pretty_name", "license", "tags", "language"))
     if isinstance(tags, list):
         kept["tags"] = [tag for tag in tags if isinstance(tag, str)]
     if isinstance(language, str | list) and language:
         kept["language"] = language
-    return kept
+    return EarlierMatter(
+        title if isinstance(title, str) and title.strip() and not _MADE_TITLE.fullmatch(title) else None,
+        licence if isinstance(licence, str) and is_licence(licence) else None,
+        kept,
+    )
 
 
 def _refuse_aliases(text: str, where: str) -> None:

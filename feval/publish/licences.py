@@ -6,7 +6,7 @@ import re
 
 from feval.errors import UsageError
 
-__all__ = ["check_licence", "licence_name", "licence_url", "notice"]
+__all__ = ["check_licence", "is_licence", "licence_name", "licence_url", "notice"]
 
 _KNOWN = {
     "odbl": ("Open Database License (ODbL) 1.0", "https://opendatacommons.org/licenses/odbl/1-0/"),
@@ -22,13 +22,18 @@ _KNOWN = {
 _HUB_ID = re.compile(r"[a-z0-9][a-z0-9.-]{1,40}")
 
 
+def is_licence(text: str) -> bool:
+    """Whether it has the form of the Hub's identifiers."""
+    return _HUB_ID.fullmatch(text) is not None
+
+
 def check_licence(licence: str) -> str:
     """Refuse what the Hub could not take for a licence.
 
     Raises:
         UsageError: it is no identifier such as "odbl" or "cc-by-4.0".
     """
-    if not _HUB_ID.fullmatch(licence):
+    if not is_licence(licence):
         raise UsageError(f"The Hub spells licences as in odbl, cc-by-4.0 or mit; {licence!r:.60} is none of these.")
     return licence
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -39,7 +39,7 @@ class Page:
     revision: str | None = None
     words: str = ""
     languages: Sequence[str] = ()
-    kept: dict[str, Any] = field(default_factory=dict)
+    kept: Mapping[str, Any] = field(default_factory=dict)
     has_picture: bool = True
 
     def config_name(self, dataset: str, part: str) -> str | None:

@@ -6,7 +6,7 @@ import re
 
 from feval.errors import CardError
 
-__all__ = ["BEGIN", "END", "NO_WORDS", "own_words", "section"]
+__all__ = ["BEGIN", "END", "NO_WORDS", "check_words", "own_words", "section"]
 
 BEGIN = "<!-- feval:words-begin (what stands from here to the next mark is yours; feval push keeps it) -->"
 END = "<!-- feval:words-end -->"
@@ -20,6 +20,19 @@ _END_LINE = re.compile(r"<!-- feval:words-end -->[ \t]*")
 def section(words: str) -> list[str]:
     """The lines of the section with its marks."""
     return [BEGIN, "", words or NO_WORDS, "", END]
+
+
+def check_words(words: str) -> str:
+    """The text of a section without blanks around it.
+
+    Raises:
+        CardError: it holds a mark, so that nobody could find its end.
+    """
+    if _MARK.search(words):
+        raise CardError(
+            'Your section holds the words "feval:words", which mark where it begins and ends. Leave the marks out.'
+        )
+    return words.strip()
 
 
 def own_words(card: str, where: str) -> str | None:
