@@ -301,7 +301,7 @@ def _remarks(recording: Recording, files: Mapping[str, Path | bytes], configs: S
     remarks = []
     if many := [config.name for config in configs if len(config.splits) > MOST_SPLITS]:
         remarks.append(
-            f"The Hub's viewer shows at most {MOST_SPLITS} splits; {', '.join(many[:3])} has more, and loads all the same."
+            f"The Hub's viewer shows at most {MOST_SPLITS} splits; {many[0]} has more, and loads all the same."
         )
     parquet = [path for path in files if path.endswith(".parquet")]
     if odd := [path for path in parquet if not _suits_viewer(recording.path / path)]:
