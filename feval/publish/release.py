@@ -306,8 +306,8 @@ def _remarks(recording: Recording, files: Mapping[str, Path | bytes], configs: S
     parquet = [path for path in files if path.endswith(".parquet")]
     if odd := [path for path in parquet if not _suits_viewer(recording.path / path)]:
         remarks.append(
-            f"{counted(len(odd), 'file')} ({odd[0]}, ...) lack a page index or have row groups beyond 100 MB; the Hub's viewer may "
-            "refuse them."
+            f"{counted(len(odd), 'file')} ({odd[0]}, ...) lack a page index or have row groups beyond 100 MB; the Hub's "
+            "viewer may refuse them."
         )
     return remarks
 

@@ -336,10 +336,19 @@ class _Search:
         for at in suspects:
             value = values[at].as_py()
             value = value if isinstance(value, bytes) else value.encode()
-            for rule in self._rules:
-                for hit in rule.pattern.finditer(value) if not (rule.strict and words) else ():
-                    if self._counts(rule, hit.group()):
-                        self._note(rule, path, place(at, hit.start()), hit.group())
+            for rule, hit in self._hits(value, words=words):
+                self._note(rule, path, place(at, hit.start()), hit.group())
+
+    def _hits(self, value: bytes, *, words: bool) -> Iterator[tuple[_Rule, re.Match[bytes]]]:
+        """What the rules find in one value; of two that overlap, the first rule's."""
+        taken: list[tuple[int, int]] = []
+        for rule in self._rules:
+            earlier = tuple(taken)
+            for hit in rule.pattern.finditer(value) if not (rule.strict and words) else ():
+                apart = all(hit.end() <= start or hit.start() >= end for start, end in earlier)
+                if apart and self._counts(rule, hit.group()):
+                    taken.append(hit.span())
+                    yield rule, hit
 
     def _counts(self, rule: _Rule, found: bytes) -> bool:
         if rule.digits and not (
