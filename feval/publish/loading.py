@@ -66,32 +66,37 @@ def _datasets(page: Page, dataset: str, samples: Config) -> list[str]:
         "",
         f'samples = load_dataset("{page.repo_id}", "{samples.name}", split="{split}"{revision})',
         f'questions = load_dataset("{page.repo_id}", "{questions}", split="questions"{revision})',
-        f'texts = load_dataset("{page.repo_id}", "{texts}", split="{split}"{revision}, streaming=True)',
+        f'texts = load_dataset("{page.repo_id}", "{texts}", split="{split}"{revision})',
         "```",
     ]
 
 
 def _queries(page: Page, dataset: str, samples: Config) -> list[str]:
     repository = f"hf://datasets/{page.pinned}"
-    files = f"{repository}/{samples.splits[0].path.rpartition('/')[0]}/*.parquet"
-    questions = f"{repository}/{file_path('questions', dataset)}"
+    files = f"{samples.splits[0].path.rpartition('/')[0]}/*.parquet"
+    questions = file_path("questions", dataset)
     return [
         "**DuckDB** and **polars** read the files where they are. Here, the accuracy of one call:",
         "",
         "```sql",
-        "SELECT parse_filename(s.filename, true) AS llm, avg((s.answer IS NOT DISTINCT FROM q.answer_key)::INT) AS accuracy",
-        f"FROM read_parquet('{files}', filename = true) AS s",
-        f"JOIN '{questions}' AS q ON s.question_id = q.id",
+        "SELECT parse_filename(s.filename, true) AS llm,",
+        "       avg((s.answer IS NOT DISTINCT FROM q.answer_key)::INT) AS accuracy",
+        "FROM read_parquet(",
+        f"  '{repository}/{files}', filename = true",
+        ") AS s JOIN (",
+        f"  FROM '{repository}/{questions}'",
+        ") AS q ON s.question_id = q.id",
         "WHERE q.answer_key IS NOT NULL GROUP BY llm ORDER BY llm;",
         "```",
         "",
         "```python",
         "import polars as pl",
         "",
-        f'samples = pl.scan_parquet("{files}", include_file_paths="file")',
-        f'questions = pl.scan_parquet("{questions}").select("id", "answer_key").drop_nulls()',
+        f'repository = "{repository}"',
+        f'samples = pl.scan_parquet(f"{{repository}}/{files}", include_file_paths="file")',
+        f'questions = pl.scan_parquet(f"{{repository}}/{questions}").select("id", "answer_key")',
         'right = pl.col("answer").eq_missing(pl.col("answer_key")).mean()',
-        'joined = samples.join(questions, left_on="question_id", right_on="id")',
+        'joined = samples.join(questions.drop_nulls(), left_on="question_id", right_on="id")',
         'print(joined.group_by("file").agg(right.alias("accuracy")).sort("file").collect())',
         "```",
     ]

@@ -6,11 +6,10 @@ import re
 
 from feval.errors import CardError
 
-__all__ = ["BEGIN", "END", "NO_WORDS", "check_words", "own_words", "section"]
+__all__ = ["BEGIN", "END", "check_words", "own_words", "section"]
 
 BEGIN = "<!-- feval:words-begin (what stands from here to the next mark is yours; feval push keeps it) -->"
 END = "<!-- feval:words-end -->"
-NO_WORDS = "*Who recorded this, and why? Write it here: this section is kept when the page is generated again.*"
 
 _MARK = re.compile(r"feval:words", re.IGNORECASE)
 _BEGIN_LINE = re.compile(r"<!-- feval:words-begin [^\n]*-->[ \t]*")
@@ -19,7 +18,7 @@ _END_LINE = re.compile(r"<!-- feval:words-end -->[ \t]*")
 
 def section(words: str) -> list[str]:
     """The lines of the section with its marks."""
-    return [BEGIN, "", words or NO_WORDS, "", END]
+    return [BEGIN, *(["", words, ""] if words else []), END]
 
 
 def check_words(words: str) -> str:
@@ -57,5 +56,4 @@ def own_words(card: str, where: str) -> str | None:
             f"The marks of your own section in {where} are broken (lines {', '.join(str(n + 1) for n in marks[:6])}): there "
             f"should be one line {BEGIN[:26]} ... --> and below it one line {END}. Correct them, or your words would be lost."
         )
-    words = "\n".join(lines[marks[0] + 1 : marks[1]]).strip()
-    return "" if words == NO_WORDS else words
+    return "\n".join(lines[marks[0] + 1 : marks[1]]).strip()
