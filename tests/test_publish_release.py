@@ -28,6 +28,7 @@ from feval.recording import open_recording, verify_recording
 from feval.replay import load
 from recorders.demo import COUNTS, DATASET, LLMS, bundled_recording
 
+ROOT = Path(__file__).resolve().parents[1]
 REPO = "somebody/recording"
 HASH = "b07065b2e24c0280aed35a85aed507c0435e3bd7ee67fd35ccb5266dec1d774c"
 MARK = "feval:words-begin"
@@ -75,6 +76,31 @@ def test_the_demo_goes_to_the_hub_and_comes_back_with_the_same_curve(hub: HubDou
 def _pairs(place: str | Path) -> list[tuple[object, object]]:
     dataset, llms = load(DATASET, LLMS, place)
     return [(dataset, llm) for llm in llms]
+
+
+def test_what_the_page_says_of_feval_runs(hub: HubDouble, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with bundled_recording() as folder:
+        assert feval("push", folder, REPO, "--tag", "v1").exit_code == 0
+    page = published(hub)["README.md"].decode()
+    code = page.split("```python\n")[1].split("```")[0]
+    command = page.split("```sh\n")[1].split("```")[0].split()
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "HF_HOME": str(tmp_path / "home"), "HF_HUB_DISABLE_XET": "1"}
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=300, check=False
+    )
+    assert (done.returncode, done.stdout) == (0, "['2']\n"), done.stderr
+    assert (command[0], command[-2:]) == ("feval", ["--out", "my-curve"])
+    monkeypatch.chdir(tmp_path)
+    assert feval(*command[1:]).exit_code == 0
+    assert (tmp_path / "my-curve" / "curve.csv").is_file()
+
+
+def test_a_recording_on_the_hub_can_be_published_elsewhere(hub: HubDouble, toy: Path) -> None:
+    commit = push(prepare(toy, look(REPO))).commit
+    result = feval("push", f"hf://{REPO}@{commit}", "somebody/else", "--json")
+    assert result.exit_code == 0, result.output
+    assert json.loads(result.stdout)["recording_hash"] == open_recording(toy).hash
+    assert {*hub.files("somebody/else")} == {*hub.files(REPO)}
 
 
 _LOAD_ALL = """

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from feval.cli import JsonFlag, QuietFlag, RecordingFolder, _guarded, _hush_matplotlib, _Out, app
+from feval.cli import JsonFlag, QuietFlag, RecordingFolder, _guarded, _hush_matplotlib, _local, _Out, app
 from feval.errors import SourceError
 
 if TYPE_CHECKING:
@@ -76,6 +76,7 @@ def _push(
 
     _hush_matplotlib()
     show = _Out(as_json=as_json, quiet=quiet)
+    recording = _local(show, recording)
     with show.progress(f"looking through {recording.name}") as progress:
         release = prepare(
             recording,

@@ -28,6 +28,7 @@ from feval.report.text import counted, plain_number, visible
 
 __all__ = ["card", "default_title"]
 
+_UNBROKEN = "\u00a0"
 _MOST_ROWS = 24
 _MOST_TEXT = 1200
 _MOST_PROMPT = 600
@@ -129,7 +130,7 @@ def _accuracy(recording: Recording, page: Page) -> list[str]:
         ),
         "",
     ]
-    header = ["LLM", "CoTs per question", "one call", "full vote", "USD, one call", "USD, full vote"]
+    header = ["LLM", "CoTs per question", "one call, %", "full vote, %", "USD, one call", "USD, full vote"]
     return lines + _by_dataset(recording, judged, header, _accuracy_cells, _best)
 
 
@@ -344,7 +345,6 @@ def _few(rows: Sequence[PairFigures]) -> str:
 
 
 _PARTS = {
-    "questions": ("`id`, `question`, `answer` (the gold), `answer_key` (canonical), `choices`", "questions/*.parquet"),
     "samples": (
         (
             "`question_id`, `sample_index`, `answer_raw`, `answer` (canonical: the voting key; null for none), "
@@ -352,6 +352,7 @@ _PARTS = {
         ),
         "samples/*/*.parquet",
     ),
+    "questions": ("`id`, `question`, `answer` (the gold), `answer_key` (canonical), `choices`", "questions/*.parquet"),
     "texts": ("`question_id`, `sample_index`, `text`: the chain of thought", "texts/*/*.parquet"),
     "requests": ("`question_id`, `prompt` (messages as JSON), `prompt_tokens`", "requests/*/*.parquet"),
     "reasoning": ("`reasoning`: what the API gave apart from the text", "reasoning/*/*.parquet"),
@@ -370,7 +371,7 @@ def _files(recording: Recording, page: Page) -> list[str]:
         names = [config.name for config in page.configs if config.part == part]
         if names:
             own = page.config_name(base, part) or names[0]
-            rows.append([code(own), code(files), size(sizes.get(part, 0)), columns])
+            rows.append([code(own), code(files), size(sizes.get(part, 0)).replace(" ", _UNBROKEN), columns])
     several = len(recording.dataset_ids()) > 1
     return [
         "## What is in the files",
@@ -499,7 +500,8 @@ def _licence_details(recording: Recording, page: Page) -> str:
 def _shown(accuracy: Accuracy | None) -> str:
     if accuracy is None:
         return "-"
-    return f"{100 * accuracy.value:.1f}\u00a0% ({100 * accuracy.low:.1f}–{100 * accuracy.high:.1f})"
+    interval = f"({100 * accuracy.low:.1f} to {100 * accuracy.high:.1f})"
+    return f"{100 * accuracy.value:.1f} {interval}".replace(" ", _UNBROKEN)
 
 
 def _thousand(usd: float | None) -> str:

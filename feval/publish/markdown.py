@@ -12,7 +12,9 @@ from feval.report.text import visible
 __all__ = ["cut", "fenced", "folded", "listed", "python_text", "share", "shell_word", "size", "table"]
 
 
-_NUMBER = re.compile(r"[-\d,.<% ()–\u00a0]*|all|default|not listed|\d[\d,]* (?:to|of) [\d,]+")
+_NUMBER = re.compile(
+    r"[-\d,.<% ]*|[\d.]+\u00a0\([\d.]+\u00a0to\u00a0[\d.]+\)|all|default|not listed|\d[\d,]* (?:to|of) [\d,]+"
+)
 
 
 def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
