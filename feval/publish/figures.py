@@ -6,7 +6,7 @@ every question has as many.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -185,7 +185,8 @@ def _ends(llm: LLM) -> tuple[float | None, float | None]:
 def picture(recording: Recording) -> bytes | None:
     """Cost against accuracy of votes, a line for each LLM: one picture of one dataset, or a panel for each.
 
-    LLMs that some question has no CoT of, and datasets without golds, are left out; `None` where nothing is left.
+    LLMs that some question has no CoT of, or more than exact curves reach, and datasets without golds are left out; `None` where
+    nothing is left.
     """
     from feval.report.picture import curve_panels_png, curves_png
 
@@ -201,7 +202,7 @@ def _curves(recording: Recording, dataset: str) -> Iterable[Curve]:
     from feval.curves import self_consistency_curve
 
     pairs: dict[tuple[str, str], dict[str, Any]] = recording.manifest.pairs
-    names = [llm for llm in recording.llm_names(dataset) if pairs[dataset, llm].get("smallest_pool", 0) > 0]
+    names = [llm for llm in recording.llm_names(dataset) if _has_curve(pairs[dataset, llm])]
     if not names or not recording.manifest.datasets[dataset].get("with_gold"):
         return
     alone = len(recording.dataset_ids()) == 1
@@ -209,3 +210,9 @@ def _curves(recording: Recording, dataset: str) -> Iterable[Curve]:
     for llm in llms:
         counts = range(1, min(llm.pool.smallest, MOST_COTS) + 1)
         yield self_consistency_curve(questions, llm, counts, confidence=0.95 if alone else None)
+
+
+def _has_curve(pair: Mapping[str, Any]) -> bool:
+    from feval.estimators.plurality import LARGEST_POOL
+
+    return pair["smallest_pool"] > 0 and pair["largest_pool"] <= LARGEST_POOL
