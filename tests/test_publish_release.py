@@ -209,7 +209,7 @@ def test_words_written_on_the_hub_survive_the_next_release(hub: HubDouble, toy: 
     files = hub.files(REPO)
     lines = files["README.md"].decode().split("\n")
     place = next(number for number, line in enumerate(lines) if MARK in line)
-    lines[place + 1 : place + 4] = ["Recorded in **Kyoto**."]
+    lines.insert(place + 1, "Recorded in **Kyoto**.")
     hub.add_dataset(REPO, {**files, "README.md": "\n".join(lines).encode()})
     push(prepare(toy, look(REPO), title="Another title"))
     text = published(hub)["README.md"].decode()
