@@ -189,7 +189,7 @@ def _llms(recording: Recording) -> list[str]:
         rows.append([
             code(name),
             code(splits[name]),
-            *("default" if record.get(key) is None else f"{record[key]:,}" for key in ("temperature", "max_tokens")),
+            *("not stated" if record.get(key) is None else f"{record[key]:,}" for key in ("temperature", "max_tokens")),
             code(", ".join(f"{key}={_compact(value)}" for key, value in other.items())) if other else "-",
         ])  # fmt: skip
     shown = "" if len(rows) <= MOST_SPLITS else (
@@ -200,7 +200,7 @@ def _llms(recording: Recording) -> list[str]:
         "",
         (
             "An LLM is a model under one prompt and decoding. *Split* is what `datasets` calls it: names of splits have "
-            f"neither `-` nor `/`.{shown} What the recording does not state is called default."
+            f"neither `-` nor `/`.{shown}"
         ),
         "",
         *table(["LLM", "split", "temperature", "max tokens", "other"], rows),

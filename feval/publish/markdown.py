@@ -13,7 +13,7 @@ __all__ = ["cut", "fenced", "folded", "listed", "python_text", "share", "shell_w
 
 
 _NUMBER = re.compile(
-    r"[-\d,.<% ]*|[\d.]+\u00a0\([\d.]+\u00a0to\u00a0[\d.]+\)|all|default|not listed|\d[\d,]* (?:to|of) [\d,]+"
+    r"[-\d,.<% ]*|[\d.]+\u00a0\([\d.]+\u00a0to\u00a0[\d.]+\)|all|not stated|not listed|\d[\d,]* (?:to|of) [\d,]+"
 )
 
 
