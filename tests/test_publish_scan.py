@@ -60,7 +60,7 @@ SECRETS = {
     "named, as a header": "x-api-key: " + BODY[:32],
 }
 PATHS = (
-    "/home/joe/runs",
+    "/" + "home/joe/runs",
     "see /Users/joe",
     "C:\\Users\\joe\\x",
     "C:\\\\Users\\\\joe",
