@@ -65,7 +65,7 @@ PATHS = (
     "C:\\Users\\joe\\x",
     "C:\\\\Users\\\\joe",
     '"/home/joe"',
-    "file:///home/joe"[7:],
+    "file:///home/joe",
 )
 EMAILS = ("joe.doe@cs.uni.edu", "a+b@mail.co.uk", "<joe@firm.com>", "x_y%z@sub.domain.org")
 HARMLESS = (
