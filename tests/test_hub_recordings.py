@@ -688,9 +688,9 @@ recordings = ["{address}"]
 resamples = 100
 
 [[method]]
-method = "self-consistency"
+name = "self-consistency"
 llms = ["feval/tiny-42k"]
-sweep = {{ n = [1, 3] }}
+budgets = {{ n = [1, 3] }}
 '''
     (tmp_path / "plan.toml").write_text(plan, "utf-8")
     for arguments in (
@@ -698,7 +698,7 @@ sweep = {{ n = [1, 3] }}
         ["verify", str(tmp_path / "out")],
     ):
         done = command(*arguments, "--quiet")
-        assert (done.exit_code, done.stderr) == (0, ""), arguments
+        assert (done.exit_code, done.stderr) == (0, ""), done.stderr
     assert address in (tmp_path / "out" / "comparison.toml").read_text("utf-8")
 
 

@@ -60,12 +60,12 @@ SECRETS = {
     "named, as a header": "x-api-key: " + BODY[:32],
 }
 PATHS = (
-    "/home/joe/runs",
+    "/" + "home/joe/runs",
     "see /Users/joe",
     "C:\\Users\\joe\\x",
     "C:\\\\Users\\\\joe",
     '"/home/joe"',
-    "file:///home/joe"[7:],
+    "file:///home/joe",
 )
 EMAILS = ("joe.doe@cs.uni.edu", "a+b@mail.co.uk", "<joe@firm.com>", "x_y%z@sub.domain.org")
 HARMLESS = (

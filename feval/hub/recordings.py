@@ -27,7 +27,7 @@ from feval.hub.cache import cache_folder
 from feval.hub.snapshots import Listed, Snapshot, open_snapshot
 from feval.recording.format import MANIFEST, README
 from feval.recording.manifest import MOST_BYTES
-from feval.recording.reader import Recording, open_recording
+from feval.recording.reader import Recording
 
 __all__ = ["Pulled", "local_folder", "open_place", "pull"]
 
@@ -43,9 +43,9 @@ def open_place(place: str | PurePath) -> Recording:
         HubError: it cannot be fetched.
         RecordingError: it cannot be read as a recording.
     """
-    if not is_address(place):
-        return open_recording(Path(place))
-    return _opened(place)[0]
+    from feval.recording import open_recording
+
+    return _opened(place)[0] if is_address(place) else open_recording(Path(place))
 
 
 def local_folder(place: str | PurePath, progress: _Progress = lambda _done, _total: None) -> Path:
@@ -145,6 +145,8 @@ def _held(recording: Recording, dataset: str, llms: Collection[str] | None) -> l
 
 
 def _opened(place: str | PurePath) -> tuple[Recording, _Source]:
+    from feval.recording import open_recording
+
     snapshot = open_snapshot(parse_address(place), MANIFEST, most_bytes=MOST_BYTES)
     source = _Source(snapshot)
     recording = open_recording(snapshot.folder, source)

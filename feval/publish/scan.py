@@ -169,7 +169,7 @@ _SECRETS = (
     _Rule("secret", "an address with a password", re.compile(rb"://[^\s/:@\"']{1,64}:[^\s/@\"']{4,64}@"), keep=3),
     _Rule("secret", "an API key", re.compile(rb"(?i)" + _NAMED + rb"[a-z0-9_.~+/-]{24,}"), digits=True, keep=7),
 )
-_START = rb"(?<![A-Za-z0-9_.~:/)\]-])"
+_START = rb"(?:(?<![A-Za-z0-9_.~:/)\]-])|(?<=file://))"
 _NAME = rb"[A-Za-z0-9_][A-Za-z0-9_.-]*"
 _MACHINE_ROOTS = (
     "root", "tmp", "var", "mnt", "scratch", "data", "gpfs", "lustre", "nfs", "opt", "private", "srv", "work", "workspace",

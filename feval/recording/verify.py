@@ -112,11 +112,9 @@ def _check_file(recording: Recording, name: str, record: Mapping[str, Any]) -> l
         with open_regular(recording.path / name) as file:
             size = os.fstat(file.fileno()).st_size
             digest = hashlib.file_digest(file, "sha256").hexdigest() if size == record["bytes"] else ""
-    except FileNotFoundError:
-        if recording.address is None:
-            return [f"{name}: listed in {MANIFEST}, but there is no such file."]
-        return [f"{name}: it was not fetched; `feval pull {recording.address}` fetches all."]
     except OSError as error:
+        if isinstance(error, FileNotFoundError) and recording.address is not None:
+            return [f"{name}: it was not fetched; `feval pull {recording.address}` fetches all."]
         return [f"{name}: listed in {MANIFEST}, but it cannot be opened ({error.strerror})."]
     if size != record["bytes"]:
         return [f"{name}: {record['bytes']} bytes expected, {size} found."]
