@@ -5,10 +5,11 @@ Without these, uvicorn waits for ever for the rest of a request and keeps header
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import time
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, cast
 
 import uvicorn
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
@@ -16,6 +17,39 @@ from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 from feval.serving.asgi import Limits, error_reply
 
 __all__ = ["Connection", "Uvicorn"]
+
+
+class _Joined:
+    """A transport that sends the head of a reply together with what follows: one system call, and the client wakes once."""
+
+    def __init__(self, transport: Any) -> None:
+        self._transport = transport
+        self._head = b""
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._transport, name)
+
+    def write(self, data: bytes) -> None:
+        """Keep a head; send anything else, behind the head that was kept."""
+        if data.startswith(b"HTTP/1.1 ") and not data.startswith(b"HTTP/1.1 100") and data.endswith(b"\r\n\r\n"):
+            self.flush()
+            self._head = data
+        elif self._head:
+            head, self._head = self._head, b""
+            self._transport.write(head + data)
+        else:
+            self._transport.write(data)
+
+    def flush(self) -> None:
+        """Send a head that nothing followed."""
+        if self._head:
+            head, self._head = self._head, b""
+            self._transport.write(head)
+
+    def close(self) -> None:
+        """Send what was kept, and close."""
+        self.flush()
+        self._transport.close()
 
 
 class Connection(HttpToolsProtocol):
@@ -43,6 +77,8 @@ class Connection(HttpToolsProtocol):
     def connection_made(self, transport: Any) -> None:
         """Make room for the connection by closing the one that has waited for the longest."""
         super().connection_made(transport)
+        self._joined = _Joined(transport)
+        self.transport = cast("asyncio.Transport", self._joined)
         if len(self.connections) > self.limits.connections:
             waiting = [other for other in self.connections if isinstance(other, Connection) and not other.answering]
             min(waiting, key=lambda other: other.since).transport.abort()
@@ -80,6 +116,11 @@ class Connection(HttpToolsProtocol):
         self._arriving = False
         self.since = time.monotonic()
         super().on_message_complete()
+
+    def on_response_complete(self) -> None:
+        """Send the head of a reply without a body."""
+        self._joined.flush()
+        super().on_response_complete()
 
     def pause_writing(self) -> None:
         """Note that the client reads more slowly than it is sent to."""

@@ -72,7 +72,7 @@ def _asking(name: str, what: str, request: str, reply: str) -> Any:
             "headers": {header: {"schema": {"type": "string"}, "description": said} for header, said in _TOLD.items()},
             "content": {
                 "application/json": {"schema": _ref(reply)},
-                "text/event-stream": {"schema": {"type": "string"}},
+                "text/event-stream": {"schema": _ref("Event")},
             },
         }
         return {
@@ -278,6 +278,7 @@ def _replies() -> dict[str, _Schema]:
         "Models": _object({"object": {"const": "list"}, "data": {"type": "array", "items": one}}),
         "Error": _object({"error": _object(said) | {"additionalProperties": False}}) | {"additionalProperties": False},
         "Anything": {"type": "object"},
+        "Event": {"description": "A chunk of the completion; the last one is [DONE]."},
         "Health": {"type": "object"},
     }
 
