@@ -12,7 +12,9 @@ from feval.serving.kept import Kept
 
 __all__ = ["Prepared", "Texts"]
 
-_MOST_BYTES = 384 << 20  # in two halves; the CoTs of three LLMs on GSM8K's test set fit one, so that sweeps over them read once
+_MOST_BYTES = (
+    384 << 20
+)  # in two halves; the CoTs of three LLMs on GSM8K's test set fit one, so that sweeps over them read once
 _OVERHEAD = 120  # bytes that a text takes besides its own
 _NO_TEXT = b"null"
 
