@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+import logging
 import re
 import shlex
 import shutil
@@ -619,6 +620,15 @@ def test_the_token_is_not_sent_to_where_the_hub_redirects(hub: HubDouble, addres
     elsewhere = [request for request in hub.requests if request.host == "localhost"]
     assert elsewhere
     assert {request.token for request in elsewhere} == {None}
+
+
+def test_the_client_speaks_again_when_the_last_thread_is_done(hub: HubDouble, address: str) -> None:
+    from huggingface_hub.utils import are_progress_bars_disabled
+    from huggingface_hub.utils.logging import get_verbosity
+
+    before = get_verbosity(), are_progress_bars_disabled(), logging.getLogger("httpx2").level
+    pull(address)
+    assert (get_verbosity(), are_progress_bars_disabled(), logging.getLogger("httpx2").level) == before
 
 
 # --- the command line ---------------------------------------------------------------------------------------------------------

@@ -11,6 +11,7 @@ import errno
 import logging
 import os
 import re
+import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -104,7 +105,7 @@ class Client:
             raise self.failed("the network is off (HF_HUB_OFFLINE)", "Unset HF_HUB_OFFLINE once")
         for wait in (*WAITS_SECONDS[: most - 1], None):
             try:
-                with _quiet_client():
+                with _QUIET:
                     return work()
             except TransientError as error:
                 if wait is None:
@@ -236,26 +237,44 @@ def is_offline() -> bool:
     return constants.HF_HUB_OFFLINE or os.environ.get("HF_HUB_OFFLINE", "").upper() in {"1", "ON", "YES", "TRUE"}
 
 
-@contextlib.contextmanager
-def _quiet_client() -> Iterator[None]:
-    """Keep the client's progress bars and remarks off standard error: they are not ours, and remarks hold addresses."""
-    from huggingface_hub.constants import HF_HUB_DISABLE_PROGRESS_BARS
-    from huggingface_hub.utils.logging import get_verbosity, set_verbosity
-    from huggingface_hub.utils.tqdm import are_progress_bars_disabled, disable_progress_bars, enable_progress_bars
+class _Quiet:
+    """The client's progress bars and remarks, kept off standard error as long as anybody is in here.
 
-    before = get_verbosity()
-    loggers = {logging.getLogger(name): logging.getLogger(name).level for name in _HTTP_LOGGERS}
-    bars = HF_HUB_DISABLE_PROGRESS_BARS is None and not are_progress_bars_disabled()
-    set_verbosity(logging.CRITICAL)
-    for logger in loggers:
-        logger.setLevel(logging.WARNING)
-    if bars:
-        disable_progress_bars()
-    try:
-        yield
-    finally:
-        set_verbosity(before)
-        for logger, level in loggers.items():
-            logger.setLevel(level)
-        if bars:
-            enable_progress_bars()
+    They are not ours, and remarks hold addresses. Several threads may ask the Hub at once: the first to come hushes the client,
+    the last to leave lets it speak again.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._inside = 0
+        self._undo = contextlib.ExitStack()
+
+    def __enter__(self) -> None:
+        with self._lock:
+            self._inside += 1
+            if self._inside == 1:
+                self._hush()
+
+    def __exit__(self, *_: object) -> None:
+        with self._lock:
+            self._inside -= 1
+            if self._inside == 0:
+                self._undo.close()
+
+    def _hush(self) -> None:
+        from huggingface_hub.constants import HF_HUB_DISABLE_PROGRESS_BARS
+        from huggingface_hub.utils.logging import get_verbosity, set_verbosity
+        from huggingface_hub.utils.tqdm import are_progress_bars_disabled, disable_progress_bars, enable_progress_bars
+
+        self._undo.callback(set_verbosity, get_verbosity())
+        set_verbosity(logging.CRITICAL)
+        for name in _HTTP_LOGGERS:
+            logger = logging.getLogger(name)
+            self._undo.callback(logger.setLevel, logger.level)
+            logger.setLevel(logging.WARNING)
+        if HF_HUB_DISABLE_PROGRESS_BARS is None and not are_progress_bars_disabled():
+            self._undo.callback(enable_progress_bars)
+            disable_progress_bars()
+
+
+_QUIET = _Quiet()
