@@ -26,7 +26,7 @@ from feval.estimators.stopping import (
     dirichlet_confidence,
     normalised_entropy,
 )
-from feval.exact import _Held, exact_expectation
+from feval.exact import Held, exact_expectation
 from feval.methods import AdaptiveConsistency, EarlyStopping, SelfConsistency
 from feval.pools import Pool
 
@@ -140,7 +140,7 @@ def test_merged_counts_give_what_the_walk_gives(
     rows: list[list[int]], sizes: list[int], criterion: str, threshold: Any, budget: int, rule: str
 ) -> None:
     method = AdaptiveConsistency(criterion, threshold, budget, rule)
-    held = _Held.of(pool_of([[*row[:size], *[-2] * (14 - size)] for row, size in zip(rows, sizes, strict=False)]),
+    held = Held.of(pool_of([[*row[:size], *[-2] * (14 - size)] for row, size in zip(rows, sizes, strict=False)]),
                     np.arange(len(rows)) - 1, rule)  # fmt: skip
     ends = ends_of_rule(method.rule.stop_mask, held.pools.bounds(), budget)
     walked = over_orders(held.pools, held.gold_tokens, held.rival_tokens, held.none_tokens, ends)

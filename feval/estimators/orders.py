@@ -34,6 +34,7 @@ __all__ = [
     "ends_of_rule",
     "means",
     "none_codes_of",
+    "number_of_counts",
     "over_orders",
     "partitions",
     "require_budget",
@@ -248,6 +249,18 @@ def partitions(bounds: Int64, drawn: int) -> Integers:
         found = np.column_stack([found[parent], votes.astype(np.int16)])
     whole: Integers = found[found.sum(axis=1, dtype=np.int64) == drawn]
     return whole
+
+
+def number_of_counts(bounds: Int64, drawn: int) -> float:
+    """How many `partitions` gives, without writing them down."""
+    ways = np.zeros((drawn + 1, drawn + 1))  # by the last count, and the draws so far
+    ways[drawn, : min(int(bounds[0]), drawn) + 1] = 1.0
+    for bound in bounds[1:].tolist():
+        at_least = ways[::-1].cumsum(axis=0)[::-1]
+        ways = np.zeros_like(ways)
+        for votes in range(min(bound, drawn) + 1):
+            ways[votes, votes:] = at_least[votes, : drawn + 1 - votes]
+    return float(ways[:, drawn].sum())
 
 
 # -- the walk over the counts of a pool -------------------------------------------------------------------------------

@@ -1,0 +1,118 @@
+"""How errors come about over all draws. Referee: the enumeration of all orders, by the definition and the readable forms."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from functools import cache
+from itertools import permutations
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from test_methods_stopping import Recorded, pool_of
+
+from feval.estimators import hasty
+from feval.estimators.orders import number_of_counts, partitions
+from feval.exact import Oracle, exact_expectation
+from feval.exact_errors import ErrorShares, exact_errors
+from feval.methods import AdaptiveConsistency, EarlyStopping, SelfConsistency, SingleCall
+
+Answers = tuple[str | None, ...]
+
+POOLS = (
+    "aaabbc",
+    "aabbcc",  # tied, whoever is the gold
+    "aaabbb",
+    "aabb--",
+    "-a-ba-",
+    "------",
+    "abcdef",
+    "abbb--",
+    "aaaabb",
+    "aabbcd",
+)
+CRITERIA = [
+    AdaptiveConsistency(criterion, threshold, budget, rule)
+    for criterion, threshold in (
+        ("beta", None), ("beta", 0.5), ("dirichlet", 0.45), ("entropy", 0.95), ("majority", "0.5"), ("majority", "1/3"), ("crp", 0.6),
+    )
+    for budget in (6, 5, 4)
+    for rule in ("drop", "vote")
+]  # fmt: skip
+WINDOWS = [
+    EarlyStopping(window, budget, answer)
+    for window, budget in ((1, 6), (1, 4), (2, 6), (2, 5), (3, 6), (3, 4), (6, 6), (4, 6))
+    for answer in ("all", "window")
+]
+PLAIN = [SingleCall(), *(SelfConsistency(n, rule) for n in (1, 2, 4, 6) for rule in ("drop", "vote"))]
+
+
+def answers(pool: str) -> Answers:
+    return tuple(None if one == "-" else one for one in pool)
+
+
+def voted(drawn: Sequence[str | None]) -> str | None:
+    """The plurality, the first drawn of several."""
+    votes = Counter(one for one in drawn if one is not None)
+    return max(votes, key=votes.__getitem__) if votes else None
+
+
+@cache
+def orders(pool: Answers) -> list[Answers]:
+    """Each once: all are equally likely."""
+    return sorted(set(permutations(pool)), key=str)
+
+
+def split(method: Any, pool: Answers, gold: str) -> tuple[float, float, float]:
+    """Right, no answer, stopped early: the mean over all orders."""
+    right = none = early = 0
+    budget = method.draws(1)[0]
+    for order in orders(pool):
+        asked = Recorded(list(order))
+        answer = method("", asked)
+        right += answer == gold
+        none += answer is None
+        early += answer not in (gold, None) and asked.cots < budget and voted(order[:budget]) == gold
+    count = len(orders(pool))
+    return right / count, none / count, early / count
+
+
+def told(method: Any, pools: Sequence[str], golds: Sequence[str]) -> tuple[np.ndarray, ErrorShares]:
+    pool = pool_of([[-2 if c == "." else -1 if c == "-" else ord(c) - ord("a") for c in pool] for pool in pools])
+    gold = np.array([ord(gold) - ord("a") for gold in golds])
+    right = exact_expectation(method, [pool], gold).right
+    return right, exact_errors(method, pool, gold, right)
+
+
+def cases() -> Iterator[tuple[str, str]]:
+    for pool in POOLS:
+        for gold in sorted({*pool, "a", "z"} - {"-"}):
+            yield pool, gold
+
+
+@pytest.mark.parametrize("method", [*CRITERIA, *WINDOWS, *PLAIN], ids=str)
+def test_the_split_is_the_mean_over_all_orders(method: Any) -> None:
+    pools, golds = zip(*cases(), strict=True)
+    right, shares = told(method, pools, golds)
+    assert shares.no_answer is not None
+    assert shares.stopped_early is not None
+    assert shares.routed_wrong is not None
+    assert not shares.routed_wrong.any()
+    expected = np.array([split(method, answers(pool), gold) for pool, gold in zip(pools, golds, strict=True)]).T
+    for found, wanted in zip((right, shares.no_answer, shares.stopped_early), expected, strict=True):
+        assert found == pytest.approx(wanted, abs=1e-12)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(st.sampled_from("aaabbc-"), min_size=7, max_size=7),
+    st.sampled_from([m for m in [*CRITERIA, *WINDOWS] if m.draws(1)[0] < 6]),
+)
+def test_some_of_the_recorded_cots_are_enough(pool: list[str], method: Any) -> None:
+    _, shares = told(method, ["".join(pool)], ["a"])
+    expected = split(method, answers("".join(pool)), "a")
+    assert shares.stopped_early == pytest.approx([expected[2]], abs=1e-12)
+    assert shares.no_answer == pytest.approx([expected[1]], abs=1e-12)
