@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from feval.replay import LLM, Dataset
 
 __all__ = [
+    "ERRORS",
     "MAX_REPLICATES",
     "ORDERS",
     "Evaluation",
@@ -46,6 +47,9 @@ Rows = npt.NDArray[np.intp]
 
 MAX_REPLICATES = 1_000_000
 """Most draws of every question: beyond it nothing is gained, and a slip of the finger would run for days."""
+
+ERRORS = ("no_answer", "wrong_vote", "stopped_early", "routed_wrong")
+"""How a wrong answer came about."""
 
 _CHUNK_CODES = 1 << 22
 
@@ -74,7 +78,8 @@ class Evaluation:
         tokens: [Q] prompt and output tokens billed, `None` where some prompt's tokens are not known.
         usd: [Q] dollars, `None` without a price or prompt tokens.
         error_shares: gives how wrong answers came about, see `no_answer`, `stopped_early` and `routed_wrong`. Exact
-            expectations find it when it is first asked for, which may take seconds (`exact_errors`).
+            expectations find it when it is first asked for.
+        slow_errors: whether that may take seconds, as for exact Adaptive-Consistency and early stopping.
         train_questions: how many other questions were set aside to learn from; 0 for none.
         accuracy_low: lower end of the confidence interval, `None` where none was asked for.
         accuracy_high: upper end.
@@ -101,6 +106,7 @@ class Evaluation:
     tokens: Floats | None = field(repr=False)
     usd: Floats | None = field(repr=False)
     error_shares: Callable[[], ErrorShares] = field(repr=False)
+    slow_errors: bool = False
     train_questions: int = 0
     accuracy_low: float | None = None
     accuracy_high: float | None = None
@@ -156,10 +162,15 @@ class Evaluation:
             for part in (self.no_answer, self.stopped_early, self.routed_wrong)
         )
         vote = None if none is None or early is None or routed is None else 1 - self.accuracy - none - early - routed
-        return {"no_answer": none, "wrong_vote": vote, "stopped_early": early, "routed_wrong": routed}
+        return dict(zip(ERRORS, (none, vote, early, routed), strict=True))
 
-    def to_dict(self) -> dict[str, Any]:
-        """The averages as JSON values: what `feval run --json` prints."""
+    def to_dict(self, *, slow_errors: bool = True) -> dict[str, Any]:
+        """The averages as JSON values: what `feval run --json` prints.
+
+        Args:
+            slow_errors: find how errors came about, also where it takes seconds; else that is `None` there.
+        """
+        split = self.errors() if slow_errors or not self.slow_errors else dict.fromkeys(ERRORS)
         result: dict[str, Any] = {
             "method": self.method,
             "fields": {name: _json(value) for name, value in self.fields.items()},
@@ -178,7 +189,7 @@ class Evaluation:
             "seed": self.seed,
             "billing": self.billing,
             "prices": self.prices,
-            "errors": self.errors(),
+            "errors": split,
         }
         if self.train_questions:
             result["train_questions"] = self.train_questions
@@ -484,6 +495,7 @@ class _Means:
     samples: Floats
     prompt_tokens: list[Floats]
     output_tokens: list[Floats]
+    slow_errors: bool = False
 
 
 def _kind(method: object, order: str | None) -> str:
@@ -629,7 +641,7 @@ def _code(given: str | None, dataset: Dataset, row: int) -> int:
 
 def _expected(method: Any, dataset: Dataset, llms: Sequence[LLM], rows: Rows) -> _Means:
     from feval.exact import exact_expectation
-    from feval.exact_errors import exact_errors
+    from feval.exact_errors import exact_errors, takes_seconds
 
     for llm, draws in zip(llms, method.draws(len(llms)), strict=True):
         llm.require(None, draws)
@@ -643,6 +655,7 @@ def _expected(method: Any, dataset: Dataset, llms: Sequence[LLM], rows: Rows) ->
         expected.cots,
         [prompts * llms[0].pool.prompt_tokens[rows]],
         [expected.output_tokens],
+        takes_seconds(method),
     )
 
 
@@ -693,6 +706,7 @@ def _evaluation(
         tokens=tokens,
         usd=dollars,
         error_shares=means.error_shares,
+        slow_errors=means.slow_errors,
         accuracy_low=low,
         accuracy_high=high,
         confidence=confidence,

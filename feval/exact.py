@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "EXACT",
+    "TOLERANCE",
     "Expectation",
     "Held",
     "Oracle",
@@ -33,7 +34,8 @@ __all__ = [
 Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.integer[Any]]
 
-_TOLERANCE = 1e-10  # most that rounding may change a probability
+TOLERANCE = 1e-10
+"""Most that rounding may change a probability."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -212,7 +214,7 @@ def _early_votes(method: EarlyStopping, held: Held) -> Floats:
         {"window": method.window, "windows": method.windows},
     )
     found = early_plurality(pools.gold, pools.rivals, pools.size, only_unstopped=unstopped, **shape)
-    inexact = np.flatnonzero(found.error > _TOLERANCE)
+    inexact = np.flatnonzero(found.error > TOLERANCE)
     if not len(inexact):
         return found.right
     few = pools.rows(inexact)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from feval.exact import Held, Oracle, adaptive_over_orders, over_counts
+from feval.exact import TOLERANCE, Held, Oracle, adaptive_over_orders, over_counts
 from feval.methods import AdaptiveConsistency, BestOfN, EarlyStopping, SelfConsistency, SingleCall
 
 if TYPE_CHECKING:
@@ -21,12 +21,14 @@ if TYPE_CHECKING:
     from feval.estimators.orders import Pools
     from feval.pools import Pool
 
-__all__ = ["ErrorShares", "exact_errors"]
+__all__ = ["ErrorShares", "exact_errors", "takes_seconds"]
 
 Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.integer[Any]]
 Bools = npt.NDArray[np.bool_]
 Missed = Callable[[Integers], Floats | None]
+
+_TABLES = 4  # pools whose whole counts share a table
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,11 +48,17 @@ class ErrorShares:
     routed_wrong: Floats | None = None
 
 
+def takes_seconds(method: object) -> bool:
+    """Whether `exact_errors` may take seconds."""
+    return isinstance(method, (AdaptiveConsistency, EarlyStopping))
+
+
 def exact_errors(method: Any, pool: Pool, gold: Integers, right: Floats) -> ErrorShares:
     """The split over all draws, of a method in `exact.EXACT`.
 
-    Milliseconds, but for Adaptive-Consistency and early stopping where they may draw only some of the recorded CoTs: then some
-    seconds, and `stopped_early` is not known where the counts to look at would be too many, see `hasty.MOST_COUNTS`.
+    Milliseconds, but for Adaptive-Consistency and early stopping: a tenth of a second for each question on which the gold is tied
+    when all recorded CoTs vote; and where they may draw only some of the CoTs, some seconds for budgets up to 20. Beyond,
+    `stopped_early` is not known where the counts to look at would be too many, see `hasty.MOST_COUNTS`.
 
     Args:
         method: of one LLM.
@@ -165,10 +173,33 @@ def _windows(method: EarlyStopping, pool: Pool, gold: Integers, wrong: Floats) -
     stops = Stops(budget, window=method.window, of_window=method.answer == "window")
 
     def missed(whole: Integers) -> Floats | None:
-        met = _met(whole, stops, none_votes=False)
-        return None if met is None else 1.0 - met
+        found = _missed_by_windows(method, whole)
+        rest = np.flatnonzero(np.isnan(found))
+        met = _met(whole[rest], stops, none_votes=False)
+        if met is None:
+            return None
+        found[rest] = 1.0 - met
+        return found
 
     return _early(pools, budget, wrong, missed)
+
+
+def _missed_by_windows(method: EarlyStopping, whole: Integers) -> Floats:
+    """[N] probability of another answer than the whole budget's, in closed form; NaN where several lead or rounding would show."""
+    from feval.estimators.early_plurality import early_plurality
+    from feval.estimators.orders import Pools
+
+    found = np.full(len(whole), np.nan)
+    alone = np.flatnonzero(whole[:, 1] > whole[:, 2:].max(axis=1, initial=0))
+    counts = whole[alone].astype(np.int64)
+    pools = Pools(counts[:, 1], counts[:, 2:], counts[:, 0])
+    if method.answer == "window":
+        found[alone] = _wrong_windows(method, pools)
+    else:
+        shape = {"window": method.window, "windows": method.windows}
+        voted = early_plurality(pools.gold, pools.rivals, pools.size, **shape)
+        found[alone] = np.where(voted.error > TOLERANCE, np.nan, 1.0 - voted.right)
+    return found
 
 
 def _wrong_windows(method: EarlyStopping, pools: Pools) -> Floats:
@@ -215,11 +246,13 @@ def _early(pools: Pools, budget: int, wrong: Floats, missed: Missed) -> Floats |
     leads = (pools.gold > 0) & (pools.gold >= most)
     early = np.where(whole & leads & (leaders == 1), np.maximum(wrong, 0.0), 0.0)
     tied = np.flatnonzero(whole & leads & (leaders > 1))
-    if len(tied):
-        own = missed(np.column_stack([pools.none[tied], pools.gold[tied], pools.rivals[tied]]))
+    counts = np.column_stack([pools.none, pools.gold, pools.rivals])
+    for start in range(0, len(tied), _TABLES):
+        few = tied[start : start + _TABLES]
+        own = missed(counts[few])
         if own is None:
             return None
-        early[tied] = np.maximum(own, 0.0) / leaders[tied]
+        early[few] = np.maximum(own, 0.0) / leaders[few]
     some = np.flatnonzero(~whole & (pools.gold > 0))
     if len(some):
         found = _early_of_some(pools.rows(some), budget, missed)

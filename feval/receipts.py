@@ -457,6 +457,8 @@ def _remarks(receipt: Mapping[str, Any]) -> list[str]:
 
 def _compare(where: str, receipt: Any, now: Any, differences: list[Difference]) -> int:
     """Compare two JSON values; gives how many plain values were looked at."""
+    if _unsaid(where, receipt):
+        return 0
     if isinstance(receipt, dict) and isinstance(now, dict):
         keys = dict.fromkeys([*receipt, *now])
         inner = f"{where}." if where else ""
@@ -470,6 +472,12 @@ def _compare(where: str, receipt: Any, now: Any, differences: list[Difference]) 
     elif not _same(receipt, now):
         differences.append(Difference(where, receipt, now))
     return 1
+
+
+def _unsaid(where: str, receipt: Any) -> bool:
+    """Whether it is how errors came about, in a receipt that does not say: of an exact number, before those had a split."""
+    place = where.rpartition(".")[2]
+    return place == "errors" and isinstance(receipt, dict) and all(share is None for share in receipt.values())
 
 
 def _same(receipt: Any, now: Any) -> bool:

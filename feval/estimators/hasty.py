@@ -42,7 +42,7 @@ Floats = npt.NDArray[np.float64]
 Bools = npt.NDArray[np.bool_]
 UInt64 = npt.NDArray[np.uint64]
 
-MOST_COUNTS = 600_000
+MOST_COUNTS = 1_000_000
 """Of one table, above which it is not made: some seconds."""
 
 # A candidate's column holds 8 votes + 4 [of F] + 2 [drawn before the gold] + 1 [all of this window]; the gold's 2 votes + 1.
@@ -107,8 +107,9 @@ def met(whole: Whole, stops: Stops, *, at_budget: bool = True) -> Floats | None:
     levels = _levels(table, stops.budget)
     if levels is None:
         return None
-    width = table.shape[1]
-    found = _upwards(levels, stops, width, at_budget=at_budget, before=False)
+    width, found = table.shape[1], None
+    if not stops.window or stops.of_window:  # votes of windows are often tied
+        found = _upwards(levels, stops, width, at_budget=at_budget, before=False)
     if found is None:
         found = _upwards(levels, stops, width, at_budget=at_budget, before=True)
     assert found is not None
