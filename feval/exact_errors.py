@@ -28,7 +28,7 @@ Integers = npt.NDArray[np.integer[Any]]
 Bools = npt.NDArray[np.bool_]
 Missed = Callable[[Integers], Floats | None]
 
-_TABLES = 4  # pools whose whole counts share a table
+_MOST_COUNTS = 10_000  # that the whole budget can have
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,7 +58,7 @@ def exact_errors(method: Any, pool: Pool, gold: Integers, right: Floats) -> Erro
 
     Milliseconds, but for Adaptive-Consistency and early stopping: a tenth of a second for each question on which the gold is tied
     when all recorded CoTs vote; and where they may draw only some of the CoTs, some seconds for budgets up to 20. Beyond,
-    `stopped_early` is not known where the counts to look at would be too many, see `hasty.MOST_COUNTS`.
+    `stopped_early` is not known where the counts to look at would be too many, see `hasty.MOST_STATES`.
 
     Args:
         method: of one LLM.
@@ -141,12 +141,42 @@ def _adaptive(method: AdaptiveConsistency, pool: Pool, gold: Integers, wrong: Fl
         return np.full(len(counts), coin) if rule.name == "random" else rule.stop_mask(counts, drawn).astype(np.float64)
 
     def missed(whole: Integers) -> Floats | None:
-        met = _met(whole, stops, none_votes=method.no_answer == "vote")
-        silent = _silent_stops(method, whole, stops)
-        return None if met is None or silent is None else 1.0 - met - silent
+        found = _missed_by_votes(method, whole)
+        tied = np.flatnonzero(np.isnan(found))
+        met = _met(whole[tied], stops, none_votes=method.no_answer == "vote")
+        silent = _silent_stops(method, whole[tied], stops)
+        if met is None or silent is None:
+            return None
+        found[tied] = 1.0 - met - silent
+        return found
 
     stops = Stops(method.budget, chance)
     return _early(Held.of(pool, gold, "drop").pools, method.budget, wrong, missed)
+
+
+def _missed_by_votes(method: AdaptiveConsistency, whole: Integers) -> Floats:
+    """[N] probability of another answer than the whole budget's, without lists of orders; NaN where several lead, or for coins."""
+    from feval.estimators.orders import Pools
+
+    found = np.full(len(whole), np.nan)
+    alone = np.flatnonzero(whole[:, 1] > whole[:, 2:].max(axis=1, initial=0))
+    if method.criterion == "random" or not len(alone):
+        return found
+    counts = whole[alone].astype(np.int64)
+    none, lead, rivals = counts[:, 0], counts[:, 1], counts[:, 2:]
+    if method.no_answer == "drop":
+        found[alone] = 1.0 - _answered(method, Pools.of(lead, rivals, none))
+        return found
+    free = np.zeros_like(none)
+    other = _answered(method, Pools.of(lead, np.column_stack([rivals, none]), free))
+    silent = _answered(method, Pools.of(none, counts[:, 1:], free))
+    found[alone] = 1.0 - other - silent
+    return found
+
+
+def _answered(method: AdaptiveConsistency, pools: Pools) -> Floats:
+    free = np.zeros_like(pools.gold)
+    return adaptive_over_orders(method, Held(pools, free, np.zeros_like(pools.rivals), free)).right
 
 
 def _silent_stops(method: AdaptiveConsistency, whole: Integers, stops: Stops) -> Floats | None:
@@ -156,7 +186,9 @@ def _silent_stops(method: AdaptiveConsistency, whole: Integers, stops: Stops) ->
 
     if method.no_answer == "vote":
         rivals = whole[:, 1:]
-        return met(Whole(0 * whole[:, 0], whole[:, 0], rivals, np.zeros(rivals.shape, np.bool_)), stops, at_budget=False)
+        return met(
+            Whole(0 * whole[:, 0], whole[:, 0], rivals, np.zeros(rivals.shape, np.bool_)), stops, at_budget=False
+        )
     if method.criterion != "random" or method.budget == 1:
         return np.zeros(len(whole))
     n, size = np.arange(1, method.budget), whole.sum(axis=1, dtype=np.int64)
@@ -196,8 +228,7 @@ def _missed_by_windows(method: EarlyStopping, whole: Integers) -> Floats:
     if method.answer == "window":
         found[alone] = _wrong_windows(method, pools)
     else:
-        shape = {"window": method.window, "windows": method.windows}
-        voted = early_plurality(pools.gold, pools.rivals, pools.size, **shape)
+        voted = early_plurality(pools.gold, pools.rivals, pools.size, window=method.window, windows=method.windows)
         found[alone] = np.where(voted.error > TOLERANCE, np.nan, 1.0 - voted.right)
     return found
 
@@ -223,7 +254,10 @@ def _met(whole: Integers, stops: Stops, *, none_votes: bool) -> Floats | None:
     tied = rivals == lead[:, None]
     if none_votes:
         own = Whole(
-            np.zeros_like(none), lead, np.column_stack([rivals, none]), np.column_stack([tied, np.zeros(len(none), np.bool_)])
+            np.zeros_like(none),
+            lead,
+            np.column_stack([rivals, none]),
+            np.column_stack([tied, np.zeros(len(none), np.bool_)]),
         )
     else:
         own = Whole(none, lead, rivals, tied)
@@ -247,12 +281,11 @@ def _early(pools: Pools, budget: int, wrong: Floats, missed: Missed) -> Floats |
     early = np.where(whole & leads & (leaders == 1), np.maximum(wrong, 0.0), 0.0)
     tied = np.flatnonzero(whole & leads & (leaders > 1))
     counts = np.column_stack([pools.none, pools.gold, pools.rivals])
-    for start in range(0, len(tied), _TABLES):
-        few = tied[start : start + _TABLES]
-        own = missed(counts[few])
+    if len(tied):
+        own = missed(counts[tied])
         if own is None:
             return None
-        early[few] = np.maximum(own, 0.0) / leaders[few]
+        early[tied] = np.maximum(own, 0.0) / leaders[tied]
     some = np.flatnonzero(~whole & (pools.gold > 0))
     if len(some):
         found = _early_of_some(pools.rows(some), budget, missed)
@@ -264,10 +297,9 @@ def _early(pools: Pools, budget: int, wrong: Floats, missed: Missed) -> Floats |
 
 def _early_of_some(pools: Pools, budget: int, missed: Missed) -> Floats | None:
     """The same where the budget is some of the CoTs: over all counts that it can have."""
-    from feval.estimators.hasty import MOST_COUNTS
     from feval.estimators.orders import Ends, number_of_counts, partitions
 
-    if number_of_counts(pools.bounds(), budget) > MOST_COUNTS:
+    if number_of_counts(pools.bounds(), budget) > _MOST_COUNTS:
         return None
     whole = partitions(pools.bounds(), budget)
     whole = whole[whole[:, 1] > 0]

@@ -16,7 +16,7 @@ from test_methods_stopping import Recorded, pool_of
 
 from feval.estimators import hasty
 from feval.estimators.orders import number_of_counts, partitions
-from feval.exact import Oracle, exact_expectation
+from feval.exact import exact_expectation
 from feval.exact_errors import ErrorShares, exact_errors
 from feval.methods import AdaptiveConsistency, EarlyStopping, SelfConsistency, SingleCall
 
@@ -24,22 +24,19 @@ Answers = tuple[str | None, ...]
 
 POOLS = (
     "aaabbc",
-    "aabbcc",  # tied, whoever is the gold
-    "aaabbb",
+    "aabbcc",  # tied
     "aabb--",
     "-a-ba-",
     "------",
     "abcdef",
     "abbb--",
-    "aaaabb",
-    "aabbcd",
 )
 CRITERIA = [
     AdaptiveConsistency(criterion, threshold, budget, rule)
     for criterion, threshold in (
         ("beta", None), ("beta", 0.5), ("dirichlet", 0.45), ("entropy", 0.95), ("majority", "0.5"), ("majority", "1/3"), ("crp", 0.6),
     )
-    for budget in (6, 5, 4)
+    for budget in (6, 4)
     for rule in ("drop", "vote")
 ]  # fmt: skip
 WINDOWS = [
@@ -89,7 +86,7 @@ def told(method: Any, pools: Sequence[str], golds: Sequence[str]) -> tuple[np.nd
 
 def cases() -> Iterator[tuple[str, str]]:
     for pool in POOLS:
-        for gold in sorted({*pool, "a", "z"} - {"-"}):
+        for gold in ("a", "b", "z"):
             yield pool, gold
 
 
@@ -106,7 +103,7 @@ def test_the_split_is_the_mean_over_all_orders(method: Any) -> None:
         assert found == pytest.approx(wanted, abs=1e-12)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(
     st.lists(st.sampled_from("aaabbc-"), min_size=7, max_size=7),
     st.sampled_from([m for m in [*CRITERIA, *WINDOWS] if m.draws(1)[0] < 6]),

@@ -11,16 +11,13 @@ the whole budget. Given V all orders are equally likely, and a rule that treats 
 with A(V) = P[the stop answers c | V] and N(V) = P[it has no answer | V]. Where the pool is the budget there is one V, its own. If
 one answer leads there alone, then what is neither right nor without an answer was stopped too early, and nothing is left to do.
 
-For the other V call some g of F the gold, and let v be counts of n draws of which g came first among F. With `reach(v)`, that n
-draws with these counts in random order do that and have not stopped, and `met(v)`, that they do and stopped with the answer g,
-
-    reach(v) = sum_a (v_a / n) reach(v - e_a) [it goes on at v - e_a]
-    met(v) = sum_a (v_a / n) met(v - e_a) + reach(v) [it stops at v, and g wins],         A(V) = f met(V)
-
-Neither depends on V: one table over multisets of counts, with the members of F marked, serves all V. It holds what some V
-contains, and nothing else. Candidates drawn before g are marked, too, where a stop may find g tied with one; and in windows
-(ESC) the answer that all draws of the window have had so far. The recursions are feval's own (no paper states them);
-`tests/test_exact_errors.py` holds them against the enumeration of all orders. Every term is positive.
+Else call some g of F the gold. A(V) / f is the probability that g is drawn before the others of F and is what the stop answers.
+It is found by following all orders of V at once, draw by draw: a state is how often each candidate was drawn, the next draw is
+candidate a with probability (V_a - v_a) / (B - n), states that have stopped leave, and those in which another of F came before g
+are dropped. Candidates that V has equally often are lumped. Where a stop may find g tied with a candidate outside F, it is noted
+which of them came before g; and in windows (ESC), whose answer all draws of the window have had so far. Candidates that cannot
+fill a window are as good as no answer there. The sum is feval's own (no paper states it); `tests/test_exact_errors.py` holds it
+against the enumeration of all orders. Every term is positive.
 """
 
 from __future__ import annotations
@@ -32,21 +29,24 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from feval.estimators.orders import codes_of, none_codes_of
+from feval.estimators.orders import codes_of
 
-__all__ = ["MOST_COUNTS", "Stops", "Whole", "met"]
+__all__ = ["MOST_STATES", "Stops", "Whole", "met"]
 
 Integers = npt.NDArray[np.integer[Any]]
 Int64 = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
 Bools = npt.NDArray[np.bool_]
-UInt64 = npt.NDArray[np.uint64]
+Rows = npt.NDArray[np.intp]
 
-MOST_COUNTS = 1_000_000
-"""Of one table, above which it is not made: some seconds."""
+MOST_STATES = 20_000_000
+"""That are followed for one evaluation: some ten seconds."""
 
-# A candidate's column holds 8 votes + 4 [of F] + 2 [drawn before the gold] + 1 [all of this window]; the gold's 2 votes + 1.
-_VOTE, _TIED, _BEFORE, _WINDOW = 8, 4, 2, 1
+_AT_ONCE = 64  # whole budgets
+
+# A candidate's column: 8 votes + 2 [drawn before the gold] + 1 [all of this window], below its place among unlike columns.
+_VOTE, _BEFORE, _WINDOW, _PLACE = 8, 2, 1, 1 << 20
+_NONE, _GOLD, _FIRST = 1, 2, 3  # columns of a state; column 0 is whose it is
 
 
 @dataclass(frozen=True)
@@ -83,12 +83,6 @@ class Whole:
     rivals: Integers
     tied: Bools
 
-    def table(self) -> Int64:
-        """[N, 2 + K] with the columns of rivals in falling order."""
-        rivals = np.where(self.rivals > 0, _VOTE * self.rivals.astype(np.int64) + _TIED * self.tied, 0)
-        rivals = rivals if rivals.shape[1] else np.zeros((len(rivals), 1), np.int64)
-        return _sorted(np.column_stack([self.none.astype(np.int64), 2 * self.gold.astype(np.int64), rivals]))
-
 
 def met(whole: Whole, stops: Stops, *, at_budget: bool = True) -> Floats | None:
     """Probability that a stop answers the gold, drawn first among those it ties with in the end.
@@ -99,227 +93,146 @@ def met(whole: Whole, stops: Stops, *, at_budget: bool = True) -> Floats | None:
         at_budget: count what goes on to the budget, where the gold is the answer if it is drawn first among those that lead.
 
     Returns:
-        [N] probabilities; `None` where the table would hold more than `MOST_COUNTS` counts.
+        [N] probabilities; `None` where more than `MOST_STATES` states would have to be followed.
     """
-    if not len(whole.gold):
-        return np.zeros(0)
-    table, place = np.unique(whole.table(), axis=0, return_inverse=True)
-    levels = _levels(table, stops.budget)
-    if levels is None:
-        return None
-    width, found = table.shape[1], None
-    if not stops.window or stops.of_window:  # votes of windows are often tied
-        found = _upwards(levels, stops, width, at_budget=at_budget, before=False)
-    if found is None:
-        found = _upwards(levels, stops, width, at_budget=at_budget, before=True)
-    assert found is not None
-    result: Floats = found[np.searchsorted(levels[-1].keys, _keys(table))][place.ravel()]
-    return result
-
-
-# -- what the whole budgets contain -----------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, eq=False)
-class _Level:
-    """The counts of some number of draws, and how one draw less leads to those before.
-
-    Attributes:
-        keys: [T] ascending.
-        parent: [E] which of these counts.
-        child: [E] which of those of one draw less.
-        weight: [E] v_a / n, for all candidates that are alike.
-    """
-
-    keys: UInt64
-    parent: npt.NDArray[np.intp]
-    child: npt.NDArray[np.intp]
-    weight: Floats
-
-
-def _levels(table: Int64, budget: int) -> list[_Level] | None:
-    """From no draw to the budget."""
-    keys = _keys(table)
-    order = np.argsort(keys)
-    rows, keys, levels, total = table[order], keys[order], [], len(table)
-    for drawn in range(budget, 0, -1):
-        parent, weight, fewer = _one_less(rows, drawn)
-        below, first, child = np.unique(_keys(fewer), return_index=True, return_inverse=True)
-        levels.append(_Level(keys, parent, child.ravel(), weight))
-        rows, keys, total = fewer[first], below, total + len(below)
-        if total > MOST_COUNTS:
-            return None
-    nothing = np.zeros(0, np.intp)
-    return [_Level(keys, nothing, nothing, np.zeros(0)), *levels[::-1]]
-
-
-def _one_less(rows: Int64, drawn: int) -> tuple[npt.NDArray[np.intp], Floats, Int64]:
-    """The counts before the last draw: whose they are, how likely, and which. F must not be drawn before the gold."""
-    parents, weights, found = [], [], []
-    for column in range(rows.shape[1]):
-        unit = (1, 2, _VOTE)[min(column, 2)]
-        some = rows[:, column] >= unit
-        if 2 <= column < rows.shape[1] - 1:  # of equal columns the last shrinks
-            some &= rows[:, column] != rows[:, column + 1]
-        parent = np.flatnonzero(some)
-        value = rows[parent, column]
-        alike = np.ones(len(parent)) if column < 2 else (rows[parent, 2:] == value[:, None]).sum(axis=1)
-        fewer = rows[parent].copy()
-        fewer[:, column] = np.where(value < 2 * unit, 0, value - unit)
-        parents.append(parent)
-        weights.append(alike * (value // unit) / drawn)
-        found.append(fewer)
-    parent, weight, together = np.concatenate(parents), np.concatenate(weights), np.concatenate(found)
-    kept = (together[:, 1] > 0) | ~((together[:, 2:] & _TIED) > 0).any(axis=1)
-    return parent[kept], weight[kept], _sorted(together[kept])
-
-
-# -- orders of draws --------------------------------------------------------------------------------------------------
-
-
-def _upwards(levels: list[_Level], stops: Stops, width: int, *, at_budget: bool, before: bool) -> Floats | None:
-    """[T] `met` of the counts of the budget; `None` if a stop finds the gold tied and it was not noted who came before it."""
-    states, reach, found = np.zeros((1, width), np.int64), np.ones(1), np.zeros(1)
-    for drawn, level in enumerate(levels[1:], 1):
-        found = np.bincount(level.parent, level.weight * found[level.child], minlength=len(level.keys))
-        if not len(states):
-            continue
-        states, reach, place = _one_more(states, reach, drawn, stops.window, level.keys, before=before)
-        if drawn == stops.budget:
-            return found + np.bincount(place, reach * at_budget * _ways(states), minlength=len(found))
-        stop = _stop(states, stops, drawn)
-        wins, tied = _wins(states, of_window=stops.of_window)
-        if not before and bool((tied & (stop > 0)).any()):
-            return None
-        found = found + np.bincount(place, reach * stop * wins * _ways(states), minlength=len(found))
-        going = stop < 1
-        states, reach = states[going], (reach * (1 - stop))[going]
+    found, left = np.zeros(len(whole.gold)), MOST_STATES
+    for start in range(0, len(found), _AT_ONCE):
+        some = slice(start, start + _AT_ONCE)
+        part = Whole(whole.none[some], whole.gold[some], whole.rivals[some], whole.tied[some])
+        for before in (False, True):
+            chain = _Chain.of(part, stops, before=before)
+            own = chain.met(at_budget=at_budget, most=left)
+            left -= chain.followed
+            if left < 0:
+                return None
+            if own is not None:
+                break
+        assert own is not None
+        found[some] = own
     return found
 
 
-def _stop(states: Int64, stops: Stops, drawn: int) -> Floats:
-    """[N] probability to stop at some states."""
-    if not stops.window:
-        assert stops.chance is not None
-        counts = -np.sort(-np.column_stack([states[:, 1] // 2, states[:, 2:] // _VOTE]), axis=1)
-        return stops.chance(counts[:, : max(int((counts > 0).sum(axis=1).max(initial=0)), 1)], drawn)
-    agrees = (states[:, 1:] & _WINDOW).any(axis=1) & (drawn % stops.window == 0)
-    return agrees.astype(np.float64)
+class _Chain:
+    """All orders of some whole budgets, draw by draw.
 
+    Args:
+        stops: the rule.
+        recorded: [N, 3 + K] the index, and how often everything is drawn in the end; see the columns of states.
+        tied: [N, K] which rivals lead with the gold.
+        place: [N, K] of the columns, falling; equal for rivals that are alike.
+        noted: [N, K] rivals of which it matters whether they come before the gold.
+    """
 
-def _wins(states: Int64, *, of_window: bool) -> tuple[Bools, Bools]:
-    """[N] whether a stop answers the gold, and whether a candidate that is not of F has as many votes."""
-    if of_window:
-        own = (states[:, 1] & _WINDOW) > 0
-        return own, np.zeros(len(own), np.bool_)
-    gold, rivals = states[:, 1] // 2, states[:, 2:]
-    most = (rivals // _VOTE).max(axis=1)
-    equal = (rivals // _VOTE == gold[:, None]) & (gold > 0)[:, None]
-    lost = (equal & ((rivals & _BEFORE) > 0)).any(axis=1)
-    tied = (equal & ((rivals & _TIED) == 0)).any(axis=1) & (most <= gold)
-    return (gold > 0) & (most <= gold) & ~lost, tied
+    def __init__(self, stops: Stops, recorded: Int64, tied: Bools, place: Int64, noted: Bools) -> None:
+        self.stops, self.recorded, self.tied, self.place, self.noted = stops, recorded, tied, place, noted
+        self.followed = 0
+        self.factors = codes_of(np.arange(1, recorded.shape[1] + 1)) | np.uint64(1)
 
+    @classmethod
+    def of(cls, whole: Whole, stops: Stops, *, before: bool) -> _Chain:
+        """With what makes no difference left out."""
+        none, rivals = whole.none.astype(np.int64), whole.rivals.astype(np.int64)
+        if stops.window:
+            small = (rivals < stops.window) & ~whole.tied
+            none, rivals = none + (rivals * small).sum(axis=1), np.where(small, 0, rivals)
+        kind = 2 * rivals + (whole.tied & (rivals > 0))
+        columns = np.argsort(-kind, axis=1, kind="stable")
+        kind, rivals = np.take_along_axis(kind, columns, axis=1), np.take_along_axis(rivals, columns, axis=1)
+        used = kind.any(axis=0)
+        kind, rivals = kind[:, used], rivals[:, used]
+        tied = kind % 2 == 1
+        recorded = np.column_stack([np.arange(len(none)), none, whole.gold, rivals])
+        return cls(stops, recorded, tied, kind * _PLACE, (rivals > 0) & ~tied & before)
 
-def _ways(states: Int64) -> Floats:
-    """[N] how many marks of the same candidates' counts are the same state: whom of equals they stand at makes no difference."""
-    ways, like, same = np.ones((3, len(states)))
-    for column in range(3, states.shape[1]):
-        last, own = states[:, column - 1], states[:, column]
-        held = (own > 0) & (own | _BEFORE | _WINDOW == last | _BEFORE | _WINDOW)
-        like = np.where(held, like + 1, 1)
-        same = np.where(held & (own == last), same + 1, 1)
-        ways *= like / same
-    return ways
+    def met(self, *, at_budget: bool, most: int) -> Floats | None:
+        """[N] see above; `None` if a stop finds the gold tied and it was not noted who came before it, or past the most states."""
+        states = self.recorded.copy()
+        states[:, _NONE:] = 0
+        states[:, _FIRST:] = self.place
+        reach, found = np.ones(len(states)), np.zeros(len(states))
+        for drawn in range(1, self.stops.budget + 1):
+            states, reach = self._one_more(states, reach, drawn)
+            self.followed += len(states)
+            if self.followed > most or not len(states):
+                break
+            if drawn == self.stops.budget:
+                found += np.bincount(states[:, 0], reach * at_budget, minlength=len(found))
+                break
+            stop = self._stop(states, drawn)
+            wins, tied = self._wins(states)
+            if bool((tied & (stop > 0)).any()):
+                return None
+            found += np.bincount(states[:, 0], reach * stop * wins, minlength=len(found))
+            going = stop < 1
+            states, reach = states[going], (reach * (1 - stop))[going]
+        return found
 
+    def _stop(self, states: Int64, drawn: int) -> Floats:
+        """[N] probability to stop at some states."""
+        if self.stops.window:
+            agrees = (states[:, _GOLD:] & _WINDOW).any(axis=1) & (drawn % self.stops.window == 0)
+            return agrees.astype(np.float64)
+        assert self.stops.chance is not None
+        counts = -np.sort(-(states[:, _GOLD:] % _PLACE // _VOTE), axis=1)
+        return self.stops.chance(counts[:, : max(int((counts > 0).sum(axis=1).max(initial=0)), 1)], drawn)
 
-def _one_more(
-    states: Int64, reach: Floats, drawn: int, window: int, keys: UInt64, *, before: bool
-) -> tuple[Int64, Floats, npt.NDArray[np.intp]]:
-    """The states after one more draw, those that some whole budget contains; and which of its counts they have."""
-    grown, shares = [], []
-    for column, unit, start in _choices(states.shape[1]):
-        some = _can_grow(states, column, start)
-        if not len(some):
-            continue
-        more, chance = _grow(states[some], column, unit, start, drawn, window, before=before)
-        grown.append(more)
-        shares.append(reach[some] * chance)
-    together, share = np.concatenate(grown), np.concatenate(shares)
-    wanted = _keys(_unmarked(together))
-    place = np.minimum(np.searchsorted(keys, wanted), max(len(keys) - 1, 0))
-    held = keys[place] == wanted
-    together, share, place = together[held], share[held], place[held]
-    _, first, same = np.unique(_keys(together), return_index=True, return_inverse=True)
-    if not (together == together[first][same.ravel()]).all():
-        raise AssertionError("two states share a key")
-    return together[first], np.bincount(same.ravel(), share, minlength=len(first)), place[first]
+    def _wins(self, states: Int64) -> tuple[Bools, Bools]:
+        """[N] whether a stop answers the gold, and whether that cannot be told."""
+        own, whose = states[:, _GOLD], states[:, 0]
+        if self.stops.of_window:
+            return (own & _WINDOW) > 0, np.zeros(len(own), np.bool_)
+        votes, gold = states[:, _FIRST:] % _PLACE // _VOTE, own // _VOTE
+        leads = (gold > 0) & (votes <= gold[:, None]).all(axis=1)
+        equal = (votes == gold[:, None]) & leads[:, None] & ~self.tied[whose]
+        lost = (equal & ((states[:, _FIRST:] & _BEFORE) > 0)).any(axis=1)
+        return leads & ~lost, (equal & ~self.noted[whose]).any(axis=1)
 
+    def _one_more(self, states: Int64, reach: Floats, drawn: int) -> tuple[Int64, Floats]:
+        """The states after one more draw, each once."""
+        grown, chances = [], []
+        for column in range(_NONE, states.shape[1]):
+            left, some = self._left(states, column)
+            if len(some):
+                grown.append(self._grown(states[some], column, drawn))
+                chances.append(reach[some] * left / (self.stops.budget - drawn + 1))
+        if not grown:
+            return states[:0], reach[:0]
+        together, chance = np.concatenate(grown), np.concatenate(chances)
+        keys = together.astype(np.uint64) @ self.factors
+        _, first, place = np.unique(keys, return_index=True, return_inverse=True)
+        if not (together == together[first][place.ravel()]).all():
+            raise AssertionError("two states share a key")
+        sums = np.bincount(place.ravel(), chance, minlength=len(first)).astype(np.float64)
+        return together[first], sums
 
-def _choices(width: int) -> list[tuple[int, int, int]]:
-    """What is drawn: column, what a vote adds there, and what stands there before the first: a new candidate, of F or not."""
-    known = [(0, 1, 0), (1, 2, 0), *((column, _VOTE, 0) for column in range(2, width))]
-    return [*known, (width - 1, _VOTE, _TIED), (width - 1, _VOTE, -1)]
+    def _left(self, states: Int64, column: int) -> tuple[Int64, Rows]:
+        """How many draws of the candidate in a column are to come, and of those like it; and of which states, where there are."""
+        whose, held = states[:, 0], states[:, column]
+        votes = held if column == _NONE else held % _PLACE // _VOTE
+        left = self.recorded[whose, column] - votes
+        if column >= _FIRST:
+            left = left * (states[:, _FIRST:] == held[:, None]).sum(axis=1)
+            alike = states[:, column - 1] == held if column > _FIRST else np.zeros(len(held), np.bool_)
+            early = self.tied[whose, column - _FIRST] & (states[:, _GOLD] == 0)
+            left = np.where(alike | early, 0, left)
+        some = np.flatnonzero(left > 0)
+        return left[some], some
 
-
-def _can_grow(states: Int64, column: int, start: int) -> npt.NDArray[np.intp]:
-    """Which states can have one more there; of equal columns the first grows."""
-    if column < 2:
-        return np.arange(len(states))
-    if start:  # of F nothing is drawn before the gold
-        return np.flatnonzero((states[:, column] == 0) & ((states[:, 1] > 0) | (start < 0)))
-    some = states[:, column] > 0
-    if column > 2:
-        some &= states[:, column] != states[:, column - 1]
-    return np.flatnonzero(some)
-
-
-def _grow(
-    states: Int64, column: int, unit: int, start: int, drawn: int, window: int, *, before: bool
-) -> tuple[Int64, Floats]:
-    """States with one more vote in a column, and its share of the ways to the counts that it leads to."""
-    more = states.copy()
-    if start == _TIED:
-        more[:, column] = _TIED
-    elif start:
-        more[:, column] = np.where(states[:, 1] == 0, _BEFORE, 0) if before else 0
-    more[:, column] += unit
-    cleared = np.zeros(len(more), np.int64)
-    if window and (drawn - 1) % window == 0:
-        more[:, column] += _WINDOW if column else 0
-    elif window:
-        other = (more[:, column] & _WINDOW) == 0 if column else np.ones(len(more), np.bool_)
-        noted = more[:, 2:] * (more[:, 2:] & _WINDOW)
-        cleared = np.where(other, noted.max(axis=1, initial=0) - 1, 0).clip(0)
-        more[other, 1:] &= ~_WINDOW
-    value = more[:, column]
-    votes = value // unit
-    alike = np.ones(len(more)) if column < 2 else (more[:, 2:] == value[:, None]).sum(axis=1)
-    # Who had all of the window before this draw: any of those that are now like it, but the one drawn.
-    lapsed = (more[:, 2:] == cleared[:, None]).sum(axis=1) - ((cleared == value) & (column >= 2))
-    ways = alike * np.where(cleared > 0, lapsed, 1)
-    return _sorted(more), ways * votes / drawn
-
-
-# -- keys -------------------------------------------------------------------------------------------------------------
-
-
-def _sorted(rows: Int64) -> Int64:
-    """With the columns of rivals in falling order."""
-    rows[:, 2:] = -np.sort(-rows[:, 2:], axis=1)
-    return rows
-
-
-def _unmarked(states: Int64) -> Int64:
-    """The counts of states, and which are of F."""
-    rivals = np.where(states[:, 2:] > 0, states[:, 2:] & ~(_BEFORE | _WINDOW), 0)
-    return np.column_stack([states[:, 0], states[:, 1] & ~_WINDOW, rivals])
-
-
-def _keys(rows: Int64) -> UInt64:
-    """[N] sums of codes, which do not depend on the order of the rivals."""
-    own = none_codes_of(rows[:, 0]) + codes_of(rows[:, 1] << 16)
-    keys: UInt64 = own + codes_of(np.arange(int(rows[:, 2:].max(initial=0)) + 1))[rows[:, 2:]].sum(
-        axis=1, dtype=np.uint64
-    )
-    return keys
-
+    def _grown(self, states: Int64, column: int, drawn: int) -> Int64:
+        """States with one more draw of a column."""
+        window = self.stops.window
+        more = states.copy()
+        if column == _NONE:
+            more[:, _NONE] += 1
+            more[:, _GOLD:] &= ~_WINDOW
+            return more
+        if column >= _FIRST:
+            unseen = (states[:, column] % _PLACE == 0) & (states[:, _GOLD] == 0)
+            more[:, column] += _BEFORE * (unseen & self.noted[states[:, 0], column - _FIRST])
+        more[:, column] += _VOTE
+        if window and (drawn - 1) % window == 0:
+            more[:, column] += _WINDOW
+        elif window:
+            more[(more[:, column] & _WINDOW) == 0, _GOLD:] &= ~_WINDOW
+        more[:, _FIRST:] = -np.sort(-more[:, _FIRST:], axis=1)
+        return more
