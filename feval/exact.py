@@ -244,6 +244,7 @@ class Held:
 
     @classmethod
     def of(cls, pool: Pool, gold: Integers, no_answer: str) -> Held:
+        """From a pool; with "vote" for `no_answer`, no answer is one more rival."""
         from feval.estimators.orders import Pools
 
         codes = pool.codes.astype(np.int64)

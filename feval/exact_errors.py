@@ -155,7 +155,7 @@ def _adaptive(method: AdaptiveConsistency, pool: Pool, gold: Integers, wrong: Fl
 
 
 def _missed_by_votes(method: AdaptiveConsistency, whole: Integers) -> Floats:
-    """[N] probability of another answer than the whole budget's, without lists of orders; NaN where several lead, or for coins."""
+    """[N] probability of another answer than the whole budget's; NaN where several lead there, and for coins."""
     from feval.estimators.orders import Pools
 
     found = np.full(len(whole), np.nan)
@@ -217,7 +217,7 @@ def _windows(method: EarlyStopping, pool: Pool, gold: Integers, wrong: Floats) -
 
 
 def _missed_by_windows(method: EarlyStopping, whole: Integers) -> Floats:
-    """[N] probability of another answer than the whole budget's, in closed form; NaN where several lead or rounding would show."""
+    """[N] probability of another answer than the whole budget's; NaN where several lead there, or rounding would show."""
     from feval.estimators.early_plurality import early_plurality
     from feval.estimators.orders import Pools
 

@@ -14,7 +14,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_methods_stopping import Recorded, pool_of
 
-from feval.estimators import hasty
 from feval.estimators.orders import number_of_counts, partitions
 from feval.exact import exact_expectation
 from feval.exact_errors import ErrorShares, exact_errors
@@ -34,7 +33,8 @@ POOLS = (
 CRITERIA = [
     AdaptiveConsistency(criterion, threshold, budget, rule)
     for criterion, threshold in (
-        ("beta", None), ("beta", 0.5), ("dirichlet", 0.45), ("entropy", 0.95), ("majority", "0.5"), ("majority", "1/3"), ("crp", 0.6),
+        ("beta", None), ("beta", 0.5), ("dirichlet", 0.45), ("entropy", 0.95), ("majority", "0.5"), ("majority", "1/3"),
+        ("crp", 0.6),
     )
     for budget in (6, 4)
     for rule in ("drop", "vote")
@@ -113,3 +113,36 @@ def test_some_of_the_recorded_cots_are_enough(pool: list[str], method: Any) -> N
     expected = split(method, answers("".join(pool)), "a")
     assert shares.stopped_early == pytest.approx([expected[2]], abs=1e-12)
     assert shares.no_answer == pytest.approx([expected[1]], abs=1e-12)
+
+
+def test_counts_are_counted_without_being_written_down() -> None:
+    for bounds in ([0, 5, 3, 2], [2, 4, 4], [9, 0], [3, 1, 1, 1, 1]):
+        for drawn in range(7):
+            assert number_of_counts(np.array(bounds), drawn) == len(partitions(np.array(bounds), drawn)), (
+                bounds,
+                drawn,
+            )
+
+
+@pytest.mark.parametrize("no_answer", ["drop", "vote"])
+def test_a_coin_is_a_mixture_over_where_it_stops(no_answer: str) -> None:
+    method, golds = AdaptiveConsistency("random", 0.3, 5, no_answer), "ab"
+    for pool in ("aabbc", "aabbcc", "-a-ba-"):
+        for gold in golds:
+            none = early = 0.0
+            for order in orders(answers(pool)):
+                for n, share in enumerate((0.3, 0.3 * 0.7, 0.3 * 0.7**2, 0.3 * 0.7**3, 0.7**4), 1):
+                    votes = Counter(one for one in order[:n] if one is not None or no_answer == "vote")
+                    answer = max(votes, key=votes.__getitem__) if votes else None
+                    none += share * (answer is None)
+                    early += share * (answer not in (gold, None) and n < 5 and voted(order[:5]) == gold)
+            _, shares = told(method, [pool], [gold])
+            assert shares.no_answer == pytest.approx([none / len(orders(answers(pool)))], abs=1e-12)
+            assert shares.stopped_early == pytest.approx([early / len(orders(answers(pool)))], abs=1e-12)
+
+
+def test_too_many_orders_are_said_not_to_be_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("feval.estimators.hasty.MOST_STATES", 3)
+    _, shares = told(AdaptiveConsistency(budget=6), ["aaabbb"], ["a"])
+    assert shares.stopped_early is None
+    assert shares.no_answer is not None

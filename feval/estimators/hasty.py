@@ -106,9 +106,8 @@ def met(whole: Whole, stops: Stops, *, at_budget: bool = True) -> Floats | None:
             if left < 0:
                 return None
             if own is not None:
+                found[some] = own
                 break
-        assert own is not None
-        found[some] = own
     return found
 
 
@@ -145,34 +144,33 @@ class _Chain:
         return cls(stops, recorded, tied, kind * _PLACE, (rivals > 0) & ~tied & before)
 
     def met(self, *, at_budget: bool, most: int) -> Floats | None:
-        """[N] see above; `None` if a stop finds the gold tied and it was not noted who came before it, or past the most states."""
+        """[N] see above; `None` if a stop finds the gold tied, and it was not noted who came before it."""
         states = self.recorded.copy()
         states[:, _NONE:] = 0
         states[:, _FIRST:] = self.place
-        reach, found = np.ones(len(states)), np.zeros(len(states))
+        reach, found = np.ones(len(states)), np.zeros(len(states), np.float64)
         for drawn in range(1, self.stops.budget + 1):
             states, reach = self._one_more(states, reach, drawn)
             self.followed += len(states)
             if self.followed > most or not len(states):
                 break
             if drawn == self.stops.budget:
-                found += np.bincount(states[:, 0], reach * at_budget, minlength=len(found))
+                np.add.at(found, states[:, 0], reach * at_budget)
                 break
             stop = self._stop(states, drawn)
             wins, tied = self._wins(states)
             if bool((tied & (stop > 0)).any()):
                 return None
-            found += np.bincount(states[:, 0], reach * stop * wins, minlength=len(found))
+            np.add.at(found, states[:, 0], reach * stop * wins)
             going = stop < 1
             states, reach = states[going], (reach * (1 - stop))[going]
         return found
 
     def _stop(self, states: Int64, drawn: int) -> Floats:
         """[N] probability to stop at some states."""
-        if self.stops.window:
+        if self.stops.chance is None:
             agrees = (states[:, _GOLD:] & _WINDOW).any(axis=1) & (drawn % self.stops.window == 0)
             return agrees.astype(np.float64)
-        assert self.stops.chance is not None
         counts = -np.sort(-(states[:, _GOLD:] % _PLACE // _VOTE), axis=1)
         return self.stops.chance(counts[:, : max(int((counts > 0).sum(axis=1).max(initial=0)), 1)], drawn)
 
