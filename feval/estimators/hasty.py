@@ -148,7 +148,8 @@ class _Chain:
         states = self.recorded.copy()
         states[:, _NONE:] = 0
         states[:, _FIRST:] = self.place
-        reach, found = np.ones(len(states)), np.zeros(len(states), np.float64)
+        reach: Floats = np.ones(len(states))
+        found: Floats = np.zeros(len(states))
         for drawn in range(1, self.stops.budget + 1):
             states, reach = self._one_more(states, reach, drawn)
             self.followed += len(states)
@@ -170,7 +171,8 @@ class _Chain:
         """[N] probability to stop at some states."""
         if self.stops.chance is None:
             agrees = (states[:, _GOLD:] & _WINDOW).any(axis=1) & (drawn % self.stops.window == 0)
-            return agrees.astype(np.float64)
+            stops: Floats = agrees.astype(np.float64)
+            return stops
         counts = -np.sort(-(states[:, _GOLD:] % _PLACE // _VOTE), axis=1)
         return self.stops.chance(counts[:, : max(int((counts > 0).sum(axis=1).max(initial=0)), 1)], drawn)
 
