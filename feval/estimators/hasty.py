@@ -170,8 +170,8 @@ class _Chain:
     def _stop(self, states: Int64, drawn: int) -> Floats:
         """[N] probability to stop at some states."""
         if self.stops.chance is None:
-            agrees: Bools = (states[:, _GOLD:] & _WINDOW).any(axis=1) & (drawn % self.stops.window == 0)
-            return np.where(agrees, 1.0, 0.0)
+            agrees: Int64 = (states[:, _GOLD:] & _WINDOW).max(axis=1)
+            return agrees * float(drawn % self.stops.window == 0)
         counts = -np.sort(-(states[:, _GOLD:] % _PLACE // _VOTE), axis=1)
         return self.stops.chance(counts[:, : max(int((counts > 0).sum(axis=1).max(initial=0)), 1)], drawn)
 
