@@ -171,7 +171,7 @@ class _Chain:
         """[N] probability to stop at some states."""
         if self.stops.chance is None:
             agrees: Int64 = (states[:, _GOLD:] & _WINDOW).max(axis=1)
-            return agrees * float(drawn % self.stops.window == 0)
+            return (agrees * int(drawn % self.stops.window == 0)).astype(np.float64)
         counts = -np.sort(-(states[:, _GOLD:] % _PLACE // _VOTE), axis=1)
         return self.stops.chance(counts[:, : max(int((counts > 0).sum(axis=1).max(initial=0)), 1)], drawn)
 
