@@ -58,7 +58,7 @@ def exact_errors(method: Any, pool: Pool, gold: Integers, right: Floats) -> Erro
 
     Milliseconds, but for Adaptive-Consistency and early stopping: a tenth of a second for each question on which the gold is tied
     when all recorded CoTs vote; and where they may draw only some of the CoTs, some seconds for budgets up to 20. Beyond,
-    `stopped_early` is not known where the counts to look at would be too many, see `hasty.MOST_STATES`.
+    `stopped_early` is not known where the counts to look at would be too many, see `hasty.MOST_COUNTS`.
 
     Args:
         method: of one LLM.
@@ -150,7 +150,7 @@ def _adaptive(method: AdaptiveConsistency, pool: Pool, gold: Integers, wrong: Fl
         found[tied] = 1.0 - met - silent
         return found
 
-    stops = Stops(method.budget, chance)
+    stops = Stops(method.budget, chance, certain=rule.name != "random")
     return _early(Held.of(pool, gold, "drop").pools, method.budget, wrong, missed)
 
 

@@ -142,7 +142,7 @@ def test_a_coin_is_a_mixture_over_where_it_stops(no_answer: str) -> None:
 
 
 def test_too_many_orders_are_said_not_to_be_known(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("feval.estimators.hasty.MOST_STATES", 3)
+    monkeypatch.setattr("feval.estimators.hasty.MOST_COUNTS", 3)
     _, shares = told(AdaptiveConsistency(budget=6), ["aaabbb"], ["a"])
     assert shares.stopped_early is None
     assert shares.no_answer is not None
