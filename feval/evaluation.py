@@ -155,6 +155,11 @@ class Evaluation:
         """
         return self.error_shares().routed_wrong
 
+    @property
+    def errors_unknown(self) -> str | None:
+        """Why `stopped_early` of an exact evaluation is not known, and what to do; `None` where it is, and for other kinds."""
+        return self.error_shares().unknown
+
     def errors(self) -> dict[str, float | None]:
         """Shares of all questions: how the wrong answers came about; see the properties. They add up to 1 - accuracy."""
         none, early, routed = (
@@ -191,6 +196,8 @@ class Evaluation:
             "prices": self.prices,
             "errors": split,
         }
+        if (slow_errors or not self.slow_errors) and self.errors_unknown is not None:
+            result["errors_unknown"] = self.errors_unknown
         if self.train_questions:
             result["train_questions"] = self.train_questions
         if self.kind == "recorded":

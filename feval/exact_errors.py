@@ -41,11 +41,13 @@ class ErrorShares:
             asked, and did not all draw, is right; `None` where not known.
         routed_wrong: [Q] probability of being wrong, not by stopping early, where the vote over the CoTs of an LLM it did not ask
             is right; `None` where not known.
+        unknown: a sentence that says why `stopped_early` is not known, where it could be, and what to do.
     """
 
     no_answer: Floats | None = None
     stopped_early: Floats | None = None
     routed_wrong: Floats | None = None
+    unknown: str | None = None
 
 
 def takes_seconds(method: object) -> bool:
@@ -56,9 +58,10 @@ def takes_seconds(method: object) -> bool:
 def exact_errors(method: Any, pool: Pool, gold: Integers, right: Floats) -> ErrorShares:
     """The split over all draws, of a method in `exact.EXACT`.
 
-    Milliseconds, but for Adaptive-Consistency and early stopping: a tenth of a second for each question on which the gold is tied
-    when all recorded CoTs vote; and where they may draw only some of the CoTs, some seconds for budgets up to 20. Beyond,
-    `stopped_early` is not known where the counts to look at would be too many, see `hasty.MOST_COUNTS`.
+    Milliseconds, but for Adaptive-Consistency and early stopping: there some milliseconds to a second for each question on which
+    the gold is tied when all recorded CoTs vote, and some seconds where they may draw only some of the CoTs. No more than some
+    seconds and 300 MB in all: `stopped_early` is not known where more than `hasty.MOST_COUNTS` counts would have to be followed,
+    or a budget below the number of recorded CoTs can be drawn with more than 10,000 different counts.
 
     Args:
         method: of one LLM.
@@ -69,11 +72,25 @@ def exact_errors(method: Any, pool: Pool, gold: Integers, right: Floats) -> Erro
     nothing = np.zeros(len(right))
     if isinstance(method, AdaptiveConsistency):
         none = _adaptive_silence(method, pool)
-        return ErrorShares(none, _adaptive(method, pool, gold, 1.0 - right - none), nothing)
+        return _shares(none, _adaptive(method, pool, gold, 1.0 - right - none))
     if isinstance(method, EarlyStopping):
         none = _silence(pool.codes >= 0, pool.sizes, method.draws(1)[0])
-        return ErrorShares(none, _windows(method, pool, gold, 1.0 - right - none), nothing)
+        return _shares(none, _windows(method, pool, gold, 1.0 - right - none))
     return ErrorShares(_silence_of_all(method, pool), nothing, nothing)
+
+
+def _shares(none: Floats, early: Floats | None) -> ErrorShares:
+    """Of a method of one LLM."""
+    from feval.estimators.hasty import MOST_COUNTS
+
+    unknown = None
+    if early is None:
+        unknown = (
+            f"How many answers were stopped too early is not known exactly: more than {MOST_COUNTS:,} counts of CoTs, or "
+            f"{_MOST_COUNTS:,} of the whole budget, would have to be looked at. Evaluate with seeded replicates (order 'seeded') "
+            "to estimate it; the other numbers are exact."
+        )
+    return ErrorShares(none, early, np.zeros(len(none)), unknown)
 
 
 # -- no answer --------------------------------------------------------------------------------------------------------

@@ -427,7 +427,7 @@ def test_the_walk_over_counts_takes_over_where_rounding_would_show(
     for method in (EarlyStopping(2, 10, answer), EarlyStopping(3, 9, answer), EarlyStopping(4, 8, answer)):
         closed = exact_expectation(method, [pool], np.array([0, 1, 0])).right
         with monkeypatch.context() as patched:
-            patched.setattr("feval.exact._TOLERANCE", -1.0)
+            patched.setattr("feval.exact.TOLERANCE", -1.0)
             walked = exact_expectation(method, [pool], np.array([0, 1, 0])).right
         assert closed == pytest.approx(walked, abs=1e-13)
         assert (closed > 0.02).all()

@@ -33,7 +33,7 @@ import numpy.typing as npt
 from feval.estimators.orders import codes_of, latest_stops
 from feval.estimators.per_question import distinct
 
-__all__ = ["MOST_STATES", "Stops", "Whole", "met"]
+__all__ = ["MOST_COUNTS", "Stops", "Whole", "met"]
 
 Integers = npt.NDArray[np.integer[Any]]
 Int64 = npt.NDArray[np.int64]
@@ -41,7 +41,7 @@ Floats = npt.NDArray[np.float64]
 Bools = npt.NDArray[np.bool_]
 Rows = npt.NDArray[np.intp]
 
-MOST_COUNTS = 20_000_000
+MOST_COUNTS = 30_000_000
 """That are followed for one evaluation, a state being as many as it has candidates: some seconds."""
 
 _AT_ONCE = 64  # whole budgets
@@ -227,7 +227,7 @@ class _Chain:
         return may
 
     def _first_of_tied(self, states: Int64) -> Floats:
-        """[N] probability that the gold is the first drawn of those that lead in the end: none has been drawn, or it was the first."""
+        """[N] probability that the gold comes first of those that lead in the end: it did, or none has been drawn."""
         leaders = 1 + self.tied[states[:, 0]].sum(axis=1)
         return np.where(states[:, _GOLD] > 0, 1.0, 1.0 / leaders)
 
