@@ -475,7 +475,7 @@ def _compare(where: str, receipt: Any, now: Any, differences: list[Difference]) 
 
 
 def _unsaid(where: str, receipt: Any) -> bool:
-    """Whether it is how errors came about, in a receipt that does not say: of an exact number, before those had a split."""
+    """Whether it is how errors came about, in a receipt that does not say: exact numbers had no split before."""
     place = where.rpartition(".")[2]
     if place == "errors_unknown":
         return receipt is None

@@ -6,18 +6,23 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from functools import cache
 from itertools import permutations
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from real_files import real_codes
 from test_methods_stopping import Recorded, pool_of
 
+from feval.estimators import hasty
+from feval.estimators.hasty import _Chain
 from feval.estimators.orders import number_of_counts, partitions
-from feval.exact import exact_expectation
+from feval.exact import Oracle, exact_expectation
 from feval.exact_errors import ErrorShares, exact_errors
 from feval.methods import AdaptiveConsistency, EarlyStopping, SelfConsistency, SingleCall
+from feval.methods.vote import plurality_codes
 
 Answers = tuple[str | None, ...]
 
@@ -146,3 +151,72 @@ def test_too_many_orders_are_said_not_to_be_known(monkeypatch: pytest.MonkeyPatc
     _, shares = told(AdaptiveConsistency(budget=6), ["aaabbb"], ["a"])
     assert shares.stopped_early is None
     assert shares.no_answer is not None
+    assert shares.unknown is not None
+    assert "seeded replicates" in shares.unknown
+
+
+@pytest.mark.parametrize("method", [AdaptiveConsistency(), AdaptiveConsistency("random"), EarlyStopping()], ids=str)
+def test_work_is_bounded_whatever_the_pools(method: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pools without a clear leader have more orders than can be followed: what is held at once, and in all, has its limits."""
+    followed = []
+    one_more = _Chain._one_more
+
+    def seen(chain: _Chain, states: Any, reach: Any, draws: Any, drawn: int) -> Any:
+        followed.append(sum(len(some) for _, some in draws) * states.shape[1])
+        return one_more(chain, states, reach, draws, drawn)
+
+    monkeypatch.setattr(_Chain, "_one_more", seen)
+    monkeypatch.setattr(hasty, "MOST_COUNTS", 200_000)
+    monkeypatch.setattr(hasty, "_COUNTS_AT_ONCE", 10_000)
+    sizes = [(9, 9, 8, 7, 7), (8, 8, 7, 6, 5, 3, 2, 1), (7, 7, 6, 5, 4, 4, 3, 2, 1, 1), (9, 9, 5, 4, 4, 4, 3, 1, 1)]
+    _, shares = told(method, ["".join(chr(ord("a") + a) * n for a, n in enumerate(own)) for own in sizes], "aaaa")
+    assert shares.stopped_early is None
+    assert 0 < sum(followed) <= 200_000
+    assert max(followed) <= 10_000
+
+
+@pytest.mark.parametrize("method", [CRITERIA[0], CRITERIA[13], *WINDOWS[4:8]], ids=str)
+def test_what_is_held_at_once_makes_no_difference(method: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    pools, golds = zip(*cases(), strict=True)
+    _, whole = told(method, pools, golds)
+    monkeypatch.setattr(hasty, "_COUNTS_AT_ONCE", 10)
+    _, halves = told(method, pools, golds)
+    assert halves.stopped_early == pytest.approx(whole.stopped_early, abs=1e-14)
+
+
+@pytest.mark.parametrize("n", [1, 2, 4])
+def test_an_oracle_fails_for_want_of_answers_or_of_the_right_one(n: int) -> None:
+    for pool, gold in cases():
+        right, shares = told(Oracle(n), [pool], [gold])
+        drawn = [order[:n] for order in orders(answers(pool))]
+        assert right == pytest.approx([np.mean([gold in own for own in drawn])], abs=1e-12)
+        assert shares.no_answer == pytest.approx([np.mean([set(own) == {None} for own in drawn])], abs=1e-12)
+        assert (shares.stopped_early, shares.routed_wrong) == (0, 0)
+
+
+@pytest.mark.parametrize("name", ["date_cot1_40", "last_letters_gpt35"])
+@pytest.mark.parametrize(
+    "method", [AdaptiveConsistency(budget=20), AdaptiveConsistency(budget=40), EarlyStopping(5, 40)], ids=str
+)
+def test_seeded_replicates_tend_to_the_split(method: Any, name: str, shared: Path) -> None:
+    """On a real recording, within 4 standard errors of what replicates count."""
+    codes, gold = real_codes(shared, name)
+    pool, runs = pool_of(codes), 400
+    budget = method.draws(1)[0]
+    right = exact_expectation(method, [pool], gold).right
+    shares = exact_errors(method, pool, gold, right)
+    assert shares.no_answer is not None
+    assert shares.stopped_early is not None
+    rng = np.random.default_rng(20)
+    counted = []
+    for _ in range(runs):
+        order = np.argsort(rng.random(codes.shape), axis=1)[:, :budget].astype(np.uint16)[None]
+        decided = method.decide([pool], [order])
+        answer, cots = decided.answer[0], decided.ledgers[0].cots[0]
+        voted_all = plurality_codes(np.take_along_axis(codes, order[0].astype(np.intp), axis=1)[None])[0]
+        early = (answer >= 0) & (answer != gold) & (cots < budget) & (voted_all == gold) & (gold >= 0)
+        counted.append([(answer < 0).mean(), early.mean()])
+    mean, spread = np.mean(counted, axis=0), np.std(counted, axis=0, ddof=1) / np.sqrt(runs)
+    found = np.array([shares.no_answer.mean(), shares.stopped_early.mean()])
+    assert (np.abs(mean - found) <= 4 * spread + 1e-9).all()
+    assert found[1] > 0

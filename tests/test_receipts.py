@@ -96,6 +96,16 @@ def test_a_number_that_differs_is_named_with_the_difference(toy: Path) -> None:
     assert (told["ok"], told["differences"][0]["now"]) == (False, 4)
 
 
+def test_a_receipt_from_before_exact_numbers_had_a_split_still_verifies(toy: Path) -> None:
+    path = receipt(toy, "exact")
+    numbers = json.loads(path.read_text())["numbers"]
+    assert None not in numbers["errors"].values()
+    changed(path, numbers=numbers | {"errors": dict.fromkeys(numbers["errors"])})
+    assert verify_receipt(path).equal
+    changed(path, numbers=numbers | {"errors": numbers["errors"] | {"wrong_vote": 0.123}})
+    assert [difference.where for difference in verify_receipt(path).differences] == ["errors.wrong_vote"]
+
+
 def test_rounding_is_no_difference(toy: Path) -> None:
     path = receipt(toy)
     numbers = json.loads(path.read_text())["numbers"]

@@ -11,14 +11,15 @@ the whole budget. Given V all orders are equally likely, and a rule that treats 
 with A(V) = P[the stop answers c | V] and N(V) = P[it has no answer | V]. Where the pool is the budget there is one V, its own. If
 one answer leads there alone, then what is neither right nor without an answer was stopped too early, and nothing is left to do.
 
-Else call some g of F the gold. A(V) / f is the probability that g is drawn before the others of F and is what the stop answers.
-It is found by following all orders of V at once, draw by draw: a state is how often each candidate was drawn, the next draw is
-candidate a with probability (V_a - v_a) / (B - n), states that have stopped leave, and those in which another of F came before g
-are dropped. Candidates that V has equally often are lumped, questions with the same counts are one, and a state from
-which no stop before the budget can be reached is not followed: it ends at the budget, where g is the answer. Where a stop may find g tied with a candidate outside F, it is noted
-which of them came before g; and in windows (ESC), whose answer all draws of the window have had so far. Candidates that cannot
-fill a window are as good as no answer there. The sum is feval's own (no paper states it); `tests/test_exact_errors.py` holds it
-against the enumeration of all orders. Every term is positive.
+Else call some g of F the gold. A(V) / f is the probability that g is drawn before the others of F and is what the stop
+answers. It is found by following all orders of V at once, draw by draw: a state is how often each candidate was drawn,
+the next draw is candidate a with probability (V_a - v_a) / (B - n), states that have stopped leave, and those in which
+another of F came before g are dropped. Candidates that V has equally often are lumped, questions with the same counts
+are one, and a state from which no stop before the budget can be reached is not followed: it ends at the budget, where g
+is the answer. Where a stop may find g tied with a candidate outside F, it is noted which of them came before g; and in
+windows (ESC), whose answer all draws of the window have had so far. Candidates that cannot fill a window are as good as
+no answer there. The sum is feval's own (no paper states it); `tests/test_exact_errors.py` holds it against the
+enumeration of all orders. Every term is positive.
 """
 
 from __future__ import annotations
