@@ -63,6 +63,24 @@ def test_what_was_written_is_computed_again(name: str, toy: Path) -> None:
     assert f"{found.numbers} values of a {found.kind} computed again, all equal" in done.stdout
 
 
+@pytest.mark.parametrize("name", ["exact", "curve"])
+def test_the_receipt_alone(name: str, toy: Path) -> None:
+    folder = toy.parent / "alone"
+    path = folder / "mine.json"
+    done = call(*RUNS[name], "--recording", toy, "--receipt", path)
+    assert done.exit_code == 0, done.output
+    assert [own.name for own in folder.iterdir()] == ["mine.json"]
+    assert path.read_bytes() == receipt(toy, name).read_bytes()
+    assert verify_receipt(path).equal
+    path.write_text("something else")
+    done = call(*RUNS[name], "--recording", toy, "--receipt", path)
+    assert done.exit_code == 1
+    assert "--receipt" in done.stderr
+    assert path.read_text() == "something else"
+    assert call(*RUNS[name], "--recording", toy, "--receipt", path, "--force").exit_code == 0
+    assert verify_receipt(path).equal
+
+
 def test_a_receipt_pins_what_it_rests_on_and_no_absolute_path(toy: Path) -> None:
     read = json.loads(receipt(toy).read_text())
     assert set(read) == {"feval_receipt", "kind", "feval", "draws", "recordings", "prices", "request", "numbers"}
