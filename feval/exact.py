@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from feval.errors import OutOfRangeError, ShortPoolError, UsageError
 from feval.methods import AdaptiveConsistency, BestOfN, EarlyStopping, SelfConsistency, SingleCall
+from feval.methods.fields import require_types
 from feval.pools import Pool
 
 if TYPE_CHECKING:
@@ -66,6 +67,7 @@ class Oracle:
     n: int = 20
 
     def __post_init__(self) -> None:
+        require_types(self)
         if self.n < 1:
             raise OutOfRangeError(f"The oracle looks at 1 CoT or more; n={self.n} was asked for.")
 
