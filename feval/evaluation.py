@@ -6,9 +6,9 @@ The method sees pools and orders, or metered LLMs. The gold answers are looked a
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass, replace
-from functools import partial
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -22,12 +22,14 @@ from feval.specs import MethodFile
 
 if TYPE_CHECKING:
     from feval.exact import Expectation, Oracle
+    from feval.exact_errors import ErrorShares
     from feval.methods.decisions import Decisions
     from feval.methods.protocol import BatchMethod, Method, Orders
     from feval.pools import Pool
     from feval.replay import LLM, Dataset
 
 __all__ = [
+    "ERRORS",
     "MAX_REPLICATES",
     "ORDERS",
     "Evaluation",
@@ -43,6 +45,9 @@ __all__ = [
 Floats = npt.NDArray[np.float64]
 Int64 = npt.NDArray[np.int64]
 Rows = npt.NDArray[np.intp]
+
+ERRORS = ("no_answer", "wrong_vote", "stopped_early", "routed_wrong")
+"""How a wrong answer came about."""
 
 _CHUNK_CODES = 1 << 22
 
@@ -66,15 +71,13 @@ class Evaluation:
         question_ids: Q ids.
         question_keys: [Q] what resamples of questions are ordered by.
         right: [Q] probability that the answer is the gold.
-        no_answer: [Q] probability that there is no answer; `None` where not known (exact).
         calls: [Q] requests, auxiliary ones included.
         samples: [Q] CoTs.
         tokens: [Q] prompt and output tokens billed, `None` where some prompt's tokens are not known.
         usd: [Q] dollars, `None` without a price or prompt tokens.
-        stopped_early: [Q] probability of being wrong where the plurality of all CoTs that the method might have drawn of an LLM
-            it asked, and did not all draw, is right; `None` where not known (exact, users' methods).
-        routed_wrong: [Q] probability of being wrong, not by stopping early, where the plurality of the CoTs of an LLM it did
-            not ask is right; `None` where not known. What is neither, nor without an answer, is a wrong vote.
+        error_shares: gives how wrong answers came about, see `no_answer`, `stopped_early` and `routed_wrong`. Exact
+            expectations find it when it is first asked for.
+        slow_errors: whether that may take seconds, as for exact Adaptive-Consistency and early stopping.
         train_questions: how many other questions were set aside to learn from; 0 for none.
         accuracy_low: lower end of the confidence interval, `None` where none was asked for.
         accuracy_high: upper end.
@@ -96,13 +99,12 @@ class Evaluation:
     question_ids: Sequence[str] = field(repr=False)
     question_keys: npt.NDArray[np.uint64] = field(repr=False)
     right: Floats = field(repr=False)
-    no_answer: Floats | None = field(repr=False)
     calls: Floats = field(repr=False)
     samples: Floats = field(repr=False)
     tokens: Floats | None = field(repr=False)
     usd: Floats | None = field(repr=False)
-    stopped_early: Floats | None = field(default=None, repr=False)
-    routed_wrong: Floats | None = field(default=None, repr=False)
+    error_shares: Callable[[], ErrorShares] = field(repr=False)
+    slow_errors: bool = False
     train_questions: int = 0
     accuracy_low: float | None = None
     accuracy_high: float | None = None
@@ -129,17 +131,49 @@ class Evaluation:
         """Mean tokens billed."""
         return None if self.tokens is None else float(self.tokens.mean())
 
+    @property
+    def no_answer(self) -> Floats | None:
+        """[Q] probability that there is no answer; `None` where not known."""
+        return self.error_shares().no_answer
+
+    @property
+    def stopped_early(self) -> Floats | None:
+        """[Q] probability of an answer that is wrong where more CoTs would have been right.
+
+        That is, where the plurality of all CoTs that the method might have drawn of an LLM it asked, and did not all draw, is the
+        gold; of tied answers the first drawn wins. `None` where not known (users' methods, see also `exact_errors`).
+        """
+        return self.error_shares().stopped_early
+
+    @property
+    def routed_wrong(self) -> Floats | None:
+        """[Q] probability of being wrong, not by stopping early, where the plurality of the CoTs of an LLM not asked is right.
+
+        `None` where not known. What is neither, nor without an answer, is a wrong vote.
+        """
+        return self.error_shares().routed_wrong
+
+    @property
+    def errors_unknown(self) -> str | None:
+        """Why `stopped_early` of an exact evaluation is not known, and what to do; `None` where it is, and for other kinds."""
+        return self.error_shares().unknown
+
     def errors(self) -> dict[str, float | None]:
-        """Shares of all questions: how the wrong answers came about; see the attributes. They add up to 1 - accuracy."""
+        """Shares of all questions: how the wrong answers came about; see the properties. They add up to 1 - accuracy."""
         none, early, routed = (
             None if part is None else float(part.mean())
             for part in (self.no_answer, self.stopped_early, self.routed_wrong)
         )
         vote = None if none is None or early is None or routed is None else 1 - self.accuracy - none - early - routed
-        return {"no_answer": none, "wrong_vote": vote, "stopped_early": early, "routed_wrong": routed}
+        return dict(zip(ERRORS, (none, vote, early, routed), strict=True))
 
-    def to_dict(self) -> dict[str, Any]:
-        """The averages as JSON values: what `feval run --json` prints."""
+    def to_dict(self, *, slow_errors: bool = True) -> dict[str, Any]:
+        """The averages as JSON values: what `feval run --json` prints.
+
+        Args:
+            slow_errors: find how errors came about, also where it takes seconds; else that is `None` there.
+        """
+        split = self.errors() if slow_errors or not self.slow_errors else dict.fromkeys(ERRORS)
         result: dict[str, Any] = {
             "method": self.method,
             "fields": {name: _json(value) for name, value in self.fields.items()},
@@ -158,8 +192,10 @@ class Evaluation:
             "seed": self.seed,
             "billing": self.billing,
             "prices": self.prices,
-            "errors": self.errors(),
+            "errors": split,
         }
+        if (slow_errors or not self.slow_errors) and self.errors_unknown is not None:
+            result["errors_unknown"] = self.errors_unknown
         if self.train_questions:
             result["train_questions"] = self.train_questions
         if self.kind == "recorded":
@@ -436,19 +472,21 @@ class _Sums:
                     self.ledgers[llm, place] += consumed.sum(axis=0, dtype=np.int64)
 
     def means(self, count: int, prompt_tokens: Sequence[npt.NDArray[Any]]) -> _Means:
+        from feval.exact_errors import ErrorShares
+
         own = {name: self.ledgers[:, place] for place, name in enumerate(_LEDGER)}
         billed = [
             p * t + a for p, t, a in zip(self.prompts, prompt_tokens, own["auxiliary_prompt_tokens"], strict=True)
         ]
+        split = (self.early / count, self.routed / count) if self.split else (None, None)
+        shares = ErrorShares(self.none / count, *split)
         return _Means(
             self.right / count,
-            self.none / count,
+            lambda: shares,
             (own["rounds"] + own["auxiliary_calls"]).sum(axis=0) / count,
             own["cots"].sum(axis=0) / count,
             [tokens / count for tokens in billed],
             [tokens / count for tokens in own["output_tokens"] + own["auxiliary_output_tokens"]],
-            self.early / count if self.split else None,
-            self.routed / count if self.split else None,
         )
 
 
@@ -457,13 +495,12 @@ class _Means:
     """Per question, over draws; per LLM the tokens that are billed."""
 
     right: Floats
-    no_answer: Floats | None
+    error_shares: Callable[[], ErrorShares]
     calls: Floats
     samples: Floats
     prompt_tokens: list[Floats]
     output_tokens: list[Floats]
-    stopped_early: Floats | None = None
-    routed_wrong: Floats | None = None
+    slow_errors: bool = False
 
 
 def _kind(method: object, order: str | None) -> str:
@@ -609,18 +646,21 @@ def _code(given: str | None, dataset: Dataset, row: int) -> int:
 
 def _expected(method: Any, dataset: Dataset, llms: Sequence[LLM], rows: Rows) -> _Means:
     from feval.exact import exact_expectation
+    from feval.exact_errors import exact_errors, takes_seconds
 
     for llm, draws in zip(llms, method.draws(len(llms)), strict=True):
         llm.require(None, draws)
-    expected = exact_expectation(method, [llm.pool.rows(rows) for llm in llms], dataset.gold[rows])
+    [pool], gold = [llm.pool.rows(rows) for llm in llms], dataset.gold[rows]
+    expected = exact_expectation(method, [pool], gold)
     prompts = _expected_prompts(llms[0].billing, expected)
     return _Means(
         expected.right,
-        None,
+        cache(partial(exact_errors, method, pool, gold, expected.right)),
         expected.rounds,
         expected.cots,
         [prompts * llms[0].pool.prompt_tokens[rows]],
         [expected.output_tokens],
+        takes_seconds(method),
     )
 
 
@@ -666,13 +706,12 @@ def _evaluation(
         question_ids=[dataset.question_ids[row] for row in rows.tolist()],
         question_keys=keys,
         right=means.right,
-        no_answer=means.no_answer,
         calls=means.calls,
         samples=means.samples,
         tokens=tokens,
         usd=dollars,
-        stopped_early=means.stopped_early,
-        routed_wrong=means.routed_wrong,
+        error_shares=means.error_shares,
+        slow_errors=means.slow_errors,
         accuracy_low=low,
         accuracy_high=high,
         confidence=confidence,

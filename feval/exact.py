@@ -14,17 +14,29 @@ import numpy.typing as npt
 
 from feval.errors import OutOfRangeError, ShortPoolError, UsageError
 from feval.methods import AdaptiveConsistency, BestOfN, EarlyStopping, SelfConsistency, SingleCall
+from feval.methods.fields import require_types
 from feval.pools import Pool
 
 if TYPE_CHECKING:
-    from feval.estimators.orders import Pools
+    from feval.estimators.orders import Ends, OverOrders, Pools
 
-__all__ = ["EXACT", "Expectation", "Oracle", "exact_expectation", "has_exact_form"]
+__all__ = [
+    "EXACT",
+    "TOLERANCE",
+    "Expectation",
+    "Held",
+    "Oracle",
+    "adaptive_over_orders",
+    "exact_expectation",
+    "has_exact_form",
+    "over_counts",
+]
 
 Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.integer[Any]]
 
-_TOLERANCE = 1e-10  # most that rounding may change a probability
+TOLERANCE = 1e-10
+"""Most that rounding may change a probability."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,6 +67,7 @@ class Oracle:
     n: int = 20
 
     def __post_init__(self) -> None:
+        require_types(self)
         if self.n < 1:
             raise OutOfRangeError(f"The oracle looks at 1 CoT or more; n={self.n} was asked for.")
 
@@ -130,14 +143,24 @@ def _single_call(method: SingleCall, pool: Pool, gold: Integers) -> Expectation:
 def _adaptive_consistency(method: AdaptiveConsistency, pool: Pool, gold: Integers) -> Expectation:
     if method.criterion == "random":
         return _random_stop(method, pool, gold)
-    from feval.estimators.by_partition import MOST_PARTITIONS, number_of_partitions, over_partitions
-    from feval.estimators.orders import ends_of_rule, over_orders
-
-    held = _Held.of(pool, gold, method.no_answer)
-    ends = ends_of_rule(method.rule.stop_mask, held.pools.bounds(), method.budget)
-    over = over_partitions if number_of_partitions(method.budget) <= MOST_PARTITIONS else over_orders
-    found = over(held.pools, held.gold_tokens, held.rival_tokens, held.none_tokens, ends)
+    found = adaptive_over_orders(method, Held.of(pool, gold, method.no_answer))
     return Expectation(found.right, found.samples, found.samples, found.output_tokens)
+
+
+def adaptive_over_orders(method: AdaptiveConsistency, held: Held) -> OverOrders:
+    """Adaptive-Consistency over all orders of some pools, by a criterion that looks at the votes."""
+    from feval.estimators.orders import ends_of_rule
+
+    return over_counts(held, ends_of_rule(method.rule.stop_mask, held.pools.bounds(), method.budget))
+
+
+def over_counts(held: Held, ends: Ends) -> OverOrders:
+    """What a table of ends comes to on some pools, by the faster of two ways."""
+    from feval.estimators.by_partition import MOST_PARTITIONS, number_of_partitions, over_partitions
+    from feval.estimators.orders import over_orders
+
+    over = over_partitions if number_of_partitions(ends.budget) <= MOST_PARTITIONS else over_orders
+    return over(held.pools, held.gold_tokens, held.rival_tokens, held.none_tokens, ends)
 
 
 def _random_stop(method: AdaptiveConsistency, pool: Pool, gold: Integers) -> Expectation:
@@ -160,7 +183,7 @@ def _early_stopping(method: EarlyStopping, pool: Pool, gold: Integers) -> Expect
     """In closed form. Only where rounding could reach 1e-10 (many small windows), the vote is found over all counts."""
     from feval.estimators.early_stopping import early_stops
 
-    held = _Held.of(pool, gold, "drop")
+    held = Held.of(pool, gold, "drop")
     stops = early_stops(
         np.column_stack([held.pools.gold, held.pools.rivals]),
         np.zeros(len(gold), np.intp),
@@ -181,7 +204,7 @@ def _early_stopping(method: EarlyStopping, pool: Pool, gold: Integers) -> Expect
     return Expectation(np.minimum(right, 1.0), stops.windows, stops.windows * method.window, stops.output_tokens)
 
 
-def _early_votes(method: EarlyStopping, held: _Held) -> Floats:
+def _early_votes(method: EarlyStopping, held: Held) -> Floats:
     """[Q] probability that everything drawn votes for the gold; of orders without a stop, if a stop answers with its window."""
     from feval.estimators.early_plurality import early_plurality
     from feval.estimators.early_stopping import window_ends
@@ -193,7 +216,7 @@ def _early_votes(method: EarlyStopping, held: _Held) -> Floats:
         {"window": method.window, "windows": method.windows},
     )
     found = early_plurality(pools.gold, pools.rivals, pools.size, only_unstopped=unstopped, **shape)
-    inexact = np.flatnonzero(found.error > _TOLERANCE)
+    inexact = np.flatnonzero(found.error > TOLERANCE)
     if not len(inexact):
         return found.right
     few = pools.rows(inexact)
@@ -213,7 +236,7 @@ def _whole_pool(pools: Pools) -> Floats:
 
 
 @dataclass(frozen=True, eq=False)
-class _Held:
+class Held:
     """What Q pools hold: counts, and the output tokens of the gold answer, of each rival, and of CoTs without an answer."""
 
     pools: Pools
@@ -222,7 +245,8 @@ class _Held:
     none_tokens: Integers
 
     @classmethod
-    def of(cls, pool: Pool, gold: Integers, no_answer: str) -> _Held:
+    def of(cls, pool: Pool, gold: Integers, no_answer: str) -> Held:
+        """From a pool; with "vote" for `no_answer`, no answer is one more rival."""
         from feval.estimators.orders import Pools
 
         codes = pool.codes.astype(np.int64)

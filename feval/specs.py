@@ -14,12 +14,13 @@ from functools import cached_property
 from importlib.util import module_from_spec, spec_from_file_location
 from inspect import getdoc
 from pathlib import Path
-from types import NoneType, UnionType
-from typing import Any, Literal, NoReturn, Union, get_args, get_origin, get_type_hints
+from types import NoneType
+from typing import Any, NoReturn, get_origin, get_type_hints
 
 from feval.calling import contained
 from feval.errors import UnknownNameError, UsageError
 from feval.methods import METHODS
+from feval.methods.fields import MISFIT, as_type, options_of, words_of
 
 __all__ = ["MethodFile", "field_names", "make_method", "method_fields", "parse_settings"]
 
@@ -172,7 +173,7 @@ def method_fields(name: str) -> list[dict[str, Any]]:
         {
             "field": field,
             "default": None if defaults[field] is MISSING else defaults[field],
-            "takes": " or ".join(dict.fromkeys(map(_words, _options(hints[field])))),
+            "takes": " or ".join(dict.fromkeys(map(words_of, options_of(hints[field])))),
             "about": about.get(field, ""),
         }
         for field in names
@@ -213,22 +214,19 @@ def _fitting(method: str, name: str, value: Any, hint: Any) -> Any:
     """The value, as one of the types that a field takes. A list of one may be given as its only value."""
     readings = _readings(value, hint)
     for candidate in (*readings, *([reading] for reading in readings)):
-        for option in _options(hint):
-            fitted = _as(candidate, option)
-            if fitted is not _MISFIT:
+        for option in options_of(hint):
+            fitted = as_type(candidate, option)
+            if fitted is not MISFIT:
                 return fitted
-    wanted = " or ".join(_words(option) for option in _options(hint))
+    wanted = " or ".join(words_of(option) for option in options_of(hint))
     raise UsageError(f"The field {name!r} of {method} takes {wanted}; {value!r} was given.")
-
-
-_MISFIT = object()
 
 
 def _readings(value: Any, hint: Any) -> list[Any]:
     """A text may stand for a number, a list, true, false or nothing; where the field takes text, the text itself counts last."""
     if not isinstance(value, str):
         return [value]
-    if value.lower() in {"none", "null"} and NoneType in _options(hint):
+    if value.lower() in {"none", "null"} and NoneType in options_of(hint):
         return [None]
     if value.lower() in {"true", "false"}:
         return [value.lower() == "true", value]
@@ -238,7 +236,7 @@ def _readings(value: Any, hint: Any) -> list[Any]:
     except ValueError:
         if "," in value:
             readings.append([_number_or_text(piece.strip()) for piece in value.strip("()").split(",") if piece.strip()])
-    if any(get_origin(option) is tuple for option in _options(hint)):
+    if any(get_origin(option) is tuple for option in options_of(hint)):
         readings.append([_number_or_text(value)])  # a list of one
     return [*readings, value]
 
@@ -259,41 +257,3 @@ def _parsed(text: str) -> Any:
 
 def _refuse(text: str) -> NoReturn:
     raise ValueError(text)
-
-
-def _options(hint: Any) -> tuple[Any, ...]:
-    return get_args(hint) if get_origin(hint) in {Union, UnionType} else (hint,)
-
-
-def _as(value: Any, option: Any) -> Any:
-    """The value as one type, or `_MISFIT`."""
-    origin = get_origin(option)
-    if option in {None, NoneType}:
-        return None if value is None else _MISFIT
-    if origin is Literal:
-        return value if value in get_args(option) else _MISFIT
-    if origin is tuple:
-        return _as_tuple(value, get_args(option))
-    if option is float and isinstance(value, int) and not isinstance(value, bool):
-        return float(value)
-    if option is bool or not isinstance(value, bool):
-        return value if isinstance(option, type) and isinstance(value, option) else _MISFIT
-    return _MISFIT
-
-
-def _as_tuple(value: Any, options: tuple[Any, ...]) -> Any:
-    if not isinstance(value, (list, tuple)):
-        return _MISFIT
-    inner = options[0] if options else Any
-    fitted = [next((f for o in _options(inner) if (f := _as(v, o)) is not _MISFIT), _MISFIT) for v in value]
-    return _MISFIT if any(f is _MISFIT for f in fitted) else tuple(fitted)
-
-
-def _words(option: Any) -> str:
-    if option in {None, NoneType}:
-        return "none"
-    if get_origin(option) is Literal:
-        return " or ".join(map(repr, get_args(option)))
-    if get_origin(option) is tuple:
-        return "a list such as 1,2"
-    return {int: "a whole number", float: "a number", str: "a word", bool: "true or false"}.get(option, str(option))

@@ -97,7 +97,9 @@ def test_exact_is_the_default_where_there_is_such_a_form(replay: tuple[Dataset, 
     assert (exact.kind, seeded.kind) == ("exact", "seeded")
     draws = [vote_of_three("", _Canned(order)) for order in itertools.permutations(STRONG[0], 3)]
     assert exact.right[0] == pytest.approx(draws.count("a") / len(draws), abs=1e-14)
-    assert exact.errors() == {"no_answer": None, "wrong_vote": None, "stopped_early": None, "routed_wrong": None}
+    assert sum(share or 0 for share in exact.errors().values()) == pytest.approx(1 - exact.accuracy, abs=1e-14)
+    assert exact.no_answer is not None
+    assert exact.no_answer.tolist() == [0, 0, 0, 1]
     with pytest.raises(UsageError, match=r"No exact expectation .* is known for vote_of_three"):
         evaluate(vote_of_three, dataset, strong, order="exact")
     with pytest.raises(UnknownNameError, match="recorded"):

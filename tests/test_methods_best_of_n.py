@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from feval.channels import ArrayChannels
 from feval.errors import NotRecordedError, OutOfRangeError, UnknownNameError, UsageError
 from feval.exact import exact_expectation
+from feval.exact_errors import exact_errors
 from feval.methods import BestOfN, SelfConsistency, WeightedBestOfN
 from feval.pools import Pool
 
@@ -50,6 +51,24 @@ def test_the_best_wins_and_the_sum_wins() -> None:
     for method in METHODS:
         assert answer(method(2, aggregate="score"), scored("--", [0.5, 0.5])) is None
         assert answer(method(3, aggregate="score"), scored("-ab", [1.0, None, -9.0])) == "b"
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 5])
+def test_errors_over_all_draws(n: int) -> None:
+    """Wrong for want of an answer with a score, or by its choice; nothing else."""
+    for answers, scores in (
+        ("ab-ca", [0.1, 0.3, 0.9, None, 0.2]),
+        ("--b--", [1.0, 1.0, 0.5, 0.2, None]),
+        ("-----", [0.1] * 5),
+    ):
+        pool, gold, method = scored(answers, scores), np.array([0]), BestOfN(n, aggregate="score")
+        right = exact_expectation(method, [pool], gold).right
+        shares = exact_errors(method, pool, gold, right)
+        drawn = list(permutations(range(5), n))
+        silent = [all(answers[i] == "-" or scores[i] is None for i in own) for own in drawn]
+        assert shares.no_answer == pytest.approx([np.mean(silent)], abs=1e-12)
+        assert shares.stopped_early == pytest.approx([0])
+        assert shares.routed_wrong == pytest.approx([0])
 
 
 def test_aggregates_of_steps() -> None:

@@ -26,7 +26,7 @@ from feval.estimators.stopping import (
     dirichlet_confidence,
     normalised_entropy,
 )
-from feval.exact import _Held, exact_expectation
+from feval.exact import Held, exact_expectation
 from feval.methods import AdaptiveConsistency, EarlyStopping, SelfConsistency
 from feval.pools import Pool
 
@@ -140,7 +140,7 @@ def test_merged_counts_give_what_the_walk_gives(
     rows: list[list[int]], sizes: list[int], criterion: str, threshold: Any, budget: int, rule: str
 ) -> None:
     method = AdaptiveConsistency(criterion, threshold, budget, rule)
-    held = _Held.of(pool_of([[*row[:size], *[-2] * (14 - size)] for row, size in zip(rows, sizes, strict=False)]),
+    held = Held.of(pool_of([[*row[:size], *[-2] * (14 - size)] for row, size in zip(rows, sizes, strict=False)]),
                     np.arange(len(rows)) - 1, rule)  # fmt: skip
     ends = ends_of_rule(method.rule.stop_mask, held.pools.bounds(), budget)
     walked = over_orders(held.pools, held.gold_tokens, held.rival_tokens, held.none_tokens, ends)
@@ -427,7 +427,7 @@ def test_the_walk_over_counts_takes_over_where_rounding_would_show(
     for method in (EarlyStopping(2, 10, answer), EarlyStopping(3, 9, answer), EarlyStopping(4, 8, answer)):
         closed = exact_expectation(method, [pool], np.array([0, 1, 0])).right
         with monkeypatch.context() as patched:
-            patched.setattr("feval.exact._TOLERANCE", -1.0)
+            patched.setattr("feval.exact.TOLERANCE", -1.0)
             walked = exact_expectation(method, [pool], np.array([0, 1, 0])).right
         assert closed == pytest.approx(walked, abs=1e-13)
         assert (closed > 0.02).all()

@@ -77,6 +77,24 @@ def test_what_was_written_is_computed_again(name: str, toy: Path) -> None:
     )
 
 
+@pytest.mark.parametrize("name", ["exact", "curve"])
+def test_the_receipt_alone(name: str, toy: Path) -> None:
+    folder = toy.parent / "alone"
+    path = folder / "mine.json"
+    done = call(*RUNS[name], "--recording", toy, "--receipt", path)
+    assert done.exit_code == 0, done.output
+    assert [own.name for own in folder.iterdir()] == ["mine.json"]
+    assert path.read_bytes() == receipt(toy, name).read_bytes()
+    assert verify_receipt(path).equal
+    path.write_text("something else")
+    done = call(*RUNS[name], "--recording", toy, "--receipt", path)
+    assert done.exit_code == 1
+    assert "--receipt" in done.stderr
+    assert path.read_text() == "something else"
+    assert call(*RUNS[name], "--recording", toy, "--receipt", path, "--force").exit_code == 0
+    assert verify_receipt(path).equal
+
+
 def test_a_receipt_pins_what_it_rests_on_and_no_absolute_path(toy: Path) -> None:
     read = json.loads(receipt(toy).read_text())
     assert set(read) == {"feval_receipt", "kind", "feval", "draws", "recordings", "prices", "request", "numbers"}
@@ -108,6 +126,16 @@ def test_a_number_that_differs_is_named_with_the_difference(toy: Path) -> None:
     assert "questions: the receipt says 5, now 4, -1" in done.stderr
     told = json.loads(call("verify", path, "--json").stdout)
     assert (told["ok"], told["differences"][0]["now"]) == (False, 4)
+
+
+def test_a_receipt_from_before_exact_numbers_had_a_split_still_verifies(toy: Path) -> None:
+    path = receipt(toy, "exact")
+    numbers = json.loads(path.read_text())["numbers"]
+    assert None not in numbers["errors"].values()
+    changed(path, numbers=numbers | {"errors": dict.fromkeys(numbers["errors"])})
+    assert verify_receipt(path).equal
+    changed(path, numbers=numbers | {"errors": numbers["errors"] | {"wrong_vote": 0.123}})
+    assert [difference.where for difference in verify_receipt(path).differences] == ["errors.wrong_vote"]
 
 
 def test_rounding_is_no_difference(toy: Path) -> None:

@@ -85,6 +85,12 @@ Prices = Annotated[
     str | None,
     typer.Option("--prices", metavar="LIST", help="Id or file of a price list, or none. Default: the recording's."),
 ]
+ReceiptFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--receipt", metavar="FILE", dir_okay=False, help="Write the receipt alone, to this file; see docs/receipts.md."
+    ),
+]
 Replicates = Annotated[int, typer.Option("--replicates", min=1, help="Draws per question, for --order seeded.")]
 TrainFraction = Annotated[
     float | None,

@@ -18,6 +18,7 @@ from feval.cli import (
     LLMNames,
     Prices,
     QuietFlag,
+    ReceiptFile,
     RecordingFolders,
     Replicates,
     Settings,
@@ -81,7 +82,8 @@ def _curve(
             "--out", metavar="DIR", help="Write curve.csv, .json, .png and receipt.json there. Default: write nothing."
         ),
     ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Replace other curve files in --out.")] = False,
+    receipt: ReceiptFile = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace other curve files in --out and --receipt.")] = False,
     as_json: JsonFlag = False,
     quiet: QuietFlag = False,
 ) -> None:
@@ -134,8 +136,8 @@ def _curve(
         )
         written = (
             []
-            if out is None
-            else _save_curve(out, curve, questions, replayed, learns=learns, plain=plain, replace=force)
+            if out is None and receipt is None
+            else _save_curve(out, receipt, curve, questions, replayed, learns=learns, plain=plain, replace=force)
         )
     if prices != "none" and any(point.usd_per_question is None for point in curve.points):
         show.note(_no_dollars(next((llm for llm in replayed if llm.price is None), replayed[0])))
@@ -189,7 +191,8 @@ def _usual(method: str, field: str, given: dict[str, str], most: int) -> list[in
 
 
 def _save_curve(
-    out: Path,
+    out: Path | None,
+    alone: Path | None,
     curve: Curve,
     dataset: Dataset,
     llms: Sequence[LLM],
@@ -203,7 +206,6 @@ def _save_curve(
     from feval.report.files import save_files
     from feval.report.picture import curves_png
 
-    _hush_matplotlib()
     request = {
         "method": curve.method,
         "dataset": curve.dataset,
@@ -219,11 +221,21 @@ def _save_curve(
         "confidence": curve.confidence,
         "resamples": curve.resamples,
     }
-    receipt = curve_receipt(request, curve.to_dict(), pins(dataset, llms, out))
-    files = {
-        "curve.csv": curve_csv(curve).encode(),
-        "curve.json": (json.dumps(curve.to_dict(), indent=2) + "\n").encode(),
-        "curve.png": curves_png([curve]),
-        "receipt.json": (json.dumps(receipt, indent=2) + "\n").encode(),
-    }
-    return save_files(out, files, replace=replace)
+
+    def receipt(folder: Path) -> bytes:
+        pinned = curve_receipt(request, curve.to_dict(), pins(dataset, llms, folder))
+        return (json.dumps(pinned, indent=2) + "\n").encode()
+
+    written = []
+    if out is not None:
+        _hush_matplotlib()
+        files = {
+            "curve.csv": curve_csv(curve).encode(),
+            "curve.json": (json.dumps(curve.to_dict(), indent=2) + "\n").encode(),
+            "curve.png": curves_png([curve]),
+            "receipt.json": receipt(out),
+        }
+        written += save_files(out, files, replace=replace)
+    if alone is not None:
+        written += save_files(alone.parent, {alone.name: receipt(alone.parent)}, replace=replace, option="--receipt")
+    return written

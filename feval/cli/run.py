@@ -15,6 +15,7 @@ from feval.cli import (
     LLMNames,
     Prices,
     QuietFlag,
+    ReceiptFile,
     RecordingFolders,
     Replicates,
     Settings,
@@ -68,7 +69,8 @@ def _run(
         Path | None,
         typer.Option("--out", metavar="DIR", help="Write result.json and receipt.json there. Default: write nothing."),
     ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Replace other results in --out.")] = False,
+    receipt: ReceiptFile = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace other results in --out and --receipt.")] = False,
     as_json: JsonFlag = False,
     quiet: QuietFlag = False,
 ) -> None:
@@ -105,7 +107,7 @@ def _run(
         )
     _note_dollars(show, prices, told, replayed)
     written = []
-    if out is not None:
+    if out is not None or receipt is not None:
         request = {
             "method": told.method,
             "settings": given,
@@ -114,12 +116,13 @@ def _run(
             "train_fraction": train_fraction,
             "split_seed": split_seed,
         }
-        written = _save(out, request, chosen, told, questions, replayed, replace=force)
+        written = _save(out, receipt, request, chosen, told, questions, replayed, replace=force)
     show.result(told.to_dict(), *evaluation_tables([told]), *(f"wrote {path}" for path in written))
 
 
 def _save(
-    out: Path,
+    out: Path | None,
+    alone: Path | None,
     request: dict[str, Any],
     method: Any,
     told: Evaluation,
@@ -136,10 +139,21 @@ def _save(
     request |= {"confidence": told.confidence, "resamples": told.resamples}
     if isinstance(method, MethodFile):
         request["source_sha256"] = method.source_sha256
-    receipt = run_receipt(request, told.to_dict(), pins(dataset, llms, out))
-    files = {"result.json": told.to_dict(), "receipt.json": receipt}
-    encoded = {name: (json.dumps(value, indent=2) + "\n").encode() for name, value in files.items()}
-    return save_files(out, encoded, replace=replace)
+
+    def receipt(folder: Path) -> bytes:
+        return _encoded(run_receipt(request, told.to_dict(), pins(dataset, llms, folder)))
+
+    written = []
+    if out is not None:
+        files = {"result.json": _encoded(told.to_dict()), "receipt.json": receipt(out)}
+        written += save_files(out, files, replace=replace)
+    if alone is not None:
+        written += save_files(alone.parent, {alone.name: receipt(alone.parent)}, replace=replace, option="--receipt")
+    return written
+
+
+def _encoded(value: dict[str, Any]) -> bytes:
+    return (json.dumps(value, indent=2) + "\n").encode()
 
 
 def _note_dollars(show: _Out, prices: str | None, told: Evaluation, llms: list[LLM]) -> None:

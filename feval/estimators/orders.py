@@ -16,7 +16,7 @@ a pool undrawn, `feval.estimators.by_partition` merges counts instead.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -32,8 +32,10 @@ __all__ = [
     "Pools",
     "codes_of",
     "ends_of_rule",
+    "latest_stops",
     "means",
     "none_codes_of",
+    "number_of_counts",
     "over_orders",
     "partitions",
     "require_budget",
@@ -226,19 +228,52 @@ def ends_of_rule(stops: Callable[[Integers, int], npt.NDArray[np.bool_]], bounds
     Raises:
         UsageError: a budget above 300.
     """
+    ended, chances = [], []
+    for _, counts, reach in _ended(stops, bounds, budget):
+        ended.append(counts)
+        chances.append(reach)
+    return Ends.of(np.concatenate(ended), np.concatenate(chances), budget)
+
+
+def latest_stops(stops: Callable[[Integers, int], npt.NDArray[np.bool_]], bounds: Int64, budget: int) -> Int16:
+    """Until when a rule may still stop, by the two largest counts so far.
+
+    Args:
+        stops: see `ends_of_rule`.
+        bounds: see `Pools.bounds`.
+        budget: most draws.
+
+    Returns:
+        [budget + 1, budget + 1] the most draws, fewer than the budget, after which it stops for counts whose largest and second
+        largest are those or more; 0 where it never does.
+
+    Raises:
+        UsageError: a budget above 300.
+    """
+    latest = np.zeros((budget + 1, budget + 1), np.int16)
+    for drawn, counts, _ in _ended(stops, bounds, budget):
+        if drawn < budget:
+            second = counts[:, 2] if counts.shape[1] > 2 else np.zeros(len(counts), np.int16)
+            latest[counts[:, 1], second] = drawn
+    for axis in (0, 1):
+        latest = np.flip(np.maximum.accumulate(np.flip(latest, axis), axis=axis), axis)
+    return latest
+
+
+def _ended(
+    stops: Callable[[Integers, int], npt.NDArray[np.bool_]], bounds: Int64, budget: int
+) -> Iterator[tuple[int, Integers, Floats]]:
+    """After each draw the counts at which a rule ends, and how likely each is reached given that the draws have these counts."""
     require_budget(budget)
     counts: Integers = np.zeros((1, len(bounds)), np.int16)
     reach: Floats = np.ones(1)
-    ended, chances = [], []
     for drawn in range(1, budget + 1):
         counts, reach = _one_more(counts, reach, bounds, drawn)
         stopped = stops(counts[:, 1:], drawn) if drawn < budget else np.ones(len(counts), np.bool_)
-        ended.append(counts[stopped])
-        chances.append(reach[stopped])
+        yield drawn, counts[stopped], reach[stopped]
         counts, reach = counts[~stopped], reach[~stopped]
         if not len(counts):
             break
-    return Ends.of(np.concatenate(ended), np.concatenate(chances), budget)
 
 
 def _one_more(counts: Integers, reach: Floats, bounds: Int64, drawn: int) -> tuple[Integers, Floats]:
@@ -287,6 +322,18 @@ def partitions(bounds: Int64, drawn: int) -> Integers:
         found = np.column_stack([found[parent], votes.astype(np.int16)])
     whole: Integers = found[found.sum(axis=1, dtype=np.int64) == drawn]
     return whole
+
+
+def number_of_counts(bounds: Int64, drawn: int) -> float:
+    """How many `partitions` gives, without writing them down."""
+    ways = np.zeros((drawn + 1, drawn + 1))  # by the last count, and the draws so far
+    ways[drawn, : min(int(bounds[0]), drawn) + 1] = 1.0
+    for bound in bounds[1:].tolist():
+        at_least = ways[::-1].cumsum(axis=0)[::-1]
+        ways = np.zeros_like(ways)
+        for votes in range(min(bound, drawn) + 1):
+            ways[votes, votes:] = at_least[votes, : drawn + 1 - votes]
+    return float(ways[:, drawn].sum())
 
 
 # -- the walk over the counts of a pool -------------------------------------------------------------------------------

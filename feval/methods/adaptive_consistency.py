@@ -14,6 +14,7 @@ import numpy.typing as npt
 from feval.errors import OutOfRangeError, UnknownNameError, UsageError
 from feval.estimators.stopping import Criterion
 from feval.methods.decisions import Decisions, Ledger
+from feval.methods.fields import require_types
 from feval.methods.protocol import Response, drawn, require_draws, seen_tokens
 from feval.methods.vote import plurality, plurality_codes, require_no_answer_rule
 
@@ -80,6 +81,7 @@ class AdaptiveConsistency:
     seed: int = 0
 
     def __post_init__(self) -> None:
+        require_types(self)
         require_no_answer_rule(self.no_answer)
         if self.criterion not in THRESHOLDS:
             raise UnknownNameError.of("criterion", self.criterion, THRESHOLDS)

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from feval.channels import AGGREGATES
 from feval.errors import NotRecordedError, UnknownNameError, UsageError
 from feval.methods.decisions import Decisions
-from feval.methods.fields import exact_threshold
+from feval.methods.fields import exact_threshold, require_types
 from feval.methods.protocol import Orders, RecordedResponse, RecordedSampler, Sampler, require_draws
 from feval.methods.taken import Takings
 
@@ -58,6 +58,7 @@ class AutoMix:
     verification: str = "recorded"
 
     def __post_init__(self) -> None:
+        require_types(self)
         exact_threshold("threshold", self.threshold, 0, 1)
         for name, known in (("aggregate", AGGREGATES), ("verification", VERIFICATIONS)):
             if getattr(self, name) not in known:

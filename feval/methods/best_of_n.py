@@ -16,6 +16,7 @@ from feval.channels import AGGREGATES
 from feval.errors import OutOfRangeError, UnknownNameError, UsageError
 from feval.methods.batches import batches
 from feval.methods.decisions import Decisions, Ledger
+from feval.methods.fields import require_types
 from feval.methods.protocol import Orders, RecordedSampler, require_draws
 from feval.methods.vote import weighted_plurality, weighted_plurality_codes
 
@@ -112,6 +113,7 @@ class WeightedBestOfN:
 
 
 def _check(method: BestOfN | WeightedBestOfN) -> None:
+    require_types(method)
     if method.n < 1:
         raise OutOfRangeError(f"Best-of-N chooses among 1 CoT or more; n={method.n} was asked for.")
     if method.aggregate not in AGGREGATES:

@@ -16,7 +16,7 @@ from feval.channels import AGGREGATES
 from feval.errors import NotRecordedError, OutOfRangeError, UnknownNameError, UsageError
 from feval.methods.cascade_search import Choice, Stage, bars, best_choice, written
 from feval.methods.decisions import Decisions
-from feval.methods.fields import exact_threshold, per_llm, require_cots, tuples_of_lists
+from feval.methods.fields import exact_threshold, per_llm, require_cots, require_types, tuples_of_lists
 from feval.methods.protocol import Orders, RecordedResponse, RecordedSampler, require_draws
 from feval.methods.taken import Taken, Takings, blocks
 from feval.methods.vote import plurality, plurality_codes
@@ -81,6 +81,7 @@ class Cascade:
     grid: int = 40
 
     def __post_init__(self) -> None:
+        require_types(self)
         tuples_of_lists(self, "thresholds", "samples", "order", "prices")
         if self.prices is not None:
             object.__setattr__(self, "prices", tuple(tuple(pair) for pair in self.prices))

@@ -14,6 +14,7 @@ from feval.draws import pool_key
 from feval.errors import OutOfRangeError, UnknownNameError, UsageError
 from feval.methods.batches import batches
 from feval.methods.decisions import Decisions, Ledger
+from feval.methods.fields import require_types
 from feval.methods.protocol import Orders, RecordedResponse, RecordedSampler, require_draws
 from feval.methods.vote import weighted_plurality, weighted_plurality_codes
 
@@ -79,6 +80,7 @@ class ConfidenceWeighted:
     self_check: str = "whole"
 
     def __post_init__(self) -> None:
+        require_types(self)
         if self.n < 1:
             raise OutOfRangeError(f"CISC votes over 1 CoT or more; n={self.n} was asked for.")
         if self.temperature is not None and not self.temperature > 0:

@@ -21,7 +21,7 @@ from feval.estimators.traces import (
 )
 from feval.methods.batches import Batch, batches
 from feval.methods.decisions import Decisions, Ledger
-from feval.methods.fields import exact_threshold
+from feval.methods.fields import exact_threshold, require_types
 from feval.methods.protocol import Orders, RecordedSampler, require_draws
 from feval.methods.vote import weighted_plurality, weighted_plurality_codes
 
@@ -79,6 +79,7 @@ class DeepConfidence:
     consensus: str | float | None = None
 
     def __post_init__(self) -> None:
+        require_types(self)
         for name, value, known in (
             ("mode", self.mode, _MODES), ("measure", self.measure, MEASURES), ("vote", self.vote, _VOTES)
         ):  # fmt: skip

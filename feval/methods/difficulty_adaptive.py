@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from feval.errors import NotRecordedError, OutOfRangeError, UnknownNameError, UsageError
 from feval.methods.decisions import Decisions, Ledger
-from feval.methods.fields import exact_threshold
+from feval.methods.fields import exact_threshold, require_types
 from feval.methods.protocol import Orders, drawn, require_draws
 from feval.methods.vote import plurality_codes
 
@@ -68,6 +68,7 @@ class DifficultyAdaptive:
     preallocate: bool = True
 
     def __post_init__(self) -> None:
+        require_types(self)
         if self.ranking not in RANKINGS:
             raise UnknownNameError.of("ranking", self.ranking, RANKINGS)
         if self.judged_are not in ("easy", "hard"):

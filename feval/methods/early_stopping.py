@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from feval.errors import OutOfRangeError, UnknownNameError, UsageError
 from feval.methods.decisions import Decisions, Ledger
+from feval.methods.fields import require_types
 from feval.methods.protocol import Sampler, drawn, require_draws, seen_tokens
 from feval.methods.vote import plurality, plurality_codes
 
@@ -43,6 +44,7 @@ class EarlyStopping:
     answer: str = "all"
 
     def __post_init__(self) -> None:
+        require_types(self)
         if not 1 <= self.window <= self.budget:
             raise OutOfRangeError(
                 f"Early stopping draws windows of 1 CoT up to the budget; window={self.window} and budget={self.budget} "

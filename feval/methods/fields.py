@@ -1,13 +1,33 @@
-"""What fields of several methods have in common: thresholds that are read exactly, and numbers given once or once per LLM."""
+"""What fields of several methods have in common: their types, thresholds read exactly, numbers for all LLMs or each."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import fields
+from decimal import Decimal
 from fractions import Fraction
+from functools import cache
+from types import NoneType, UnionType
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+
+import numpy as np
 
 from feval.errors import OutOfRangeError, UsageError
 
-__all__ = ["exact_threshold", "per_llm", "require_cots", "tuples_of_lists"]
+__all__ = [
+    "MISFIT",
+    "as_type",
+    "exact_threshold",
+    "options_of",
+    "per_llm",
+    "require_cots",
+    "require_types",
+    "tuples_of_lists",
+    "words_of",
+]
+
+MISFIT = object()
+"""What `as_type` gives for a value of another type."""
 
 
 def exact_threshold(name: str, given: str | float, least: float | None = None, most: float | None = None) -> Fraction:
@@ -63,3 +83,75 @@ def require_cots(name: str, given: int | Sequence[int] | None) -> None:
         raise OutOfRangeError(
             f"{name} is 1 or more CoTs, one number for all LLMs or one for each; {given!r} was given."
         )
+
+
+def require_types(method: Any) -> None:
+    """Make sure that the fields of a built-in method have the types they are declared with; lists may stand for tuples.
+
+    Raises:
+        UsageError: one has not; the message names method, field and what it takes.
+    """
+    for name, hint in _hints(method.__class__).items():
+        value = getattr(method, name)
+        if all(as_type(_plain(value), option) is MISFIT for option in options_of(hint)):
+            from feval.methods import method_name
+
+            wanted = " or ".join(dict.fromkeys(words_of(option) for option in options_of(hint)))
+            raise UsageError(f"The field {name!r} of {method_name(method)} takes {wanted}; {value!r:.80} was given.")
+
+
+@cache
+def _hints(kind: type[Any]) -> dict[str, Any]:
+    """Of the fields of a built-in method, also where a user's class builds on it."""
+    own = next(base for base in kind.__mro__ if base.__module__.startswith("feval."))
+    hints = get_type_hints(own)
+    return {field.name: hints[field.name] for field in fields(own) if field.init}
+
+
+def _plain(value: Any) -> Any:
+    """A number of NumPy, a fraction or a decimal as the plain number it stands for."""
+    if isinstance(value, (list, tuple)):
+        return [_plain(part) for part in value]
+    if isinstance(value, np.generic):
+        return value.item()
+    return float(value) if isinstance(value, (Fraction, Decimal)) else value
+
+
+def options_of(hint: Any) -> tuple[Any, ...]:
+    """The types that a field takes."""
+    return get_args(hint) if get_origin(hint) in {Union, UnionType} else (hint,)
+
+
+def as_type(value: Any, option: Any) -> Any:
+    """The value as one type, or `MISFIT`."""
+    origin = get_origin(option)
+    if option in {None, NoneType}:
+        return None if value is None else MISFIT
+    if origin is Literal:
+        return value if value in get_args(option) else MISFIT
+    if origin is tuple:
+        return _as_tuple(value, get_args(option))
+    if option is float and isinstance(value, int) and not isinstance(value, bool):
+        return float(value)
+    if option is bool or not isinstance(value, bool):
+        return value if isinstance(option, type) and isinstance(value, option) else MISFIT
+    return MISFIT
+
+
+def _as_tuple(value: Any, options: tuple[Any, ...]) -> Any:
+    if not isinstance(value, (list, tuple)):
+        return MISFIT
+    inner = options[0] if options else Any
+    fitted = [next((f for o in options_of(inner) if (f := as_type(v, o)) is not MISFIT), MISFIT) for v in value]
+    return MISFIT if any(f is MISFIT for f in fitted) else tuple(fitted)
+
+
+def words_of(option: Any) -> str:
+    """A type, in words for a message."""
+    if option in {None, NoneType}:
+        return "none"
+    if get_origin(option) is Literal:
+        return " or ".join(map(repr, get_args(option)))
+    if get_origin(option) is tuple:
+        return "a list such as 1,2"
+    return {int: "a whole number", float: "a number", str: "a word", bool: "true or false"}.get(option, str(option))

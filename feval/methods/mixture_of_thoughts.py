@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from feval.errors import OutOfRangeError, UnknownNameError, UsageError
 from feval.methods.decisions import Decisions
-from feval.methods.fields import exact_threshold, per_llm, require_cots, tuples_of_lists
+from feval.methods.fields import exact_threshold, per_llm, require_cots, require_types, tuples_of_lists
 from feval.methods.protocol import Orders, Sampler, require_draws
 from feval.methods.taken import Takings, blocks
 from feval.methods.vote import plurality, plurality_codes, require_no_answer_rule
@@ -74,6 +74,7 @@ class MixtureOfThoughts:
     no_answer: str = "drop"
 
     def __post_init__(self) -> None:
+        require_types(self)
         tuples_of_lists(self, "samples")
         exact_threshold("threshold", self.threshold, 0, 1)
         require_cots("samples", self.samples)

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from feval.errors import OutOfRangeError, UnknownNameError, UsageError
 from feval.methods.decisions import Decisions
-from feval.methods.fields import per_llm, require_cots, tuples_of_lists
+from feval.methods.fields import per_llm, require_cots, require_types, tuples_of_lists
 from feval.methods.protocol import Orders, Sampler, require_draws
 from feval.methods.taken import Takings, blocks
 from feval.methods.vote import weighted_plurality, weighted_plurality_codes
@@ -75,6 +75,7 @@ class ModelSwitch:
     weights: tuple[float, ...] | None = None
 
     def __post_init__(self) -> None:
+        require_types(self)
         tuples_of_lists(self, "samples", "weights")
         require_cots("samples", self.samples)
         if self.normaliser not in NORMALISERS:

@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from feval.errors import OutOfRangeError, UsageError
 from feval.methods.decisions import Decisions, Ledger
+from feval.methods.fields import require_types
 from feval.methods.protocol import Sampler, require_draws
 from feval.methods.vote import plurality, plurality_codes, require_no_answer_rule
 
@@ -40,6 +41,7 @@ class SelfConsistency:
     no_answer: str = "drop"
 
     def __post_init__(self) -> None:
+        require_types(self)
         require_no_answer_rule(self.no_answer)
         if self.n < 1:
             raise OutOfRangeError(f"Self-consistency votes over 1 CoT or more; n={self.n} was asked for.")

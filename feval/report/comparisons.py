@@ -311,7 +311,8 @@ def questions_parquet(told: Comparison) -> bytes:
     import pyarrow.parquet as pq
 
     columns = told.per_question()
-    types = {"point": pa.int32(), **dict.fromkeys(("right", "usd", "tokens", "samples", "calls"), pa.float64())}
+    words = ("method", "budget", "llms", "kind", "question")
+    types = {name: pa.float64() for name in columns if name not in words} | {"point": pa.int32()}
     # Labels and LLMs repeat over all questions of a point; dictionaries keep them small.
     table = pa.table(
         {

@@ -13,7 +13,7 @@ from feval.recording import recording_around
 __all__ = ["save_files"]
 
 
-def save_files(folder: Path, files: Mapping[str, bytes], *, replace: bool = False) -> list[Path]:
+def save_files(folder: Path, files: Mapping[str, bytes], *, replace: bool = False, option: str = "--out") -> list[Path]:
     """Write report files into a folder, which is made if need be.
 
     A file that is there with the same bytes is left alone, so repeating a command is free; one with other bytes is
@@ -23,6 +23,7 @@ def save_files(folder: Path, files: Mapping[str, bytes], *, replace: bool = Fals
         folder: where to.
         files: file name -> content.
         replace: overwrite files with other content instead of refusing.
+        option: that named the place, for messages.
 
     Returns:
         The path of each file, in the order given.
@@ -32,11 +33,11 @@ def save_files(folder: Path, files: Mapping[str, bytes], *, replace: bool = Fals
     """
     paths = [folder / name for name in files]
     if folder.exists() and not folder.is_dir():
-        raise StorageError(f"{folder} is a file; reports are written to a folder. Name another one with --out.")
+        raise StorageError(f"{folder} is a file; reports are written to a folder. Name another one with {option}.")
     holder = recording_around(folder)
     if holder is not None:
         raise StorageError(
-            f"{folder} lies inside the recording {holder}, which never changes. Name another folder with --out."
+            f"{folder} lies inside the recording {holder}, which never changes. Name another folder with {option}."
         )
     try:
         changed = {path: data for path, data in zip(paths, files.values(), strict=True) if not _holds(path, data)}
@@ -44,7 +45,7 @@ def save_files(folder: Path, files: Mapping[str, bytes], *, replace: bool = Fals
         if taken and not replace:
             raise StorageError(
                 f"{folder} already holds {', '.join(taken)} with other content, and nothing was overwritten. "
-                "Choose another folder with --out, or pass --force to replace."
+                f"Choose another place with {option}, or pass --force to replace."
             )
         folder.mkdir(parents=True, exist_ok=True)
         _write_together(changed)
