@@ -57,6 +57,9 @@ def _couple(
     scorer: Annotated[
         str | None, typer.Option("--scorer", metavar="NAME", help="Win-rates by its scores, not by right and wrong.")
     ] = None,
+    judge: Annotated[
+        str | None, typer.Option("--judge", metavar="MODEL", help="Win-rates by its recorded pairwise verdicts.")
+    ] = None,
     seed: Annotated[int, typer.Option("--seed", help="Of the intervals.")] = 0,
     resamples: Annotated[int, typer.Option("--resamples", min=1, help="Of the intervals.")] = 2_000,
     out: Annotated[
@@ -81,7 +84,7 @@ def _couple(
         questions, together, apart = _opened(recordings, independent, dataset, llms, seed)
         told = couple(
             questions, together, apart, areas=None if areas is None else _areas(areas, questions), shown_areas=area or None,
-            samples=samples, scorer=scorer, seed=seed, resamples=resamples,
+            samples=samples, scorer=scorer, judge=judge, seed=seed, resamples=resamples,
         )  # fmt: skip
         written = [] if out is None else _save(out, told, replace=force)
     for sentence in told.warnings:

@@ -17,7 +17,7 @@ import numpy.typing as npt
 from feval.errors import OutOfRangeError
 from feval.estimators.bootstrap import bootstrap_means
 from feval.estimators.gumbel_coupling import gumbel_coupling_joint
-from feval.estimators.paired import holm
+from feval.estimators.paired import holm, two_sided_p
 from feval.estimators.vote_polynomials import probabilities
 
 __all__ = [
@@ -26,6 +26,7 @@ __all__ = [
     "RankedWinRates",
     "RankingChange",
     "average_winrates",
+    "preference_cycle",
     "ranked_winrates",
     "ranking_change",
     "sampled_winrates",
@@ -297,6 +298,60 @@ def ranking_change(
     opposite = differences[0] * differences[1] < 0.0
     p = np.where(opposite, np.maximum(*p_values), 1.0)
     return RankingChange(np.stack([one, two], axis=1), differences[0], differences[1], holm(p))
+
+
+def preference_cycle(
+    margins: npt.ArrayLike, *, confidence: float = 0.95, resamples: int = 10_000, seed: int = 0
+) -> tuple[int, ...]:
+    """The shortest cycle of preferences beyond doubt: A over B over C over A; empty where there is none.
+
+    No order of the LLMs, so no strengths of the Bradley-Terry model, can agree with one (Condorcet's paradox). A pair's
+    preference is beyond doubt if a two-sided bootstrap test over questions says so, adjusted by Holm over the pairs; its p value
+    is at least 2^(1 - n) for n questions that are no ties, the least that a test by signs can give.
+
+    Args:
+        margins: [Q, L, L] share of comparisons that i wins over j minus the share that it loses.
+        confidence: 1 minus the level of the test.
+        resamples: of the bootstrap over questions.
+        seed: of the bootstrap.
+
+    Returns:
+        LLMs, each preferred to the next, and the last one to the first.
+
+    Raises:
+        OutOfRangeError: fewer than two LLMs, no questions, or margins that are not finite.
+    """
+    given = np.asarray(margins, np.float64)
+    if given.ndim != 3 or not len(given) or given.shape[1] != given.shape[2] or given.shape[1] < 2:
+        raise OutOfRangeError(f"Preferences take questions by pairs of LLMs; the table has shape {given.shape}.")
+    count = given.shape[1]
+    one, two = np.triu_indices(count, 1)
+    values = given[:, one, two]
+    means = bootstrap_means(values, resamples=resamples, seed=seed)
+    decided = (np.abs(values) > _EQUAL).sum(axis=0)
+    p = np.maximum([two_sided_p(own) for own in means.T], np.minimum(1.0, 2.0 ** (1.0 - decided)))
+    sure = holm(p) < 1.0 - confidence
+    beats = np.zeros((count, count), bool)
+    first_wins = values.mean(axis=0) > 0.0
+    beats[one, two], beats[two, one] = sure & first_wins, sure & ~first_wins
+    return min(filter(None, (_shortest_cycle(beats, start) for start in range(count))), key=len, default=())
+
+
+def _shortest_cycle(beats: npt.NDArray[np.bool_], start: int) -> tuple[int, ...]:
+    """From an LLM along preferences back to itself, breadth first; empty where no way leads back."""
+    paths: list[tuple[int, ...]] = [(start,)]
+    reached = {start}
+    while paths:
+        longer: list[tuple[int, ...]] = []
+        for path in paths:
+            for following in np.flatnonzero(beats[path[-1]]).tolist():
+                if following == start:
+                    return path
+                if following not in reached:
+                    reached.add(following)
+                    longer.append((*path, following))
+        paths = longer
+    return ()
 
 
 def _outcomes(joint: Floats, order: Floats) -> Floats:
