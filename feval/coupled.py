@@ -584,7 +584,7 @@ def _verdicts(judge: str, llms: Sequence[LLM], shift: int) -> tuple[Floats, int,
     missing = total = 0
     for one, two in combinations(range(len(llms)), 2):
         values = _verdicts_of_pair(judge, llms[one], llms[two], shift)
-        given = ~np.isnan(values)
+        given: npt.NDArray[np.bool_] = ~np.isnan(values)
         comparisons = int(llms[one].pool.sizes.sum())
         missing, total = missing + comparisons - int(given.sum()), total + comparisons
         counts = np.stack([(values > 0.5).sum(axis=1), (values < 0.5).sum(axis=1), (values == 0.5).sum(axis=1)], axis=1)
