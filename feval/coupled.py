@@ -589,7 +589,7 @@ def _verdicts(judge: str, llms: Sequence[LLM], shift: int) -> tuple[Floats, int,
         missing, total = missing + comparisons - int(given.sum()), total + comparisons
         counts = np.stack([(values > 0.5).sum(axis=1), (values < 0.5).sum(axis=1), (values == 0.5).sum(axis=1)], axis=1)
         told = np.full(counts.shape, np.nan)
-        np.divide(counts, given.sum(axis=1)[:, None], out=told, where=given.any(axis=1)[:, None])
+        np.divide(counts, given.sum(axis=1, keepdims=True), out=told, where=given.any(axis=1, keepdims=True))
         table[one, two], table[two, one] = told, told[:, [1, 0, 2]]
     return table, missing, total
 

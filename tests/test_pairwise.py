@@ -301,6 +301,12 @@ def test_independent_recordings_are_compared_call_by_call(tmp_path: Path) -> Non
         assert (len(server.seen), len(done.pairs)) == (48, 6)
     told = coupled(tmp_path / "out", apart=True)
     assert [entry.winrate for entry in told.ranking] == pytest.approx([0.5, 0.25, 0.625] * 2)
+    both = ["--recording", str(tmp_path / "out"), "--independent", str(tmp_path / "out"), "--judge", "some/model"]
+    shown = CliRunner().invoke(app, ["couple", *both, "--resamples", "50", "--json"])
+    assert shown.exit_code == 0, shown.output
+    account = json.loads(shown.stdout)
+    assert account["independent_from"] == "recordings"
+    assert [entry["winrate"] for entry in account["ranking"]] == pytest.approx([0.5, 0.25, 0.625] * 2)
     with pytest.raises(NotRecordedError, match="calls with other noise"):
         coupled(tmp_path / "out")
 

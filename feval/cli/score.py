@@ -73,7 +73,7 @@ def _score(
         typer.Option("--calls", metavar="WHICH", help="With --pairwise, of LLMs that share noise: same, next or both."),
     ] = "both",
     orders: Annotated[
-        str, typer.Option("--orders", metavar="WHICH", help="With --pairwise: ask in both orders, or in a random one.")
+        str, typer.Option("--orders", metavar="WHICH", help="With --pairwise: both, or random (one order, by a hash).")
     ] = "both",
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Say how many calls, tokens and dollars are to come; ask nothing.")
