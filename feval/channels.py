@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from feval.errors import ConflictError, NotRecordedError, UnknownNameError
 from feval.recording.logprobs import Ragged, TokenLogprobs
+from feval.recording.origin import cached_from
 from feval.recording.reader import Recording, open_recording
 from feval.recording.scores import Scores
 
@@ -187,7 +188,7 @@ class RecordedChannels(Channels):
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         path, expected = state["_recording"]
-        recording = open_recording(Path(path))
+        recording = _reopened(Path(path))
         if recording.hash != expected:
             raise ConflictError(f"{path} has changed: its hash was {expected[:12]} and is now {recording.hash[:12]}.")
         self.__dict__.update(state | {"_recording": recording})
@@ -201,6 +202,14 @@ class RecordedChannels(Channels):
 
     def _read_logprobs(self) -> TokenLogprobs:
         return self._recording.logprobs(self._dataset, self._llm)
+
+
+def _reopened(folder: Path) -> Recording:
+    if cached_from(folder) is None:
+        return open_recording(folder)
+    from feval.hub.recordings import open_place
+
+    return open_place(str(cached_from(folder)))
 
 
 class _ChannelRows(Channels):

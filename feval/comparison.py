@@ -265,10 +265,11 @@ def _opened(
     listed: PriceList | None,
 ) -> tuple[Dataset, dict[str, LLM]]:
     """The dataset and those of the plan's LLMs that were recorded; entries with others go missing."""
-    from feval.recording import open_recording
+    from feval.hub.addresses import is_address
+    from feval.hub.recordings import open_place
     from feval.replay import load
 
-    recordings = recordings or [open_recording(base / folder) for folder in plan.recordings]
+    recordings = recordings or [open_place(place if is_address(place) else base / place) for place in plan.recordings]
     held = [name for recording in recordings for name in recording.llm_names(plan.dataset)]
     wanted = dict.fromkeys(llm for entry in plan.entries for llm in entry.llms)
     for entry in plan.entries:

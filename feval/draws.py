@@ -24,7 +24,7 @@ import numpy.typing as npt
 
 from feval.errors import OutOfRangeError
 
-__all__ = ["ABSENT_SAMPLE", "ORDERS", "SCHEME", "orders", "pool_key", "uniforms"]
+__all__ = ["ABSENT_SAMPLE", "MAX_REPLICATES", "ORDERS", "SCHEME", "orders", "pool_key", "uniforms"]
 
 SCHEME = "draws-v1"
 
@@ -33,6 +33,9 @@ ORDERS = ("exact", "recorded", "seeded")
 
 ABSENT_SAMPLE = 0xFFFF
 """What stands in an order behind the last recorded CoT of a pool that is smaller than the widest one."""
+
+MAX_REPLICATES = 1_000_000
+"""Most draws of every question: beyond it nothing is gained, and a slip of the finger would run for days."""
 
 _GOLDEN = 0x9E3779B97F4A7C15
 _MASK = (1 << 64) - 1

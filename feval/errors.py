@@ -11,17 +11,20 @@
     ├── AnswerError                an answer kind that cannot work here (a missing extra, missing choices)
     ├── SourceError                a foreign file (to be imported) that is broken or not what it was said to be
     ├── HubError                   the Hugging Face Hub did not give what was asked for: offline, absent, gated, too slow
+    ├── ReleaseError               a recording that must not be published as it is: it holds a secret, a path, an address
     ├── StorageError               the disk said no: full, read-only, already there
     └── RecordingError             something about a recording
         ├── NotARecordingError     the folder is not a recording
         ├── NewerFormatError       written by a later feval
         ├── DamagedRecordingError  a file is missing, truncated, changed or malformed
+        ├── NotFetchedError        a file of it is on the Hub, and was not asked for when the recording was fetched
         ├── NotRecordedError       the recording lacks the dataset, LLM or question asked for
         ├── ShortPoolError         more CoTs were asked for than were recorded
         └── ConflictError          two recordings (or two rows) that contradict each other
 
 A message is a sentence: what was asked, what was found, what to do. The command line prints it without a traceback and
-leaves with `exit_code`: 2 for wrong usage, 1 for work that failed.
+leaves with `exit_code`: 2 for wrong usage, 1 for work that failed. `UnpinnedWarning` is no error: the command line prints it as a
+note.
 """
 
 from __future__ import annotations
@@ -38,15 +41,18 @@ __all__ = [
     "MethodError",
     "NewerFormatError",
     "NotARecordingError",
+    "NotFetchedError",
     "NotRecordedError",
     "OutOfRangeError",
     "PriceNotFoundError",
     "RecordingError",
+    "ReleaseError",
     "ShortPoolError",
     "SourceError",
     "StorageError",
     "TokenCounterError",
     "UnknownNameError",
+    "UnpinnedWarning",
     "UsageError",
 ]
 
@@ -118,6 +124,10 @@ class HubError(FevalError):
     """The Hugging Face Hub did not give what was asked for: offline, absent, gated, too slow."""
 
 
+class ReleaseError(FevalError):
+    """A recording that must not be published as it is: it holds a secret, a path of somebody's machine, an e-mail address."""
+
+
 class StorageError(FevalError):
     """The disk said no: full, read-only, already there."""
 
@@ -138,6 +148,10 @@ class DamagedRecordingError(RecordingError):
     """A file of the recording is missing, truncated, changed or malformed."""
 
 
+class NotFetchedError(RecordingError):
+    """A file of the recording is on the Hub, and was not asked for when the recording was fetched."""
+
+
 class NotRecordedError(RecordingError):
     """The recording lacks the dataset, LLM or question asked for."""
 
@@ -148,3 +162,7 @@ class ShortPoolError(RecordingError):
 
 class ConflictError(RecordingError):
     """Two recordings, or two rows of one source, contradict each other."""
+
+
+class UnpinnedWarning(UserWarning):
+    """What was asked for by the name of a branch may be something else tomorrow; the message has the address to pin."""

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from feval.calling import TIME_LIMIT, call_method, require_arguments
-from feval.draws import ORDERS
+from feval.draws import MAX_REPLICATES, ORDERS
 from feval.errors import OutOfRangeError, UnknownNameError, UsageError
 from feval.methods.decisions import Ledger
 from feval.specs import MethodFile
@@ -31,6 +31,7 @@ __all__ = [
     "MAX_REPLICATES",
     "ORDERS",
     "Evaluation",
+    "accuracy_interval",
     "called",
     "decisions",
     "drawn_orders",
@@ -42,9 +43,6 @@ __all__ = [
 Floats = npt.NDArray[np.float64]
 Int64 = npt.NDArray[np.int64]
 Rows = npt.NDArray[np.intp]
-
-MAX_REPLICATES = 1_000_000
-"""Most draws of every question: beyond it nothing is gained, and a slip of the finger would run for days."""
 
 _CHUNK_CODES = 1 << 22
 
@@ -652,7 +650,7 @@ def _evaluation(
         costs = zip(prices, means.prompt_tokens, means.output_tokens, strict=True)
         dollars = sum((np.asarray(usd(price, i, o)) for price, i, o in costs if price), np.zeros(len(rows)))
     keys = dataset.question_keys[rows]
-    low, high = _interval(means.right, keys, confidence, resamples, llms[0].seed)
+    low, high = accuracy_interval(means.right, keys, confidence, resamples, llms[0].seed)
     return Evaluation(
         method=_name(method),
         fields=_fields(method),
@@ -682,10 +680,23 @@ def _evaluation(
     )
 
 
-def _interval(
+def accuracy_interval(
     right: Floats, keys: npt.NDArray[np.uint64], confidence: float | None, resamples: int, seed: int
 ) -> tuple[float | None, float | None]:
-    """Questions are resampled in the order of their keys, so that their order in the recording makes no difference."""
+    """The confidence interval of an accuracy: the percentile bootstrap over questions, Wilson's where all are right or wrong.
+
+    Questions are resampled in the order of their keys, so that their order in the recording makes no difference.
+
+    Args:
+        right: [Q] probability of being right.
+        keys: [Q] keys of the questions.
+        confidence: its level; `None` for no interval.
+        resamples: of the bootstrap.
+        seed: of the resamples.
+
+    Returns:
+        The lower and the upper end; `None` twice where none was asked for.
+    """
     if confidence is None:
         return None, None
     from feval.estimators.bootstrap import bootstrap_interval

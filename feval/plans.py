@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from feval.errors import OutOfRangeError, UnknownNameError, UsageError
+from feval.hub.addresses import is_address
 
 __all__ = ["AXES", "Entry", "Plan", "suggested_plan"]
 
@@ -213,7 +214,7 @@ class Plan:
         """The plan for a file in another folder: paths of recordings, price lists and users' methods lead to the same files."""
 
         def along(path: str) -> str:
-            return Path(os.path.relpath(old / path, new)).as_posix()
+            return path if is_address(path) else Path(os.path.relpath(old / path, new)).as_posix()
 
         entries = tuple(
             replace(e, method=along(e.method.rpartition(":")[0]) + ":" + e.method.rpartition(":")[2])

@@ -20,6 +20,7 @@ from feval.errors import ConflictError, FevalError, MethodError, RecordingError,
 if TYPE_CHECKING:
     from feval.comparison import Comparison
     from feval.forecast import Forecast
+    from feval.grading import Grade
     from feval.plans import Entry
     from feval.prices import PriceList
     from feval.recording import Recording
@@ -31,6 +32,7 @@ __all__ = [
     "compare_receipt",
     "curve_receipt",
     "estimate_receipt",
+    "grade_receipt",
     "is_receipt",
     "pins",
     "run_receipt",
@@ -68,7 +70,7 @@ class ReceiptCheck:
     """The outcome of verifying a receipt.
 
     Attributes:
-        kind: "run", "curve", "compare" or "estimate".
+        kind: "run", "curve", "compare", "estimate" or "grade".
         numbers: how many values were compared.
         differences: those that came out otherwise.
         notes: sentences on what differs without being a number: the version.
@@ -104,7 +106,7 @@ def pins(dataset: Dataset, llms: Sequence[LLM], folder: Path) -> dict[str, Any]:
     return {
         "feval": __version__,
         "draws": SCHEME,
-        "recordings": [{"hash": own, "path": os.path.relpath(path, folder)} for own, path in recordings],
+        "recordings": [{"hash": own, "path": _path_from(folder, path)} for own, path in recordings],
         "prices": None if listed is None else {"id": listed.id, "digest": listed.digest},
     }
 
@@ -172,6 +174,18 @@ def compare_receipt(told: Comparison, base: Path, folder: Path) -> dict[str, Any
     return _receipt("compare", request, _compared(told), pins(dataset, llms, folder))
 
 
+def grade_receipt(told: Grade, dataset: Dataset, llms: Sequence[LLM], folder: Path) -> dict[str, Any]:
+    """The receipt of answers that were worked out elsewhere: they are kept in it, with what they were made of.
+
+    Args:
+        told: the answers, graded.
+        dataset: from the `load` that they were graded with.
+        llms: from the same `load`.
+        folder: where the receipt will lie.
+    """
+    return _receipt("grade", told.request(), told.to_dict(), pins(dataset, llms, folder))
+
+
 def _compared(told: Comparison) -> dict[str, Any]:
     """The numbers of a comparison; why a user's method is missing is left out, since it names files and time limits."""
     numbers = {name: value for name, value in told.to_dict().items() if name != "plan"}
@@ -221,8 +235,13 @@ def verify_receipt(
         RecordingError: a recording cannot be read.
     """
     receipt = _read(path)
-    given = list(recordings) if recordings else [path.parent / found["path"] for found in receipt["recordings"]]
-    gone = next((folder for folder in given if not recordings and not folder.exists()), None)
+    from feval.hub.addresses import is_address
+
+    said = [found["path"] for found in receipt["recordings"]]
+    given: list[str | Path] = list(
+        recordings or [place if is_address(place) else path.parent / place for place in said]
+    )
+    gone = next((place for place in given if not recordings and isinstance(place, Path) and not place.exists()), None)
     if gone is not None:
         raise RecordingError(
             f"The receipt was made from the recording in {gone}, which is no longer there. Give it with --recording, once for "
@@ -249,7 +268,9 @@ def _read(path: Path) -> dict[str, Any]:
     except (ValueError, RecursionError) as error:
         raise UsageError(f"{path} is no receipt: it is not JSON ({error}).") from error
     if not isinstance(read, dict) or "feval_receipt" not in read:
-        raise UsageError(f"{path} is no receipt. feval run, curve, compare and estimate write receipt.json with --out.")
+        raise UsageError(
+            f"{path} is no receipt. feval run, curve, compare, estimate and grade write receipt.json with --out."
+        )
     if read["feval_receipt"] != FORMAT:
         raise UsageError(
             f"{path} is a receipt of format {read['feval_receipt']!r}; this feval reads format {FORMAT}. Use a later one."
@@ -275,6 +296,13 @@ def _read(path: Path) -> dict[str, Any]:
             f"{path} was made with the draws {read['draws']!r}; this feval {__version__} draws by {SCHEME!r}."
         )
     return read
+
+
+def _path_from(folder: Path, recording: Path) -> str:
+    """A recording's address where it lies in the Hub's cache, which is nobody else's; its path from a folder otherwise."""
+    from feval.recording.origin import cached_from
+
+    return cached_from(recording) or os.path.relpath(recording, folder)
 
 
 def _texts(value: Any, *keys: str) -> bool:
@@ -318,26 +346,37 @@ _SWEEP: Mapping[str, Callable[[Any], bool]] = {
 }
 
 
+_GRADED: Mapping[str, Callable[[Any], bool]] = {
+    "run": lambda value: isinstance(value, str),
+    **{name: _REQUEST[name] for name in ("dataset", "llms", "seed", "billing", "confidence", "resamples")},
+    "replicate": lambda value: value is None or (type(value) is int and 0 <= value <= _MOST_RESAMPLES),
+    "consumed": lambda value: isinstance(value, list) and all(map(_is_consumed, value)),
+    "answers": lambda value: (
+        isinstance(value, dict) and all(answer is None or isinstance(answer, str) for answer in value.values())
+    ),
+}
+
+
+def _is_consumed(entry: Any) -> bool:
+    samples = entry.get("samples") if _texts(entry, "llm", "question") else None
+    return isinstance(samples, list) and all(type(value) is int for value in (*samples, entry.get("requests")))
+
+
 def _wrong_request(kind: str, request: Mapping[str, Any]) -> list[str]:
     """What of a request is not of the type that feval writes: a receipt is read from anywhere."""
-    checks = (
-        _COMPARED
-        if kind == "compare"
-        else _ESTIMATED
-        if kind == "estimate"
-        else {
-            **_REQUEST,
-            **(_SPLIT if kind == "run" or "train_fraction" in request else {}),
-            **(_SWEEP if kind == "curve" else {}),
-        }
-    )
+    own = {"compare": _COMPARED, "estimate": _ESTIMATED, "grade": _GRADED}
+    checks = own.get(kind) or {
+        **_REQUEST,
+        **(_SPLIT if kind == "run" or "train_fraction" in request else {}),
+        **(_SWEEP if kind == "curve" else {}),
+    }
     return [f"request.{name}" for name, fits in checks.items() if name not in request or not fits(request[name])]
 
 
-def _opened(given: Sequence[Path], receipt: Mapping[str, Any]) -> list[Recording]:
-    from feval.recording import open_recording
+def _opened(given: Sequence[str | Path], receipt: Mapping[str, Any]) -> list[Recording]:
+    from feval.hub.recordings import open_place
 
-    opened = [open_recording(folder) for folder in given]
+    opened = [open_place(place) for place in given]
     wanted = {entry["hash"]: entry["path"] for entry in receipt["recordings"]}
     found = {recording.hash: recording for recording in opened}
     for own, where in wanted.items():
@@ -475,11 +514,22 @@ def _compare_again(again: _Again) -> dict[str, Any]:
     return _compared(compare(plan, recordings=again.recordings, prices=listed, methods=methods))
 
 
+def _grade_again(again: _Again) -> dict[str, Any]:
+    from feval.grading import Consumed, grade_answers
+
+    asked = again.request
+    dataset, llms = again.load()
+    consumed = [Consumed(e["llm"], e["question"], e["requests"], tuple(e["samples"])) for e in asked["consumed"]]
+    given = {name: asked[name] for name in ("run", "replicate", "confidence", "resamples")}
+    return grade_answers(dataset, llms, consumed, asked["answers"], **given).to_dict()
+
+
 _RECOMPUTE: dict[str, Callable[[_Again], dict[str, Any]]] = {
     "run": _run_again,
     "curve": _curve_again,
     "compare": _compare_again,
     "estimate": _estimate_again,
+    "grade": _grade_again,
 }
 
 

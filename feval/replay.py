@@ -40,6 +40,7 @@ from feval.recording.view import View, open_view
 if TYPE_CHECKING:
     from feval import schema
     from feval.prices import Price, PriceList
+    from feval.recording.content import LLMInfo
 
 __all__ = [
     "LLM",
@@ -53,6 +54,7 @@ __all__ = [
     "Pool",
     "Request",
     "load",
+    "open_recordings",
 ]
 
 Integers = npt.NDArray[np.integer[Any]]
@@ -313,7 +315,7 @@ class LLM:
         self.dataset = view.votes.dataset
         self.counter: str = view.recording.manifest.pairs[self.dataset, self.name]["counter"]
         self.recording_hash = view.recording.hash
-        self._noise = _noise(view.recording.llm_info(self.name).decoding)
+        self._noise = _noise(self.info.decoding)
 
     def __repr__(self) -> str:
         return (
@@ -473,6 +475,29 @@ class LLM:
             name = self._view.votes.question_ids[row]
             raise PriceNotFoundError(f"The prompt tokens of {self.name} on {name!r} were not recorded: {otherwise}.")
         return tokens
+
+    def texts_near(self, row: int) -> dict[int, list[str | None]]:
+        """Texts of a question (by its row) and of those that are read with it, by row: for who keeps texts himself."""
+        return self._view.texts_near(self.name, row)
+
+    def prompts(self) -> list[str | None]:
+        """What was sent for each question, by row: JSON arrays of messages, `None` where not known. Read anew at each call."""
+        return self._view.prompts(self.name)
+
+    @cached_property
+    def info(self) -> LLMInfo:
+        """What its recording says of it: temperature, limit on tokens, decoding."""
+        return self.recording.llm_info(self.name)
+
+    @property
+    def recording(self) -> Recording:
+        """Where the CoTs are."""
+        return self._view.recording
+
+    @property
+    def question_ids(self) -> Sequence[str]:
+        """Ids of the questions, by row."""
+        return self._view.votes.question_ids
 
     def dollars(
         self, row: int, *, rounds: int, cots: int, output_tokens: int, auxiliary_prompt_tokens: int = 0
@@ -705,14 +730,26 @@ class Dataset:
                 "leave it out."
             )
         gold = self._view.candidates(row)[int(self.gold[row])]
-        if answer is None or answer == gold:
-            return answer == gold
+        return answer == gold or (answer is not None and self.answer_key(row, answer) == gold)
+
+    def answer_key(self, question: str | int, answer: str | None) -> str | None:
+        """An answer in the canonical form of the dataset's answer kind, in which equal answers are equal strings.
+
+        Args:
+            question: its id or row.
+            answer: as somebody wrote it; `None` for no answer.
+
+        Returns:
+            The key; `None` for no answer, and for one that the kind cannot read.
+
+        Raises:
+            NotRecordedError: no such question.
+        """
         from feval.answers import keys
 
-        found = self._view.questions[row]
+        found = self._view.questions[self._view.row(question)]
         kind = self._view.recording.dataset_info(self.id).answer_kind
-        [key] = keys(kind, [answer], found.answer, found.choices).answers
-        return key == gold
+        return keys(kind, [answer], found.answer, found.choices).answers[0]
 
     def candidates(self, question: str | int) -> list[str]:
         """The distinct answers of a question by code, the gold among them if there is one."""
@@ -720,7 +757,7 @@ class Dataset:
 
 
 def load(
-    dataset: str,
+    dataset: str | Path,
     llms: str | Sequence[str] | None = None,
     recording: str | Path | Recording | Sequence[str | Path | Recording] | None = None,
     *,
@@ -731,9 +768,11 @@ def load(
     """Open recorded LLMs on a dataset, ready to vote (Listing 1).
 
     Args:
-        dataset: id of the dataset, such as "gsm8k" or `DatasetType.GSM8K`.
+        dataset: id of the dataset, such as "gsm8k" or `DatasetType.GSM8K`; or, without `recording`, the address of a recording of
+            one dataset on the Hugging Face Hub, `hf://namespace/name@commit`.
         llms: names of the LLMs; `None` opens all that were recorded.
-        recording: a recording's folder, or several. `None` takes the folders in the environment variable FEVAL_RECORDING.
+        recording: a recording's folder or its address on the Hub, or several. `None` takes those in the environment variable
+            FEVAL_RECORDING. Of a recording on the Hub only what is needed is fetched, once; the rest when it is asked for.
         seed: what every draw is made from.
         prices: id or file of a price list, or the list itself; "none" switches dollars off; `None` takes the list that the
             recording names. An LLM without a price votes all the same; only asking for its dollars is an error.
@@ -747,10 +786,17 @@ def load(
         ConflictError: several recordings have the LLM, or contradict each other.
         UnknownNameError: no such price list or billing.
         RecordingError: a recording cannot be read.
+        HubError: a recording cannot be fetched.
     """
     _check_billing(billing)
-    recordings = _recordings(recording)
+    if recording is None and _is_on_the_hub(dataset):
+        [opened_there] = recordings = open_recordings(dataset)
+        dataset = _only_dataset(opened_there)
+    else:
+        recordings = open_recordings(recording)
     names = _names(recordings, str(dataset), llms)
+    for each in recordings:
+        each.prepare(str(dataset), [name for name in names if (str(dataset), name) in each.manifest.pairs])
     view = open_view(recordings, str(dataset), names)
     lists = _Prices(prices, recordings) if not _is_price_list(prices) else cast("PriceList", prices)
     chosen: PriceList | _Prices | None = None if prices == "none" else lists
@@ -836,18 +882,52 @@ def _usd(price: Price, prompt_tokens: int, output_tokens: int) -> float:
     return float(usd(price, prompt_tokens, output_tokens))
 
 
-def _recordings(given: str | Path | Recording | Sequence[str | Path | Recording] | None) -> list[Recording]:
+def open_recordings(given: str | Path | Recording | Sequence[str | Path | Recording] | None) -> list[Recording]:
+    """Open what `load` takes as its recording.
+
+    Args:
+        given: a recording's folder, or several; `None` takes the folders in the environment variable FEVAL_RECORDING.
+
+    Raises:
+        UsageError: none was named.
+        RecordingError: one cannot be read.
+    """
+    from feval.hub.addresses import places
+
     if given is None:
-        folders: Sequence[str | Path | Recording] = [
-            f for f in os.environ.get("FEVAL_RECORDING", "").split(os.pathsep) if f
-        ]
+        folders: Sequence[str | Path | Recording] = places(os.environ.get("FEVAL_RECORDING", ""))
         if not folders:
             raise UsageError("No recording was named: give recording=FOLDER, or set FEVAL_RECORDING to its folder.")
     else:
         folders = [given] if isinstance(given, (str, Path, Recording)) else list(given)
         if not folders:
             raise UsageError("No recording was named: the list of recordings is empty.")
-    return [folder if isinstance(folder, Recording) else open_recording(folder) for folder in folders]
+    return [folder if isinstance(folder, Recording) else _opened(folder) for folder in folders]
+
+
+def _opened(place: str | Path) -> Recording:
+    if not _is_on_the_hub(place):
+        return open_recording(place)
+    from feval.hub.recordings import open_place
+
+    return open_place(place)
+
+
+def _is_on_the_hub(place: str | Path) -> bool:
+    from feval.hub.addresses import is_address
+
+    return is_address(place)
+
+
+def _only_dataset(recording: Recording) -> str:
+    held = recording.dataset_ids()
+    if len(held) != 1:
+        where = recording.address or recording.path
+        raise UsageError(
+            f"{where} holds {len(held)} datasets ({', '.join(held) or 'none'}); name one and give the address as the recording: "
+            f"load({(held or ['gsm8k'])[0]!r}, recording={str(where)!r})."
+        )
+    return held[0]
 
 
 def _names(recordings: Sequence[Recording], dataset: str, llms: str | Sequence[str] | None) -> list[str]:

@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from feval.calling import TIME_LIMIT
 from feval.errors import FevalError
+from feval.hub.addresses import is_address
 
 if TYPE_CHECKING:
     from feval.comparison import Comparison, Entry, MethodCurve, Plan
@@ -81,7 +82,7 @@ def opened(comparison: Comparison, base: Path = Path()) -> tuple[Dataset, list[L
     plan = comparison.plan
     names = list(dict.fromkeys(name for curve in comparison.curves for name in curve.entry.llms))
     prices = plan.prices if not plan.prices or not (base / plan.prices).is_file() else str(base / plan.prices)
-    folders = [base / folder for folder in plan.recordings]
+    folders = [place if is_address(place) else base / place for place in plan.recordings]
     return load(plan.dataset, names, folders, seed=plan.seed, prices=prices, billing=plan.billing)
 
 

@@ -9,31 +9,28 @@ listens on loopback also one whose `Host` is another machine's (DNS rebinding).
 
 from __future__ import annotations
 
-import errno
-import ipaddress
 import logging
-import re
 import socket
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import TracebackType
 from typing import Any, Self
-from urllib.parse import urlsplit
 
 import orjson
 
 from feval import __version__
-from feval.errors import FevalError, StorageError, UsageError
+from feval.errors import FevalError, UsageError
+from feval.serving.loopback import cannot_listen, is_loopback, refusal
+from feval.serving.replies import STREAM, events, lines
 
-__all__ = ["Answer", "Call", "ProblemError", "Service", "chat_answer", "events", "is_loopback", "json_answer"]
+__all__ = ["Answer", "Call", "ProblemError", "Service", "chat_answer", "json_answer"]
 
 _LOG = logging.getLogger(__name__)
 _IDLE_S = 120.0
 _MAX_BODY = 8 << 20
-_PIECE = re.compile(r"\s*\S+|\s+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,71 +114,8 @@ def chat_answer(
     """
     if not stream:
         return replace(json_answer(reply, 200, headers), undelivered=undelivered)
-    lines = (b"data: %b\n\n" % orjson.dumps(event) for event in events(reply, usage=usage))
-    kind = {"Content-Type": "text/event-stream; charset=utf-8", "Cache-Control": "no-cache"}
-    return Answer(200, _ended(lines), kind | dict(headers or {}), undelivered=undelivered)
-
-
-def _ended(lines: Iterable[bytes]) -> Iterator[bytes]:
-    yield from lines
-    yield b"data: [DONE]\n\n"
-
-
-def events(reply: Mapping[str, Any], *, usage: bool) -> Iterator[dict[str, Any]]:
-    """Cut a chat completion into chunks: of each choice the role, the text token by token (or word by word), the end.
-
-    Args:
-        reply: a chat completion.
-        usage: whether a last chunk without choices states the usage.
-    """
-    base = {name: value for name, value in reply.items() if name not in {"choices", "usage", "object"}}
-    base["object"] = "chat.completion.chunk"
-    for choice in reply["choices"]:
-        for delta, logprobs, finish in _deltas(choice):
-            part = {"index": choice.get("index", 0), "delta": delta, "logprobs": logprobs, "finish_reason": finish}
-            yield base | {"choices": [part]} | ({"usage": None} if usage else {})
-    if usage:
-        yield base | {"choices": [], "usage": reply.get("usage")}
-
-
-_Delta = tuple[dict[str, Any], dict[str, Any] | None, str | None]
-
-
-def _deltas(choice: Mapping[str, Any]) -> Iterator[_Delta]:
-    message = dict(choice["message"])
-    content = message.pop("content", None)
-    calls = message.pop("tool_calls", None)
-    if calls:  # a stream numbers them
-        message["tool_calls"] = [{"index": number} | call for number, call in enumerate(calls)]
-    yield {"role": "assistant"} | message | {"content": "" if isinstance(content, str) else content}, None, None
-    if isinstance(content, str):
-        for piece, logprobs in _pieces(content, choice.get("logprobs")):
-            yield {"content": piece}, logprobs, None
-    yield {}, None, choice.get("finish_reason")
-
-
-def _pieces(content: str, logprobs: object) -> Iterator[tuple[str, dict[str, Any] | None]]:
-    tokens = logprobs.get("content") if isinstance(logprobs, dict) else None
-    if not isinstance(tokens, list) or not tokens:
-        yield from ((piece, None) for piece in _PIECE.findall(content))
-        return
-    texts = [token.get("token") if isinstance(token, dict) else None for token in tokens]
-    if not all(isinstance(text, str) for text in texts) or "".join(map(str, texts)) != content:
-        yield content, {"content": tokens}  # the tokens' texts are not the content's pieces: a stop text was cut off
-        return
-    for text, token in zip(texts, tokens, strict=True):
-        yield str(text), {"content": [token]}
-
-
-def is_loopback(host: str) -> bool:
-    """Whether a host name or address is this machine's own."""
-    host = host.strip("[]").lower()
-    if host == "localhost" or host.endswith(".localhost"):
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
+    kind = {"Content-Type": STREAM, "Cache-Control": "no-cache"}
+    return Answer(200, lines(events(reply, usage=usage)), kind | dict(headers or {}), undelivered=undelivered)
 
 
 class Service:
@@ -222,11 +156,7 @@ class Service:
         try:
             self._server = _Server((host, port), self)
         except (OSError, OverflowError) as error:
-            why = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-            advice = "Name another --port, or 0 for any that is free."
-            if isinstance(error, OSError) and error.errno not in {errno.EADDRINUSE, errno.EACCES}:
-                advice = "Name a --host that is an address of this machine, such as 127.0.0.1."
-            raise StorageError(f"Nothing can listen on {host}, port {port}: {why}. {advice}") from error
+            raise cannot_listen(host, port, error) from error
         self.port = int(self._server.server_address[1])
 
     @property
@@ -326,7 +256,8 @@ class _Handler(BaseHTTPRequestHandler):
         try:
             body = self._body(service)
             headers = {name.lower(): value for name, value in self.headers.items()}
-            _check_origin(headers, service)
+            if said := refusal(headers.get("host"), headers.get("origin"), only_loopback=service.only_loopback):
+                raise ProblemError(403, said)
             return service.application(Call(self.command, self.path, headers, body))
         except ProblemError as problem:
             return problem.answer()
@@ -417,18 +348,3 @@ class _Handler(BaseHTTPRequestHandler):
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002  the name is the library's
         """Log nothing: a path or header is the client's own affair."""
-
-
-def _check_origin(headers: Mapping[str, str], service: Service) -> None:
-    origin = headers.get("origin")
-    if origin is not None and not is_loopback(_host_of(origin)):
-        raise ProblemError(403, "Requests from web pages of other hosts are not answered.")
-    if service.only_loopback and not is_loopback(_host_of(f"//{headers.get('host', 'localhost')}")):
-        raise ProblemError(403, "This server answers on loopback only; ask it as localhost or 127.0.0.1.")
-
-
-def _host_of(url: str) -> str:
-    try:
-        return urlsplit(url).hostname or ""
-    except ValueError:
-        return ""

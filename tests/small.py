@@ -80,7 +80,12 @@ def scored_pool(llm: str, index: int, answers: Answers) -> tuple[PoolRows, Score
     return rich, ScoreRows(f"toy/{index}", given, scores, steps, prompt_tokens=tokens, output_tokens=[1 for _ in given])
 
 
-def write_scored_toy(out: Path, pools: Mapping[str, Sequence[Answers]], golds: Sequence[str | None]) -> Path:
+def write_scored_toy(
+    out: Path,
+    pools: Mapping[str, Sequence[Answers]],
+    golds: Sequence[str | None],
+    prices: str = "2025-06-02",
+) -> Path:
     """The recording of `write_toy` with log-probabilities, and with scores and step scores by `SCORER`."""
     made = {llm: [scored_pool(llm, i, own) for i, own in enumerate(answers)] for llm, answers in pools.items()}
 
@@ -88,7 +93,7 @@ def write_scored_toy(out: Path, pools: Mapping[str, Sequence[Answers]], golds: S
         return (rich for rich, _ in made[llm])
 
     plain = out.with_name(f"{out.name}-plain")
-    with RecordingWriter(plain, operation={"name": "test"}, prices="2025-06-02") as writer:
+    with RecordingWriter(plain, operation={"name": "test"}, prices=prices) as writer:
         writer.add_dataset(
             DatasetInfo("toy", "Toy questions", "verbatim", "test-1"), [question(i, g) for i, g in enumerate(golds)]
         )

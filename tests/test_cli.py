@@ -40,6 +40,7 @@ COMMANDS = (
     "estimate",
     "plan",
     "demo",
+    "push",
 )
 EVIL = "evil\x1b]0;owned\x07[red]\u202e"
 

@@ -25,11 +25,11 @@ from huggingface_hub import HfApi, close_session, constants
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from feval import hub as feval_hub
 from feval.cards import HubChoices, HubColumns, HubSource, dataset_card
 from feval.datasets import hub_questions, questions, questions_jsonl, questions_sha256, remarks, split_options
 from feval.errors import CardError, ConflictError, HubError, SourceError, StorageError, UnknownNameError, UsageError
-from feval.hub import cache_folder, question_files, split_files
+from feval.hub import cache_folder, client, question_files, split_files
+from feval.hub import questions as hub_questions_module
 from feval.names import DatasetType
 from feval.recording import Question
 
@@ -85,7 +85,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A cache folder of the test's own; nothing of the user's Hub settings, and no waiting between attempts."""
     folder = tmp_path / "cache"
     monkeypatch.setenv("FEVAL_CACHE", str(folder))
-    monkeypatch.setattr(feval_hub, "_WAITS_SECONDS", (0.0, 0.0))
+    monkeypatch.setattr(client, "WAITS_SECONDS", (0.0, 0.0))
     for name in ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN", "HF_HUB_OFFLINE", "HF_ENDPOINT", "FEVAL_CARDS"):
         monkeypatch.delenv(name, raising=False)
     home = tmp_path / "hub-home"
@@ -490,7 +490,7 @@ def test_a_download_that_never_comes_is_given_up_by_the_client_alone(
 
 
 def test_a_split_of_too_many_bytes_is_refused(sums: HubDouble, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(feval_hub, "MAX_BYTES", 10)
+    monkeypatch.setattr(hub_questions_module, "MAX_BYTES", 10)
     with pytest.raises(HubError, match="has 54 bytes, and 10 is the most"):
         questions("sums")
 

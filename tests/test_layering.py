@@ -21,14 +21,15 @@ ROOT = Path(__file__).resolve().parents[1]
 ROWS = (
     "errors", "schema", "names", "front_matter", "cards", "prices", "tokens", "answers", "recording", "importers", "hub",
     "datasets", "estimators", "draws", "channels", "pools", "replay", "methods", "exact", "calling", "specs", "workers",
-    "evaluation", "curves", "plans", "contrasts", "comparison", "traces", "environment", "forecast", "coupled", "receipts",
+    "evaluation", "curves", "plans", "contrasts", "comparison", "traces", "environment", "forecast", "coupled", "grading",
+    "receipts",
     "report", "publish", "compat", "serving", "demo", "cli", "__main__",
 )  # fmt: skip
 
 NETWORK = {
-    "aiohttp", "ftplib", "http", "httpcore", "httpcore2", "httpx", "httpx2", "huggingface_hub", "openai", "requests", "smtplib",
-    "socket", "socketserver", "ssl", "starlette", "urllib.error", "urllib.request", "urllib3", "uvicorn", "websockets",
-    "xmlrpc",
+    "aiohttp", "ftplib", "http", "httpcore", "httpcore2", "httptools", "httpx", "httpx2", "huggingface_hub", "openai", "requests",
+    "smtplib", "socket", "socketserver", "ssl", "starlette", "urllib.error", "urllib.request", "urllib3", "uvicorn", "uvloop",
+    "websockets", "xmlrpc",
 }  # fmt: skip
 NETWORK_ROWS = ("hub", "serving")  # and every recorder
 

@@ -16,9 +16,9 @@ from huggingface_hub import close_session, constants
 from recording_doubles import FakeBackend
 from typer.testing import CliRunner, Result
 
-from feval import hub as feval_hub
 from feval.cards import dataset_card
 from feval.cli import app
+from feval.hub import client
 from feval.recording import open_recording, verify_recording
 from recorders.assemble import Ask, assemble, questions_of
 from recorders.recording import record_dataset
@@ -38,7 +38,7 @@ ANSWERS = {f"She has {n}+{n}={2 * n}.\nThe answer is {2 * n}." for n in (5, 1200
 def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[HubDouble]:
     """A Hub with the train split at the card's own commit, an empty cache, and no waiting between attempts."""
     monkeypatch.setenv("FEVAL_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(feval_hub, "_WAITS_SECONDS", (0.0, 0.0))
+    monkeypatch.setattr(client, "WAITS_SECONDS", (0.0, 0.0))
     for name in ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN", "HF_HUB_OFFLINE", "FEVAL_CARDS"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr(constants, "HF_TOKEN_PATH", str(tmp_path / "no-token"))

@@ -6,6 +6,7 @@ FEVAL_DEBUG=1 shows the one of an unexpected error.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import functools
 import json
@@ -15,14 +16,23 @@ import shlex
 import signal
 import sys
 import threading
-from collections.abc import Callable, Collection, Iterable, Sequence
+import warnings
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn, ParamSpec, Self
 
 import typer
 
 from feval import __version__
-from feval.errors import FevalError, NotRecordedError, OutOfRangeError, SourceError, UnknownNameError, UsageError
+from feval.errors import (
+    FevalError,
+    NotRecordedError,
+    OutOfRangeError,
+    SourceError,
+    UnknownNameError,
+    UnpinnedWarning,
+    UsageError,
+)
 from feval.report.text import counted, visible
 
 if TYPE_CHECKING:
@@ -82,7 +92,10 @@ TrainFraction = Annotated[
 ]
 SplitSeed = Annotated[int, typer.Option("--split-seed", help="Of that split.")]
 RecordingFolder = Annotated[
-    Path, typer.Argument(metavar="RECORDING", help="Folder of a recording.", show_default=False)
+    Path,
+    typer.Argument(
+        metavar="RECORDING", help="Folder of a recording, or hf://NAMESPACE/NAME@COMMIT.", show_default=False
+    ),
 ]
 NewFolder = Annotated[Path, typer.Option("--out", metavar="DIR", help="The recording to make: a new folder.")]
 
@@ -125,7 +138,8 @@ def _guarded(command: Callable[_P, None]) -> Callable[_P, None]:
     @functools.wraps(command)
     def run(*args: _P.args, **kwargs: _P.kwargs) -> None:
         try:
-            command(*args, **kwargs)
+            with _noted_warnings(quiet=bool(kwargs.get("quiet"))):
+                command(*args, **kwargs)
             print(end="", flush=True)  # so that a reader that has gone is noticed here
         except FevalError as error:
             _fail(str(error), error.exit_code)
@@ -145,6 +159,23 @@ def _guarded(command: Callable[_P, None]) -> Callable[_P, None]:
             _unexpected(error)
 
     return run
+
+
+@contextlib.contextmanager
+def _noted_warnings(*, quiet: bool) -> Iterator[None]:
+    """Print what feval warns of as notes; other warnings stay what they are."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore" if quiet else "always", UnpinnedWarning)
+        usual = warnings.showwarning
+
+        def show(message: Warning | str, category: type[Warning], *rest: Any, **more: Any) -> None:
+            if issubclass(category, UnpinnedWarning):
+                _say(f"note: {message}")
+            else:
+                usual(message, category, *rest, **more)
+
+        warnings.showwarning = show
+        yield
 
 
 def _disk_sentence(error: OSError) -> str:
@@ -390,10 +421,10 @@ def _info(recording: RecordingFolder, as_json: JsonFlag = False, quiet: QuietFla
 
     Datasets, LLMs, pools, shares without an answer, prices, licences, parents, notes, hash.
     """
-    from feval.recording import open_recording
+    from feval.hub.recordings import open_place
     from feval.report.info import info_dict, info_tables
 
-    opened = open_recording(recording)
+    opened = open_place(recording)
     _Out(as_json=as_json, quiet=quiet).result(info_dict(opened), *info_tables(opened))
 
 
@@ -432,6 +463,7 @@ def _verify(
     from feval.recording import verify_recording
 
     show = _Out(as_json=as_json, quiet=quiet)
+    recording = _local(show, recording)
     if not (recording / "manifest.json").is_file() and (recording / "receipt.json").is_file():
         recording = recording / "receipt.json"  # the folder that a report was written to
     if is_receipt(recording):
@@ -506,8 +538,9 @@ def _merge(
     from feval.recording import merge
 
     show = _Out(as_json=as_json, quiet=quiet)
+    folders = [_local(show, recording) for recording in recordings]
     with show.progress("merging"):
-        merge(recordings, out)
+        merge(folders, out)
     _show_made(show, out)
 
 
@@ -541,6 +574,7 @@ def _select(
     if questions_file is not None and first is not None:
         raise UsageError("--questions-file and --first both choose questions; give one of them.")
     show = _Out(as_json=as_json, quiet=quiet)
+    recording = _local(show, recording)
     ids = None if questions_file is None else _question_ids(questions_file)
     if first is not None:
         ids = _first_questions(open_recording(recording), dataset, first)
@@ -578,6 +612,7 @@ def _extract(
     from feval.report.info import info_headline
 
     show = _Out(as_json=as_json, quiet=quiet)
+    recording = _local(show, recording)
     with show.progress("extracting") as progress:
         found = extract(recording, out, answer_kind=answer_kind, source=answers, progress=progress)
     for sentence in found.notes:
@@ -649,8 +684,22 @@ def _only(noun: str, given: str | None, held: Iterable[str]) -> str:
 # --- curves -------------------------------------------------------------------------------------------------------------
 
 
+def _local(show: _Out, place: Path) -> Path:
+    """The folder of a recording; of one on the Hub, all of it is fetched into the cache."""
+    from feval.hub.addresses import is_address
+
+    if not is_address(place):
+        return place
+    from feval.hub.recordings import local_folder
+
+    with show.progress(f"fetching {place}") as progress:
+        return local_folder(place, progress)
+
+
 def _folders(given: Sequence[Path] | None) -> list[Path]:
-    folders = given or [Path(folder) for folder in os.environ.get("FEVAL_RECORDING", "").split(os.pathsep) if folder]
+    from feval.hub.addresses import places
+
+    folders = given or [Path(place) for place in places(os.environ.get("FEVAL_RECORDING", ""))]
     if not folders:
         raise UsageError("No recording was named; give --recording DIR, or set FEVAL_RECORDING to its folder.")
     return list(folders)
@@ -888,7 +937,11 @@ from feval.cli import compare as _compare_command  # noqa: E402, F401  registers
 from feval.cli import couple as _couple_command  # noqa: E402, F401  registers itself
 from feval.cli import curve as _curve_command  # noqa: E402, F401  registers itself
 from feval.cli import forecast as _forecast_commands  # noqa: E402, F401  registers itself
+from feval.cli import grade as _grade_command  # noqa: E402, F401  registers itself
+from feval.cli import pull as _pull_command  # noqa: E402, F401  registers itself
+from feval.cli import push as _push_command  # noqa: E402, F401  registers itself
 from feval.cli import record as _record_command  # noqa: E402, F401  registers itself
 from feval.cli import run as _run_command  # noqa: E402, F401  registers itself
 from feval.cli import score as _score_command  # noqa: E402, F401  registers itself
+from feval.cli import serve as _serve_command  # noqa: E402, F401  registers itself
 from feval.cli import servers as _server_commands  # noqa: E402, F401  registers itself

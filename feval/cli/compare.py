@@ -120,18 +120,18 @@ def _init(
     *,
     replace: bool,
 ) -> None:
+    from feval.hub.recordings import open_place
     from feval.plans import suggested_plan
-    from feval.recording import open_recording
     from feval.replay import load
     from feval.report.files import save_files
 
     folders = _folders(recordings)
-    opened = [open_recording(folder) for folder in folders]
+    opened = [open_place(folder) for folder in folders]
     dataset = _only("dataset", dataset, (held for recording in opened for held in recording.dataset_ids()))
     _, replayed = load(dataset, llms, opened)
     plan: Plan = suggested_plan(
         dataset,
-        [Path(os.path.relpath(folder, file.parent)).as_posix() for folder in folders],
+        [_place_from(file.parent, folder) for folder in folders],
         {llm.name: llm.pool.smallest for llm in replayed},
         dollars=all(llm.price is not None and int(llm.pool.prompt_tokens.min()) >= 0 for llm in replayed),
     )
@@ -151,3 +151,9 @@ def _init(
         f"wrote {file}: {entries}",
         f"Edit it as you like, then: feval compare {file}",
     )
+
+
+def _place_from(folder: Path, place: Path) -> str:
+    from feval.hub.addresses import is_address, parse_address
+
+    return str(parse_address(place)) if is_address(place) else Path(os.path.relpath(place, folder)).as_posix()

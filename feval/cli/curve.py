@@ -93,7 +93,7 @@ def _curve(
     Example: feval curve self-consistency --recording my-recording --n 1..40 --out my-curve
     """
     from feval.curves import budget_field, method_curve, self_consistency_curve
-    from feval.recording import open_recording
+    from feval.hub.recordings import open_place
     from feval.replay import load
     from feval.report.tables import curve_table
     from feval.specs import parse_settings
@@ -108,7 +108,7 @@ def _curve(
     plain = method == "self-consistency" and field == "n" and not given and train_fraction is None
     show = _Out(as_json=as_json, quiet=quiet)
     with show.progress(f"{method} curve"):
-        opened = [open_recording(folder) for folder in _folders(recordings)]
+        opened = [open_place(folder) for folder in _folders(recordings)]
         dataset = _only("dataset", dataset, (held for recording in opened for held in recording.dataset_ids()))
         held = [name for recording in opened for name in recording.llm_names(dataset)]
         names = llms or ([_only("LLM", None, held)] if held else None)  # if nobody is held, `load` says what is

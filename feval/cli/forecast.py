@@ -143,10 +143,10 @@ def _plan(
 def _opened(
     folders: Sequence[Path] | None, dataset: str | None, llm: str | None, seed: int, prices: str | None, billing: str
 ) -> tuple[Dataset, LLM]:
-    from feval.recording import open_recording
+    from feval.hub.recordings import open_place
     from feval.replay import load
 
-    opened = [open_recording(folder) for folder in _folders(folders)]
+    opened = [open_place(folder) for folder in _folders(folders)]
     dataset = _only("dataset", dataset, (held for recording in opened for held in recording.dataset_ids()))
     held = [name for recording in opened for name in recording.llm_names(dataset)]
     names = [_only("LLM", llm, held)] if held or llm else None  # if nobody is held, `load` says what is

@@ -79,7 +79,7 @@ def _run(
     Example: feval run early-stopping --set window=5 --recording my-recording --llm gpt-4o-mini
     """
     from feval.evaluation import evaluate
-    from feval.recording import open_recording
+    from feval.hub.recordings import open_place
     from feval.replay import load
     from feval.report.results import evaluation_tables
     from feval.specs import make_method, parse_settings
@@ -87,7 +87,7 @@ def _run(
     show = _Out(as_json=as_json, quiet=quiet)
     chosen = make_method(method, given := parse_settings(settings or []))
     with show.progress(method):
-        opened = [open_recording(folder) for folder in _folders(recordings)]
+        opened = [open_place(folder) for folder in _folders(recordings)]
         dataset = _only("dataset", dataset, (held for recording in opened for held in recording.dataset_ids()))
         held = [name for recording in opened for name in recording.llm_names(dataset)]
         names = llms or ([_only("LLM", None, held)] if held else None)

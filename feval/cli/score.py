@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from feval.cli import JsonFlag, NewFolder, QuietFlag, RecordingFolder, _guarded, _Out, app
+from feval.cli import JsonFlag, NewFolder, QuietFlag, RecordingFolder, _guarded, _local, _Out, app
 from feval.errors import UsageError
 
 if TYPE_CHECKING:
@@ -95,6 +95,7 @@ def _score(
     from recorders.scoring import estimate_scoring, score
 
     show = _Out(as_json=as_json, quiet=quiet)
+    recording = _local(show, recording)
     made = make_scorer(
         scorer, name=name, base_url=base_url, key_variable=key_variable, timeout_s=timeout, asks=not dry_run,
         pairwise=pairwise,

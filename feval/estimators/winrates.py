@@ -113,6 +113,8 @@ def two_token_winrates(a: npt.ArrayLike, b: npt.ArrayLike) -> PairWinRates:
 
         coupled: win (a - b)_+, lose (b - a)_+;     independent: win a (1 - b), lose b (1 - a).
 
+    Assumes two answers of one token each, drawn by the Gumbel-max sampler.
+
     Args:
         a: [...] probabilities.
         b: [...] of the second.
@@ -134,6 +136,8 @@ def scored_winrates(p: npt.ArrayLike, p_prime: npt.ArrayLike, score: npt.ArrayLi
     """Win-rates where every answer has a score, and the higher one wins (arXiv 2502.01754, section 4, second setting).
 
     Coupled by the joint law of `gumbel_coupling_joint`, independent by the product of the two laws. Equal scores tie.
+
+    Assumes answers of one token each, drawn by the Gumbel-max sampler, and scores that the answer alone decides.
 
     Args:
         p: [..., K] law of the first LLM over answers.
@@ -164,6 +168,8 @@ def sampled_winrates(first: npt.ArrayLike, second: npt.ArrayLike, calls: Literal
 
     Which calls are compared says what is estimated (arXiv 2502.01754, eqs. 24 and 31): coupled generation where they share noise,
     independent generation where they do not.
+
+    Assumes calls that are independent given the question, but for the noise that calls of the same number share.
 
     Args:
         first: [Q, S] scores of one LLM's calls; higher is better, equal is a tie.
@@ -200,6 +206,8 @@ def average_winrates(table: npt.ArrayLike) -> AverageWinRates:
 
     The mean of `two_token_winrates` over prompts and over the other LLMs.
 
+    Assumes what `two_token_winrates` does.
+
     Args:
         table: [Q, L] probability that each LLM gives the preferred answer to each prompt.
 
@@ -235,6 +243,8 @@ def ranked_winrates(
     The paper ranks two LLMs apart where their intervals do not overlap. With `paired` they are told apart where the interval of
     their *difference*, on the same questions, leaves 0 out: sharper, since the questions are shared.
 
+    Assumes questions that are independent draws.
+
     Args:
         wins: [Q, L] average over its opponents of each LLM's win-rate on each question.
         confidence: coverage of the intervals.
@@ -269,6 +279,8 @@ def ranking_change(
     1982, doi:10.1080/00401706.1982.10487790) rejects "same order or level" when both signs are beyond doubt: its p value is the
     larger of the two one-sided ones, each the share of resamples of the questions without that sign, plus one in numerator and
     denominator. Holm's adjustment covers all pairs.
+
+    Assumes questions that are independent draws.
 
     Args:
         coupled: [Q, L] average win-rate of each LLM on each question under shared noise.
@@ -308,6 +320,8 @@ def preference_cycle(
     No order of the LLMs, so no strengths of the Bradley-Terry model, can agree with one (Condorcet's paradox). A pair's
     preference is beyond doubt if a two-sided bootstrap test over questions says so, adjusted by Holm over the pairs; its p value
     is at least 2^(1 - n) for n questions that are no ties, the least that a test by signs can give.
+
+    Feval's own test. Assumes questions that are independent draws.
 
     Args:
         margins: [Q, L, L] share of comparisons that i wins over j minus the share that it loses.

@@ -28,6 +28,7 @@ __all__ = [
     "LeafHash",
     "check_name",
     "file_path",
+    "is_beside",
     "is_safe_path",
     "open_regular",
     "read_regular",
@@ -50,6 +51,8 @@ _SAFE_NAME = re.compile(r"[A-Za-z0-9_@=+-][A-Za-z0-9._@=+-]{0,99}")
 _MAX_NAME = 200
 _NOWHERE = frozenset(("", ".", ".."))
 _VOTES = ("votes", "details")
+_BESIDE_FILES = frozenset(("README.md", "LICENSE", ".gitattributes"))
+_BESIDE_FOLDERS = ("figures/", "results/")
 
 
 def check_name(noun: str, name: str) -> str:
@@ -98,6 +101,15 @@ def is_safe_path(path: object) -> bool:
     if not isinstance(path, str) or "\\" in path or "\0" in path or ":" in path:
         return False
     return _NOWHERE.isdisjoint(path.split("/"))
+
+
+def is_beside(path: str) -> bool:
+    """Whether a file that no manifest lists may lie in a recording's folder: what a repository on the Hub has beside one.
+
+    Its page, its pictures and what was computed from the recording are no content: people edit and add them, and nothing that
+    feval computes reads them.
+    """
+    return path in _BESIDE_FILES or path.startswith(_BESIDE_FOLDERS)
 
 
 def open_regular(path: Path) -> BufferedReader:

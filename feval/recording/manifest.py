@@ -23,9 +23,10 @@ from feval.recording.format import (
     recording_hash,
 )
 
-__all__ = ["Manifest", "read_manifest", "recording_around"]
+__all__ = ["MOST_BYTES", "Manifest", "read_manifest", "recording_around"]
 
-_MAX_BYTES = 256 * 2**20
+MOST_BYTES = 256 * 2**20
+"""No manifest is larger."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +93,7 @@ def _is_recording(folder: Path) -> bool:
 
 def _read(path: Path, folder: Path) -> bytes:
     try:
-        data = read_regular(path, _MAX_BYTES)
+        data = read_regular(path, MOST_BYTES)
     except (FileNotFoundError, NotADirectoryError) as error:
         found = (
             "has no manifest.json" if folder.is_dir() else "is not a folder" if folder.exists() else "does not exist"
@@ -102,8 +103,8 @@ def _read(path: Path, folder: Path) -> bytes:
         ) from error
     except OSError as error:
         raise StorageError(f"{path} could not be read: {error.strerror or error}.") from error
-    if len(data) > _MAX_BYTES:
-        raise DamagedRecordingError(f"{path} is larger than {_MAX_BYTES // 2**20} MiB; no manifest is.")
+    if len(data) > MOST_BYTES:
+        raise DamagedRecordingError(f"{path} is larger than {MOST_BYTES // 2**20} MiB; no manifest is.")
     return data
 
 

@@ -7,14 +7,16 @@ for; a text is one row group, its pages guarded by checksums.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from bisect import bisect_left
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property, lru_cache
 from itertools import accumulate, islice
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, Protocol
 
-from feval.errors import DamagedRecordingError, NotRecordedError
+from feval.errors import DamagedRecordingError, NotFetchedError, NotRecordedError
+from feval.recording.bounds import check_footer
 from feval.recording.content import (
     OPTIONAL_COLUMNS,
     DatasetInfo,
@@ -27,6 +29,7 @@ from feval.recording.content import (
 from feval.recording.format import SCORES, file_path, open_regular
 from feval.recording.logprobs import TokenLogprobs, logprobs_of_tables
 from feval.recording.manifest import Manifest, read_manifest
+from feval.recording.origin import origin
 from feval.recording.scores import (
     SCORE_COLUMNS,
     Scores,
@@ -34,7 +37,7 @@ from feval.recording.scores import (
 )
 from feval.recording.votes import Votes, open_votes
 
-__all__ = ["Recording", "open_recording"]
+__all__ = ["FileSource", "Recording", "open_recording"]
 
 _TEXT_FILES_OPEN = 64
 _SCORE_FIELDS = {
@@ -45,14 +48,28 @@ _SCORE_FIELDS = {
 }
 
 
-def open_recording(path: str | Path) -> Recording:
+class FileSource(Protocol):
+    """Where the files of a recording are that are not in its folder yet."""
+
+    def fetch(self, recording: Recording, path: str) -> None:
+        """Bring one file into the folder, and check it."""
+
+    def prepare(self, recording: Recording, dataset: str, llms: Sequence[str]) -> None:
+        """Bring what voting of some LLMs on a dataset needs, and check it."""
+
+
+def open_recording(path: str | Path, source: FileSource | None = None) -> Recording:
     """Open a recording folder.
+
+    Args:
+        path: the folder.
+        source: gives the files that are not there; `None` where all should be.
 
     Raises:
         NotARecordingError, NewerFormatError, DamagedRecordingError: see `feval.recording.manifest.read_manifest`.
     """
     folder = Path(path)
-    return Recording(folder, read_manifest(folder))
+    return Recording(folder, read_manifest(folder), source)
 
 
 class Recording:
@@ -63,9 +80,10 @@ class Recording:
         manifest: what it says of itself.
     """
 
-    def __init__(self, path: Path, manifest: Manifest) -> None:
+    def __init__(self, path: Path, manifest: Manifest, source: FileSource | None = None) -> None:
         self.path = path
         self.manifest = manifest
+        self._source = source
         self._votes: dict[str, Votes] = {}
 
     def __repr__(self) -> str:
@@ -74,6 +92,21 @@ class Recording:
     @cached_property
     def _tables(self) -> Callable[[str], _Table]:
         return lru_cache(_TEXT_FILES_OPEN)(self._open_table)
+
+    @cached_property
+    def address(self) -> str | None:
+        """Where on the Hub it was fetched from, at which commit; `None` where it was not."""
+        return origin(self.path)
+
+    def prepare(self, dataset: str, llms: Sequence[str]) -> None:
+        """Fetch what voting of some LLMs on a dataset needs, where the recording is on the Hub still.
+
+        Raises:
+            HubError: it cannot be fetched.
+            DamagedRecordingError: what came is not what the manifest says.
+        """
+        if self._source is not None:
+            self._source.prepare(self, dataset, llms)
 
     @property
     def hash(self) -> str:
@@ -109,6 +142,8 @@ class Recording:
         if dataset not in self._votes:
             self.require(dataset)
             path, details = file_path("votes", dataset), file_path("details", dataset)
+            for each in self.votes_paths(dataset).values():
+                self._have(each)
             votes = open_votes(
                 self.path / path, self.file_record(path), (self.path / details, self.manifest.files.get(details))
             )
@@ -125,14 +160,14 @@ class Recording:
         """What the manifest says of a dataset."""
         self.require(dataset)
         record = self.manifest.datasets[dataset]
-        with self._shape("manifest.json"):
+        with self.shape("manifest.json"):
             return DatasetInfo(
                 **{key: record[key] for key in ("id", "title", "answer_kind", "extractor", "system_prompt", "licence")}
             )
 
     def llm_info(self, llm: str) -> LLMInfo:
         """What the manifest says of an LLM."""
-        with self._shape("manifest.json"):
+        with self.shape("manifest.json"):
             record = self.manifest.llms[llm]
             return LLMInfo(record["name"], record["temperature"], record["max_tokens"], record["decoding"])
 
@@ -145,7 +180,7 @@ class Recording:
         """
         self.require(dataset)
         path = file_path("questions", dataset)
-        with self._shape(path):
+        with self.shape(path):
             rows = self._tables(path).read().to_pylist()
             return [
                 Question(
@@ -167,7 +202,7 @@ class Recording:
         """
         self.require(dataset, llm)
         path = file_path("texts", dataset, llm)
-        with self._shape(path):
+        with self.shape(path):
             table, starts = self._text_table(path, dataset, llm)
             first = starts[question]
             size = starts[question + 1] - first
@@ -180,11 +215,38 @@ class Recording:
                 raise DamagedRecordingError(f"{self.path / path} ends before the texts of question row {question}.")
             return texts
 
+    def texts_near(self, dataset: str, llm: str, question: int) -> dict[int, list[str | None]]:
+        """The texts of every question that lies in the row group of one (by its row): what reading that one decodes anyway.
+
+        Returns:
+            Row of a question -> its texts, in recorded order; the question asked for is among them.
+
+        Raises:
+            NotRecordedError, DamagedRecordingError: as for `texts`.
+        """
+        self.require(dataset, llm)
+        path = file_path("texts", dataset, llm)
+        with self.shape(path):
+            table, starts = self._text_table(path, dataset, llm)
+            if starts[question + 1] == starts[question]:
+                return {question: []}
+            group, offset = table.locate(starts[question])
+            texts = table.group(group, ["text"]).column("text").to_pylist()
+            first = starts[question] - offset
+            if starts[question + 1] > first + len(texts):
+                raise DamagedRecordingError(f"{self.path / path} ends before the texts of question row {question}.")
+            found = {}
+            for row in range(bisect_left(starts, first), len(starts) - 1):
+                if starts[row + 1] > first + len(texts):
+                    break
+                found[row] = texts[starts[row] - first : starts[row + 1] - first]
+            return found
+
     def scan_texts(self, dataset: str, llm: str) -> Iterator[list[str | None]]:
         """All texts of one LLM on a dataset in recorded order, one row group (some whole questions) at a time."""
         self.require(dataset, llm)
         path = file_path("texts", dataset, llm)
-        with self._shape(path):
+        with self.shape(path):
             table = self._tables(path)
             for group in range(table.groups):
                 yield table.group(group, ["text"]).column("text").to_pylist()
@@ -211,8 +273,8 @@ class Recording:
         """
         self._require_channel(dataset, llm, part)
         path = file_path(part, dataset, llm)
-        with self._shape(path):
-            yield from self._scan(path)
+        with self.shape(path):
+            yield from self.scan(path)
 
     def logprobs(self, dataset: str, llm: str) -> TokenLogprobs:
         """What was kept of the tokens of an LLM's CoTs on a dataset, as arrays.
@@ -228,7 +290,7 @@ class Recording:
             )
         path = file_path("logprobs", dataset, llm)
         votes = self.votes(dataset)
-        with self._shape(path):
+        with self.shape(path):
             table = self._tables(path)
             groups = (table.group(group, None) for group in range(table.groups))
             questions, width = votes.llms[llm].codes.shape
@@ -237,18 +299,18 @@ class Recording:
     def score_records(self, dataset: str, llm: str) -> list[dict[str, Any]]:
         """What the manifest says of the scores of an LLM on a dataset, one entry for each scorer."""
         self.require(dataset, llm)
-        with self._shape("manifest.json"):
+        with self.shape("manifest.json"):
             records = self.manifest.raw.get("scores", [])
             return [record for record in records if (record["dataset"], record["llm"]) == (dataset, llm)]
 
     def scorers(self, dataset: str, llm: str) -> list[str]:
         """Names of the scorers that scored an LLM on a dataset."""
-        with self._shape("manifest.json"):
+        with self.shape("manifest.json"):
             return [record["scorer"] for record in self.score_records(dataset, llm)]
 
     def scorer_info(self, scorer: str) -> ScorerInfo:
         """What the manifest says of a scorer."""
-        with self._shape("manifest.json"):
+        with self.shape("manifest.json"):
             [record] = [record for record in self.manifest.raw.get("scorers", []) if record["name"] == scorer]
             return ScorerInfo(record["name"], record["kind"], record["parameters"])
 
@@ -261,7 +323,7 @@ class Recording:
         """
         path = self._scores_path(dataset, llm, scorer)
         votes = self.votes(dataset)
-        with self._shape(path):
+        with self.shape(path):
             table = self._tables(path).read(list(SCORE_COLUMNS))
             return scores_of_table(self.scorer_info(scorer), table, votes.question_ids, votes.llms[llm].codes.shape)
 
@@ -272,7 +334,7 @@ class Recording:
             NotRecordedError, DamagedRecordingError: as for `scores`.
         """
         path = self._scores_path(dataset, llm, scorer)
-        with self._shape(path):
+        with self.shape(path):
             for question, columns in _by_question(self._tables(path).read().to_pydict()):
                 optional = {
                     field: columns[column] if any(value is not None for value in columns[column]) else None
@@ -299,7 +361,7 @@ class Recording:
         """Question id -> the request that was sent (a JSON array of messages), `None` where it is not known."""
         self.require(dataset, llm)
         path = file_path("requests", dataset, llm)
-        with self._shape(path):
+        with self.shape(path):
             table = self._tables(path).read(["question_id", "prompt"])
             return dict(zip(table.column(0).to_pylist(), table.column(1).to_pylist(), strict=True))
 
@@ -311,11 +373,11 @@ class Recording:
         """
         self.require(dataset, llm)
         paths = [file_path(part, dataset, llm) for part in ("requests", "samples", "texts")]
-        with self._shape(paths[1]):
+        with self.shape(paths[1]):
             texts = (text for group in self.scan_texts(dataset, llm) for text in group)
-            samples = _Along(self._scan(paths[1]))
+            samples = _Along(self.scan(paths[1]))
             channels = [_Along(self.scan_channel(dataset, llm, part)) for part in self.channels(dataset, llm)]
-            for question, request in self._scan(paths[0]):
+            for question, request in self.scan(paths[0]):
                 own = samples.take(question) or {"sample_index": []}
                 size = len(own["sample_index"])
                 kept = [channel.take(question) for channel in channels]
@@ -330,18 +392,18 @@ class Recording:
                     f"{self.path / paths[1]} does not hold the same questions as {paths[0]} and {paths[2]}."
                 )
 
-    def _scan(self, path: str) -> Iterator[tuple[str, dict[str, list[Any]]]]:
+    def scan(self, path: str, columns: list[str] | None = None) -> Iterator[tuple[str, dict[str, list[Any]]]]:
         """(question id, column -> values) of a Parquet file, question by question, one row group in memory at a time."""
         table = self._tables(path)
         pending: tuple[str, dict[str, list[Any]]] | None = None
         for group in range(table.groups):
-            for question, columns in _by_question(table.group(group, None).to_pydict()):
+            for question, found in _by_question(table.group(group, columns).to_pydict()):
                 # Another writer's row groups may cut a question in two.
                 if pending is not None and pending[0] == question:
-                    columns = {name: pending[1][name] + column for name, column in columns.items()}
+                    found = {name: pending[1][name] + column for name, column in found.items()}
                 elif pending is not None:
                     yield pending
-                pending = question, columns
+                pending = question, found
         if pending is not None:
             yield pending
 
@@ -367,8 +429,30 @@ class Recording:
         held = [f"{dataset}: {', '.join(self.llm_names(dataset)) or 'no LLM'}" for dataset in self.dataset_ids()]
         return "; ".join(held) or "nothing"
 
+    def check_file(self, path: str, check: Callable[[Path, int], None]) -> None:
+        """Run a check over the bytes of a file; whatever pyarrow makes of a malformed one is a sentence.
+
+        Raises:
+            DamagedRecordingError: the check failed, or the file cannot be read.
+        """
+        with self.shape(path):
+            check(self.path / path, self.file_record(path)["bytes"])
+
+    def _have(self, path: str) -> None:
+        """Make sure that a file of a recording from the Hub is here; others are missed where they are opened."""
+        if self._source is not None:
+            self._source.fetch(self, path)
+        elif (self.path / path).exists():
+            return
+        elif path in self.manifest.files and self.address is not None:
+            raise NotFetchedError(
+                f"{path} of {self.address} was not fetched. `feval pull {self.address}` fetches all of it, and with "
+                "--dataset and --llm a part."
+            )
+
     def _open_table(self, path: str) -> _Table:
-        return _Table(self.path / path, self.file_record(path)["bytes"])
+        self._have(path)
+        return _Table(self.path / path, self.file_record(path))
 
     def _text_table(self, path: str, dataset: str, llm: str) -> tuple[_Table, list[int]]:
         table = self._tables(path)
@@ -377,7 +461,7 @@ class Recording:
         return table, table.starts
 
     @contextmanager
-    def _shape(self, path: str) -> Iterator[None]:
+    def shape(self, path: str) -> Iterator[None]:
         """Whatever pyarrow or a wrong shape raises means one thing: the file is not what the manifest says."""
         import pyarrow as pa
 
@@ -447,8 +531,10 @@ def _pool(
 class _Table:
     """An opened Parquet file."""
 
-    def __init__(self, path: Path, size: int) -> None:
+    def __init__(self, path: Path, record: dict[str, Any]) -> None:
         import pyarrow.parquet as pq
+
+        size = record["bytes"]
 
         with open_regular(path) as file:
             found = os.fstat(file.fileno()).st_size
@@ -458,6 +544,7 @@ class _Table:
                 )
             source = path if _is_utf8(path) else _mapped(file)
         self._file = pq.ParquetFile(source, memory_map=True, page_checksum_verification=True)
+        check_footer(path, self._file.metadata, record)
         self.groups: int = self._file.metadata.num_row_groups
         self.starts: list[int] | None = None
         self._ends: list[int] | None = None

@@ -5,15 +5,15 @@ from __future__ import annotations
 import re
 from typing import Any
 
-__all__ = ["readme_text"]
+__all__ = ["code", "plain", "readme_text"]
 
 
 def readme_text(manifest: dict[str, Any]) -> str:
     """A Markdown page from the manifest: what was recorded, how to load it, under which licences."""
     datasets = {record["id"]: record for record in manifest["datasets"]}
     rows = [
-        f"| {_plain(datasets[pair['dataset']]['title'])} | {_code(pair['llm'])} | {datasets[pair['dataset']]['questions']} "
-        f"| {pair['cots']} | {_pool(pair)} | {_share(pair)} | {_plain(pair['counter'])} |"
+        f"| {plain(datasets[pair['dataset']]['title'])} | {code(pair['llm'])} | {datasets[pair['dataset']]['questions']} "
+        f"| {pair['cots']} | {_pool(pair)} | {_share(pair)} | {plain(pair['counter'])} |"
         for pair in manifest["pairs"]
     ]
     licences = manifest["licences"]
@@ -28,11 +28,11 @@ def readme_text(manifest: dict[str, Any]) -> str:
         *_scores(manifest),
         "",
         f"- Recording hash: `{manifest['recording_hash']}`",
-        f"- Price list: {_code(manifest['prices'])}",
+        f"- Price list: {code(manifest['prices'])}",
         f"- Created: {manifest['created']} by feval {manifest['feval_version']}",
-        f"- Licence of the questions: {_plain(licences['questions'] or 'not stated')}",
-        f"- Licence of the outputs: {_plain(licences['outputs'] or 'not stated')}",
-        *[f"- Note: {_plain(note)}" for note in manifest["notes"]],
+        f"- Licence of the questions: {plain(licences['questions'] or 'not stated')}",
+        f"- Licence of the outputs: {plain(licences['outputs'] or 'not stated')}",
+        *[f"- Note: {plain(note)}" for note in manifest["notes"]],
         "",
         "`feval info .` describes this folder, `feval verify .` checks every byte and every hash of it.",
         "",
@@ -43,8 +43,8 @@ def readme_text(manifest: dict[str, Any]) -> str:
 def _scores(manifest: dict[str, Any]) -> list[str]:
     kinds = {record["name"]: record["kind"] for record in manifest.get("scorers", ())}
     rows = [
-        f"| {_plain(record['dataset'])} | {_code(record['llm'])} | {_code(record['scorer'])} "
-        f"| {_plain(kinds[record['scorer']])} | {record['cots']} | {record['with_score']} | {record['with_steps']} |"
+        f"| {plain(record['dataset'])} | {code(record['llm'])} | {code(record['scorer'])} "
+        f"| {plain(kinds[record['scorer']])} | {record['cots']} | {record['with_score']} | {record['with_steps']} |"
         for record in manifest.get("scores", ())
     ]
     header = [
@@ -64,7 +64,7 @@ def _share(pair: dict[str, Any]) -> str:
     return f"{pair['no_answer'] / pair['cots']:.2%}" if pair["cots"] else "-"
 
 
-def _code(text: str) -> str:
+def code(text: str) -> str:
     """A name as a code span: nothing escapes a backtick in there, so the span is fenced by one more than it holds in a row."""
     name = " ".join(text.split()).replace("|", r"\|")
     fence = "`" * (1 + max(map(len, re.findall("`+", name)), default=0))
@@ -72,6 +72,6 @@ def _code(text: str) -> str:
     return f"{fence}{blank}{name}{blank}{fence}"
 
 
-def _plain(text: str) -> str:
+def plain(text: str) -> str:
     """Names and notes come from outside: no markup, no line breaks, no table cells of their own."""
     return re.sub(r"([\\`*_\[\]<>|#])", r"\\\1", " ".join(text.split()))

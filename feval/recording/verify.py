@@ -12,14 +12,15 @@ from typing import Any
 
 from feval.errors import ConflictError, DamagedRecordingError, FevalError, UsageError
 from feval.recording.files import FINISH_CODES, pool_lines
-from feval.recording.format import MANIFEST, SCORES, LeafHash, open_regular
+from feval.recording.format import MANIFEST, README, SCORES, LeafHash, is_beside, open_regular
+from feval.recording.origin import PULLED, cached_from
 from feval.recording.reader import Recording, open_recording
 from feval.recording.scores import ScoreTally
 from feval.recording.votes import VotesBuilder
 from feval.recording.writer import dataset_leaf, llm_leaf, question_line
 from feval.schema import Manifest
 
-__all__ = ["Verification", "file_problems", "open_sound", "verify_recording"]
+__all__ = ["Verification", "file_problems", "open_sound", "scores_leaf", "verify_recording"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,11 +106,15 @@ def _check_model(recording: Recording) -> list[str]:
 
 
 def _check_file(recording: Recording, name: str, record: Mapping[str, Any]) -> list[str]:
+    if name == README and recording.address is not None:
+        return []  # on the Hub it is the card, which people write on; nothing rests on it
     try:
         with open_regular(recording.path / name) as file:
             size = os.fstat(file.fileno()).st_size
             digest = hashlib.file_digest(file, "sha256").hexdigest() if size == record["bytes"] else ""
     except OSError as error:
+        if isinstance(error, FileNotFoundError) and recording.address is not None:
+            return [f"{name}: it was not fetched; `feval pull {recording.address}` fetches all."]
         return [f"{name}: listed in {MANIFEST}, but it cannot be opened ({error.strerror})."]
     if size != record["bytes"]:
         return [f"{name}: {record['bytes']} bytes expected, {size} found."]
@@ -119,9 +124,12 @@ def _check_file(recording: Recording, name: str, record: Mapping[str, Any]) -> l
 
 
 def _check_strays(recording: Recording) -> list[str]:
-    listed = {*recording.manifest.files, MANIFEST}
+    if cached_from(recording.path) is not None:
+        return []  # a repository may hold more than a recording
+    listed = {*recording.manifest.files, MANIFEST, *([PULLED] if recording.address is not None else [])}
     found = {p.relative_to(recording.path).as_posix() for p in recording.path.rglob("*") if p.is_file()}
-    return [f"{name}: not listed in {MANIFEST}; it is no part of the recording." for name in sorted(found - listed)]
+    strays = sorted(name for name in found - listed if not is_beside(name))
+    return [f"{name}: not listed in {MANIFEST}; it is no part of the recording." for name in strays]
 
 
 def _check_content(recording: Recording, steps: _Steps) -> list[str]:
@@ -180,14 +188,18 @@ def _check_pair(
             raise DamagedRecordingError(f"{llm} on {dataset}: unknown finish reasons {sorted(unknown)}.")
         builder.add(llm, pool, [FINISH_CODES[reason] for reason in pool.finish_reasons])
     for scorer in recording.scorers(dataset, llm):
-        found[dataset, llm, SCORES + scorer] = _check_scores(recording, dataset, llm, scorer)
+        found[dataset, llm, SCORES + scorer] = scores_leaf(recording, dataset, llm, scorer)
     counter = recording.manifest.pairs[dataset, llm]["counter"]
     found[dataset, llm, "llm"] = llm_leaf(recording.llm_info(llm), counter)
     found |= {(dataset, llm, part): leaf.hexdigest() for part, leaf in leaves.items()}
 
 
-def _check_scores(recording: Recording, dataset: str, llm: str, scorer: str) -> str:
-    """The leaf of a scorer's scores, recomputed; what the manifest counts is counted again."""
+def scores_leaf(recording: Recording, dataset: str, llm: str, scorer: str) -> str:
+    """The leaf of a scorer's scores, recomputed; what the manifest counts is counted again.
+
+    Raises:
+        DamagedRecordingError: the scores are not what the manifest says of them.
+    """
     votes = recording.votes(dataset)
     sizes = dict(zip(votes.question_ids, votes.llms[llm].sizes.tolist(), strict=True))
     tally = ScoreTally(recording.scorer_info(scorer), f"{scorer} of {llm} on {dataset}", sizes)

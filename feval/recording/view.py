@@ -133,6 +133,15 @@ class View:
             self._texts = (llm, row, self.recording.texts(self.votes.dataset, llm, row))
         return self._texts[2]
 
+    def texts_near(self, llm: str, row: int) -> dict[int, list[str | None]]:
+        """Texts of a question and of those that are read with it, by row; none are kept."""
+        return self.recording.texts_near(self.votes.dataset, llm, row)
+
+    def prompts(self, llm: str) -> list[str | None]:
+        """What was sent to an LLM, by row; it is not kept."""
+        sent = self.recording.prompts(self.votes.dataset, llm)
+        return [sent.get(question) for question in self.votes.question_ids]
+
     def prompt(self, llm: str, row: int) -> str | None:
         """What was sent to an LLM for a question."""
         if llm not in self._prompts:
@@ -260,6 +269,11 @@ class _PartView(View):
 
     def texts(self, llm: str, row: int) -> list[str | None]:
         return self._part.recording.texts(self.votes.dataset, llm, int(self._part.rows[row]))
+
+    def texts_near(self, llm: str, row: int) -> dict[int, list[str | None]]:
+        near = self._part.recording.texts_near(self.votes.dataset, llm, int(self._part.rows[row]))
+        own = {int(place): joined for joined, place in enumerate(self._part.rows.tolist()) if place in near}
+        return {own[place]: texts for place, texts in near.items()}
 
 
 def _with_gold(votes: Votes, gold: npt.NDArray[np.int32]) -> Votes:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import io
 import math
 import warnings
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from feval.report.drawing import DASHED, DOTTED, heading, legend_columns, log_ticks, look, own_style, shortened
@@ -19,11 +19,14 @@ if TYPE_CHECKING:
 
     from feval.curves import Curve, CurvePoint
 
-__all__ = ["curves_png"]
+__all__ = ["curve_panels_png", "curves_png"]
 
 _BEYOND = 1e6  # far right of every axis: the baseline runs to the edge
 _ROUND_COUNTS = frozenset({1, 5, 10, 20, 40, 80, 160, 320, 640})
 _FEW_POINTS = 6
+_MOST_COLUMNS = 4
+_LETTERS_PER_INCH = 15.6
+_CROWDED_TICKS = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,14 +60,75 @@ def curves_png(curves: Sequence[Curve], *, width: float = 6.4, dpi: int = 200) -
         width: of the picture, inches.
         dpi: dots per inch.
     """
+    return _png(lambda: _figure(curves, width), dpi)
+
+
+def curve_panels_png(panels: Sequence[Sequence[Curve]], *, width: float = 9.6, dpi: int = 160) -> bytes:
+    """Draw cost against accuracy with a panel for each dataset, and return the PNG's bytes.
+
+    An LLM has the same colour and marker in every panel; the marker stands at the first point of its line (hollow) and the last.
+    Bands and ceilings are left out: one dataset at a time has room for them, see `curves_png`.
+
+    Args:
+        panels: the curves of each dataset, one at least, each with a point at least.
+        width: of the picture, inches.
+        dpi: dots per inch.
+    """
+    return _png(lambda: _panels(panels, width), dpi)
+
+
+def _png(draw: Callable[[], Figure], dpi: int) -> bytes:
     with own_style(), warnings.catch_warnings():
         # A name in a script that DejaVu lacks is drawn with boxes; that is no reason to warn on the terminal.
         warnings.filterwarnings("ignore", message="Glyph .* missing")
-        figure = _figure(curves, width)
         out = io.BytesIO()
         # Software would name matplotlib's version; there is no creation date in a PNG by default.
-        figure.savefig(out, format="png", dpi=dpi, metadata={"Software": None})
+        draw().savefig(out, format="png", dpi=dpi, metadata={"Software": None})
     return out.getvalue()
+
+
+def _panels(panels: Sequence[Sequence[Curve]], width: float) -> Figure:
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+    from matplotlib.lines import Line2D
+
+    columns = min(_MOST_COLUMNS, math.ceil(math.sqrt(len(panels))))
+    rows = math.ceil(len(panels) / columns)
+    figure = Figure(figsize=(width, 0.78 * width / columns * rows + 0.6), layout="constrained")
+    FigureCanvasAgg(figure)
+    grid = figure.subplots(rows, columns, squeeze=False).ravel().tolist()
+    axis = _horizontal([point for curves in panels for curve in curves for point in curve.points])
+    places = {llm: place for place, llm in enumerate(dict.fromkeys(curve.llm for curves in panels for curve in curves))}
+    for place, (axes, curves) in enumerate(zip(grid, panels, strict=False)):
+        _draw_panel(axes, curves, axis, places)
+        if place + columns < len(panels):  # a panel stands below it
+            axes.set_xlabel("")
+        if place % columns:
+            axes.set_ylabel("")
+    for axes in grid[len(panels) :]:
+        axes.set_axis_off()
+    handles = [Line2D([], [], color=c, marker=m, markersize=5, linewidth=1.9) for c, m in map(look, places.values())]
+    labels = [f" {name}" if name.startswith("_") else name for name in (shortened(llm, 40) for llm in places)]
+    fitting = int(_LETTERS_PER_INCH * width) // (9 + max(map(len, labels)))
+    figure.legend(handles, labels, loc="outside lower center", ncols=max(1, min(columns, fitting)))
+    return figure
+
+
+def _draw_panel(axes: Axes, curves: Sequence[Curve], axis: _Axis, places: Mapping[str, int]) -> None:
+    for curve in curves:
+        colour, marker = look(places[curve.llm])
+        x, y = [axis.of(point) for point in curve.points], [100 * point.accuracy for point in curve.points]
+        axes.plot(x, y, color=colour, linewidth=1.6, zorder=3)
+        axes.plot(x[:1], y[:1], color=colour, marker=marker, markersize=4, markerfacecolor="white", zorder=4)
+        axes.plot(x[-1:], y[-1:], color=colour, marker=marker, markersize=4, zorder=5)
+    points = [point for curve in curves for point in curve.points]
+    _frame_horizontal(axes, axis, [axis.of(point) for point in points], curves[0].field)
+    _frame_vertical(axes, [replace(point, pass_at_n=None) for point in points])
+    ticks = [tick for tick in axes.get_xticks() if axes.get_xlim()[0] <= tick <= axes.get_xlim()[1]]
+    axes.set_xticks(ticks[:: 1 + len(ticks) // _CROWDED_TICKS])
+    axes.tick_params(labelsize=7.5)
+    axes.xaxis.label.set_fontsize(7.5)
+    axes.set_title(shortened(curves[0].dataset, 32), loc="left", fontsize=9)
 
 
 def _figure(curves: Sequence[Curve], width: float) -> Figure:

@@ -11,8 +11,9 @@ from feval.report.text import counted, decimals_for, fixed, percent
 
 if TYPE_CHECKING:
     from feval.evaluation import Evaluation
+    from feval.grading import Grade
 
-__all__ = ["evaluation_tables", "label"]
+__all__ = ["evaluation_tables", "grade_table", "label"]
 
 _KINDS = {
     "exact": "expectation over all draws of the recorded CoTs",
@@ -86,6 +87,34 @@ def _errors(evaluations: Sequence[Evaluation]) -> Table:
             "stopped early: all CoTs the method might have drawn of an LLM it asked vote right",
             "routed wrong: the CoTs of an LLM it did not ask vote right",
         ),
+    )
+
+
+def grade_table(told: Grade) -> Table:
+    """A table with the numbers of a run that was graded, laid out as those of an evaluation."""
+    interval = "interval" if told.confidence is None else f"{100 * told.confidence:g} % interval"
+    numbers = ("accuracy %", interval, "USD/question", "tokens/question", "CoTs/question", "calls/question")
+    values = told.to_dict()
+    usd, tokens = values["usd_per_question"], values["tokens_per_question"]
+    low, high = told.accuracy_low, told.accuracy_high
+    draws = "recorded order" if told.replicate is None else f"replicate {told.replicate}, seed {told.seed}"
+    prices = f"prices {told.prices}" if told.prices else "no prices"
+    return Table(
+        title=f"{told.dataset}, {counted(told.questions, 'question')}",
+        columns=(Column("run"), Column("LLMs"), *(Column(name, number=True) for name in numbers)),
+        rows=(
+            (
+                told.run,
+                " > ".join(told.llms),
+                percent(told.accuracy),
+                "-" if low is None or high is None else f"{percent(low)} to {percent(high)}",
+                fixed(usd, decimals_for([usd or 0.0])),
+                fixed(tokens, 1),
+                fixed(values["samples_per_question"], 2),
+                fixed(values["calls_per_question"], 2),
+            ),
+        ),
+        notes=(f"CoTs in {draws}; billing {told.billing}; {prices}",),
     )
 
 

@@ -7,7 +7,6 @@ and replies. So everything a server says passes through here before anyone sees 
 from __future__ import annotations
 
 import base64
-import ipaddress
 import logging
 import os
 import re
@@ -15,6 +14,7 @@ from collections.abc import Iterator, Mapping
 from urllib.parse import SplitResult, quote, unquote, urlsplit
 
 from feval.errors import UsageError
+from feval.serving.loopback import is_loopback
 
 __all__ = ["DEFAULT_BASE_URL", "DEFAULT_KEY_VARIABLE", "Endpoint", "Redaction"]
 
@@ -129,7 +129,7 @@ class Endpoint:
     def warning(self) -> str | None:
         """A sentence, where what is sent can be read on its way."""
         parts = urlsplit(self.url)
-        if parts.scheme == "https" or _is_loopback(parts.hostname or ""):
+        if parts.scheme == "https" or is_loopback(parts.hostname or ""):
             return None
         what = "Questions, replies and the credentials" if self._key or self._basic else "Questions and replies"
         return f"{what} travel unencrypted to {self.host}: its base URL begins with http://. Use https:// where it can be had."
@@ -228,15 +228,6 @@ def _checked(key: str | None) -> str | None:
             "environment variable it comes from; the key is not shown here."
         )
     return key or None
-
-
-def _is_loopback(host: str) -> bool:
-    if host == "localhost" or host.endswith(".localhost"):
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 def _forms(secret: str) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""The one door of feval to the network: files of a dataset card, from the Hugging Face Hub, each fetched once.
+"""The files of a dataset card, from the Hugging Face Hub, each fetched once.
 
 Files are taken at the commit the card pins, so a copy in the cache never grows old, and no connection is opened where there is
 one. What the Hub sends is compared with the hash it states; what the cache holds, with the hash written beside it:
@@ -6,34 +6,29 @@ one. What the Hub sends is compared with the hash it states; what the cache hold
     <cache folder>/questions/<repository>@<commit>/<config>@<split>/
       0, 1, ...      the files, in order
       entry.json     where each is from, its size and SHA-256; the folder appears in one rename, with everything in it
-
-Tokens are huggingface_hub's business (`hf auth login`, HF_TOKEN): feval neither reads nor shows them.
 """
 
 from __future__ import annotations
 
 import contextlib
-import errno
 import hashlib
 import logging
 import os
-import re
 import shutil
-import sys
 import tempfile
-import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote
 
 import orjson
 
-from feval import __version__
 from feval.cards import HubSource
 from feval.errors import HubError, StorageError
+from feval.hub.cache import cache_folder
+from feval.hub.client import Client, TransientError
 
 if TYPE_CHECKING:
     from huggingface_hub import HfApi
@@ -45,10 +40,7 @@ MAX_BYTES = 256 << 20
 """Most bytes that the question files of one card may have: text for people to read is smaller."""
 
 _FORMATS = (".parquet", ".jsonl", ".json")
-_WAITS_SECONDS = (1.0, 4.0)  # before the second and the third attempt
-_LONGEST_WAIT_SECONDS = 30.0
 _ENTRY = "entry.json"
-_DISK_SAYS_NO = {errno.EACCES, errno.EDQUOT, errno.EPERM, errno.ENOSPC, errno.EROFS}
 _LOG = logging.getLogger(__name__)
 
 
@@ -58,19 +50,6 @@ class QuestionFile:
 
     path: str
     data: bytes = field(repr=False)
-
-
-def cache_folder() -> Path:
-    """Return the folder for what can be fetched again: FEVAL_CACHE, or `feval` in the platform's cache folder.
-
-    That is XDG_CACHE_HOME where it is set, else ~/Library/Caches on macOS and ~/.cache elsewhere.
-    """
-    if own := os.environ.get("FEVAL_CACHE"):
-        return Path(own).expanduser()
-    platform = os.environ.get("XDG_CACHE_HOME", "")
-    if not Path(platform).is_absolute():  # as the XDG specification has it, a relative path does not count
-        platform = "~/Library/Caches" if sys.platform == "darwin" else "~/.cache"
-    return Path(platform).expanduser() / "feval"
 
 
 _QUESTIONS_FILE = "pass a file with the questions, --questions FILE"
@@ -270,21 +249,6 @@ def _of_one_format(paths: Sequence[str]) -> list[str]:
 # --- the Hub --------------------------------------------------------------------------------------------------------------
 
 
-class _TransientError(Exception):
-    """A failure that another attempt may not meet again.
-
-    Args:
-        sentence: what happened, for the case that it was the last attempt.
-        wait_seconds: how long the Hub asks us to wait; `None` where it does not say.
-        broken: whether bytes were lost on the way, which the client does not always meet by itself.
-    """
-
-    def __init__(self, sentence: str, wait_seconds: float | None = None, *, broken: bool = False) -> None:
-        super().__init__(sentence)
-        self.wait_seconds = wait_seconds
-        self.broken = broken
-
-
 class _Fetch:
     """One split, on its way from the Hub."""
 
@@ -294,30 +258,14 @@ class _Fetch:
         self._instead = instead
         self._remedy = remedy
         self._what = f"{source.repository} at commit {revision[:12]}"
-        endpoint = os.environ.get("HF_ENDPOINT") or None
-        self._host = urlsplit(endpoint or "https://huggingface.co").hostname or "its address"
-        self._endpoint = endpoint
+        self._client = Client(source.repository, self._failed, self._disk_failed)
 
     def files(self) -> list[QuestionFile]:
         """The files of the split; a failure that may pass is met by another attempt."""
-        if _offline():
-            raise self._failed("the network is off (HF_HUB_OFFLINE)", "Unset HF_HUB_OFFLINE once")
-        for wait in (*_WAITS_SECONDS, None):
-            try:
-                with _quiet_client():
-                    return self._attempt()
-            except _TransientError as error:
-                if wait is None:
-                    raise self._failed(str(error), "Try later") from error
-                asked = error.wait_seconds
-                _LOG.info("%s: %s; trying again.", self._what, error)
-                time.sleep(wait if asked is None else min(max(wait, asked), _LONGEST_WAIT_SECONDS))
-        raise AssertionError("the last attempt returns or raises")
+        return self._client.attempts(self._attempt)
 
     def _attempt(self) -> list[QuestionFile]:
-        from huggingface_hub import HfApi
-
-        api = HfApi(endpoint=self._endpoint, library_name="feval", library_version=__version__)
+        api = self._client.api()
         listed = self._listed(api)
         with _cache_errors(cache_folder()):
             cache_folder().mkdir(parents=True, exist_ok=True)
@@ -329,12 +277,14 @@ class _Fetch:
         from huggingface_hub.constants import HF_HUB_ETAG_TIMEOUT
 
         source = self._source
-        with self._hub_errors():
+        with self._client.errors():
             info = api.dataset_info(
                 source.repository, revision=self._revision, files_metadata=True, timeout=HF_HUB_ETAG_TIMEOUT
             )
         if info.sha != self._revision:
-            raise HubError(f"The Hub ({self._host}) answers for commit {info.sha} where {self._what} was asked for.")
+            raise HubError(
+                f"The Hub ({self._client.host}) answers for commit {info.sha} where {self._what} was asked for."
+            )
         every = {sibling.rfilename: sibling for sibling in info.siblings or ()}
         chosen = [every[path] for path in split_files(list(every), source.config, source.split, source.files)]
         if not chosen:
@@ -360,7 +310,7 @@ class _Fetch:
         return f"No files of config {source.config!r} and split {source.split!r} were found in {self._what}; {held}. {advice}"
 
     def _download(self, api: HfApi, listed: RepoSibling, scratch: Path) -> bytes:
-        with self._hub_errors(client_retries=True):
+        with self._client.errors(client_retries=True):
             path = api.hf_hub_download(
                 self._source.repository,
                 listed.rfilename,
@@ -370,118 +320,20 @@ class _Fetch:
             )
         data = Path(path).read_bytes()
         if not _is_as_listed(data, listed):
-            raise _TransientError(f"{listed.rfilename} came with other bytes than the Hub says it has")
+            raise TransientError(f"{listed.rfilename} came with other bytes than the Hub says it has")
         return data
 
-    @contextlib.contextmanager
-    def _hub_errors(self, *, client_retries: bool = False) -> Iterator[None]:
-        """Turn what the client raises into a sentence of ours. Its own texts hold addresses, and addresses may hold passwords.
-
-        Args:
-            client_retries: whether the client has made several attempts by itself before it raises; then we make no more.
-        """
-        from huggingface_hub import errors as hub
-
-        # A failure of our own passes; the client's are OSErrors for the most part, and those of its HTTP library HTTPErrors.
-        try:
-            yield
-        except hub.GatedRepoError as error:
-            raise self._failed(
-                "its owners let in only people who asked",
-                f"Ask for access at https://huggingface.co/datasets/{self._source.repository}, log in with `hf auth login`, "
-                "and try again",
-            ) from error
-        except hub.RevisionNotFoundError as error:
-            raise self._failed("the Hub has the repository but no such commit", "Correct the card") from error
-        except hub.RepositoryNotFoundError as error:
-            raise self._failed(
-                "the Hub shows no such repository",
-                "Correct the card if the name is wrong; if the repository is private, log in with `hf auth login`",
-            ) from error
-        except hub.LocalEntryNotFoundError as error:
-            # So the client says that it could not ask for a file; why, its cause knows.
-            raise self._client_error(error.__cause__ or error, client_retries=client_retries) from error
-        except hub.EntryNotFoundError as error:
-            raise self._failed("the Hub lists a file and does not have it", "Try later") from error
-        except hub.OfflineModeIsEnabled as error:
-            raise self._failed("the network is off (HF_HUB_OFFLINE)", "Unset HF_HUB_OFFLINE once") from error
-        except (OSError, hub.HTTPError) as error:  # type: ignore[attr-defined]  # imported there, from httpx or httpx2
-            raise self._client_error(error, client_retries=client_retries) from error
-        except hub.HFValidationError as error:
-            raise self._failed("no repository can have that name", "Correct the card") from error
-        except (AttributeError, KeyError, TypeError, ValueError) as error:
-            raise self._failed("what came back is no answer of a Hub", "Check HF_ENDPOINT, if you set it") from error
-
-    def _client_error(self, error: BaseException, *, client_retries: bool) -> Exception:
-        found = self._cause(error)
-        if client_retries and isinstance(found, _TransientError) and not found.broken:
-            return self._failed(str(found), "Try later")
-        return found
-
-    def _cause(self, error: BaseException) -> Exception:
-        response = getattr(error, "response", None)
-        status = getattr(response, "status_code", None)
-        if isinstance(error, OSError) and error.errno in _DISK_SAYS_NO:
-            return StorageError(
-                f"The questions could not be fetched to {cache_folder()}: {error.strerror}. "
-                "Name a folder that can be written to and has space in FEVAL_CACHE."
-            )
-        classes = {each.__name__ for each in type(error).__mro__}
-        if isinstance(status, int):
-            return self._status_error(status, getattr(response, "headers", {}))
-        if "TimeoutException" in classes or isinstance(error, TimeoutError):
-            return _TransientError(
-                "the Hub did not answer in time (HF_HUB_ETAG_TIMEOUT and HF_HUB_DOWNLOAD_TIMEOUT say how long)"
-            )
-        if "ConnectError" in classes or "ProxyError" in classes:
-            return self._failed("the Hub cannot be reached", "Check the network (and HF_ENDPOINT, if you set it)")
-        if "Consistency check failed" in str(error) or "HTTPError" in classes:
-            return _TransientError(f"the connection to the Hub broke ({type(error).__name__})", broken=True)
-        return self._failed(f"the client failed ({type(error).__name__})", "Check HF_ENDPOINT, if you set it")
-
-    def _status_error(self, status: int, headers: Any) -> Exception:
-        if status == 429 or status >= 500:
-            reason = "asks for fewer requests" if status == 429 else "has a problem of its own"
-            asked = str(headers.get("Retry-After", ""))
-            seconds = float(asked) if re.fullmatch("[0-9]{1,6}", asked) else None
-            return _TransientError(f"the Hub {reason} (HTTP {status})", seconds)
-        advice = (
-            "Log in with `hf auth login`, and check that the token is valid" if status in {401, 403} else "Try later"
+    def _disk_failed(self, said: str) -> StorageError:
+        return StorageError(
+            f"The questions could not be fetched to {cache_folder()}: {said}. "
+            "Name a folder that can be written to and has space in FEVAL_CACHE."
         )
-        return self._failed(f"the Hub refuses (HTTP {status})", advice)
 
     def _failed(self, reason: str, advice: str) -> HubError:
         return HubError(
-            f"The questions of {self._what} could not be fetched from the Hub ({self._host}): {reason}, and {self._instead}. "
-            f"{advice}, or {self._remedy}."
+            f"The questions of {self._what} could not be fetched from the Hub ({self._client.host}): {reason}, and "
+            f"{self._instead}. {advice}, or {self._remedy}."
         )
-
-
-def _offline() -> bool:
-    from huggingface_hub import constants
-
-    # The client reads the variable when it is imported; we also honour one that was set later.
-    return constants.HF_HUB_OFFLINE or os.environ.get("HF_HUB_OFFLINE", "").upper() in {"1", "ON", "YES", "TRUE"}
-
-
-@contextlib.contextmanager
-def _quiet_client() -> Iterator[None]:
-    """Keep the client's progress bars and remarks off standard error: they are not ours, and remarks hold addresses."""
-    from huggingface_hub.constants import HF_HUB_DISABLE_PROGRESS_BARS
-    from huggingface_hub.utils.logging import get_verbosity, set_verbosity
-    from huggingface_hub.utils.tqdm import are_progress_bars_disabled, disable_progress_bars, enable_progress_bars
-
-    before = get_verbosity()
-    bars = HF_HUB_DISABLE_PROGRESS_BARS is None and not are_progress_bars_disabled()
-    set_verbosity(logging.CRITICAL)
-    if bars:
-        disable_progress_bars()
-    try:
-        yield
-    finally:
-        set_verbosity(before)
-        if bars:
-            enable_progress_bars()
 
 
 def _is_as_listed(data: bytes, listed: RepoSibling) -> bool:

@@ -1,0 +1,48 @@
+"""Self-consistency through LiteLLM, against `feval serve`.
+
+    python examples/self_consistency_litellm.py http://127.0.0.1:8000/v1
+
+LiteLLM lives in a virtual environment of its own; feval need not be installed there.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import sys
+from collections import Counter
+from pathlib import Path
+
+os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")  # it would fetch a price list when it is imported
+
+import litellm
+
+QUESTIONS = Path(__file__).with_name("questions.jsonl")
+
+
+def self_consistency(base_url: str, model: str, question: str, votes: int) -> str | None:
+    """Ask once for several chains of thought and take the answer that most of them give."""
+    reply = litellm.completion(
+        model=f"openai/{model}",  # "openai/" says how to speak; what follows is the name that is asked for
+        messages=[{"role": "user", "content": question}],
+        n=votes,
+        temperature=1.0,
+        api_base=base_url,
+        api_key="litellm",  # the run: its own draws, cursor and ledger
+    )
+    texts = [choice.message.content or "" for choice in reply.choices]
+    answers = Counter(found[-1] for text in texts if (found := re.findall(r"answer is\s+(-?\d+)", text)))
+    return answers.most_common(1)[0][0] if answers else None
+
+
+def main(base_url: str, model: str = "feval/tiny-42k", votes: str = "20") -> None:
+    """Vote on every question, and say how often the vote is right."""
+    asked = [json.loads(line) for line in QUESTIONS.read_text("utf-8").splitlines()]
+    voted = [self_consistency(base_url, model, row["question"], int(votes)) for row in asked]
+    right = sum(answer == row["answer"] for answer, row in zip(voted, asked, strict=True))
+    print(f"{right} of {len(asked)} right with {votes} votes of {model}")
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,117 @@
+"""`feval serve`: a recording behind a port that any OpenAI client can ask."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from feval.cli import Billing, JsonFlag, Prices, QuietFlag, _guarded, _Out, app
+from feval.errors import UsageError
+from feval.report.text import counted
+
+if TYPE_CHECKING:
+    from feval.serving.application import Application
+    from feval.serving.server import Server
+
+__all__: list[str] = []
+
+_RUN = "my-run"
+_MOST_NAMED = 8
+
+
+@app.command("serve")
+@_guarded
+def _serve(
+    recordings: Annotated[
+        list[Path] | None,
+        typer.Argument(metavar="RECORDING", help="Folders. Default: those in FEVAL_RECORDING.", show_default=False),
+    ] = None,
+    port: Annotated[int, typer.Option("--port", min=0, max=65535, help="0 takes any that is free.")] = 8000,
+    host: Annotated[
+        str, typer.Option("--host", metavar="HOST", help="To listen on; others need a --token.")
+    ] = "127.0.0.1",
+    token: Annotated[
+        str | None, typer.Option("--token", metavar="TEXT", envvar="FEVAL_SERVE_TOKEN", help="That clients must send.")
+    ] = None,
+    dataset: Annotated[
+        list[str] | None, typer.Option("--dataset", metavar="ID", help="Repeat for several. Default: all.")
+    ] = None,
+    llm: Annotated[
+        list[str] | None, typer.Option("--llm", metavar="NAME", help="Repeat for several. Default: all.")
+    ] = None,
+    seed: Annotated[int, typer.Option("--seed", help="Of the draws.")] = 0,
+    order: Annotated[str, typer.Option("--order", metavar="ORDER", help="seeded or recorded.")] = "seeded",
+    recycle: Annotated[bool, typer.Option("--recycle", help="Start over, and say so, when CoTs run out.")] = False,
+    strict: Annotated[bool, typer.Option("--strict", help="Answer only requests as they were recorded.")] = False,
+    prices: Prices = None,
+    billing: Billing = "once",
+    ledger: Annotated[
+        Path | None, typer.Option("--ledger", metavar="FILE", help="JSON Lines: every request, for grading.")
+    ] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on where that file ends.")] = False,
+    as_json: JsonFlag = False,
+    quiet: QuietFlag = False,
+) -> None:
+    """Serve a recording over HTTP, as OpenAI would.
+
+    Until Ctrl-C. Point any client at the URL that is printed, with the name of your run as its API key. Asking again gives the
+    next CoTs of the pool; every run has a cursor and a ledger of its own. Needs feval[serve].
+
+    Example: feval serve my-recording --port 8000
+    """
+    from feval.serving.server import serve
+
+    show = _Out(as_json=as_json, quiet=quiet)
+    if order not in {"seeded", "recorded"}:
+        raise UsageError(f"--order is seeded or recorded; {order!r} was given.")
+    if resume and ledger is None:
+        raise UsageError("--resume goes on where a ledger file ends; name it with --ledger FILE.")
+    server = serve(
+        list(recordings) if recordings else None, host=host, port=port, token=token, datasets=dataset or None,
+        llms=llm or None, seed=seed, order=order, recycle=recycle, strict=strict, prices=prices, billing=billing,
+        ledger=ledger, resume=resume,
+    )  # fmt: skip
+    try:
+        _announce(show, server, protected=token is not None)
+    except BaseException:
+        server.close()
+        raise
+    server.run()
+    _account(show, server.application)
+
+
+def _announce(show: _Out, server: Server, *, protected: bool) -> None:
+    """Say where the server is, at once: a script waits for this line."""
+    if not server.only_loopback:
+        show.note(
+            f"{server.host} can be reached from other machines, unencrypted. Whoever has the token can read the recording."
+        )
+    llms = _models(server.application)
+    named = ", ".join(llms[:_MOST_NAMED]) + (f" and {len(llms) - _MOST_NAMED} more" if len(llms) > _MOST_NAMED else "")
+    # The token stays out of sight: it would end up in logs and on screens.
+    base, key = (server.url_of(_RUN), "$FEVAL_SERVE_TOKEN") if protected else (server.url, _RUN)
+    show.result(
+        {"url": server.url, "port": server.port, "llms": llms, "token": protected},
+        f"Serving {named} at {server.url} (Ctrl-C ends it).",
+        f"OPENAI_BASE_URL={base} OPENAI_API_KEY={key}",
+    )
+    print(end="", flush=True)
+
+
+def _models(application: Application) -> list[str]:
+    from feval.serving.application import Call
+
+    body = application.respond(Call("GET", "/v1/models", "", {}, b"")).body
+    listed: Any = json.loads(body if isinstance(body, bytes) else b"".join(body))
+    return [model["id"] for model in listed["data"]]
+
+
+def _account(show: _Out, application: Application) -> None:
+    """Say what was handed out, where the server was used at all."""
+    runs = application.ledger()["runs"]
+    if runs and not show.json:
+        cots, requests = (sum(run[name] for run in runs) for name in ("cots", "requests"))
+        show.note(f"Served {counted(cots, 'CoT')} in {counted(requests, 'request')} of {counted(len(runs), 'run')}.")

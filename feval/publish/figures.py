@@ -1,0 +1,218 @@
+"""The numbers on a recording's page: what was recorded of each LLM on each dataset, how right it is, what is missing.
+
+Accuracy is computed as `feval curve` does: one call is the curve's first point, the vote of all recorded CoTs its last one where
+every question has as many.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from feval.prices import usd
+from feval.recording import Recording
+from feval.replay import LLM, Dataset, load
+from feval.schema import FINISH_REASONS
+
+if TYPE_CHECKING:
+    from feval.curves import Curve
+
+__all__ = ["Accuracy", "PairFigures", "figures_of", "picture"]
+
+MOST_COTS = 40
+"""Where the curves of the picture end."""
+
+_SEED = 0
+_UNKNOWN = FINISH_REASONS.index("unknown")
+
+Floats = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class Accuracy:
+    """A mean over questions with its 95 % interval (percentile bootstrap over questions)."""
+
+    value: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, slots=True)
+class PairFigures:
+    """One LLM on one dataset.
+
+    Attributes:
+        dataset: its id.
+        llm: its name.
+        questions: of the dataset.
+        asked: of those, how many have a CoT at least; accuracy and dollars are means over them.
+        cots: in all.
+        smallest: CoTs of the question asked that has the fewest.
+        largest: of the question that has the most.
+        counter: who counted the tokens.
+        output_tokens: per CoT, the mean; `None` without CoTs.
+        no_answer: share of CoTs without an answer; `None` without CoTs.
+        truncated: share cut off at the limit on output tokens, of the CoTs whose end is known; `None` where no end is known.
+        withheld: share that a content filter stopped or the provider failed on, likewise.
+        single: accuracy of one call; `None` where the dataset has no golds.
+        vote: accuracy of the plurality of all recorded CoTs, ties broken by lot.
+        usd_single: mean USD per question of one call; `None` without a price or prompt tokens.
+        usd_vote: of the full vote, each prompt paid once.
+    """
+
+    dataset: str
+    llm: str
+    questions: int
+    asked: int
+    cots: int
+    smallest: int
+    largest: int
+    counter: str
+    output_tokens: float | None
+    no_answer: float | None
+    truncated: float | None
+    withheld: float | None
+    single: Accuracy | None
+    vote: Accuracy | None
+    usd_single: float | None
+    usd_vote: float | None
+
+
+def figures_of(recording: Recording) -> list[PairFigures]:
+    """The figures of every LLM on every dataset, in recorded order.
+
+    Raises:
+        RecordingError: the votes of a dataset cannot be read.
+    """
+    figures = []
+    for dataset in recording.dataset_ids():
+        if names := recording.llm_names(dataset):
+            figures += _of_dataset(*_loaded(recording, dataset, names))
+    return figures
+
+
+def _loaded(recording: Recording, dataset: str, llms: Sequence[str]) -> tuple[Dataset, list[LLM]]:
+    """The LLMs with dollars where the recording's price list is known, and without where it is not."""
+    from feval.cards import price_ids
+
+    priced = recording.manifest.prices in {*price_ids(), "none"}
+    return load(dataset, llms, recording, seed=_SEED, prices=None if priced else "none")
+
+
+def _of_dataset(dataset: Dataset, llms: Sequence[LLM]) -> list[PairFigures]:
+    return [_figures(dataset, llm) for llm in llms]
+
+
+def _figures(dataset: Dataset, llm: LLM) -> PairFigures:
+    pool = llm.pool
+    asked = np.flatnonzero(pool.sizes)
+    sizes = pool.sizes[asked].astype(np.int64)
+    cots = int(sizes.sum())
+    single, vote = _accuracies(dataset, llm, asked)
+    usd_single, usd_vote = _dollars(llm, asked)
+    truncated, withheld = _ends(llm)
+    return PairFigures(
+        dataset.id,
+        llm.name,
+        len(dataset),
+        len(asked),
+        cots,
+        int(sizes.min()) if cots else 0,
+        int(sizes.max(initial=0)),
+        llm.counter,
+        float(pool.output_tokens[asked].sum(dtype=np.int64) / cots) if cots else None,
+        float((pool.codes[asked] == -1).sum() / cots) if cots else None,
+        truncated,
+        withheld,
+        single,
+        vote,
+        usd_single,
+        usd_vote,
+    )
+
+
+def _accuracies(dataset: Dataset, llm: LLM, asked: npt.NDArray[np.intp]) -> tuple[Accuracy | None, Accuracy | None]:
+    """Of one call and of the full vote; a question without a gold is never right, as in `feval curve`."""
+    from feval.estimators.bootstrap import bootstrap_interval
+    from feval.estimators.counts import vote_counts
+
+    if not len(asked) or not (dataset.gold >= 0).any():
+        return None, None
+    rows = asked[np.argsort(dataset.question_keys[asked], kind="stable")]  # as curves have them
+    counts = vote_counts(llm.pool.codes[rows], dataset.gold[rows])
+    gold, rivals = counts.gold.astype(np.int64), counts.rivals.astype(np.int64)
+    right = np.column_stack([gold / counts.size, _lead_share(gold, rivals)])
+    means, interval = right.mean(axis=0), bootstrap_interval(right, seed=_SEED)
+    single, vote = (
+        Accuracy(float(means[column]), float(interval.low[column]), float(interval.high[column])) for column in (0, 1)
+    )
+    return single, vote
+
+
+def _lead_share(gold: npt.NDArray[np.int64], rivals: npt.NDArray[np.int64]) -> Floats:
+    """[Q] probability that the plurality of the whole pool is the gold: its share of the lead."""
+    most = np.maximum(gold, rivals.max(axis=1, initial=0))
+    leaders = 1 + (rivals == most[:, None]).sum(axis=1)
+    share: Floats = np.where((gold == most) & (most > 0), 1.0 / leaders, 0.0)
+    return share
+
+
+def _dollars(llm: LLM, asked: npt.NDArray[np.intp]) -> tuple[float | None, float | None]:
+    prompts = llm.pool.prompt_tokens[asked]
+    if llm.price is None or not len(asked) or int(prompts.min()) < 0:
+        return None, None
+    tokens = llm.pool.output_tokens[asked].sum(axis=1, dtype=np.int64)
+    prompt = float(prompts.mean())
+    one, every = float((tokens / llm.pool.sizes[asked]).mean()), float(tokens.mean())
+    return float(usd(llm.price, prompt, one)), float(usd(llm.price, prompt, every))
+
+
+def _ends(llm: LLM) -> tuple[float | None, float | None]:
+    """Shares of the CoTs whose end is known that were cut off, and that were withheld or failed."""
+    finish = llm.pool.finish[llm.pool.codes != -2]
+    counts = np.bincount(finish, minlength=len(FINISH_REASONS))
+    known = int(counts.sum() - counts[_UNKNOWN])
+    if not known:
+        return None, None
+    withheld = sum(int(counts[FINISH_REASONS.index(reason)]) for reason in ("content_filter", "error"))
+    return float(counts[FINISH_REASONS.index("length")] / known), float(withheld / known)
+
+
+def picture(recording: Recording) -> bytes | None:
+    """Cost against accuracy of votes, a line for each LLM: one picture of one dataset, or a panel for each.
+
+    LLMs that some question has no CoT of, or more than exact curves reach, and datasets without golds are left out; `None` where
+    nothing is left.
+    """
+    from feval.report.picture import curve_panels_png, curves_png
+
+    panels = [curves for dataset in recording.dataset_ids() if (curves := list(_curves(recording, dataset)))]
+    if not panels:
+        return None
+    if len(panels) == 1:
+        return curves_png(panels[0])
+    return curve_panels_png(panels)
+
+
+def _curves(recording: Recording, dataset: str) -> Iterable[Curve]:
+    from feval.curves import self_consistency_curve
+
+    pairs: dict[tuple[str, str], dict[str, Any]] = recording.manifest.pairs
+    names = [llm for llm in recording.llm_names(dataset) if _has_curve(pairs[dataset, llm])]
+    if not names or not recording.manifest.datasets[dataset].get("with_gold"):
+        return
+    alone = len(recording.dataset_ids()) == 1
+    questions, llms = _loaded(recording, dataset, names)
+    for llm in llms:
+        counts = range(1, min(llm.pool.smallest, MOST_COTS) + 1)
+        yield self_consistency_curve(questions, llm, counts, confidence=0.95 if alone else None)
+
+
+def _has_curve(pair: Mapping[str, Any]) -> bool:
+    from feval.estimators.plurality import LARGEST_POOL
+
+    return bool(pair["smallest_pool"] > 0 and pair["largest_pool"] <= LARGEST_POOL)

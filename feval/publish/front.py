@@ -1,0 +1,164 @@
+"""The front matter of a card: the YAML that the Hub and `datasets` read."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from feval.cards import find_dataset_card
+from feval.errors import CardError
+from feval.publish.configs import Config
+from feval.publish.licences import is_licence
+from feval.recording import Recording
+
+__all__ = ["EarlierMatter", "earlier_matter", "front_matter"]
+
+_SIZES = ((10**3, "n<1K"), (10**4, "1K<n<10K"), (10**5, "10K<n<100K"), (10**6, "100K<n<1M"), (10**7, "1M<n<10M"))
+_LARGER = ((10**8, "10M<n<100M"), (10**9, "100M<n<1B"), (10**10, "1B<n<10B"))
+_TAGS = ("feval", "llm", "chain-of-thought", "test-time-compute", "self-consistency", "evaluation", "synthetic")
+_OURS = frozenset((
+    "annotations_creators", "configs", "dataset_info", "language", "license", "license_details", "pretty_name", "size_categories",
+    "source_datasets", "tags", "task_categories",
+))  # fmt: skip
+_MOST_BYTES = 4 << 20
+_MOST_DEPTH = 12
+
+
+_MADE_TITLE = re.compile(r"Recorded chains of thought: .*|.*: recorded chains of thought", re.DOTALL)
+"""What `card.default_title` makes; another title is somebody's choice."""
+
+
+@dataclass(frozen=True, slots=True)
+class EarlierMatter:
+    """What of an earlier card's front matter stays.
+
+    Attributes:
+        title: somebody's; `None` where feval made it.
+        licence: of the collection, `None` where it has none in the Hub's spelling.
+        kept: fields that feval does not write, tags, and the language.
+    """
+
+    title: str | None = None
+    licence: str | None = None
+    kept: Mapping[str, Any] = field(default_factory=dict)
+
+
+def front_matter(
+    recording: Recording,
+    configs: Sequence[Config],
+    *,
+    title: str,
+    licence: str,
+    licence_details: str,
+    languages: Sequence[str],
+    kept: Mapping[str, Any],
+) -> str:
+    """The front matter between its two lines `---`.
+
+    Args:
+        recording: what is published.
+        configs: of the recording.
+        title: for people.
+        licence: of the collection, as the Hub spells it, such as "odbl".
+        licence_details: one line about the licences of questions and outputs.
+        languages: codes such as "en"; empty where nobody said.
+        kept: fields of an earlier card, see `EarlierMatter`.
+    """
+    import yaml
+
+    kinds = {record.get("answer_kind") for record in recording.manifest.datasets.values()}
+    cots = sum(pair["cots"] for pair in recording.manifest.pairs.values())
+    fields: dict[str, Any] = {
+        "pretty_name": title,
+        "license": licence,
+        "license_details": licence_details,
+        **({"language": list(languages)} if languages else {}),
+        "task_categories": ["text-generation", "question-answering", *(["multiple-choice"] * ("choice" in kinds))],
+        "size_categories": [next((name for most, name in (*_SIZES, *_LARGER) if cots < most), "n>1T")],
+        "annotations_creators": ["machine-generated"],
+        **({"source_datasets": sources} if (sources := _sources(recording)) else {}),
+        "tags": [*_TAGS, *(tag for tag in kept.get("tags", ()) if tag not in _TAGS)],
+        **{key: value for key, value in kept.items() if key != "tags" and (key != "language" or not languages)},
+        "configs": [_config(config, default=place == 0) for place, config in enumerate(configs)],
+        "dataset_info": [_info(config) for config in configs],
+    }
+    text: str = yaml.safe_dump(fields, sort_keys=False, allow_unicode=True, width=1000)
+    return f"---\n{text}---\n"
+
+
+def earlier_matter(card: str, where: str) -> EarlierMatter | None:
+    """What of an earlier card's front matter stays when the card is generated again; `None` where it has none.
+
+    Raises:
+        CardError: the front matter cannot be read, or is no plain YAML.
+    """
+    import yaml
+
+    lines = card.replace("\r\n", "\n").split("\n")
+    if lines[0].rstrip() != "---":
+        return None
+    ends = [number for number, line in enumerate(lines) if number and line.rstrip() == "---"]
+    text = "\n".join(lines[1 : ends[0]]) if ends else ""
+    if not ends or len(text) > _MOST_BYTES:
+        raise CardError(f"The front matter of {where} does not end, or is too long. Correct it, or it would be lost.")
+    try:
+        _refuse_aliases(text, where)
+        found = yaml.safe_load(text)
+    except (yaml.YAMLError, ValueError) as error:
+        first = str(error).splitlines()[0]
+        raise CardError(
+            f"The front matter of {where} is not YAML ({first}). Correct it, or it would be lost."
+        ) from error
+    return _stays(found) if isinstance(found, dict) else None
+
+
+def _stays(found: Mapping[Any, Any]) -> EarlierMatter:
+    kept = {key: value for key, value in found.items() if isinstance(key, str) and key not in _OURS}
+    title, licence, tags, language = (found.get(key) for key in ("pretty_name", "license", "tags", "language"))
+    if isinstance(tags, list):
+        kept["tags"] = [tag for tag in tags if isinstance(tag, str)]
+    if isinstance(language, str | list) and language:
+        kept["language"] = language
+    return EarlierMatter(
+        title if isinstance(title, str) and title.strip() and not _MADE_TITLE.fullmatch(title) else None,
+        licence if isinstance(licence, str) and is_licence(licence) else None,
+        kept,
+    )
+
+
+def _refuse_aliases(text: str, where: str) -> None:
+    """A card may be a stranger's: no aliases, of which a few lines make gigabytes, and no depth to stumble over."""
+    import yaml
+
+    depth = 0
+    for event in yaml.parse(text, yaml.SafeLoader):
+        depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+        if isinstance(event, yaml.AliasEvent) or depth > _MOST_DEPTH:
+            raise CardError(
+                f"The front matter of {where} uses YAML aliases or nests deeper than {_MOST_DEPTH}. Write it out."
+            )
+
+
+def _sources(recording: Recording) -> list[str]:
+    """The repositories on the Hub that the questions are from, as far as dataset cards say."""
+    cards = (find_dataset_card(dataset) for dataset in recording.dataset_ids())
+    return list(dict.fromkeys(card.hub.repository for card in cards if card is not None and card.hub is not None))
+
+
+def _config(config: Config, *, default: bool) -> dict[str, Any]:
+    files = [{"split": split.name, "path": split.path} for split in config.splits]
+    return {"config_name": config.name, **({"default": True} if default else {}), "data_files": files}
+
+
+def _info(config: Config) -> dict[str, Any]:
+    return {
+        "config_name": config.name,
+        "features": config.features,
+        "splits": [
+            {"name": split.name, "num_bytes": split.arrow_bytes, "num_examples": split.rows} for split in config.splits
+        ],
+        "download_size": sum(split.file_bytes for split in config.splits),
+        "dataset_size": sum(split.arrow_bytes for split in config.splits),
+    }

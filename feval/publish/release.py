@@ -1,0 +1,320 @@
+"""A release: the files of a recording with its page, its picture and its licence, searched, compared with the Hub, and pushed.
+
+    seen = look("org/name")
+    release = prepare("my-recording", "org/name", seen)
+    changes(release)                                            # what a push would do
+    push(release)                                               # one commit
+
+The manifest of a release is the recording's without its README.md: a page on the Hub is edited by people, and nothing that feval
+computes rests on it. Content, leaves and recording hash are the same.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from feval.errors import CardError, ConflictError, ReleaseError
+from feval.hub.commits import Pushed, RepoState, push_files, state
+from feval.hub.pages import read_page
+from feval.publish.card import card, default_title
+from feval.publish.configs import MOST_SPLITS, Config, configs_of
+from feval.publish.figures import figures_of, picture
+from feval.publish.front import EarlierMatter, earlier_matter
+from feval.publish.licences import check_licence, notice
+from feval.publish.page import PICTURE, Page
+from feval.publish.scan import Scan, scan
+from feval.publish.words import check_words, own_words
+from feval.recording import Recording
+from feval.recording.format import MANIFEST, README, is_beside
+from feval.recording.verify import open_sound
+from feval.report.text import counted
+
+__all__ = ["Changes", "Release", "Seen", "changes", "look", "prepare", "push"]
+
+_LICENCE = "LICENSE"
+_PARTS = ("questions/", "requests/", "samples/", "texts/", "reasoning/", "logprobs/", "scores/", "votes/")
+"""Folders of a repository that are a recording's alone."""
+_MOST_FILES, _MOST_IN_FOLDER = 100_000, 10_000
+_MOST_GROUP_BYTES = 100 * 10**6
+_MOST_SHOWN = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """A repository as it was looked at before a release.
+
+    Attributes:
+        repo_id: "namespace/name".
+        state: `None` where there is no such repository, or none to be seen.
+        page: its README.md; `None` where there is none.
+    """
+
+    repo_id: str
+    state: RepoState | None = None
+    page: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """What is pushed.
+
+    Attributes:
+        seen: the repository as it was before.
+        title: for people.
+        recording_hash: of the content.
+        files: path in the repository -> a file, or bytes.
+        scan: what the search found.
+        tag: name for the commit; `None` for none.
+        notes: what somebody should know, in sentences.
+    """
+
+    seen: Seen
+    title: str
+    recording_hash: str
+    files: Mapping[str, Path | bytes] = field(repr=False)
+    scan: Scan = field(repr=False)
+    tag: str | None = None
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """What a push would do to a repository, by paths.
+
+    Attributes:
+        new: files that are not there.
+        changed: files that are there with other bytes.
+        unchanged: files that are there.
+        removed: files of an earlier recording that this one lacks.
+    """
+
+    new: tuple[str, ...]
+    changed: tuple[str, ...]
+    unchanged: tuple[str, ...]
+    removed: tuple[str, ...]
+
+    @property
+    def sent(self) -> tuple[str, ...]:
+        """New and changed files."""
+        return (*self.new, *self.changed)
+
+
+def look(repo_id: str, *, endpoint: str | None = None) -> Seen:
+    """Look at a repository and its page.
+
+    Raises:
+        UsageError: no repository can have that name.
+        HubError: the Hub does not answer.
+    """
+    found = state(repo_id, endpoint=endpoint)
+    return Seen(repo_id, found, None if found is None else read_page(found, endpoint=endpoint))
+
+
+def prepare(
+    folder: str | Path,
+    seen: Seen,
+    *,
+    title: str | None = None,
+    licence: str | None = None,
+    languages: Sequence[str] = (),
+    words: str | None = None,
+    tag: str | None = None,
+    allow: Collection[str] = (),
+    progress: Callable[[int, int], None] | None = None,
+) -> Release:
+    """Make a release of a recording; nothing is sent, and the recording stays as it is.
+
+    Args:
+        folder: of the recording.
+        seen: the repository it goes to, from `look`.
+        title: for people; `None` keeps that of the earlier page, or makes one of datasets and LLMs.
+        licence: of the collection, as the Hub spells it; `None` keeps that of the earlier page, or is the ODbL.
+        languages: codes such as "en"; empty keeps those of the earlier page.
+        words: the owner's section; `None` keeps what the page in the repository has, or that in the folder.
+        tag: the release's, for the examples on the page.
+        allow: exceptions for the search, see `feval.publish.scan.scan`.
+        progress: called with (files searched, files in all).
+
+    Raises:
+        DamagedRecordingError: the recording is not sound.
+        CardError: an earlier page would be lost.
+        ReleaseError: there are more files than the Hub takes. What the search found does not raise here: `Scan.require_clean`.
+    """
+    if licence is not None:
+        check_licence(licence)
+    recording = open_sound(folder)
+    pages = _pages(recording, seen)
+    earlier = next(
+        (matter for where, text in pages.items() if (matter := earlier_matter(text, where))), EarlierMatter()
+    )
+    licence = licence or earlier.licence or "odbl"
+    configs = configs_of(recording)
+    drawn = picture(recording)
+    page = Page(
+        seen.repo_id,
+        title or earlier.title or default_title(recording),
+        figures_of(recording),
+        configs,
+        licence,
+        tag,
+        _words(pages) if words is None else check_words(words),
+        languages,
+        earlier.kept,
+        drawn is not None,
+    )
+    files: dict[str, Path | bytes] = {
+        README: card(recording, page).encode(),
+        _LICENCE: notice(page.title, licence).encode(),
+        MANIFEST: _manifest(recording),
+        **({} if drawn is None else {PICTURE: drawn}),
+        **{path: recording.path / path for path in recording.manifest.files if not is_beside(path)},
+    }
+    _check_limits(files)
+    names = {*recording.manifest.llms, *recording.manifest.datasets}
+    found = scan(files, allow=allow, names=names, progress=progress)
+    return Release(seen, page.title, recording.hash, files, found, tag, tuple(_remarks(recording, files, configs)))
+
+
+def changes(release: Release) -> Changes:
+    """Compare a release with the repository as it was seen."""
+    there = {} if release.seen.state is None else release.seen.state.files
+    new = tuple(path for path in release.files if path not in there)
+    same = {path for path, content in release.files.items() if path in there and there[path].holds(content)}
+    return Changes(
+        new,
+        tuple(path for path in release.files if path in there and path not in same),
+        tuple(path for path in release.files if path in same),
+        tuple(path for path in there if path.startswith((*_PARTS, PICTURE)) and path not in release.files),
+    )
+
+
+def push(
+    release: Release,
+    *,
+    message: str | None = None,
+    public: bool = False,
+    create_pr: bool = False,
+    remove: bool = False,
+    endpoint: str | None = None,
+) -> Pushed:
+    """Put a release into its repository as one commit, on top of the one that was seen.
+
+    Args:
+        release: from `prepare`.
+        message: of the commit; `None` makes one.
+        public: whether everybody may see the repository, see `feval.hub.commits.push_files`.
+        create_pr: offer the commit as a pull request instead.
+        remove: take away what an earlier recording in the repository has and this one lacks.
+        endpoint: of another Hub.
+
+    Raises:
+        ReleaseError: the search found something.
+        ConflictError: the repository holds more than the release, or has changed since it was seen.
+        HubError: the Hub does not take it.
+    """
+    release.scan.require_clean()
+    gone = changes(release).removed
+    if gone and not remove:
+        shown = ", ".join(gone[:_MOST_SHOWN]) + (
+            f" and {len(gone) - _MOST_SHOWN:,} more" if len(gone) > _MOST_SHOWN else ""
+        )
+        raise ConflictError(
+            f"{release.seen.repo_id} holds {counted(len(gone), 'file')} that this recording lacks: {shown}. Pull and merge "
+            "them, or take them away with --remove."
+        )
+    return push_files(
+        release.seen.repo_id,
+        release.files,
+        message=message or f"{release.title} (recording hash {release.recording_hash[:12]})",
+        parent=None if release.seen.state is None else release.seen.state.commit,
+        delete=gone,
+        tag=release.tag,
+        public=public,
+        create_pr=create_pr,
+        endpoint=endpoint,
+    )
+
+
+def _pages(recording: Recording, seen: Seen) -> dict[str, str]:
+    """Where -> earlier pages that somebody may have written in: the repository's first."""
+    pages = {} if seen.page is None else {f"README.md of {seen.repo_id}": seen.page}
+    own = recording.path / README
+    if README not in recording.manifest.files and own.is_file():  # a listed one was written with the recording
+        try:
+            pages[str(own)] = own.read_text("utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise CardError(f"{own} cannot be read as UTF-8 text ({error}), and would be lost. Correct it.") from error
+    return pages
+
+
+def _words(pages: Mapping[str, str]) -> str:
+    """The owner's section of the earlier pages.
+
+    Raises:
+        CardError: a page has no such section and would be lost, or two pages have different ones.
+    """
+    found = {where: own_words(page, where) for where, page in pages.items()}
+    for where, words in found.items():
+        if words is None and _body(pages[where]):
+            raise CardError(
+                f"{where} was not written by feval, and a push would replace it. Put what you want to keep into a file, and "
+                "push with --words FILE."
+            )
+    written = {words: where for where, words in found.items() if words}
+    if len(written) > 1:
+        raise CardError(
+            f"Your own section differs between {' and '.join(written.values())}. Say which words to keep, with --words FILE."
+        )
+    return next(iter(written), "")
+
+
+def _body(page: str) -> str:
+    """A page without its front matter."""
+    lines = page.replace("\r\n", "\n").split("\n")
+    ends = [number for number, line in enumerate(lines) if number and line.rstrip() == "---"]
+    start = ends[0] + 1 if lines[0].rstrip() == "---" and ends else 0
+    return "\n".join(lines[start:]).strip()
+
+
+def _manifest(recording: Recording) -> bytes:
+    raw = dict(recording.manifest.raw)
+    raw["files"] = {path: record for path, record in raw["files"].items() if not is_beside(path)}
+    return json.dumps(raw, ensure_ascii=False, indent=1).encode()
+
+
+def _check_limits(files: Collection[str]) -> None:
+    folders = Counter(path.rpartition("/")[0] for path in files)
+    folder, most = folders.most_common(1)[0]
+    if len(files) > _MOST_FILES or most > _MOST_IN_FOLDER:
+        raise ReleaseError(
+            f"The release has {len(files):,} files, {most:,} of them in {folder or 'one folder'!r}; the Hub takes fewer than "
+            f"{_MOST_FILES:,} in a repository and {_MOST_IN_FOLDER:,} in a folder. Publish it in parts (`feval select`)."
+        )
+
+
+def _remarks(recording: Recording, files: Mapping[str, Path | bytes], configs: Sequence[Config]) -> list[str]:
+    """What the Hub's viewer would not like, in sentences."""
+    remarks = []
+    if many := [config.name for config in configs if len(config.splits) > MOST_SPLITS]:
+        remarks.append(
+            f"The Hub's viewer shows at most {MOST_SPLITS} splits; {many[0]} has more, and loads all the same."
+        )
+    parquet = [path for path in files if path.endswith(".parquet")]
+    if odd := [path for path in parquet if not _suits_viewer(recording.path / path)]:
+        remarks.append(
+            f"{counted(len(odd), 'file')} ({odd[0]}, ...) lack a page index or have row groups beyond 100 MB; the Hub's "
+            "viewer may refuse them."
+        )
+    return remarks
+
+
+def _suits_viewer(path: Path) -> bool:
+    import pyarrow.parquet as pq
+
+    told = pq.read_metadata(path)
+    groups = [told.row_group(number) for number in range(told.num_row_groups)]
+    return all(group.total_byte_size <= _MOST_GROUP_BYTES and group.column(0).has_offset_index for group in groups)

@@ -1,0 +1,406 @@
+"""Look through a release for what must not leave the house: secrets, paths of somebody's machine, e-mail addresses.
+
+Text in Parquet files is searched value by value, every other file as bytes: first by one expression that RE2 runs over
+everything, then, where that matches, by the rules one after the other. What is found is told by file, row and column, never by
+itself: an excerpt keeps the public beginning of a key and masks the rest.
+
+Chains of thought are about word problems, code and the like. So `km/h` and `/tmp/a.py` in the words of an LLM are no findings,
+and neither are addresses under the names that RFC 2606 reserves for examples (example.com and its kin). For the rest there are
+exceptions by name: see `scan`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from feval.errors import DamagedRecordingError, ReleaseError, UsageError
+from feval.recording.format import open_regular
+from feval.report.text import counted, visible
+
+__all__ = ["ALLOWANCES", "Finding", "Scan", "scan"]
+
+ALLOWANCES = ("emails", "paths")
+"""Classes of findings that may be allowed as a whole; a secret is allowed one by one, by its mark."""
+
+_WORDS = frozenset(
+    ("text", "reasoning", "verdict", "answer", "answer_raw", "answer_key", "question", "prompt", "choices")
+)
+"""Columns whose words are those of LLMs, questions and prompts."""
+_DISTINCT = frozenset(
+    ("question_id", "answer", "answer_raw", "finish_reason", "served_model", "system_fingerprint", "recorded_at")
+)
+"""Columns that repeat their values: each value is looked at once."""
+_BATCH_ROWS = 8192
+_MOST_KEPT = 1000
+_MOST_SHOWN = 10
+_SHORTEST_OWN = 16
+_MARK = re.compile(r"[0-9a-f]{12}")
+_OWN_SECRET = re.compile(r"(?:^|_)(?:KEY|TOKEN|SECRET|PASSWORD)$")
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """Something that must not be published.
+
+    Attributes:
+        kind: "secret", "path" or "email".
+        what: in words, such as "a Hugging Face token".
+        file: path in the release.
+        place: where in the file.
+        excerpt: the finding, masked.
+        mark: twelve hex digits that stand for it: the same finding elsewhere has the same mark.
+    """
+
+    kind: str
+    what: str
+    file: str
+    place: str
+    excerpt: str
+    mark: str
+
+    def __str__(self) -> str:
+        return f"{self.file}, {self.place}: {self.what}, {self.excerpt} (mark {self.mark})"
+
+
+@dataclass(frozen=True, slots=True)
+class Scan:
+    """What was searched and found.
+
+    Attributes:
+        refused: findings that no exception covers.
+        allowed: findings that one does.
+        bytes_searched: of text, after decompression.
+        more: findings beyond the first thousand, which are counted and not kept.
+    """
+
+    refused: tuple[Finding, ...]
+    allowed: tuple[Finding, ...]
+    bytes_searched: int
+    more: int = 0
+
+    def require_clean(self) -> None:
+        """Refuse what was found.
+
+        Raises:
+            ReleaseError: something was; the message lists the first findings.
+        """
+        if not self.refused:
+            return
+        shown = [visible(str(finding)) for finding in self.refused[:_MOST_SHOWN]]
+        rest = len(self.refused) + self.more - len(shown)
+        more = f" And {rest:,} more." if rest else ""
+        advice = (
+            "A secret that was published must be revoked. Record or import again without it; for words that only look like one, "
+            "--allow MARK excepts a finding, --allow emails and --allow paths a whole class"
+        )
+        found = counted(len(self.refused) + self.more, "finding")
+        raise ReleaseError(f"The release is refused, {found}: {'; '.join(shown)}.{more} {advice}.")
+
+
+@dataclass(frozen=True, slots=True)
+class _Rule:
+    """What to look for.
+
+    Attributes:
+        kind: of the finding.
+        what: in words.
+        pattern: of the finding.
+        digits: whether it must hold a digit and a letter, as made-up keys do and words do not.
+        keep: how many of its first bytes are public.
+        strict: only in places that are not words of LLMs.
+    """
+
+    kind: str
+    what: str
+    pattern: re.Pattern[bytes]
+    digits: bool = False
+    keep: int = 0
+    strict: bool = False
+
+
+def _key(what: str, prefix: str, rest: str) -> _Rule:
+    pattern = re.compile(rb"(?<![A-Za-z0-9_-])" + re.escape(prefix).encode() + rest.encode())
+    return _Rule("secret", what, pattern, digits=True, keep=len(prefix))
+
+
+def _path(what: str, pattern: bytes, keep: int, *, strict: bool = False) -> _Rule:
+    return _Rule("path", what, re.compile(pattern), keep=keep, strict=strict)
+
+
+_SHORT, _LONG = "[A-Za-z0-9_-]{20,}", "[A-Za-z0-9]{30,}"
+_KEYS = {
+    "sk-": ("an API key in the form of OpenAI, Anthropic, DeepSeek or OpenRouter", _SHORT),
+    "hf_": ("a Hugging Face token", _LONG),
+    "api_org_": ("a Hugging Face organisation token", _LONG),
+    "AIza": ("a Google API key", "[A-Za-z0-9_-]{35}"),
+    "ya29.": ("a Google OAuth token", _SHORT),
+    "AKIA": ("an AWS access key", "[0-9A-Z]{16}"),
+    "ASIA": ("an AWS session key", "[0-9A-Z]{16}"),
+    **{f"gh{letter}_": ("a GitHub token", _LONG) for letter in "pousr"},
+    "github_pat_": ("a GitHub token", "[A-Za-z0-9_]{30,}"),
+    "glpat-": ("a GitLab token", _SHORT),
+    **{f"xox{letter}-": ("a Slack token", "[A-Za-z0-9-]{10,}") for letter in "abprs"},
+    "gsk_": ("a Groq API key", _LONG),
+    "xai-": ("an xAI API key", _LONG),
+    "r8_": ("a Replicate token", _LONG),
+    "pplx-": ("a Perplexity API key", _LONG),
+    "nvapi-": ("an NVIDIA API key", _SHORT),
+    "fw_": ("a Fireworks API key", "[A-Za-z0-9]{20,}"),
+    "tgp_v1_": ("a Together API key", _SHORT),
+    "csk-": ("a Cerebras API key", _LONG),
+    "dapi": ("a Databricks token", "[0-9a-f]{32}"),
+    "npm_": ("an npm token", "[A-Za-z0-9]{36}"),
+    "pypi-": ("a PyPI token", "AgE[A-Za-z0-9_-]{40,}"),
+    "sk_live_": ("a Stripe key", "[A-Za-z0-9]{20,}"),
+    "eyJ": ("a JSON web token", r"[A-Za-z0-9_-]{10,}\.eyJ[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_-]{10,}"),
+}
+"""Public beginning of a key -> whose it is, and how it goes on."""
+_NAMED = rb"(?:api[_-]?key|access[_-]?token|secret[_-]?key)\\?[\"']?[ \t]*[:=][ \t]*\\?[\"']?"
+_SECRETS = (
+    *(_key(what, prefix, rest) for prefix, (what, rest) in _KEYS.items()),
+    _Rule("secret", "a bearer token", re.compile(rb"(?i:bearer)[ \t]+[A-Za-z0-9._~+/-]{20,}=*"), digits=True, keep=6),
+    _Rule("secret", "a private key", re.compile(rb"-----BEGIN [A-Z ]{0,30}PRIVATE KEY"), keep=11),
+    _Rule("secret", "an address with a password", re.compile(rb"://[^\s/:@\"']{1,64}:[^\s/@\"']{4,64}@"), keep=3),
+    _Rule("secret", "an API key", re.compile(rb"(?i)" + _NAMED + rb"[a-z0-9_.~+/-]{24,}"), digits=True, keep=7),
+)
+_START = rb"(?:(?<![A-Za-z0-9_.~:/)\]-])|(?<=file://))"
+_NAME = rb"[A-Za-z0-9_][A-Za-z0-9_.-]*"
+_MACHINE_ROOTS = (
+    "root", "tmp", "var", "mnt", "scratch", "data", "gpfs", "lustre", "nfs", "opt", "private", "srv", "work", "workspace",
+    "Volumes", "media", "projects", "storage", "content", "kaggle", "usr",
+)  # fmt: skip
+_PATHS = (
+    _path("a path of somebody's machine", _START + rb"/(?:home|Users)/" + _NAME, 6),
+    _path(
+        "a path of somebody's machine", rb"[A-Za-z]:\\{1,2}(?:Users|Documents and Settings)\\{1,2}[A-Za-z0-9_. -]+", 3
+    ),
+    _path("a path of a machine", _START + b"/(?:%s)/" % "|".join(_MACHINE_ROOTS).encode() + _NAME, 4, strict=True),
+)
+_EMAIL = _Rule(
+    "email",
+    "an e-mail address",
+    re.compile(
+        rb"[A-Za-z0-9_%+](?:[A-Za-z0-9._%+-]{0,62}[A-Za-z0-9_%+])?"
+        rb"@(?:[A-Za-z0-9](?:[A-Za-z0-9-]{0,62})\.)+[A-Za-z]{2,24}(?![A-Za-z0-9])"
+    ),
+)
+_NOBODYS = re.compile(
+    rb"(?:@|\.)(?:example\.(?:com|net|org)|[a-z0-9-]+\.(?:example|test|invalid|localhost))\Z|\Agit@", re.IGNORECASE
+)
+"""Addresses under the names of RFC 2606, and the user of git's own addresses (git@github.com:...)."""
+
+_RULES = (*_SECRETS, *_PATHS, _EMAIL)
+
+
+def _literal(text: str) -> str:
+    return "".join(f"\\x{byte:02x}" for byte in text.encode())
+
+
+def _sieve(own: Iterable[str], *, strict: bool) -> str:
+    """One expression that whatever a rule finds must match; RE2 runs over gigabytes with it, and Python over what is left."""
+    beginnings = "|".join(map(_literal, [prefix for prefix in _KEYS if prefix != "sk-"]))
+    pieces = [
+        "(?:^|[^A-Za-z0-9_-])sk-[A-Za-z0-9_-]{8}",
+        f"(?:{beginnings})[A-Za-z0-9_-]{{8}}",
+        r"(?i:bearer)[ \t]+[A-Za-z0-9._~+/-]{8}",
+        "-----BEGIN ",
+        r"://[^\s/:@]+:[^\s/@]+@",
+        "(?i:api[_-]?key|access[_-]?token|secret[_-]?key)[^A-Za-z0-9]",
+        "/(?:home|Users)/[A-Za-z0-9_]",
+        r":\\{1,2}(?:Users|Documents)",
+        r"@[A-Za-z0-9][A-Za-z0-9.-]*\.[A-Za-z]",
+        *map(_literal, own),
+    ]
+    if strict:
+        pieces.append(f"/(?:{'|'.join(_MACHINE_ROOTS)})/")
+    return "|".join(pieces)
+
+
+def scan(
+    files: Mapping[str, Path | bytes],
+    *,
+    allow: Collection[str] = (),
+    names: Collection[str] = (),
+    progress: Callable[[int, int], None] | None = None,
+) -> Scan:
+    """Search every file of a release.
+
+    Values of environment variables that are named like secrets (`OPENAI_API_KEY`, `HF_TOKEN`, ...) are searched for as well.
+
+    Args:
+        files: path in the release -> a file, or bytes. Files that end in `.parquet` are searched value by value.
+        allow: exceptions: "emails", "paths", or marks of findings.
+        names: of LLMs and datasets, which may look like addresses ("gpt-4o@v1.beta").
+        progress: called with (files done, files in all).
+
+    Raises:
+        UsageError: an exception that is neither a class nor a mark.
+        DamagedRecordingError: a Parquet file cannot be read.
+    """
+    for allowance in allow:
+        if allowance not in ALLOWANCES and not _MARK.fullmatch(allowance):
+            raise UsageError(
+                f"{allowance!r:.60} cannot be allowed; {', '.join(ALLOWANCES)} can, or a finding by its mark of twelve digits."
+            )
+    search = _Search(frozenset(name.encode(errors="surrogatepass") for name in names), frozenset(allow))
+    for done, (path, content) in enumerate(files.items(), 1):
+        if path.endswith(".parquet"):
+            search.parquet(path, content)
+        else:
+            search.plain(path, content)
+        if progress is not None:
+            progress(done, len(files))
+    return Scan(tuple(search.refused), tuple(search.allowed), search.bytes_searched, search.more)
+
+
+@dataclass
+class _Search:
+    names: frozenset[bytes]
+    allow: frozenset[str]
+    refused: list[Finding] = field(default_factory=list)
+    allowed: list[Finding] = field(default_factory=list)
+    bytes_searched: int = 0
+    more: int = 0
+
+    def __post_init__(self) -> None:
+        own = {
+            name: value
+            for name, value in os.environ.items()
+            if _OWN_SECRET.search(name) and len(value) >= _SHORTEST_OWN and value.isprintable()
+        }
+        self._rules = [*_RULES]
+        for name, value in own.items():
+            what = f"the value of the environment variable {name}"
+            self._rules.append(_Rule("secret", what, re.compile(re.escape(value.encode()))))
+        self._sieves = {strict: _sieve(own.values(), strict=strict) for strict in (True, False)}
+
+    def plain(self, path: str, content: Path | bytes) -> None:
+        """Search a file as one value; the place is a line of it, or a byte where it is no text."""
+        import pyarrow as pa
+
+        if isinstance(content, Path):
+            with open_regular(content) as file:
+                content = file.read()
+        if path.endswith(".png"):
+            content = _png_text(content)
+        binary = b"\0" in content[:4096]
+
+        def place(_: int, start: int) -> str:
+            return f"byte {start:,}" if binary else f"line {content.count(10, 0, start) + 1:,}"
+
+        words = binary or path == "README.md"  # its examples and its owner's section are words
+        self._search(path, pa.array([content], pa.large_binary()), place, words=words)
+
+    def parquet(self, path: str, content: Path | bytes) -> None:
+        """Search the text columns of a Parquet file, and what its footer says."""
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        try:
+            with pa.BufferReader(content) if isinstance(content, bytes) else open_regular(content) as source:
+                repeating = sorted(_DISTINCT.intersection(pq.read_schema(source).names))
+                file = pq.ParquetFile(source, read_dictionary=repeating)
+                told = {**(file.metadata.metadata or {}), **(file.schema_arrow.metadata or {})}
+                told.pop(b"ARROW:schema", None)  # pyarrow has read it
+                self._search(
+                    path, pa.array([*told.values()], pa.large_binary()), lambda *_: "its metadata", words=False
+                )
+                first = 0
+                for batch in file.iter_batches(_BATCH_ROWS, use_threads=False):
+                    for name, column in zip(batch.schema.names, batch.columns, strict=True):
+                        self._column(path, name, column, first)
+                    first += batch.num_rows
+        except (pa.ArrowException, OSError) as error:
+            raise DamagedRecordingError(f"{path} cannot be read ({error}); run `feval verify`.") from error
+
+    def _column(self, path: str, name: str, column: Any, first: int) -> None:
+        for array, row_of in _text_arrays(column):
+
+            def place(at: int, _: int, row_of: Callable[[int], int] = row_of) -> str:
+                return f"row {first + row_of(at):,}, column {name}"
+
+            self._search(path, array, place, words=name in _WORDS)
+
+    def _search(self, path: str, values: Any, place: Callable[[int, int], str], *, words: bool) -> None:
+        """Search an array of texts; `place` names a value by its number and the start of the finding in it."""
+        import pyarrow.compute as pc
+
+        self.bytes_searched += values.nbytes
+        suspects = pc.indices_nonzero(pc.match_substring_regex(values, self._sieves[not words])).to_pylist()
+        for at in suspects:
+            value = values[at].as_py()
+            value = value if isinstance(value, bytes) else value.encode()
+            for rule, hit in self._hits(value, words=words):
+                self._note(rule, path, place(at, hit.start()), hit.group())
+
+    def _hits(self, value: bytes, *, words: bool) -> Iterator[tuple[_Rule, re.Match[bytes]]]:
+        """What the rules find in one value; of two that overlap, the first rule's."""
+        taken: list[tuple[int, int]] = []
+        for rule in self._rules:
+            earlier = tuple(taken)
+            for hit in rule.pattern.finditer(value) if not (rule.strict and words) else ():
+                apart = all(hit.end() <= start or hit.start() >= end for start, end in earlier)
+                if apart and self._counts(rule, hit.group()):
+                    taken.append(hit.span())
+                    yield rule, hit
+
+    def _counts(self, rule: _Rule, found: bytes) -> bool:
+        if rule.digits and not (
+            re.search(rb"[0-9]", found[rule.keep :]) and re.search(rb"[A-Za-z]", found[rule.keep :])
+        ):
+            return False
+        return found not in self.names and not (rule is _EMAIL and _NOBODYS.search(found))
+
+    def _note(self, rule: _Rule, path: str, place: str, found: bytes) -> None:
+        if len(self.refused) + len(self.allowed) >= _MOST_KEPT:
+            self.more += 1
+            return
+        mark = hashlib.sha256(rule.kind.encode() + b"\n" + found).hexdigest()[:12]
+        finding = Finding(rule.kind, rule.what, path, place, _masked(rule, found), mark)
+        excepted = mark in self.allow or (rule.kind != "secret" and f"{rule.kind}s" in self.allow)
+        (self.allowed if excepted else self.refused).append(finding)
+
+
+def _text_arrays(array: Any) -> Iterator[tuple[Any, Callable[[int], int]]]:
+    """The arrays of text in a column, each with the row of the column that each of its values stands in."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    kind = array.type
+    if pa.types.is_string(kind) or pa.types.is_large_string(kind):
+        yield array, int
+    elif pa.types.is_dictionary(kind):
+        indices = array.indices
+        for values, value_of in _text_arrays(array.dictionary):
+            yield values, lambda at: int(pc.index(indices, pa.scalar(value_of(at), indices.type)).as_py())  # noqa: B023
+    elif pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        parents = pc.list_parent_indices(array)
+        for values, row_of in _text_arrays(array.flatten()):
+            yield values, lambda at: int(parents[row_of(at)].as_py())  # noqa: B023
+    elif pa.types.is_struct(kind):
+        for part in array.flatten():
+            yield from _text_arrays(part)
+
+
+def _masked(rule: _Rule, found: bytes) -> str:
+    """What may be shown: the public beginning, the shape of an address, and how long it is."""
+    if rule.kind == "email":
+        return f"***@***.{found.rpartition(b'.')[2].decode()}"
+    return f"{found[: rule.keep].decode(errors='replace')}*** ({len(found)} characters)"
+
+
+def _png_text(data: bytes) -> bytes:
+    """The chunks of a PNG but for its pixels, whose compressed bytes could look like anything."""
+    kept, at = b"", 8
+    while at + 12 <= len(data):
+        size = int.from_bytes(data[at : at + 4], "big")
+        if data[at + 4 : at + 8] != b"IDAT":
+            kept += data[at + 4 : at + 8 + size]
+        at += size + 12
+    return kept

@@ -1,0 +1,111 @@
+"""What a Parquet file may grow to when it is read: a small file can be made that decompresses to gigabytes.
+
+The bounds are far from what recordings need. They are held against the footer when a file is opened, and against the strings
+behind its dictionaries when a file has come from the Hub.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from feval.errors import DamagedRecordingError
+
+__all__ = ["check_expansion", "check_footer"]
+
+_MOST_TIMES = 1000
+_ALWAYS_BYTES = 64 << 20
+_MOST_GROUP_BYTES = 2 << 30
+_ALWAYS_ROWS = 1 << 20
+_ROWS_PER_BYTE = 64
+
+
+def check_footer(path: Path, metadata: Any, record: Mapping[str, Any]) -> None:
+    """Hold what the footer of a Parquet file states against the manifest and the bounds.
+
+    Args:
+        path: of the file, for the message.
+        metadata: its footer, a `pyarrow.parquet.FileMetaData`.
+        record: what the manifest states of it.
+
+    Raises:
+        DamagedRecordingError: other rows than stated, or more of anything than such a file can hold.
+    """
+    rows, size = metadata.num_rows, record["bytes"]
+    if rows != record["rows"]:
+        raise DamagedRecordingError(
+            f"{path} should have {record['rows']} rows, found {rows}; fetch the recording again."
+        )
+    groups = [metadata.row_group(i) for i in range(metadata.num_row_groups)]
+    grown = [group.total_byte_size for group in groups]
+    held = [group.num_rows for group in groups]
+    if min(grown + held, default=0) < 0 or sum(held) != rows:
+        raise DamagedRecordingError(f"{path} has a footer that contradicts itself; fetch the recording again.")
+    _check_bytes(path, sum(grown), size)
+    values = max((group.column(i).num_values for group in groups for i in range(group.num_columns)), default=0)
+    most = max(rows, values)
+    if max(grown, default=0) > _MOST_GROUP_BYTES or most > _ALWAYS_ROWS + _ROWS_PER_BYTE * size:
+        raise _bomb(path, size, f"{most:,} values of a column, and {max(grown):,} bytes in a row group")
+
+
+def check_expansion(path: Path, size: int) -> None:
+    """Count the bytes of the strings that stand behind the dictionaries of a Parquet file, without making the strings.
+
+    Args:
+        path: of the file.
+        size: its bytes.
+
+    Raises:
+        DamagedRecordingError: they are more than such a file can hold.
+    """
+    _check_bytes(path, sum(_string_bytes(path)), size)
+
+
+def _string_bytes(path: Path) -> Iterator[int]:
+    import pyarrow.parquet as pq
+
+    with pq.ParquetFile(path, memory_map=True) as file:
+        metadata = file.metadata
+        leaves = [metadata.schema.column(i) for i in range(metadata.num_columns)]
+        strings = [leaf.path for leaf in leaves if leaf.physical_type == "BYTE_ARRAY"]
+    # Asked for as a dictionary, a column is read without making a string for each row.
+    with pq.ParquetFile(path, memory_map=True, read_dictionary=strings, page_checksum_verification=True) as file:
+        for group in range(metadata.num_row_groups):
+            for name in strings:
+                for chunk in file.read_row_group(group, [name], use_threads=False).column(0).chunks:
+                    yield sum(_behind(leaf) for leaf in _leaves(chunk))
+
+
+def _leaves(array: Any) -> Iterator[Any]:
+    """The arrays without parts behind an array of lists or structures."""
+    import pyarrow as pa
+
+    if pa.types.is_struct(array.type):
+        for part in array.flatten():
+            yield from _leaves(part)
+    elif pa.types.is_list(array.type) or pa.types.is_large_list(array.type):
+        yield from _leaves(array.flatten())
+    else:
+        yield array
+
+
+def _behind(leaf: Any) -> int:
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if not pa.types.is_dictionary(leaf.type):
+        return int(leaf.nbytes)
+    lengths = pc.cast(pc.binary_length(leaf.dictionary), pa.int64())
+    return int(pc.sum(pc.take(lengths, leaf.indices)).as_py() or 0)
+
+
+def _check_bytes(path: Path, grown: int, size: int) -> None:
+    if grown > _ALWAYS_BYTES + _MOST_TIMES * size:
+        raise _bomb(path, size, f"{grown:,} bytes")
+
+
+def _bomb(path: Path, size: int, found: str) -> DamagedRecordingError:
+    return DamagedRecordingError(
+        f"{path} has {size:,} bytes and would be read as {found}; nothing that was recorded is so much alike. Do not use it."
+    )

@@ -1,0 +1,35 @@
+"""Where the recording in a folder was fetched from, if it was: a note in the folder, or the Hub's cache, whose paths say it."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+__all__ = ["PULLED", "cached_from", "origin"]
+
+PULLED = ".feval-pulled.json"
+"""The note: the address on the Hub, with its commit."""
+
+_CACHED = re.compile(
+    r"datasets--(?P<namespace>[^-/][^/]*?)--(?P<name>[^/]+)/snapshots/(?P<commit>[0-9a-f]{40})(?P<path>/.+)?"
+)
+_ADDRESS = re.compile(r"hf://[A-Za-z0-9._/@%+ =-]{1,400}")
+
+
+def cached_from(folder: Path) -> str | None:
+    """The address on the Hub of a folder in the Hub's cache; `None` of any other."""
+    found = re.search(f"(?:^|/){_CACHED.pattern}$", folder.as_posix())
+    return found and f"hf://{found['namespace']}/{found['name']}@{found['commit']}{found['path'] or ''}"
+
+
+def origin(folder: Path) -> str | None:
+    """The address on the Hub that the recording in a folder is from; `None` where it is from no Hub."""
+    if (cached := cached_from(folder)) is not None:
+        return cached
+    try:
+        with (folder / PULLED).open("rb") as file:
+            address = json.loads(file.read(4096))["address"]
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        return None
+    return address if isinstance(address, str) and _ADDRESS.fullmatch(address) else None

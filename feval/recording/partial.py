@@ -1,0 +1,277 @@
+"""Recordings of which only some files are here: where the others are, and what the present ones are checked against.
+
+A whole recording is checked by `verify`. Of a part of one, each Parquet file is held against its own leaf, and the votes of an
+LLM against the samples, questions and requests that they are derived from.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from feval.errors import DamagedRecordingError
+from feval.recording.content import OPTIONAL_COLUMNS
+from feval.recording.files import CHANNELS, FINISH_CODES, PAIR_PARTS
+from feval.recording.format import MANIFEST, README, SCORES, LeafHash, file_path
+from feval.recording.manifest import Manifest
+from feval.recording.origin import PULLED
+from feval.recording.reader import Recording
+from feval.recording.verify import scores_leaf
+from feval.recording.votes import ABSENT, name_key
+from feval.recording.writer import dataset_leaf, llm_leaf, question_line
+
+__all__ = ["Part", "check_leaf", "check_names", "check_votes", "listed_parts", "paths_of", "write_origin"]
+
+TEXT_PARTS = ("texts", "reasoning")
+"""What LLMs wrote at length: most of the bytes of a recording, and not needed for voting."""
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """What a file of a recording holds: a part of a dataset, or of an LLM on it."""
+
+    part: str
+    dataset: str
+    llm: str | None
+
+
+def listed_parts(manifest: Manifest) -> dict[str, Part]:
+    """Path -> what it holds, of all files that the manifest lists but for README.md.
+
+    Raises:
+        DamagedRecordingError: it lists a file that no recording has, or two whose names differ in case only.
+    """
+    known = {path: part for path, part in _possible_parts(manifest) if path in manifest.files}
+    strange = manifest.files.keys() - known.keys() - {README}
+    if strange:
+        raise DamagedRecordingError(
+            f"{MANIFEST} lists {min(strange)!r:.120}, and no recording with its datasets and LLMs has such a file. Do not use it."
+        )
+    check_names(manifest.files)
+    return known
+
+
+def _possible_parts(manifest: Manifest) -> Iterator[tuple[str, Part]]:
+    for dataset in manifest.datasets:
+        for part in ("questions", "votes", "details"):
+            yield file_path(part, dataset), Part(part, dataset, None)
+    for dataset, llm in manifest.pairs:
+        for part in (*PAIR_PARTS, *CHANNELS):
+            yield file_path(part, dataset, llm), Part(part, dataset, llm)
+    for record in manifest.raw.get("scores", []):
+        held = tuple(record.get(key) if isinstance(record, dict) else None for key in ("dataset", "llm", "scorer"))
+        if not all(isinstance(value, str) for value in held):
+            raise DamagedRecordingError(f"{MANIFEST}: scores should name dataset, LLM and scorer, found {held!r:.120}.")
+        dataset, llm, scorer = map(str, held)
+        yield file_path(SCORES + scorer, dataset, llm), Part(SCORES + scorer, dataset, llm)
+
+
+def check_names(paths: Iterable[str]) -> None:
+    """Make sure that no two paths are one on a disk that does not tell capitals apart, and none is a folder of another.
+
+    Raises:
+        DamagedRecordingError: two are.
+    """
+    seen: dict[str, str] = {}
+    for path in paths:
+        if (other := seen.setdefault(path.casefold(), path)) != path:
+            raise DamagedRecordingError(
+                f"{MANIFEST} lists {other!r:.120} and {path!r:.120}, which many disks keep as one."
+            )
+    for path in seen:
+        folders = path.split("/")[:-1]
+        inside = next((f for f in ("/".join(folders[: i + 1]) for i in range(len(folders))) if f in seen), None)
+        if inside is not None:
+            raise DamagedRecordingError(f"{MANIFEST} lists {inside!r:.120} both as a file and as a folder.")
+
+
+def paths_of(
+    manifest: Manifest, datasets: Iterable[str], llms: Iterable[str] | None = None, *, texts: bool = True
+) -> list[str]:
+    """The files that hold some LLMs on some datasets.
+
+    Args:
+        manifest: of the recording.
+        datasets: ids.
+        llms: names; `None` is all.
+        texts: whether the texts of the CoTs are wanted.
+
+    Raises:
+        DamagedRecordingError: see `listed_parts`.
+    """
+    wanted, names = set(datasets), None if llms is None else set(llms)
+    return [
+        path
+        for path, part in listed_parts(manifest).items()
+        if part.dataset in wanted
+        and (part.llm is None or names is None or part.llm in names)
+        and (texts or part.part not in TEXT_PARTS)
+    ]
+
+
+def write_origin(folder: Path, address: str) -> None:
+    """Note in a folder that its recording was fetched from the Hub, and at which commit."""
+    (folder / PULLED).write_text(json.dumps({"address": address}, indent=2) + "\n", "utf-8")
+
+
+# --- leaves -------------------------------------------------------------------------------------------------------------------
+
+
+def check_leaf(recording: Recording, path: str) -> None:
+    """Recompute the leaf of one Parquet file from its content.
+
+    Raises:
+        DamagedRecordingError: it is another one than the manifest states.
+    """
+    part = listed_parts(recording.manifest)[path]
+    if part.part in {"votes", "details"}:
+        return
+    stated = _stated(recording)
+    expected = {part: _leaf(recording, path, part)}
+    if part.part == "questions":
+        expected[Part("dataset", part.dataset, None)] = dataset_leaf(recording.dataset_info(part.dataset))
+    elif part.llm is not None:
+        counter = recording.manifest.pairs[part.dataset, part.llm]["counter"]
+        expected[Part("llm", part.dataset, part.llm)] = llm_leaf(recording.llm_info(part.llm), counter)
+    for each, leaf in expected.items():
+        if stated.get(each) != leaf:
+            where = " / ".join(piece for piece in (each.dataset, each.llm, each.part) if piece)
+            raise DamagedRecordingError(
+                f"{recording.path / path}: the leaf {where} should be {stated.get(each)}, found {leaf} in its content. Its owner "
+                "has to publish it anew."
+            )
+
+
+def _stated(recording: Recording) -> Mapping[Part, str]:
+    return {
+        Part(leaf["part"], leaf["dataset"], leaf["llm"]): leaf["sha256"] for leaf in recording.manifest.raw["leaves"]
+    }
+
+
+def _leaf(recording: Recording, path: str, part: Part) -> str:
+    leaf = LeafHash()
+    if part.part == "questions":
+        for entry in recording.questions(part.dataset):
+            leaf.add(question_line(entry))
+        return leaf.hexdigest()
+    if part.part.startswith(SCORES):
+        return scores_leaf(recording, part.dataset, str(part.llm), part.part.removeprefix(SCORES))
+    with recording.shape(path):
+        for question, columns in _with_empty_pools(recording, path, part):
+            leaf.add([question, *_LINES.get(part.part, _channel_line)(columns)])
+    return leaf.hexdigest()
+
+
+def _with_empty_pools(recording: Recording, path: str, part: Part) -> Iterator[tuple[str, dict[str, list[Any]]]]:
+    """The questions of a file with their columns. A pool without a CoT has a line and no rows; only the requests know of it."""
+    rows = recording.scan(path)
+    if part.part not in {"samples", "texts"} or not _has_empty_pools(recording, path, part):
+        yield from rows
+        return
+    following = next(rows, None)
+    for question in recording.prompts(part.dataset, str(part.llm)):
+        if following is not None and following[0] == question:
+            yield following
+            following = next(rows, None)
+        else:
+            yield question, {}
+    if following is not None:
+        yield following
+
+
+def _has_empty_pools(recording: Recording, path: str, part: Part) -> bool:
+    held = sum(1 for _ in recording.scan(path, ["question_id"]))
+    return bool(recording.manifest.pairs[part.dataset, str(part.llm)].get("pools") != held)
+
+
+def _request_line(columns: Mapping[str, list[Any]]) -> list[Any]:
+    return [columns["prompt"][0], columns["prompt_tokens"][0]]
+
+
+def _sample_line(columns: Mapping[str, list[Any]]) -> list[Any]:
+    extra = {name: columns[name] for name in OPTIONAL_COLUMNS if any(v is not None for v in columns.get(name, ()))}
+    narrow = ("answer_raw", "answer", "output_tokens", "finish_reason")
+    return [*(columns.get(name, []) for name in narrow), extra]
+
+
+def _text_line(columns: Mapping[str, list[Any]]) -> list[Any]:
+    return [columns.get("text", [])]
+
+
+def _channel_line(columns: Mapping[str, list[Any]]) -> list[Any]:
+    part = next(part for part, own in CHANNELS.items() if own.keys() <= columns.keys())
+    return [columns[name] for name in CHANNELS[part]]
+
+
+_LINES = {"requests": _request_line, "samples": _sample_line, "texts": _text_line}
+
+
+# --- votes --------------------------------------------------------------------------------------------------------------------
+
+
+def check_votes(recording: Recording, dataset: str, llms: Iterable[str]) -> None:
+    """Make sure that the votes of some LLMs say what the Parquet files say that they are derived from.
+
+    Raises:
+        DamagedRecordingError: they do not.
+    """
+    path = file_path("votes", dataset)
+    with recording.shape(path):
+        rows = _check_questions(recording, dataset)
+        for llm in llms:
+            _check_llm(recording, dataset, llm, rows)
+
+
+def _check_questions(recording: Recording, dataset: str) -> dict[str, int]:
+    votes, questions = recording.votes(dataset), recording.questions(dataset)
+    if list(votes.question_ids) != [question.id for question in questions]:
+        raise _disagree(recording, dataset, "question ids")
+    for row, question in enumerate(questions):
+        gold, candidates = int(votes.gold[row]), votes.candidates(row)
+        if len(set(candidates)) < len(candidates):
+            raise _disagree(recording, dataset, f"candidates of {question.id!r}")
+        if (None if gold < 0 else candidates[gold]) != question.answer_key:
+            raise _disagree(recording, dataset, f"gold of {question.id!r}")
+        if int(votes.text_keys[row]) != name_key(question.text):
+            raise _disagree(recording, dataset, f"text of {question.id!r}")
+        if int(votes.question_keys[row]) != name_key("feval/question", dataset, question.id):
+            raise _disagree(recording, dataset, f"key of {question.id!r}")
+    return {question.id: row for row, question in enumerate(questions)}
+
+
+def _check_llm(recording: Recording, dataset: str, llm: str, rows: Mapping[str, int]) -> None:
+    votes, own = recording.votes(dataset), recording.votes(dataset).llms[llm]
+    counts = dict.fromkeys(rows.values(), 0)
+    for question, columns in recording.scan(file_path("samples", dataset, llm)):
+        row, size = rows[question], len(columns["answer"])
+        counts[row] = size
+        candidates = votes.candidates(row)
+        codes = own.codes[row].tolist()
+        said = [None if code < 0 else candidates[code] for code in codes[:size]]
+        finish = [FINISH_CODES.get(reason) for reason in columns["finish_reason"]]
+        agree = (
+            said == columns["answer"]
+            and all(code == ABSENT for code in codes[size:])
+            and own.output_tokens[row, :size].tolist() == columns["output_tokens"]
+            and own.finish[row, :size].tolist() == finish
+        )
+        if not agree:
+            raise _disagree(recording, dataset, f"CoTs of {llm} on {question!r}")
+    if own.sizes.tolist() != [counts[row] for row in range(len(rows))]:
+        raise _disagree(recording, dataset, f"numbers of CoTs of {llm}")
+    tokens = dict.fromkeys(counts, -1)
+    for question, columns in recording.scan(file_path("requests", dataset, llm)):
+        [sent] = columns["prompt_tokens"]
+        tokens[rows[question]] = -1 if sent is None else sent
+    if own.prompt_tokens.tolist() != [tokens[row] for row in range(len(rows))]:
+        raise _disagree(recording, dataset, f"prompt tokens of {llm}")
+
+
+def _disagree(recording: Recording, dataset: str, what: str) -> DamagedRecordingError:
+    return DamagedRecordingError(
+        f"{recording.path / file_path('votes', dataset)} does not hold what the Parquet files say ({what}); nothing can rest on "
+        "it. Its owner has to publish it anew."
+    )

@@ -1,0 +1,309 @@
+"""The server described in OpenAPI 3.1: what may be asked, and everything that may come back."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from feval import __version__
+
+__all__ = ["RUN_PATTERN", "description"]
+
+RUN_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}(@(recorded|[0-9]{1,9}))?$"
+
+_Schema = dict[str, Any]
+
+
+def description(models: Sequence[str] = ()) -> dict[str, Any]:
+    """Return the description as a JSON object.
+
+    Args:
+        models: names of the LLMs that are served, for the examples.
+    """
+    paths: dict[str, Any] = {}
+    for path, method, operation in _operations(models):
+        paths.setdefault(path, {})[method] = operation("")
+        in_run = paths.setdefault(f"/run/{{run}}{path}", {"parameters": [_RUN_IN_PATH]})
+        in_run[method] = operation("InRun")
+    return {
+        "openapi": "3.1.0",
+        "info": {
+            "title": "feval replay",
+            "version": __version__,
+            "summary": "Recorded chains of thought in OpenAI's dialect.",
+            "description": (
+                "Identical requests walk through the recorded CoTs of a question without replacement. Every run (path prefix, "
+                "header X-Feval-Run, or API key) has a cursor and a ledger of its own."
+            ),
+            "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
+        },
+        "paths": paths,
+        "components": {"schemas": _schemas(models), "securitySchemes": {"key": {"type": "http", "scheme": "bearer"}}},
+        "security": [{}, {"key": []}],
+    }
+
+
+# --- operations --------------------------------------------------------------------------------------------------------
+
+
+def _operations(models: Sequence[str]) -> list[tuple[str, str, Any]]:
+    model = {
+        "name": "model",
+        "in": "path",
+        "required": True,
+        "schema": {"type": "string", "minLength": 1} | ({"examples": list(models[:8])} if models else {}),
+    }
+    return [
+        ("/v1/chat/completions", "post", _asking("createChatCompletion", "Chat", "ChatRequest", "ChatCompletion")),
+        ("/v1/completions", "post", _asking("createCompletion", "Text", "CompletionRequest", "TextCompletion")),
+        ("/v1/models", "get", _reading("listModels", "The LLMs that are served.", "Models")),
+        ("/v1/models/{model}", "get", _reading("readModel", "One of them.", "Model", [model])),
+        ("/feval/health", "get", _reading("readHealth", "Whether the server is up, and what it serves.", "Health")),
+        ("/feval/ledger", "get", _reading("readLedger", "What was handed out.", "LedgerOrLedgers", _LEDGER_QUERY)),
+        ("/feval/grade", "post", _grading),
+        ("/openapi.json", "get", _reading("readDescription", "This description.", "Anything")),
+    ]
+
+
+def _asking(name: str, what: str, request: str, reply: str) -> Any:
+    def operation(suffix: str) -> dict[str, Any]:
+        ok = {
+            "description": "Recorded CoTs; as events where the request says `stream`.",
+            "headers": {header: {"schema": {"type": "string"}, "description": said} for header, said in _TOLD.items()},
+            "content": {
+                "application/json": {"schema": _ref(reply)},
+                "text/event-stream": {"schema": _ref("Event")},
+            },
+        }
+        return {
+            "operationId": f"{name}{suffix}",
+            "summary": f"{what} completions from the recording.",
+            "parameters": _HEADERS,
+            "requestBody": {"required": True, "content": {"application/json": {"schema": _ref(request)}}},
+            "responses": {"200": ok} | _errors("400", "404", "413"),
+        }
+
+    return operation
+
+
+def _reading(name: str, summary: str, reply: str, parameters: Sequence[_Schema] = ()) -> Any:
+    def operation(suffix: str) -> dict[str, Any]:
+        return {
+            "operationId": f"{name}{suffix}",
+            "summary": summary,
+            "parameters": list(parameters),
+            "responses": {"200": _content(reply, "As asked for.")} | _errors("400", "404"),
+        }
+
+    return operation
+
+
+def _grading(suffix: str) -> dict[str, Any]:
+    return {
+        "operationId": f"gradeAnswers{suffix}",
+        "summary": "Accuracy and cost of a run's final answers.",
+        "requestBody": {"required": True, "content": {"application/json": {"schema": _ref("Answers")}}},
+        "responses": {"200": _content("Graded", "The grade, and a receipt that `feval verify` computes again.")}
+        | _errors("400", "404", "413"),
+    }
+
+
+def _content(schema: str, said: str) -> dict[str, Any]:
+    return {"description": said, "content": {"application/json": {"schema": _ref(schema)}}}
+
+
+def _errors(*statuses: str) -> dict[str, Any]:
+    return {status: _content("Error", _STATUSES[status]) for status in (*statuses, "401", "403", "405")}
+
+
+_STATUSES = {
+    "400": "The request is wrong, means several things, or asks for more CoTs than are left.",
+    "401": "The server wants its token.",
+    "403": "The request came from a web page or for a host that this server does not answer.",
+    "404": "The recording does not hold what was asked for.",
+    "405": "The path takes other methods.",
+    "413": "The body is too long.",
+}
+_TOLD = {
+    "X-Feval-Run": "Whose cursor moved.",
+    "X-Feval-Question": "Id of the question, percent-encoded where it is not ASCII.",
+    "X-Feval-Dataset": "Id of its dataset.",
+    "X-Feval-Llm": "Name of the recorded LLM.",
+    "X-Feval-Samples": "Recorded places of the CoTs, such as 17,3,22.",
+    "X-Feval-Cost-Usd": "What the request added to the ledger.",
+    "X-Feval-Remaining": "CoTs that this run can still have of this pool.",
+    "X-Feval-Match": "How the question was found: request, question or id.",
+    "X-Feval-Ignored": "Fields of the request that changed nothing.",
+    "X-Feval-Recycled": "How many of the CoTs had been handed out before.",
+    "X-Feval-Unknown": "What was not recorded and reads 0.",
+}
+_RUN_IN_PATH = {
+    "name": "run",
+    "in": "path",
+    "required": True,
+    "description": "Name of the run, with @R for replicate R or @recorded for recorded order.",
+    "schema": {"type": "string", "pattern": RUN_PATTERN, "examples": ["my-run", "my-run@3", "my-run@recorded"]},
+}
+
+
+# --- schemas -----------------------------------------------------------------------------------------------------------
+
+
+def _ref(name: str) -> _Schema:
+    return {"$ref": f"#/components/schemas/{name}"}
+
+
+def _or_null(schema: _Schema) -> _Schema:
+    return {"anyOf": [schema, {"type": "null"}]}
+
+
+def _object(required: Mapping[str, _Schema], optional: Mapping[str, _Schema] | None = None) -> _Schema:
+    return {"type": "object", "required": list(required), "properties": {**required, **(optional or {})}}
+
+
+_TEXT: _Schema = {"type": "string"}
+_COUNT: _Schema = {"type": "integer", "minimum": 0}
+_INTEGER: _Schema = {"type": "integer", "minimum": -(2**63), "maximum": 2**63 - 1}
+_NUMBER: _Schema = {"type": "number"}
+_FLAG: _Schema = {"type": "boolean"}
+_ANSWER: _Schema = {"type": ["string", "number", "null"]}
+_BY_QUESTION: _Schema = {
+    "type": "object",
+    "additionalProperties": _ANSWER,
+    "description": "Id or text of a question to the final answer, or null.",
+}
+_ONE_ANSWER: Mapping[str, _Schema] = {"question": _TEXT, "answer": _ANSWER}
+_N: _Schema = {"type": "integer", "minimum": 1, "maximum": 2**63 - 1}
+_OPTIONAL_TEXTS: _Schema = {"anyOf": [_TEXT, {"type": "array", "items": _TEXT}, {"type": "null"}]}
+_ID_HEADER: _Schema = {"type": "string", "pattern": "^[!-~]+$"}
+_HEADERS: list[_Schema] = [
+    {"name": "X-Feval-Run", "in": "header", "schema": {"type": "string", "pattern": RUN_PATTERN}},
+    {"name": "X-Feval-Question", "in": "header", "schema": _ID_HEADER},
+    {"name": "X-Feval-Dataset", "in": "header", "schema": _ID_HEADER},
+    {"name": "X-Feval-Sample", "in": "header", "schema": {"type": "string", "pattern": "^[0-9]{1,9}$"}},
+]
+_LEDGER_QUERY: list[_Schema] = [
+    {"name": "run", "in": "query", "schema": {"type": "string", "pattern": RUN_PATTERN}},
+    {"name": "detail", "in": "query", "schema": {"enum": ["0", "1"]}},
+]
+
+
+def _schemas(models: Sequence[str]) -> dict[str, _Schema]:
+    model: _Schema = {"type": "string", "minLength": 1, "description": "Name of a recorded LLM; see /v1/models."}
+    if models:
+        model |= {"examples": list(models[:8])}
+    return _requests(model) | _replies() | _accounts()
+
+
+def _requests(model: _Schema) -> dict[str, _Schema]:
+    chosen = _object({}, {"question": _or_null(_TEXT), "dataset": _or_null(_TEXT), "sample": _or_null(_COUNT)})
+    shared = {
+        "n": _or_null(_N),
+        "stream": _or_null(_FLAG),
+        "stream_options": _or_null(_object({}, {"include_usage": _or_null(_FLAG)})),
+        "temperature": _or_null(_NUMBER),
+        "top_p": _or_null(_NUMBER),
+        "presence_penalty": _or_null(_NUMBER),
+        "frequency_penalty": _or_null(_NUMBER),
+        "max_tokens": _or_null(_INTEGER),
+        "seed": _or_null(_INTEGER),
+        "stop": _OPTIONAL_TEXTS,
+        "metadata": _or_null({"type": "object", "additionalProperties": _TEXT}),
+        "feval": _or_null(chosen | {"additionalProperties": False}),
+    }
+    part = {"oneOf": [_object({"type": {"const": "text"}, "text": _TEXT}), _object({"type": {"const": "image_url"}})]}
+    content = {"anyOf": [_TEXT, {"type": "array", "items": part}, {"type": "null"}]}
+    chat = {
+        "max_completion_tokens": _or_null(_INTEGER),
+        "logprobs": _or_null(_FLAG),
+        "top_logprobs": _or_null(_COUNT | {"maximum": 20}),
+        "tools": _or_null({"type": "array"}),
+        "response_format": _or_null({"type": "object"}),
+    }
+    text = {
+        "logprobs": _or_null(_COUNT | {"maximum": 20}),
+        "best_of": _or_null(_INTEGER),
+        "echo": _or_null({"const": False}),
+    }
+    prompt = {"anyOf": [_TEXT, {"type": "array", "items": _TEXT, "minItems": 1, "maxItems": 1024}]}
+    return {
+        "Message": _object({"role": {"type": "string", "minLength": 1}}, {"content": content}),
+        "ChatRequest": _object(
+            {"model": model, "messages": {"type": "array", "items": _ref("Message"), "minItems": 1}}, shared | chat
+        ),
+        "CompletionRequest": _object({"model": model, "prompt": prompt}, shared | text),
+        "Answers": _object(
+            {"answers": {"anyOf": [_BY_QUESTION, {"type": "array", "items": _object(_ONE_ANSWER)}]}},
+            {name: {"type": ["string", "null"]} for name in ("run", "dataset")},
+        ),
+    }
+
+
+def _replies() -> dict[str, _Schema]:
+    finish: _Schema = {"type": "string"}
+    logprobs: _Schema = {"type": ["object", "null"]}
+    again = {"feval": {"type": "object"}}
+    message = _object(
+        {"role": {"const": "assistant"}, "content": {"type": "string"}, "refusal": {"type": ["string", "null"]}}
+    )
+    choice = {"index": _COUNT, "finish_reason": finish, "logprobs": logprobs}
+    whole = {"id": _TEXT, "created": _INTEGER, "model": _TEXT, "system_fingerprint": _TEXT, "usage": _ref("Usage")}
+    one = _object({"id": _TEXT, "object": {"const": "model"}, "created": _INTEGER, "owned_by": _TEXT})
+    said = {
+        "message": _TEXT,
+        "type": _TEXT,
+        "param": {"type": ["string", "null"]},
+        "code": {"type": ["string", "null"]},
+    }
+    return {
+        "Usage": _object(
+            {"prompt_tokens": _COUNT, "completion_tokens": _COUNT, "total_tokens": _COUNT},
+            {"prompt_tokens_details": {"type": "object"}, "completion_tokens_details": {"type": "object"}},
+        ),
+        "ChatCompletion": _object(
+            whole
+            | {
+                "object": {"const": "chat.completion"},
+                "choices": {"type": "array", "items": _object(choice | {"message": message}, again), "minItems": 1},
+            }
+        ),
+        "TextCompletion": _object(
+            whole
+            | {
+                "object": {"const": "text_completion"},
+                "choices": {"type": "array", "items": _object(choice | {"text": _TEXT}, again), "minItems": 1},
+            }
+        ),
+        "Model": one,
+        "Models": _object({"object": {"const": "list"}, "data": {"type": "array", "items": one}}),
+        "Error": _object({"error": _object(said) | {"additionalProperties": False}}) | {"additionalProperties": False},
+        "Anything": {"type": "object"},
+        "Event": {"description": "A chunk of the completion; the last one is [DONE]."},
+        "Health": {"type": "object"},
+    }
+
+
+def _accounts() -> dict[str, _Schema]:
+    counts = {
+        "requests": _COUNT,
+        "cots": _COUNT,
+        "prompt_tokens": {"type": ["integer", "null"], "minimum": 0},
+        "output_tokens": _COUNT,
+        "usd": {"type": ["number", "null"], "minimum": 0},
+        "questions": _COUNT,
+        "recycled": _COUNT,
+    }
+    run = {
+        "run": _TEXT,
+        "replicate": {"type": ["integer", "null"]},
+        "llms": {"type": "object", "additionalProperties": {"type": "object"}},
+    }
+    asked = {"asked": {"type": "array"}, "usd_missing": _TEXT}
+    return {
+        "Ledger": _object(run | counts, asked),
+        "Graded": _object(
+            {"grade": {"type": "object"}, "remarks": {"type": "array", "items": _TEXT}, "receipt": {"type": "object"}}
+        ),
+        "Ledgers": _object({"runs": {"type": "array", "items": _ref("Ledger")}}),
+        "LedgerOrLedgers": {"anyOf": [_ref("Ledger"), _ref("Ledgers")]},
+    }

@@ -1,0 +1,319 @@
+"""Requests: what a client asks for, read from the body and checked. What is wrong is a `RequestError` that names the field."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import unquote
+
+import orjson
+
+from feval.serving.errors import RequestError
+
+__all__ = ["Asked", "Conversation", "conversation", "parse"]
+
+_SHOWN = 80
+
+# What says nothing of how CoTs are sampled, or is served.
+_APART = frozenset(
+    (
+        "model", "messages", "prompt", "n", "stream", "stream_options", "logprobs", "top_logprobs", "user", "metadata", "store",
+        "safety_identifier", "prompt_cache_key", "prompt_cache_retention", "service_tier", "feval", "echo",
+    )
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Conversation:
+    """The messages of a request as they are compared.
+
+    Attributes:
+        messages: (role, text) of each; the text parts of a content are joined, as they are when a recording is made.
+        text_only: whether that is all the messages hold; with images or tool calls it is not.
+    """
+
+    messages: tuple[tuple[str, str], ...]
+    text_only: bool = True
+
+    @property
+    def last_user_text(self) -> str:
+        """Text of the last message whose role is "user"; empty where there is none."""
+        return next((text for role, text in reversed(self.messages) if role == "user"), "")
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A request.
+
+    Attributes:
+        kind: "chat" or "completion".
+        model: as the client names it.
+        conversations: what each answer answers: one of a chat, one for each prompt of a completion.
+        n: CoTs for each.
+        stream: whether the reply goes out as events.
+        include_usage: whether these end with the usage.
+        logprobs: whether log-probabilities of tokens are wanted.
+        top_logprobs: of how many tokens at each place.
+        question: id, where the client says which question it asks.
+        dataset: id, likewise.
+        sample: the recorded place of the one CoT wanted, where the client chooses it.
+        settings: every other field with a value, in the request's order.
+    """
+
+    kind: str
+    model: str
+    conversations: tuple[Conversation, ...]
+    n: int
+    stream: bool
+    include_usage: bool
+    logprobs: bool
+    top_logprobs: int
+    question: str | None
+    dataset: str | None
+    sample: int | None
+    settings: Mapping[str, Any]
+
+
+def parse(kind: str, body: bytes, headers: Mapping[str, str]) -> Asked:
+    """Read a request.
+
+    Args:
+        kind: "chat" or "completion".
+        body: as it came. Of a key that stands twice in an object the last counts, as JSON readers have it.
+        headers: names in lower case; `x-feval-question`, `x-feval-dataset` and `x-feval-sample` are looked at. Ids may be
+            percent-encoded.
+
+    Raises:
+        RequestError: it is no such request; the message names the field.
+    """
+    fields = _fields(body)
+    chat = kind == "chat"
+    options = _typed(fields, "stream_options", dict, "an object") or {}
+    for name, (check, what) in _CHECKS.items():
+        if fields.get(name) is not None and not check(fields[name]):
+            raise _wrong(name, what, fields[name])
+    own = _own(fields, headers)
+    asked = Asked(
+        kind=kind,
+        model=_model(fields),
+        conversations=(_chat(fields),) if chat else _prompts(fields),
+        n=_count(fields),
+        stream=bool(_typed(fields, "stream", bool, "true or false")),
+        include_usage=bool(_typed(options, "include_usage", bool, "true or false", "stream_options.include_usage")),
+        logprobs=bool(_typed(fields, "logprobs", bool, "true or false"))
+        if chat
+        else _logprobs_of_completion(fields) is not None,
+        top_logprobs=(fields.get("top_logprobs") or 0) if chat else _logprobs_of_completion(fields) or 0,
+        settings={name: value for name, value in fields.items() if name not in _APART and value is not None},
+        **own,
+    )
+    if asked.sample is not None and (asked.n > 1 or len(asked.conversations) > 1):
+        raise RequestError(
+            f"The request names one recorded CoT (sample {asked.sample}) and asks for {asked.n * len(asked.conversations)}. "
+            "Ask for one CoT, or leave the sample out.",
+            parameter="n",
+        )
+    if not chat and fields.get("echo"):
+        raise RequestError(
+            "A recording does not hold prompts token by token, so `echo` cannot be answered. Send echo=false.",
+            parameter="echo",
+        )
+    return asked
+
+
+def conversation(messages: Sequence[Any]) -> Conversation:
+    """Return messages as they are compared: those of a request, or those of a recorded prompt.
+
+    Raises:
+        RequestError: they are no messages.
+    """
+    found, text_only = [], True
+    for number, message in enumerate(messages):
+        where = f"messages[{number}]"
+        if not isinstance(message, dict):
+            raise _wrong(where, "an object with role and content", message)
+        role = message.get("role")
+        if not isinstance(role, str) or not role:
+            raise _wrong(f"{where}.role", 'text, such as "user"', role)
+        text, whole = _text(message.get("content"), f"{where}.content")
+        found.append((role, text))
+        further = any(value is not None for name, value in message.items() if name not in {"role", "content"})
+        text_only = text_only and whole and not further
+    return Conversation(tuple(found), text_only)
+
+
+def _fields(body: bytes) -> dict[str, Any]:
+    try:
+        fields = orjson.loads(body)
+    except orjson.JSONDecodeError as error:
+        raise RequestError(
+            f"The body is no JSON: {_first_words(error)}. Send a JSON object in UTF-8 (NaN and Infinity are no JSON).",
+            code="invalid_json",
+        ) from error
+    if not isinstance(fields, dict):
+        raise RequestError(f"The body is {_named(fields)}; a request is a JSON object with `model` and more.")
+    return fields
+
+
+def _own(fields: Mapping[str, Any], headers: Mapping[str, str]) -> dict[str, Any]:
+    """What the client says to feval and no other server: question, dataset and sample."""
+    own = _typed(fields, "feval", dict, "an object with question, dataset or sample") or {}
+    if strange := sorted(own.keys() - {"question", "dataset", "sample"}):
+        raise RequestError(
+            f"`feval` takes question, dataset and sample; {strange[0][:_SHOWN]!r} is none of them.", parameter="feval"
+        )
+    metadata = _typed(fields, "metadata", dict, "an object") or {}
+    found: dict[str, Any] = {}
+    for name in ("question", "dataset"):
+        given = [
+            _typed(own, name, str, "text", f"feval.{name}"),
+            unquote(headers[f"x-feval-{name}"]) if f"x-feval-{name}" in headers else None,
+            _typed(metadata, f"feval_{name}", str, "text", f"metadata.feval_{name}"),
+        ]
+        distinct = list(dict.fromkeys(value for value in given if value is not None))
+        if len(distinct) > 1:
+            raise RequestError(
+                f"The request names two {name}s, {distinct[0][:_SHOWN]!r} and {distinct[1][:_SHOWN]!r}; name one.",
+                parameter=f"feval.{name}",
+            )
+        found[name] = distinct[0] if distinct else None
+    return found | {"sample": _sample(own.get("sample"), headers.get("x-feval-sample"))}
+
+
+def _sample(field: object, header: str | None) -> int | None:
+    if header is not None:
+        if not (header.isascii() and header.isdigit() and len(header) < 10):
+            raise RequestError(
+                f"The header X-Feval-Sample is {header[:_SHOWN]!r}; it is the place of a recorded CoT: 0, 1, 2, ..."
+            )
+        if field is not None and field != int(header):
+            raise RequestError(f"The request names two samples, {str(field)[:_SHOWN]} and {header}; name one.")
+        return int(header)
+    if field is not None and not (type(field) is int and field >= 0):
+        raise _wrong("feval.sample", "the place of a recorded CoT: 0, 1, 2, ...", field)
+    return field if isinstance(field, int) else None
+
+
+def _model(fields: Mapping[str, Any]) -> str:
+    model = fields.get("model")
+    if not isinstance(model, str) or not model:
+        raise _wrong("model", "the name of a recorded LLM; GET /v1/models lists them", model)
+    return model
+
+
+def _count(fields: Mapping[str, Any]) -> int:
+    n = fields.get("n")
+    n = 1 if n is None else n
+    if type(n) is not int or n < 1:
+        raise _wrong("n", "a whole number from 1 on", n)
+    return n
+
+
+def _chat(fields: Mapping[str, Any]) -> Conversation:
+    messages = fields.get("messages")
+    if not isinstance(messages, list) or not messages:
+        raise _wrong("messages", "a list of one message or more", messages)
+    return conversation(messages)
+
+
+def _prompts(fields: Mapping[str, Any]) -> tuple[Conversation, ...]:
+    given = fields.get("prompt")
+    prompts = [given] if isinstance(given, str) else given
+    if not isinstance(prompts, list) or not prompts or not all(isinstance(prompt, str) for prompt in prompts):
+        raise _wrong("prompt", "text, or a list of texts (token ids say nothing to a recording)", given)
+    if len(prompts) > _MOST_PROMPTS:
+        raise RequestError(f"{len(prompts):,} prompts were sent; {_MOST_PROMPTS:,} are the most.", parameter="prompt")
+    return tuple(Conversation((("user", prompt),)) for prompt in prompts)
+
+
+def _logprobs_of_completion(fields: Mapping[str, Any]) -> int | None:
+    given = fields.get("logprobs")
+    if given is None or given is False:
+        return None
+    if given is True:
+        return 0
+    if not _is_int(given) or given < 0:
+        raise _wrong("logprobs", "a whole number from 0 on", given)
+    return int(given)
+
+
+def _text(content: object, where: str) -> tuple[str, bool]:
+    """The text of a content, and whether that is all it holds."""
+    if isinstance(content, str):
+        return content, True
+    if content is None:
+        return "", False
+    if not isinstance(content, list):
+        raise _wrong(where, "text, or a list of parts", content)
+    texts = []
+    for number, part in enumerate(content):
+        kind = part.get("type") if isinstance(part, dict) else None
+        if not isinstance(kind, str):
+            raise _wrong(f"{where}[{number}]", 'a part, such as {"type": "text", "text": ...}', part)
+        if kind == "text" and not isinstance(part.get("text"), str):
+            raise _wrong(f"{where}[{number}].text", "text", part.get("text"))
+        texts.append(part["text"] if kind == "text" else None)
+    return "".join(text for text in texts if text is not None), bool(texts) and None not in texts
+
+
+def _typed(fields: Mapping[str, Any], name: str, kind: type, what: str, shown: str | None = None) -> Any:
+    value = fields.get(name)
+    if value is not None and not isinstance(value, kind):
+        raise _wrong(shown or name, what, value)
+    return value
+
+
+def _wrong(name: str, what: str, value: object) -> RequestError:
+    return RequestError(f"`{name[:_SHOWN]}` is {what}; {_named(value)} was sent.", parameter=name)
+
+
+def _named(value: object) -> str:
+    """A JSON value in a message: short, and never the whole of what was sent."""
+    if isinstance(value, dict):
+        return "an object"
+    if isinstance(value, list):
+        return "an empty list" if not value else "a list"
+    if value is None:
+        return "nothing"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, str):
+        return f"the text {value[:_SHOWN]!r}" if value else "an empty text"
+    return f"the number {value}"[:_SHOWN]
+
+
+def _first_words(error: Exception) -> str:
+    return str(error).splitlines()[0][:_SHOWN]
+
+
+def _is_int(value: object) -> bool:
+    return type(value) is int
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _is_stop(value: object) -> bool:
+    return isinstance(value, str) or (isinstance(value, list) and all(isinstance(text, str) for text in value))
+
+
+_MOST_PROMPTS = 1024
+_NUMBER = (_is_number, "a number")
+_INTEGER = (_is_int, "a whole number")
+_CHECKS: dict[str, tuple[Callable[[object], bool], str]] = {
+    "temperature": _NUMBER,
+    "top_p": _NUMBER,
+    "presence_penalty": _NUMBER,
+    "frequency_penalty": _NUMBER,
+    "max_tokens": _INTEGER,
+    "max_completion_tokens": _INTEGER,
+    "seed": _INTEGER,
+    "top_logprobs": (lambda value: type(value) is int and value >= 0, "a whole number from 0 on"),
+    "best_of": _INTEGER,
+    "stop": (_is_stop, "text, or a list of texts"),
+    "tools": (lambda value: isinstance(value, list), "a list"),
+    "response_format": (lambda value: isinstance(value, dict), "an object"),
+    "echo": (lambda value: isinstance(value, bool), "true or false"),
+}

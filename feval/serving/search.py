@@ -1,0 +1,150 @@
+"""Which recorded questions stand verbatim in a message, for thousands of questions at once.
+
+Every text is filed under its first characters (its anchor). The anchors of one length are looked for together: the message's
+windows of that length are hashed as arrays, a table of 64 K bits lets nearly none pass that begins no text, and what passes is
+compared character by character. So the time grows with the message and hardly with the number of texts.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+__all__ = ["Found", "TextIndex", "normal"]
+
+_ANCHORS = (16, 4, 1)  # powers of two: a window's hash is made by doubling
+_MULTIPLIER = 0x9E3779B97F4A7C15
+_MASK = (1 << 64) - 1
+_TABLE_BITS = 16
+
+_SHORT = 16
+_OPENING = "\"'`([{<:>“‘«「『（【："
+_CLOSING = "\"'`)]}<>?!.,;:”’»」』）】。、？！"
+
+UInt64 = npt.NDArray[np.uint64]
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A text in a message.
+
+    Attributes:
+        start: where it begins, in characters of the normalised message.
+        stop: where it ends.
+        numbers: which texts of the index read so; several where they are equal.
+    """
+
+    start: int
+    stop: int
+    numbers: tuple[int, ...]
+
+
+def normal(text: str) -> str:
+    """Return a text as it is compared: line ends as one line feed, Unicode in form C."""
+    if "\r" in text:
+        text = text.replace("\r\n", "\n").replace("\r", "\n")
+    return text if text.isascii() else unicodedata.normalize("NFC", text)
+
+
+class TextIndex:
+    """Texts to be found in messages, each without the white space at its ends; empty ones are found nowhere.
+
+    Args:
+        texts: numbered from 0.
+    """
+
+    def __init__(self, texts: Iterable[str]) -> None:
+        numbers: defaultdict[str, list[int]] = defaultdict(list)
+        for number, text in enumerate(texts):
+            if stripped := normal(text).strip():
+                numbers[stripped].append(number)
+        self._numbers = {text: tuple(own) for text, own in numbers.items()}
+        self._filed = [_Filed(length, own) for length, own in _by_anchor(self._numbers).items()]
+
+    def __len__(self) -> int:
+        return len(self._numbers)
+
+    def equal(self, text: str) -> tuple[int, ...]:
+        """Numbers of the texts that read so."""
+        return self._numbers.get(normal(text).strip(), ())
+
+    def outermost(self, message: str) -> list[Found]:
+        """Return the texts that stand in a message and in no longer one of these there, in their order.
+
+        A text that begins or ends with an ASCII letter or digit is not found inside a longer word or number. One of fewer than
+        16 characters, such as "2+2", is found only where white space, quotes, brackets or punctuation enclose it.
+
+        Args:
+            message: any text.
+        """
+        message = normal(message)
+        hits = sorted(
+            ((start, start + len(text), text) for filed in self._filed for start, text in filed.found(message)),
+            key=lambda hit: (hit[0], -hit[1]),
+        )
+        kept: list[Found] = []
+        for start, stop, text in hits:
+            if not kept or stop > kept[-1].stop:
+                kept.append(Found(start, stop, self._numbers[text]))
+        return kept
+
+
+def _by_anchor(texts: Iterable[str]) -> dict[int, list[str]]:
+    filed: defaultdict[int, list[str]] = defaultdict(list)
+    for text in texts:
+        filed[next(length for length in _ANCHORS if len(text) >= length)].append(text)
+    return filed
+
+
+class _Filed:
+    """Texts by their first `length` characters."""
+
+    def __init__(self, length: int, texts: Sequence[str]) -> None:
+        self._length = length
+        self._texts: defaultdict[str, list[str]] = defaultdict(list)
+        for text in texts:
+            self._texts[text[:length]].append(text)
+        self._table = np.zeros(1 << _TABLE_BITS, np.bool_)
+        self._table[_windows("".join(self._texts), length)[::length] >> np.uint64(64 - _TABLE_BITS)] = True
+
+    def found(self, message: str) -> Iterator[tuple[int, str]]:
+        """Yield (start, text) of every text that stands in a message on its own."""
+        if len(message) < self._length:
+            return
+        passed = self._table[_windows(message, self._length) >> np.uint64(64 - _TABLE_BITS)]
+        for start in np.flatnonzero(passed).tolist():
+            for text in self._texts.get(message[start : start + self._length], ()):
+                if message.startswith(text, start) and _stands_alone(message, start, start + len(text)):
+                    yield start, text
+
+
+def _windows(text: str, length: int) -> UInt64:
+    """Hash of every window of `length` characters: the sum of characters times powers of an odd number, modulo 2^64."""
+    hashes = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), np.uint32).astype(np.uint64)
+    hashes += np.uint64(1)
+    reach, power = 1, _MULTIPLIER
+    while reach < length:
+        hashes = hashes[:-reach] * np.uint64(power) + hashes[reach:]
+        reach, power = 2 * reach, power * power & _MASK
+    # The high bits choose the place in the table; one more product carries the low ones up there.
+    return hashes * np.uint64(_MULTIPLIER)
+
+
+def _stands_alone(message: str, start: int, stop: int) -> bool:
+    before, after = message[max(start - 1, 0) : start], message[stop : stop + 2]
+    if stop - start < _SHORT:
+        return (not before or before.isspace() or before in _OPENING) and (
+            not after or after[0].isspace() or (after[0] in _CLOSING and (len(after) == 1 or not after[1].isalnum()))
+        )
+    return not (_in_word(before) and _in_word(message[start])) and not (
+        _in_word(after[:1]) and _in_word(message[stop - 1])
+    )
+
+
+def _in_word(character: str) -> bool:
+    return character.isascii() and character.isalnum()

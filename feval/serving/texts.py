@@ -1,0 +1,83 @@
+"""The CoTs of a question as pieces of a JSON reply, made once and kept within bounds."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from threading import Lock
+
+import orjson
+
+from feval.replay import LLM
+from feval.serving.kept import Kept
+
+__all__ = ["Prepared", "Texts"]
+
+_MOST_BYTES = (
+    384 << 20
+)  # in two halves; the CoTs of three LLMs on GSM8K's test set fit one, so that sweeps over them read once
+_OVERHEAD = 120  # bytes that a text takes besides its own
+_NO_TEXT = b"null"
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """The CoTs of one LLM on one question, in recorded order.
+
+    Attributes:
+        contents: each text as JSON; `null` where the recording has none.
+        tokens: output tokens.
+        finishes: places of the finish reasons in `feval.schema.FINISH_REASONS`.
+        texts: how many have one.
+    """
+
+    contents: tuple[bytes, ...]
+    tokens: tuple[int, ...]
+    finishes: tuple[int, ...]
+    texts: int
+
+
+class Texts:
+    """CoTs of recorded LLMs, ready to be sent. Questions that are read together are kept together.
+
+    Args:
+        most_bytes: how much may be kept.
+    """
+
+    def __init__(self, most_bytes: int = _MOST_BYTES) -> None:
+        self._kept: Kept[tuple[LLM, int], Prepared] = Kept(most_bytes)
+        self._reading = Lock()  # a Parquet file is read by one thread at a time
+
+    def of(self, llm: LLM, row: int) -> Prepared:
+        """Return the CoTs of a question (by its row).
+
+        Raises:
+            DamagedRecordingError: the recording cannot be read.
+        """
+        found = self._kept.get((llm, row))
+        if found is not None:
+            return found
+        with self._reading:
+            return self._kept.get((llm, row)) or self._read(llm, row)
+
+    def _read(self, llm: LLM, row: int) -> Prepared:
+        made = {place: _prepared(llm, place, texts) for place, texts in llm.texts_near(row).items()}
+        for place, prepared in made.items():
+            self._kept.put(
+                (llm, place), prepared, sum(map(len, prepared.contents)) + _OVERHEAD * len(prepared.contents)
+            )
+        return made[row]
+
+
+def _prepared(llm: LLM, row: int, texts: list[str | None]) -> Prepared:
+    size = len(texts)
+    return Prepared(
+        tuple(_NO_TEXT if text is None else _compact(orjson.dumps(text)) for text in texts),
+        tuple(llm.pool.output_tokens[row, :size].tolist()),
+        tuple(llm.pool.finish[row, :size].tolist()),
+        sum(text is not None for text in texts),
+    )
+
+
+def _compact(content: bytes) -> bytes:
+    """A copy: orjson allocates for the worst case, and what it gives back lies in pieces too small for the next text."""
+    return bytes(memoryview(content))

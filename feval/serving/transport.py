@@ -1,0 +1,268 @@
+"""Replay inside an HTTP client: the official `openai` client asks a recording in this process, without a socket.
+
+    client = OpenAI(api_key="anything", http_client=replay_http_client("my-recording"))
+
+An HTTP client hands every request to its transport. These transports hand it to an `Application` and give back its reply, so that
+everything above them (models, streams, errors, retries) is the client's own. Host, base URL and API key make no difference; the
+base URL may be left at what it is.
+
+openai 2 speaks httpx and openai 3 httpx2, a later package with the same shapes. A transport answers in the words of whichever
+asks, and imports neither.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import AsyncIterator, Iterable, Sequence
+from importlib import import_module
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, Self, TypedDict, Unpack
+
+from feval.errors import UsageError
+from feval.serving.application import Application, Call, Reply
+
+if TYPE_CHECKING:
+    from feval.prices import PriceList
+    from feval.recording.reader import Recording
+    from feval.serving.grading import Graded
+
+    Source = str | Path | Recording | Sequence[str | Path | Recording] | Application | None
+
+__all__ = ["AsyncReplayTransport", "ReplayOptions", "ReplayTransport", "replay_async_http_client", "replay_http_client"]
+
+_LIBRARIES = ("httpx2", "httpx")
+_KEYS = frozenset({"authorization", "api-key", "x-api-key"})
+_OURS = re.compile(r"/(run/[^/]+/)?(v1|feval)/|/openapi\.json$")
+_THEIRS = re.compile(r"(?P<prefix>(/[^/]*)*?)/(?P<route>(chat/)?completions|models(/.+)?)/?")
+_RUN = re.compile(r"/run/[^/]+(?=/|$)")
+
+
+class ReplayOptions(TypedDict, total=False):
+    """What `Application.open` takes besides the recording; see there."""
+
+    datasets: str | Sequence[str] | None
+    llms: str | Sequence[str] | None
+    seed: int
+    order: str
+    recycle: bool
+    strict: bool
+    prices: str | Path | PriceList | None
+    billing: str
+    ledger: str | Path | None
+    resume: bool
+
+
+class _Replay:
+    """What both transports share.
+
+    Args:
+        recording: what `feval.load` takes, or an `Application`, which then is the caller's to close.
+        run: whose draws, cursor and ledger: NAME, NAME@R for replicate R, or NAME@recorded. A request's header X-Feval-Run, or
+            a base URL with /run/NAME in its path, names another.
+        options: of `Application.open`.
+
+    Attributes:
+        application: what answers.
+        run: see above.
+    """
+
+    def __init__(self, recording: Source = None, *, run: str = "default", **options: Unpack[ReplayOptions]) -> None:
+        self._owned = not isinstance(recording, Application)
+        if isinstance(recording, Application) and options:
+            raise UsageError(
+                f"The application is open already, so that {', '.join(sorted(options))} cannot be chosen any more. Give that to "
+                "Application.open."
+            )
+        self.application = recording if isinstance(recording, Application) else Application.open(recording, **options)
+        self.run = run
+
+    def ledger(self, run: str | None = None, *, detail: bool = False) -> dict[str, Any]:
+        """What a run was handed, and what it costs.
+
+        Args:
+            run: its name; this transport's own for `None`.
+            detail: whether to list every question.
+
+        Raises:
+            NotRecordedError: the run has asked nothing yet.
+        """
+        return self.application.ledger(self.run if run is None else run, detail=detail)
+
+    def grade(self, answers: object, *, run: str | None = None, dataset: str | None = None) -> Graded:
+        """Grade a run's answers: accuracy with its interval, cost, and a receipt.
+
+        Args:
+            answers: question (its id or text) -> answer, `None` for no answer; see `feval.grading.answers_by_id`.
+            run: its name; this transport's own for `None`.
+            dataset: which one, where the run asked about several.
+
+        Raises:
+            FevalError: whatever `feval.serving.grade` raises.
+        """
+        from feval.serving.grading import grade
+
+        return grade(self.application, self.run if run is None else run, answers, dataset=dataset)
+
+    def _respond(self, request: Any, body: bytes) -> Reply:
+        url = request.url
+        headers = {name.lower(): value for name, value in request.headers.items() if name.lower() not in _KEYS}
+        headers.setdefault("x-feval-run", self.run)
+        return self.application.respond(Call(request.method, _path(url.path), url.query.decode(), headers, body))
+
+    def _close(self) -> None:
+        if self._owned:
+            self.application.close()
+
+
+def _path(path: str) -> str:
+    """The path under which the application knows what was asked for: providers put it under prefixes of their own."""
+    theirs = None if _OURS.match(path) else _THEIRS.fullmatch(path)
+    if theirs is None:
+        return path
+    run = _RUN.search(theirs["prefix"])
+    return f"{run[0] if run else ''}/v1/{theirs['route']}"
+
+
+class ReplayTransport(_Replay):
+    """A transport for `httpx.Client` and `httpx2.Client` alike: `Client(transport=ReplayTransport("my-recording"))`.
+
+    Safe to use from many threads.
+
+    Args:
+        recording: what `feval.load` takes, or an `Application`, which then is the caller's to close.
+        run: whose draws, cursor and ledger: NAME, NAME@R for replicate R, or NAME@recorded. A request's header X-Feval-Run, or
+            a base URL with /run/NAME in its path, names another.
+        options: of `Application.open`.
+
+    Attributes:
+        application: what answers.
+        run: see above.
+    """
+
+    def handle_request(self, request: Any) -> Any:
+        """Answer a request, as the client's transports do."""
+        reply = self._respond(request, request.read())
+        return _library(request).Response(reply.status, headers=dict(reply.headers), content=reply.body)
+
+    def close(self) -> None:
+        """Let go of the recording, if it was opened here."""
+        self._close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+class AsyncReplayTransport(_Replay):
+    """A transport for `httpx.AsyncClient` and `httpx2.AsyncClient` alike.
+
+    Args:
+        recording: what `feval.load` takes, or an `Application`, which then is the caller's to close.
+        run: whose draws, cursor and ledger: NAME, NAME@R for replicate R, or NAME@recorded. A request's header X-Feval-Run, or
+            a base URL with /run/NAME in its path, names another.
+        options: of `Application.open`.
+
+    Attributes:
+        application: what answers.
+        run: see above.
+    """
+
+    async def handle_async_request(self, request: Any) -> Any:
+        """Answer a request, as the client's transports do."""
+        # A reply takes well under a millisecond: a thread for each would take longer.
+        reply = self._respond(request, await request.aread())
+        body = reply.body if isinstance(reply.body, bytes) else _pieces(reply.body)
+        return _library(request).Response(reply.status, headers=dict(reply.headers), content=body)
+
+    async def aclose(self) -> None:
+        """Let go of the recording, if it was opened here."""
+        self._close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.aclose()
+
+
+async def _pieces(body: Iterable[bytes]) -> AsyncIterator[bytes]:
+    for piece in body:
+        yield piece
+
+
+def _library(request: object) -> ModuleType:
+    """The package that a request is from; a class of somebody's own counts as what it is derived from."""
+    for kind in type(request).__mro__:
+        package = kind.__module__.partition(".")[0]
+        if package in _LIBRARIES:
+            return sys.modules[package]
+    raise UsageError(f"A replay transport answers httpx and httpx2; {type(request).__name__} is a request of neither.")
+
+
+# -- clients ----------------------------------------------------------------------------------------------------------
+
+
+def replay_http_client(recording: Source = None, *, run: str = "default", **options: Unpack[ReplayOptions]) -> Any:
+    """Return an HTTP client that asks a recording, for `OpenAI(http_client=...)`.
+
+    Args:
+        recording: what `feval.load` takes: a folder, an open recording, or several; or an `Application`.
+        run: whose draws, cursor and ledger: NAME, NAME@R for replicate R, or NAME@recorded.
+        options: of `Application.open`: seed, order, recycle, strict, datasets, llms, prices, billing, ledger.
+
+    Returns:
+        An `httpx2.Client`, or an `httpx.Client` where that is what the installed `openai` speaks, with the transport as
+        `replay`, and the transport's `ledger` and `grade`.
+
+    Raises:
+        FevalError: whatever `Application.open` raises; UsageError where neither library is installed.
+    """
+    return _with_ledger(_spoken().Client)(ReplayTransport(recording, run=run, **options))
+
+
+def replay_async_http_client(
+    recording: Source = None, *, run: str = "default", **options: Unpack[ReplayOptions]
+) -> Any:
+    """Return an HTTP client that asks a recording, for `AsyncOpenAI(http_client=...)`.
+
+    Args:
+        recording: what `feval.load` takes: a folder, an open recording, or several; or an `Application`.
+        run: whose draws, cursor and ledger: NAME, NAME@R for replicate R, or NAME@recorded.
+        options: of `Application.open`: seed, order, recycle, strict, datasets, llms, prices, billing, ledger.
+
+    Returns:
+        An `httpx2.AsyncClient`, or an `httpx.AsyncClient` where that is what the installed `openai` speaks, with the transport
+        as `replay`, and the transport's `ledger` and `grade`.
+
+    Raises:
+        FevalError: whatever `Application.open` raises; UsageError where neither library is installed.
+    """
+    return _with_ledger(_spoken().AsyncClient)(AsyncReplayTransport(recording, run=run, **options))
+
+
+def _with_ledger(client: type) -> type:
+    def __init__(self: Any, transport: _Replay) -> None:  # noqa: N807  of a class made here
+        client.__init__(self, transport=transport, trust_env=False)  # type: ignore[misc]
+        self.replay, self.ledger, self.grade = transport, transport.ledger, transport.grade
+
+    return type("Replay" + client.__name__, (client,), {"__init__": __init__, "__module__": __name__})
+
+
+def _spoken() -> ModuleType:
+    """The HTTP library of the installed `openai`; without one, the first that is installed."""
+    try:
+        openai = import_module("openai")
+    except ImportError:
+        openai = None
+    bases = openai.DefaultHttpxClient.__mro__ if openai is not None else ()
+    named = [kind.__module__.partition(".")[0] for kind in bases]
+    for library in (*(name for name in named if name in _LIBRARIES), *_LIBRARIES):
+        try:
+            return import_module(library)
+        except ImportError:
+            continue
+    raise UsageError("No HTTP client that a replay transport knows is installed. Install openai (or httpx).")

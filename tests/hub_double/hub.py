@@ -1,0 +1,174 @@
+"""The server, its switches, and what tests ask of it."""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections import Counter
+from collections.abc import Callable, Mapping
+from http.server import ThreadingHTTPServer
+from typing import NamedTuple, Self
+
+from hub_double.repositories import Dataset, HubError, is_lfs, sha256
+
+
+class Request(NamedTuple):
+    """One request as it came in; `host` is where it was sent, `token` what it carried."""
+
+    method: str
+    path: str
+    host: str
+    token: str | None
+
+
+class Failure(NamedTuple):
+    """An answer that stands in for the right one: to requests whose method and path contain `where`.
+
+    With `late` the request is carried out first, as when an answer is lost on its way back.
+    """
+
+    status: int
+    where: str = ""
+    headers: tuple[tuple[str, str], ...] = ()
+    late: bool = False
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+
+    def handle_error(self, *_: object) -> None:
+        """A client that hung up is no news."""
+
+
+class HubDouble:
+    """The server. Start it with `with`; it serves until the block is left."""
+
+    def __init__(self) -> None:
+        from hub_double.reading import handler
+
+        self.datasets: dict[str, Dataset] = {}
+        self.objects: dict[str, bytes] = {}
+        """What was uploaded to LFS, by its SHA-256."""
+        self.requests: list[Request] = []
+        self.sent_bytes: Counter[str] = Counter()
+        """Path -> bytes of it that were sent."""
+        self.redirect = False
+        """Send files in LFS from another host, as the real Hub does."""
+        self.wrong_bytes: Counter[str] = Counter()
+        """How many more times a file is served with one byte changed."""
+        self.cut: Counter[str] = Counter()
+        """How many more times the connection is cut in the middle of a file."""
+        self.gated: set[str] = set()
+        """Repositories that only a request with a token may read."""
+        self.delay_seconds = 0.0
+        """How long every answer takes; leaving the block ends the wait."""
+        self.failures: list[Failure] = []
+        """Served before anything else, each once."""
+        self.uploads_left: int | None = None
+        """How many more objects LFS takes before every upload is cut in its middle; `None` for all."""
+        self.part_bytes: int | None = None
+        """Have larger objects uploaded in parts of this size."""
+        self.before_commit: Callable[[], object] | None = None
+        """Called once, when the next commit has come in and is not made yet."""
+        self.parts: dict[tuple[str, int], bytes] = {}
+        self.lock = threading.RLock()
+        self._closing = threading.Event()
+        self._server = _Server(("127.0.0.1", 0), handler(self))
+        self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._closing.set()
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
+
+    @property
+    def port(self) -> int:
+        return int(self._server.server_address[1])
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    def add_dataset(
+        self, name: str, files: Mapping[str, bytes], commit: str | None = None, *, private: bool = False
+    ) -> str:
+        """Add a commit with these files, and these alone, to a repository, which is made if need be; `main` points to it."""
+        dataset = self.datasets.setdefault(name, Dataset(private=private))
+        return dataset.add(name, files, commit, "main", "Add files")
+
+    def files(self, name: str, revision: str = "main") -> dict[str, bytes]:
+        """The files of a repository."""
+        return self.datasets[name].commits[self.datasets[name].commit_of(revision)]
+
+    def asked(self, pattern: str = "") -> list[str]:
+        """Method and path of the requests that match, in order."""
+        lines = [f"{request.method} {request.path}" for request in self.requests]
+        return [line for line in lines if re.search(pattern, line)]
+
+    def forget(self) -> None:
+        """Begin a new page: forget requests and bytes."""
+        self.requests.clear()
+        self.sent_bytes.clear()
+
+    def note(self, request: Request) -> Failure | None:
+        """Write a request down; gives the failure that it is to meet, if any."""
+        with self.lock:
+            self.requests.append(request)
+            for failure in self.failures:
+                if failure.where in f"{request.method} {request.path}":
+                    self.failures.remove(failure)
+                    return failure
+        return None
+
+    def wait(self) -> None:
+        if self.delay_seconds:
+            self._closing.wait(self.delay_seconds)
+
+    def readable(self, name: str, token: str | None) -> Dataset:
+        if name not in self.datasets or (self.datasets[name].private and token is None):
+            raise HubError(404, "RepoNotFound", "Repository not found")
+        if name in self.gated and token is None:
+            raise HubError(403, "GatedRepo", f"Access to dataset {name} is restricted.")
+        return self.datasets[name]
+
+    def content(self, dataset: Dataset, revision: str, path: str) -> bytes:
+        try:
+            return dataset.commits[dataset.commit_of(revision)][path]
+        except KeyError:
+            raise HubError(404, "EntryNotFound", f"{path} does not exist on {revision}") from None
+
+    def sent(self, path: str, data: bytes) -> bytes:
+        """The bytes as they are served: wrong ones where the switch is on."""
+        with self.lock:
+            if not self.wrong_bytes[path]:
+                return data
+            self.wrong_bytes[path] -= 1
+        return data[:-1] + bytes([data[-1] ^ 1])
+
+    def is_cut(self, path: str) -> bool:
+        with self.lock:
+            cut = self.cut[path] > 0
+            self.cut[path] -= cut
+        return cut
+
+    def takes_upload(self) -> bool:
+        """Whether one more object may be uploaded."""
+        with self.lock:
+            if self.uploads_left is None:
+                return True
+            self.uploads_left -= 1
+            return self.uploads_left >= 0
+
+    def blob(self, digest: str) -> tuple[str, bytes]:
+        """A file in LFS by its hash, with a path it has."""
+        for dataset in self.datasets.values():
+            for files in dataset.commits.values():
+                for path, data in files.items():
+                    if is_lfs(path) and sha256(data) == digest:
+                        return path, data
+        raise HubError(404, "EntryNotFound", "no such object")

@@ -1,0 +1,128 @@
+"""What the Hub stores, and the shapes in which it tells of it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+PULL_REQUEST = "refs/pr/"
+
+
+class HubError(Exception):
+    """What the Hub answers when it cannot: a status, its own code for it, and words."""
+
+    def __init__(self, status: int, code: str, words: str) -> None:
+        super().__init__(words)
+        self.status, self.code = status, code
+
+
+@dataclass
+class Dataset:
+    """A repository: its commits (path -> bytes), newest last, and what names point to."""
+
+    commits: dict[str, dict[str, bytes]] = field(default_factory=dict)
+    refs: dict[str, str] = field(default_factory=dict)
+    tags: dict[str, str] = field(default_factory=dict)
+    messages: dict[str, str] = field(default_factory=dict)
+    private: bool = False
+
+    def commit_of(self, revision: str) -> str:
+        commit = self.refs.get(revision) or self.tags.get(revision, revision)
+        if commit not in self.commits:
+            raise HubError(404, "RevisionNotFound", f"Invalid rev id: {revision}")
+        return commit
+
+    def add(self, name: str, files: Mapping[str, bytes], commit: str | None, ref: str, message: str) -> str:
+        """Add a commit with these files, and these alone, and point a name to it."""
+        if commit is None:
+            account = json.dumps([name, len(self.commits), {path: sha256(data) for path, data in files.items()}])
+            commit = hashlib.sha1(account.encode(), usedforsecurity=False).hexdigest()
+        self.commits[commit] = dict(files)
+        self.messages[commit] = message
+        self.refs[ref] = commit
+        return commit
+
+
+def is_lfs(path: str) -> bool:
+    """Whether the Hub would keep the file in LFS: by its name, as `.gitattributes` says for Parquet, or as it is binary."""
+    return path.endswith((".parquet", ".npz", ".zst", ".votes", ".details", ".png"))
+
+
+def git_blob(data: bytes) -> str:
+    return hashlib.sha1(b"blob %d\0" % len(data) + data, usedforsecurity=False).hexdigest()
+
+
+def sha256(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
+
+
+def pointer(data: bytes) -> bytes:
+    """The small file that git holds in place of one in LFS."""
+    return f"version https://git-lfs.github.com/spec/v1\noid sha256:{sha256(data)}\nsize {len(data)}\n".encode()
+
+
+def info_of(name: str, dataset: Dataset, commit: str, *, blobs: bool) -> dict[str, Any]:
+    return {
+        "_id": hashlib.md5(name.encode(), usedforsecurity=False).hexdigest()[:24],
+        "id": name,
+        "author": name.split("/", maxsplit=1)[0],
+        "sha": commit,
+        "lastModified": "2026-01-31T00:00:00.000Z",
+        "createdAt": "2026-01-31T00:00:00.000Z",
+        "private": dataset.private,
+        "gated": False,
+        "disabled": False,
+        "tags": [],
+        "downloads": 0,
+        "likes": 0,
+        "siblings": [_sibling(path, data, blobs=blobs) for path, data in sorted(dataset.commits[commit].items())],
+    }
+
+
+def _sibling(path: str, data: bytes, *, blobs: bool) -> dict[str, Any]:
+    sibling: dict[str, Any] = {"rfilename": path}
+    if blobs:
+        sibling |= {"size": len(data), "blobId": git_blob(pointer(data) if is_lfs(path) else data)}
+        if is_lfs(path):
+            sibling["lfs"] = {"sha256": sha256(data), "size": len(data), "pointerSize": len(pointer(data))}
+    return sibling
+
+
+def tree_of(files: Mapping[str, bytes], folder: str, *, recursive: bool) -> Iterator[dict[str, Any]]:
+    prefix = f"{folder}/" if folder else ""
+    inside = {path.removeprefix(prefix): data for path, data in sorted(files.items()) if path.startswith(prefix)}
+    if folder and not inside:
+        raise HubError(404, "EntryNotFound", f"{folder} does not exist")
+    folders = sorted({path[: cut.start()] for path in inside for cut in re.finditer("/", path)})
+    for name in folders:
+        if recursive or "/" not in name:
+            yield _folder_item(prefix + name)
+    for path, data in inside.items():
+        if recursive or "/" not in path:
+            yield _file_item(prefix + path, data)
+
+
+def items_at(files: Mapping[str, bytes], paths: list[str]) -> Iterator[dict[str, Any]]:
+    """What the Hub says of some paths; nothing of those that are not there."""
+    for path in paths:
+        if path in files:
+            yield _file_item(path, files[path])
+        elif any(other.startswith(f"{path}/") for other in files):
+            yield _folder_item(path)
+
+
+def _folder_item(path: str) -> dict[str, Any]:
+    oid = hashlib.sha1(path.encode(), usedforsecurity=False).hexdigest()
+    return {"type": "directory", "path": path, "size": 0, "oid": oid}
+
+
+def _file_item(path: str, data: bytes) -> dict[str, Any]:
+    item: dict[str, Any] = {"type": "file", "path": path, "size": len(data), "oid": git_blob(data)}
+    if is_lfs(path):
+        lfs = {"oid": sha256(data), "size": len(data), "pointerSize": len(pointer(data))}
+        item |= {"oid": git_blob(pointer(data)), "lfs": lfs}
+    return item

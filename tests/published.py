@@ -1,0 +1,52 @@
+"""Recordings to publish: small ones made up, with names that a page must survive."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from feval.recording import DatasetInfo, LLMInfo, PoolRows, Question, RecordingWriter
+
+ANSWERS: dict[str, list[str | None]] = {
+    "q1": ["1", "1", "2", None],
+    "q2": ["7", "2", "7", "2"],
+    "q3": ["3", "3", "3", "3"],
+}
+GOLDS = {"q1": "1", "q2": "2", "q3": "4"}
+
+
+def write(
+    out: Path,
+    datasets: Sequence[str] = ("toy",),
+    llms: Sequence[str] = ("alpha", "beta@t=0.8"),
+    *,
+    title: str = "Toy questions",
+    text: str = "So the answer is",
+    sizes: dict[str, int] | None = None,
+    golds: dict[str, str] | None = None,
+    prices: str = "none",
+    finish: str = "stop",
+    system_prompt: str | None = "Think step by step.",
+    notes: Sequence[str] = (),
+) -> Path:
+    """A recording of three questions a dataset and up to four CoTs a question."""
+    golds = GOLDS if golds is None else golds
+    licences = {"questions": "MIT", "outputs": None}
+    with RecordingWriter(out, operation={"name": "test"}, prices=prices, licences=licences, notes=notes) as writer:
+        for dataset in datasets:
+            questions = [Question(key, f"What is {key}?", golds.get(key), golds.get(key)) for key in ANSWERS]
+            writer.add_dataset(
+                DatasetInfo(dataset, title, "number", "feval-answers-1", system_prompt, "MIT"), questions
+            )
+            for llm in llms:
+                writer.add_pools(dataset, LLMInfo(llm, 0.7, 100), "usage", _pools(text, sizes or {}, finish))
+    return out
+
+
+def _pools(text: str, sizes: dict[str, int], finish: str) -> Iterator[PoolRows]:
+    for key, answers in ANSWERS.items():
+        own = answers[: sizes.get(key, 4)]
+        reasons = ["length" if answer is None else finish for answer in own]
+        prompt = json.dumps([{"role": "user", "content": f"What is {key}?"}])
+        yield PoolRows(key, [f"{text} {a}." for a in own], own, own, [10] * len(own), reasons, prompt, 20)

@@ -1,0 +1,119 @@
+"""Small recordings to be served, and requests for them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from feval.recording import DatasetInfo, LLMInfo, PoolRows, Question, RecordingWriter
+from feval.serving.application import Application, Call, Reply
+
+
+def rows(question: Question, size: int = 4, **fields: Any) -> PoolRows:
+    """A pool whose texts can be told apart, and whose prompt is the question alone."""
+    plain: dict[str, Any] = {
+        "texts": [f"{question.id}, thought {i}: the answer is {i % 2}." for i in range(size)],
+        "raw_answers": [str(i % 2) for i in range(size)],
+        "answers": [str(i % 2) for i in range(size)],
+        "output_tokens": [10 + i for i in range(size)],
+        "finish_reasons": ["stop"] * size,
+        "prompt": orjson.dumps([{"role": "user", "content": question.text}]).decode(),
+        "prompt_tokens": 7,
+    }
+    return PoolRows(question.id, **(plain | fields))
+
+
+def write(
+    out: Path,
+    pools: Mapping[LLMInfo, Sequence[PoolRows]] | Mapping[LLMInfo, list[PoolRows]],
+    questions: Sequence[Question],
+    *,
+    dataset: str = "toy",
+    prices: str = "2025-06-02",
+) -> Path:
+    with RecordingWriter(out, operation={"name": "test"}, prices=prices) as writer:
+        writer.add_dataset(DatasetInfo(dataset, dataset, "verbatim", "test-1"), questions)
+        for llm, own in pools.items():
+            writer.add_pools(dataset, llm, "words", own)
+    return out
+
+
+def asked_by_text(texts: Sequence[str], **fields: Any) -> list[Question]:
+    return [Question(f"q{i}", text, **fields) for i, text in enumerate(texts)]
+
+
+class LLMs(dict[Any, Any]):
+    """LLM -> pools, for LLMs that cannot be keys of a dict."""
+
+    def __init__(self, *pairs: tuple[LLMInfo, Sequence[PoolRows]]) -> None:
+        super().__init__()
+        self._pairs = pairs
+
+    def items(self) -> Any:
+        return self._pairs
+
+
+def simple(out: Path, asked: Sequence[str], /, *, size: int = 4, llm: str = "gpt-3.5-turbo", **fields: Any) -> Path:
+    """A recording of one LLM on questions q0, q1, ... with these texts."""
+    questions = asked_by_text(asked)
+    pools = [rows(question, size, **fields) for question in questions]
+    return write(out, LLMs((LLMInfo(llm, 0.7, 64), pools)), questions)
+
+
+def chat(content: object, *, headers: Mapping[str, str] | None = None, path: str = "", **fields: Any) -> Call:
+    messages = content if isinstance(content, list) else [{"role": "user", "content": content}]
+    body = {"model": "gpt-3.5-turbo", "messages": messages} | fields
+    return post(orjson.dumps(body), headers=headers, path=path)
+
+
+def post(
+    body: bytes, *, headers: Mapping[str, str] | None = None, path: str = "", of: str = "chat/completions"
+) -> Call:
+    return Call("POST", f"{path}/v1/{of}", "", dict(headers or {}), body)
+
+
+def get(path: str, query: str = "") -> Call:
+    return Call("GET", path, query, {}, b"")
+
+
+def body(reply: Reply) -> dict[str, Any]:
+    raw = reply.body if isinstance(reply.body, bytes) else b"".join(reply.body)
+    found: dict[str, Any] = orjson.loads(raw)
+    return found
+
+
+def events(reply: Reply) -> list[dict[str, Any]]:
+    """The chunks of a stream, which must end as one does."""
+    assert not isinstance(reply.body, bytes)
+    lines = list(reply.body)
+    assert lines[-1] == b"data: [DONE]\n\n"
+    assert all(line.startswith(b"data: ") and line.endswith(b"\n\n") and line.count(b"\n") == 2 for line in lines)
+    return [orjson.loads(line[6:]) for line in lines[:-1]]
+
+
+def error(reply: Reply) -> dict[str, Any]:
+    """The error of a reply in OpenAI's shape."""
+    found = body(reply)
+    assert set(found) == {"error"}
+    assert set(found["error"]) == {"message", "type", "param", "code"}
+    assert reply.headers["content-type"] == "application/json"
+    message = found["error"]["message"]
+    assert message[-1] in ".)", message
+    return dict(found["error"])
+
+
+def texts_of(reply: Reply) -> list[str]:
+    assert reply.status == 200, reply.body
+    return [choice["message"]["content"] for choice in body(reply)["choices"]]
+
+
+def samples_of(reply: Reply) -> list[int]:
+    assert reply.status == 200, reply.body
+    return [int(sample) for sample in reply.headers["x-feval-samples"].split(",")]
+
+
+def opened(path: Path, **options: Any) -> Application:
+    return Application.open(path, **options)

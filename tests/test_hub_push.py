@@ -1,0 +1,337 @@
+"""Releases as one commit: the real client against a Hub on loopback."""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hub_double import Failure, HubDouble
+from hub_settings import TOKEN, use
+from huggingface_hub import HfApi, close_session
+
+from feval.errors import ConflictError, FevalError, HubError, StorageError, UsageError
+from feval.hub.commits import push_files, state
+
+REPO = "somebody/recording"
+FILES: dict[str, Path | bytes] = {
+    "README.md": b"---\nlicense: cc0-1.0\n---\n\n# Ours\n",
+    "manifest.json": b"{}",
+    "samples/sums/a.parquet": b"PAR1 a" * 100,
+    "samples/sums/b.parquet": b"PAR1 b" * 100,
+}
+CHANGED: dict[str, Path | bytes] = {**FILES, "manifest.json": b'{"two": 2}'}
+
+
+@pytest.fixture
+def hub(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[HubDouble]:
+    with HubDouble() as double:
+        use(double, monkeypatch, tmp_path)
+        yield double
+        close_session()
+
+
+def first(files: dict[str, Path | bytes] = FILES, **more: object) -> str:
+    return push_files(REPO, files, message="First", parent=None, **more).commit  # type: ignore[arg-type]
+
+
+def uploads(hub: HubDouble) -> list[str]:
+    return hub.asked("^PUT /upload/")
+
+
+def commits(hub: HubDouble) -> list[str]:
+    return hub.asked("^POST /api/datasets/.*/commit/")
+
+
+# --- what a push does -----------------------------------------------------------------------------------------------------
+
+
+def test_a_new_repository_is_private_and_gets_one_commit_and_its_tag(hub: HubDouble) -> None:
+    pushed = push_files(REPO, FILES, message="First", parent=None, tag="v1.0")
+    dataset = hub.datasets[REPO]
+    assert dataset.private
+    assert len(commits(hub)) == 1
+    assert {path: hub.files(REPO)[path] for path in FILES} == FILES
+    assert dataset.tags == {"v1.0": pushed.commit} == {"v1.0": dataset.refs["main"]}
+    assert pushed.url == f"{hub.url}/datasets/{REPO}/tree/{pushed.commit}"
+    assert (set(pushed.uploaded), pushed.unchanged, pushed.pull_request) == (set(FILES), (), None)
+
+
+def test_a_public_repository_is_asked_for(hub: HubDouble) -> None:
+    first(public=True)
+    assert not hub.datasets[REPO].private
+
+
+def test_the_state_is_what_the_hub_has(hub: HubDouble, tmp_path: Path) -> None:
+    assert state(REPO) is None
+    commit = first(public=True, tag="v1.0")
+    found = state(REPO)
+    assert found is not None
+    assert (found.commit, found.private, found.tags) == (commit, False, {"v1.0": commit})
+    assert set(found.files) == {*FILES, ".gitattributes"}
+    path = tmp_path / "x"
+    for name, content in FILES.items():
+        assert isinstance(content, bytes)
+        path.write_bytes(content)
+        assert found.files[name].holds(path)
+        assert not found.files[name].holds(content[:-1] + b"!")
+        assert not found.files[name].holds(content + b"!")
+
+
+def test_more_files_than_one_page_are_seen(hub: HubDouble) -> None:
+    many: dict[str, Path | bytes] = {f"f/{number:03}": b"%d" % number for number in range(120)}
+    first(many)
+    found = state(REPO)
+    assert found is not None
+    assert len(found.files) == 121
+    assert push_files(REPO, many, message="Again", parent=found.commit).uploaded == ()
+
+
+def test_only_changed_files_are_sent(hub: HubDouble, tmp_path: Path) -> None:
+    parent = first()
+    hub.forget()
+    changed = tmp_path / "b.parquet"
+    changed.write_bytes(b"PAR1 B" * 100)
+    files = {**CHANGED, "samples/sums/b.parquet": changed}
+    pushed = push_files(REPO, files, message="Second", parent=parent, delete=["README.md", "gone.txt"][1:])
+    assert set(pushed.uploaded) == {"manifest.json", "samples/sums/b.parquet"}
+    assert set(pushed.unchanged) == {"README.md", "samples/sums/a.parquet"}
+    assert len(uploads(hub)) == 1
+    assert hub.files(REPO)["samples/sums/b.parquet"] == changed.read_bytes()
+
+
+def test_files_are_deleted_in_the_same_commit(hub: HubDouble) -> None:
+    parent = first()
+    kept = {path: content for path, content in CHANGED.items() if path != "samples/sums/b.parquet"}
+    hub.forget()
+    push_files(REPO, kept, message="Without b", parent=parent, delete=["samples/sums/b.parquet", "never/was"])
+    assert len(commits(hub)) == 1
+    assert set(hub.files(REPO)) == {*kept, ".gitattributes"}
+
+
+def test_nothing_new_makes_no_commit(hub: HubDouble) -> None:
+    parent = first(tag="v1.0")
+    hub.forget()
+    pushed = push_files(REPO, FILES, message="Again", parent=parent, tag="v1.0")
+    assert (pushed.commit, pushed.uploaded, set(pushed.unchanged)) == (parent, (), set(FILES))
+    assert commits(hub) == uploads(hub) == []
+
+
+def test_a_pull_request_leaves_the_branch_alone(hub: HubDouble) -> None:
+    commit = hub.add_dataset("them/recording", {"README.md": b"# Theirs\n"})
+    pushed = push_files("them/recording", FILES, message="More", parent=commit, create_pr=True)
+    assert pushed.pull_request == f"{hub.url}/datasets/them/recording/discussions/1"
+    assert hub.files("them/recording") == {"README.md": b"# Theirs\n"}
+    assert set(hub.files("them/recording", "refs/pr/1")) == set(FILES)
+
+
+def test_large_files_go_in_parts(hub: HubDouble) -> None:
+    hub.part_bytes = 256
+    first()
+    assert len(uploads(hub)) == 2 * 3
+    assert hub.files(REPO)["samples/sums/a.parquet"] == FILES["samples/sums/a.parquet"]
+
+
+# --- what stands in the way -------------------------------------------------------------------------------------------------
+
+
+def test_a_stale_parent_is_refused(hub: HubDouble) -> None:
+    parent = first()
+    other = hub.add_dataset(REPO, {"theirs": b"1"})
+    with pytest.raises(
+        ConflictError, match=f"was at commit {parent[:12]}, and is now at {other[:12]}.*Pull what is new"
+    ):
+        push_files(REPO, CHANGED, message="Second", parent=parent)
+    assert hub.datasets[REPO].refs["main"] == other
+
+
+def test_a_commit_in_the_last_moment_is_refused_by_the_hub(hub: HubDouble) -> None:
+    parent = first()
+    hub.before_commit = lambda: hub.add_dataset(REPO, {"theirs": b"1"})
+    with pytest.raises(ConflictError, match="has changed since it was looked at"):
+        push_files(REPO, CHANGED, message="Second", parent=parent)
+    assert hub.files(REPO) == {"theirs": b"1"}
+
+
+def test_a_broken_upload_is_resumed(hub: HubDouble, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("huggingface_hub.utils._http.time.sleep", lambda _: None)
+    hub.uploads_left = 1
+    with pytest.raises(HubError, match="the connection to the Hub broke"):
+        first()
+    assert len(hub.objects) == 1
+    assert set(hub.files(REPO)) == {".gitattributes"}
+    found = state(REPO)
+    assert found is not None
+    hub.uploads_left = None
+    hub.forget()
+    push_files(REPO, FILES, message="First", parent=found.commit)
+    assert len(uploads(hub)) == 1, "the object that had arrived is not sent again"
+    assert set(hub.files(REPO)) == {*FILES, ".gitattributes"}
+
+
+def test_a_second_attempt_with_no_parent_goes_on_after_the_repository_was_made(hub: HubDouble) -> None:
+    hub.failures += [Failure(503, "/commit/") for _ in range(3)]
+    with pytest.raises(HubError, match="HTTP 503"):
+        first()
+    commit = first()
+    assert hub.datasets[REPO].refs["main"] == commit
+    assert hub.datasets[REPO].private
+
+
+@pytest.mark.parametrize("status", [429, 500, 503])
+@pytest.mark.parametrize(
+    "where", ["GET /api/datasets", "/preupload/", "/objects/batch", "/commit/", "/tag/", "/create"]
+)
+def test_a_failure_that_passes_is_met_by_another_attempt(hub: HubDouble, where: str, status: int) -> None:
+    hub.failures.append(Failure(status, where, (("Retry-After", "0"),)))
+    pushed = push_files(REPO, FILES, message="First", parent=None, tag="v1.0")
+    assert hub.datasets[REPO].tags == {"v1.0": pushed.commit}
+    assert len(hub.datasets[REPO].commits) == 2
+    assert hub.failures == []
+
+
+@pytest.mark.parametrize("where", ["/commit/", "/tag/", "/create"])
+def test_a_lost_answer_makes_nothing_twice(hub: HubDouble, where: str) -> None:
+    hub.failures.append(Failure(502, where, late=True))
+    pushed = push_files(REPO, FILES, message="First", parent=None, tag="v1.0")
+    assert hub.datasets[REPO].tags == {"v1.0": pushed.commit}
+    assert len(hub.datasets[REPO].commits) == 2
+
+
+def test_a_pull_request_is_asked_for_once(hub: HubDouble) -> None:
+    commit = hub.add_dataset("them/recording", {"README.md": b"# Theirs\n"})
+    hub.failures.append(Failure(502, "/commit/", late=True))
+    with pytest.raises(HubError, match="look there whether the pull request was made"):
+        push_files("them/recording", FILES, message="More", parent=commit, create_pr=True)
+    assert list(hub.datasets["them/recording"].refs) == ["main", "refs/pr/1"]
+
+
+def test_a_release_is_never_moved(hub: HubDouble) -> None:
+    parent = first(tag="v1.0")
+    with pytest.raises(ConflictError, match=r"has the tag 'v1.0' already.*choose another tag"):
+        push_files(REPO, CHANGED, message="Second", parent=parent, tag="v1.0")
+    assert hub.datasets[REPO].refs["main"] == parent
+
+
+def test_a_missing_tag_is_made_by_the_same_push(hub: HubDouble) -> None:
+    hub.failures += [Failure(503, "/tag/") for _ in range(3)]
+    with pytest.raises(HubError, match="only the tag will be made"):
+        first(tag="v1.0")
+    hub.forget()
+    commit = first(tag="v1.0")
+    assert hub.datasets[REPO].tags == {"v1.0": commit}
+    assert commits(hub) == uploads(hub) == []
+
+
+@pytest.mark.parametrize("public", [True, False])
+def test_who_may_see_a_repository_is_never_changed(hub: HubDouble, public: bool) -> None:
+    commit = hub.add_dataset(REPO, {"README.md": b"# Ours\n"}, private=public)
+    with pytest.raises(ConflictError, match="never changes who may see a repository"):
+        push_files(REPO, FILES, message="Second", parent=commit, public=public)
+    assert hub.datasets[REPO].refs["main"] == commit
+    assert hub.datasets[REPO].private is public
+
+
+def test_a_broken_front_matter_is_refused_before_anything_is_sent(hub: HubDouble) -> None:
+    with pytest.raises(HubError, match=r"README\.md"):
+        first({**FILES, "README.md": b"---\nlicense: [\n---\n"})
+    assert uploads(hub) == commits(hub) == []
+
+
+def test_without_a_token_the_sentence_says_to_log_in(hub: HubDouble, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("HF_TOKEN")
+    with pytest.raises(HubError, match="hf auth login"):
+        first()
+
+
+def test_a_pull_request_to_nowhere_is_refused(hub: HubDouble) -> None:
+    with pytest.raises(HubError, match="shows no dataset repository somebody/recording"):
+        push_files(REPO, FILES, message="More", parent=None, create_pr=True)
+    assert hub.datasets == {}
+
+
+def test_a_missing_file_is_a_sentence(hub: HubDouble, tmp_path: Path) -> None:
+    commit = first()
+    with pytest.raises(StorageError, match="cannot be pushed"):
+        push_files(REPO, {"README.md": tmp_path / "gone"}, message="Second", parent=commit)
+    with pytest.raises(StorageError, match="cannot be pushed"):
+        push_files(REPO, {"new.md": tmp_path / "gone"}, message="Second", parent=commit)
+
+
+@pytest.mark.parametrize("path", ["../x", "/etc/passwd", "a/../b", "a\\b", "c:x", "", "a//b", "./a"])
+def test_paths_that_lead_elsewhere_are_refused(hub: HubDouble, path: str) -> None:
+    with pytest.raises(UsageError, match="cannot be pushed to the path"):
+        push_files(REPO, {path: b"1"}, message="First", parent=None)
+    assert hub.requests == []
+
+
+@pytest.mark.parametrize("name", ["recording", "a/b/c", "../b", "a/..", "a/b--c", "a b/c", "", "a/b.git", "-a/b"])
+def test_names_that_no_repository_can_have_are_refused(hub: HubDouble, name: str) -> None:
+    with pytest.raises(UsageError, match="is named as in"):
+        state(name)
+    with pytest.raises(UsageError, match="is named as in"):
+        push_files(name, FILES, message="First", parent=None)
+    assert hub.requests == []
+
+
+def test_other_requests_that_cannot_work_are_refused(hub: HubDouble) -> None:
+    with pytest.raises(UsageError, match="nothing to push"):
+        push_files(REPO, {}, message="First", parent=None)
+    with pytest.raises(UsageError, match="at once"):
+        push_files(REPO, FILES, message="First", parent=None, delete=["README.md"])
+    with pytest.raises(UsageError, match="needs a message"):
+        push_files(REPO, FILES, message=" ", parent=None)
+    with pytest.raises(UsageError, match="A tag is a short name"):
+        push_files(REPO, FILES, message="First", parent=None, tag="../v1")
+    with pytest.raises(UsageError, match="cannot be tagged"):
+        push_files(REPO, FILES, message="First", parent=None, tag="v1", create_pr=True)
+    assert hub.requests == []
+
+
+# --- the token -------------------------------------------------------------------------------------------------------------
+
+
+def told(error: BaseException) -> str:
+    """Everything that an error says: its traceback, and the texts of all that is chained to it."""
+    pieces = ["".join(traceback.format_exception(error))]
+    seen: BaseException | None = error
+    while seen is not None:
+        pieces += [repr(seen), str(seen), repr(vars(seen))]
+        seen = seen.__cause__
+    return "\n".join(pieces)
+
+
+@pytest.mark.parametrize("failure", [Failure(401), Failure(403), Failure(500), Failure(404), Failure(400)])
+def test_no_error_shows_the_token(
+    hub: HubDouble, failure: Failure, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("DEBUG")
+    monkeypatch.setenv("HF_ENDPOINT", f"http://user:{TOKEN}@127.0.0.1:{hub.port}")
+    for where in ("GET /api", "/create", "/preupload/", "/objects/batch", "/commit/", "/tag/"):
+        hub.failures[:] = [failure._replace(where=where)] * 3
+        hub.datasets.clear()
+        hub.objects.clear()
+        with pytest.raises(FevalError) as raised:
+            push_files(REPO, FILES, message="First", parent=None, tag="v1", token=TOKEN)
+        assert TOKEN not in told(raised.value)
+    hub.failures.clear()
+    assert TOKEN not in caplog.text
+
+
+# --- the double is a Hub ----------------------------------------------------------------------------------------------------
+
+
+def test_the_double_answers_what_else_the_client_asks(hub: HubDouble) -> None:
+    first(tag="v1.0")
+    api = HfApi(endpoint=hub.url, token=TOKEN)
+    made = api.list_repo_commits(REPO, repo_type="dataset")
+    assert [commit.title for commit in made] == ["First", "initial commit"]
+    [info] = api.get_paths_info(REPO, ["samples/sums/a.parquet"], repo_type="dataset")
+    assert info.path == "samples/sums/a.parquet"
+    api.create_branch(REPO, branch="next", repo_type="dataset")
+    api.delete_tag(REPO, tag="v1.0", repo_type="dataset")
+    refs = api.list_repo_refs(REPO, repo_type="dataset")
+    assert ({ref.name for ref in refs.branches}, refs.tags) == ({"main", "next"}, [])
+    api.delete_repo(REPO, repo_type="dataset")
+    assert hub.datasets == {}

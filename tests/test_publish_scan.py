@@ -1,0 +1,252 @@
+"""What must not leave the house is found wherever it stands, told by its place, and never shown."""
+
+from __future__ import annotations
+
+import json
+import struct
+import zlib
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from published import write
+
+from feval.errors import DamagedRecordingError, ReleaseError, UsageError
+from feval.publish.scan import Scan, scan
+from feval.recording import open_recording
+from recorders.demo import bundled_recording
+
+# Made of pieces, so that no search for keys in this repository finds any.
+BODY = "aB3dE6gH9jK2mN5pQ8sT1vW4xY7zA0cD3fG6hJ9kL2nP5qR8tU1w"
+SECRETS = {
+    "OpenAI": "sk-" + BODY[:24],
+    "OpenAI, project": "sk-proj-" + BODY[:40],
+    "Anthropic": "sk-ant-api03-" + BODY[:40],
+    "OpenRouter": "sk-or-v1-" + BODY[:40],
+    "Hugging Face": "hf_" + BODY[:34],
+    "Hugging Face, organisation": "api_org_" + BODY[:34],
+    "Google": "AIza" + BODY[:35],
+    "Google OAuth": "ya29." + BODY[:40],
+    "AWS": "AKIA" + BODY[:16].upper(),
+    "AWS session": "ASIA" + BODY[:16].upper(),
+    "GitHub": "ghp_" + BODY[:36],
+    "GitHub, fine-grained": "github_pat_" + BODY[:40],
+    "GitLab": "glpat-" + BODY[:20],
+    "Slack": "xoxb-" + BODY[:24],
+    "Groq": "gsk_" + BODY[:40],
+    "xAI": "xai-" + BODY[:40],
+    "Replicate": "r8_" + BODY[:37],
+    "Perplexity": "pplx-" + BODY[:40],
+    "NVIDIA": "nvapi-" + BODY[:40],
+    "Fireworks": "fw_" + BODY[:24],
+    "Together": "tgp_v1_" + BODY[:40],
+    "Cerebras": "csk-" + BODY[:40],
+    "Databricks": "dapi" + "0123456789abcdef" * 2,
+    "npm": "npm_" + BODY[:36],
+    "PyPI": "pypi-" + "AgE" + BODY[:45],
+    "Stripe": "sk_live_" + BODY[:24],
+    "JWT": "eyJ" + BODY[:20] + ".eyJ" + BODY[:30] + "." + BODY[:30],
+    "bearer": "Bearer " + BODY[:30],
+    "bearer, as curl has it": '-H "authorization: bearer ' + BODY[:30],
+    "private key": "-----BEGIN RSA PRIVATE KEY-----",
+    "OpenSSH": "-----BEGIN OPENSSH PRIVATE KEY-----",
+    "password": "https://joe:" + BODY[:12] + "@host.org/x",
+    "named": 'api_key = "' + BODY[:32] + '"',
+    "named, in JSON": json.dumps(json.dumps({"apiKey": BODY[:32]})),
+    "named, as a header": "x-api-key: " + BODY[:32],
+}
+PATHS = (
+    "/" + "home/joe/runs",
+    "see /Users/joe",
+    "C:\\Users\\joe\\x",
+    "C:\\\\Users\\\\joe",
+    '"/home/joe"',
+    "file:///home/joe",
+)
+EMAILS = ("joe.doe@cs.uni.edu", "a+b@mail.co.uk", "<joe@firm.com>", "x_y%z@sub.domain.org")
+HARMLESS = (
+    "6 km/h, 15/2 = 7.5, 3/4/5 and/or /2",
+    "the risk-adjusted task-based desk-bound sk-learn-like disk-",
+    "sk-" + "so-many-words-and-no-digit-at-all-in-here",
+    "https://example.org/home/joe and www.site.com/Users/joe",
+    "@property x@y 5@1.50 each, a @ b, foo@bar, user@localhost",
+    "mail joe@example.com or amy@mail.example.org, root@box.test, git@github.com:org/repo.git",
+    "the bearer of bad news carried 12345678901234567890",
+    "open('/tmp/a.py') then /usr/bin/python and /data/x.csv",
+    "hf_hub_download and ghp_short and AKIAshort and eyJhbGci",
+    "12:30:45@home, mailto:, http://host:8080/@x",
+    "My password: swordfish. The API key is missing. api_key=os.environ['KEY_OF_THE_SERVICE_WE_USE']",
+)
+
+
+def parquet(**columns: Any) -> bytes:
+    sink = pa.BufferOutputStream()
+    pq.write_table(pa.table(columns), sink, row_group_size=2)
+    return sink.getvalue().to_pybytes()
+
+
+def texts(*values: str | None) -> dict[str, Path | bytes]:
+    return {"texts/toy/a.parquet": parquet(question_id=["q"] * len(values), text=list(values))}
+
+
+def shown(found: Scan) -> str:
+    return repr(found) + "".join(map(str, found.refused))
+
+
+@pytest.mark.parametrize("name", SECRETS)
+def test_every_kind_of_secret_is_found_and_never_shown(name: str) -> None:
+    found = scan(texts("fine", None, f"I said: {SECRETS[name]} and went on", "fine"))
+    assert len(found.refused) == 1, found
+    finding = found.refused[0]
+    assert (finding.kind, finding.file, finding.place) == ("secret", "texts/toy/a.parquet", "row 2, column text")
+    with pytest.raises(ReleaseError) as refusal:
+        found.require_clean()
+    for said in (shown(found), str(refusal.value)):
+        assert not any(BODY[start : start + 8] in said for start in range(len(BODY) - 8))
+        assert "swordfish" not in said
+    assert "row 2, column text" in str(refusal.value)
+    assert finding.mark in str(refusal.value)
+
+
+@pytest.mark.parametrize("text", PATHS)
+def test_paths_of_somebodys_machine_are_found(text: str) -> None:
+    found = scan(texts(f"saved to {text}"))
+    assert [finding.kind for finding in found.refused] == ["path"]
+    assert "joe" not in shown(found)
+
+
+@pytest.mark.parametrize("text", EMAILS)
+def test_addresses_are_found(text: str) -> None:
+    found = scan(texts(f"Write to {text}, she said."))
+    assert [finding.kind for finding in found.refused] == ["email"]
+    assert "joe" not in shown(found)
+
+
+@pytest.mark.parametrize("text", HARMLESS)
+def test_what_word_problems_and_code_say_is_harmless(text: str) -> None:
+    assert scan(texts(text)).refused == ()
+
+
+@given(
+    st.text(max_size=30),
+    st.sampled_from(sorted(SECRETS)),
+    st.integers(0, 5),
+    st.lists(st.text(max_size=20), max_size=5),
+)
+def test_a_secret_is_found_wherever_it_stands(before: str, name: str, place: int, others: list[str]) -> None:
+    if name.startswith(("bearer", "named", "password", "private", "OpenSSH")) or (before and before[-1].isascii()):
+        before += " "
+    rows = [*others[:place], before + SECRETS[name], *others[place:]]
+    found = scan(texts(*(row.encode(errors="replace").decode() for row in rows)))
+    assert f"row {min(place, len(others))}, column text" in {finding.place for finding in found.refused}
+
+
+def test_values_that_stand_beside_each_other_are_not_read_as_one() -> None:
+    assert scan(texts("/home", "/joe", "joe@", "firm.com", "sk-", BODY[:30])).refused == ()
+
+
+def test_nested_and_repeating_columns_are_searched() -> None:
+    choices = [[{"label": "A", "text": "x"}], [], [{"label": "A", "text": "y"}, {"label": "B", "text": EMAILS[0]}]]
+    data = parquet(id=["1", "2", "3"], choices=choices, answer=["x", "x", EMAILS[1]], step=[["a"], None, [EMAILS[3]]])
+    found = scan({"questions/toy.parquet": data})
+    assert [finding.place for finding in found.refused] == [
+        "row 2, column choices", "row 2, column answer", "row 2, column step",
+    ]  # fmt: skip
+
+
+def test_the_footer_of_a_parquet_file_is_searched() -> None:
+    table = pa.table({"x": [1]}).replace_schema_metadata({"pandas": "made in /scratch/joe/run", "plain": "fine"})
+    sink = pa.BufferOutputStream()
+    pq.write_table(table, sink)
+    found = scan({"x.parquet": sink.getvalue().to_pybytes()})
+    assert {finding.place for finding in found.refused} == {"its metadata"}
+
+
+def test_other_files_are_searched_by_lines_and_strictly() -> None:
+    manifest = b'{\n "operation": {\n  "source": "/scratch/joe/a.jsonl"\n }\n}'
+    found = scan(
+        {
+            "manifest.json": manifest,
+            "README.md": b"ran in /tmp/x\n",
+            "votes/toy.votes": b"\0\0key sk-" + BODY[:30].encode(),
+        }
+    )
+    assert [(finding.file, finding.place) for finding in found.refused] == [
+        ("manifest.json", "line 3"),
+        ("votes/toy.votes", "byte 6"),
+    ]
+
+
+def test_the_pixels_of_a_picture_are_no_text() -> None:
+    def chunk(kind: bytes, data: bytes) -> bytes:
+        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+
+    said = EMAILS[0].encode()
+    picture = b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", b"\0" * 13) + chunk(b"IDAT", said)
+    assert scan({"a.png": picture}).refused == ()
+    assert len(scan({"a.png": picture + chunk(b"tEXt", b"Author\0" + said)}).refused) == 1
+
+
+def test_an_exception_says_what_it_lets_through() -> None:
+    files = texts(EMAILS[0], PATHS[0], SECRETS["OpenAI"])
+    found = scan(files, allow=["emails", "paths"])
+    assert [finding.kind for finding in found.allowed] == ["path", "email"] or [f.kind for f in found.allowed] == [
+        "email",
+        "path",
+    ]
+    assert [finding.kind for finding in found.refused] == ["secret"]
+    again = scan(files, allow=["emails", "paths", found.refused[0].mark])
+    assert (len(again.allowed), again.refused) == (3, ())
+    again.require_clean()
+    for wrong in ("secrets", "everything", "abc"):
+        with pytest.raises(UsageError, match="cannot be allowed"):
+            scan(files, allow=[wrong])
+
+
+def test_values_of_the_users_own_keys_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TOGETHER_API_KEY", "0123456789abcdef0123456789abcdef")
+    monkeypatch.setenv("SHORT_KEY", "abc")
+    found = scan(texts("the key 0123456789abcdef0123456789abcdef, and abc"))
+    assert [finding.what for finding in found.refused] == ["the value of the environment variable TOGETHER_API_KEY"]
+    assert "0123456789" not in shown(found)
+
+
+def test_names_of_llms_are_no_addresses() -> None:
+    files = texts("asked gpt-4o@v1.beta", "gpt-4o@v1.betas")
+    assert [finding.place for finding in scan(files, names=["gpt-4o@v1.beta"]).refused] == ["row 1, column text"]
+
+
+def test_of_many_findings_a_thousand_are_kept_and_all_counted() -> None:
+    found = scan(texts(*[f"joe{number}@firm.com" for number in range(1500)]))
+    assert (len(found.refused), found.more) == (1000, 500)
+    with pytest.raises(ReleaseError, match=r"1,500 findings: .* And 1,490 more"):
+        found.require_clean()
+
+
+def test_a_broken_parquet_file_is_a_sentence() -> None:
+    with pytest.raises(DamagedRecordingError, match="run `feval verify`"):
+        scan({"a.parquet": b"PAR1 nothing"})
+
+
+def test_the_bundled_recording_is_clean_and_counted() -> None:
+    with bundled_recording() as folder:
+        recording = open_recording(folder)
+        files: dict[str, Path | bytes] = {path: folder / path for path in recording.manifest.files}
+        steps: list[tuple[int, int]] = []
+        found = scan(files, progress=lambda *step: steps.append(step))
+    assert (found.refused, found.allowed) == ((), ())
+    assert found.bytes_searched > 1_000_000
+    assert steps[-1] == (len(files), len(files))
+
+
+def test_a_planted_address_in_a_recording_is_refused(tmp_path: Path) -> None:
+    recording = open_recording(write(tmp_path / "r", text=f"Ask {EMAILS[0]}:"))
+    files: dict[str, Path | bytes] = {path: recording.path / path for path in recording.manifest.files}
+    found = scan(files)
+    assert {finding.file for finding in found.refused} == {"texts/toy/alpha.parquet", "texts/toy/beta@t=0.8.parquet"}
+    assert len(found.refused) == 24
+    assert len({finding.mark for finding in found.refused}) == 1

@@ -1,0 +1,198 @@
+"""Reading requests: what is wrong is said by the name of its field, and nothing that a client sends can break the reader."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import orjson
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from feval.serving.errors import RequestError
+from feval.serving.requests import Asked, conversation, parse
+
+CHAT = {"model": "m", "messages": [{"role": "user", "content": "hello"}]}
+
+
+def read(fields: dict[str, Any], kind: str = "chat", **headers: str) -> Asked:
+    return parse(kind, orjson.dumps(fields), {name.replace("_", "-"): value for name, value in headers.items()})
+
+
+def refused(body: bytes, kind: str = "chat", **headers: str) -> RequestError:
+    with pytest.raises(RequestError) as caught:
+        parse(kind, body, {name.replace("_", "-"): value for name, value in headers.items()})
+    return caught.value
+
+
+def test_what_is_left_out_or_null_has_the_usual_value() -> None:
+    nothing = dict.fromkeys(("n", "stream", "stream_options", "logprobs", "top_logprobs", "feval", "metadata"))
+    for fields in (CHAT, CHAT | nothing):
+        asked = read(fields)
+        assert (asked.n, asked.stream, asked.include_usage, asked.logprobs, asked.top_logprobs) == (
+            1,
+            False,
+            False,
+            False,
+            0,
+        )
+        assert (asked.question, asked.dataset, asked.sample, dict(asked.settings)) == (None, None, None, {})
+
+
+def test_text_parts_are_joined_as_recorders_join_them() -> None:
+    parts = [{"type": "text", "text": "one "}, {"type": "text", "text": "two"}]
+    found = conversation([{"role": "user", "content": parts}])
+    assert found == conversation([{"role": "user", "content": "one two"}])
+    assert found.text_only
+
+
+def test_an_image_is_more_than_text() -> None:
+    parts = [{"type": "text", "text": "what is it?"}, {"type": "image_url", "image_url": {"url": "data:"}}]
+    found = conversation([{"role": "user", "content": parts}])
+    assert (found.last_user_text, found.text_only) == ("what is it?", False)
+
+
+def test_the_last_user_message_counts() -> None:
+    turns = [("system", "s"), ("user", "one"), ("assistant", "two"), ("user", "three"), ("assistant", "four")]
+    found = conversation([{"role": role, "content": text} for role, text in turns])
+    assert found.last_user_text == "three"
+
+
+def test_a_question_can_be_named_in_three_places_but_only_one() -> None:
+    for fields, headers in (
+        ({"feval": {"question": "q é"}}, {}),
+        ({}, {"x_feval_question": "q%20%C3%A9"}),
+        ({"metadata": {"feval_question": "q é"}}, {}),
+    ):
+        assert read(CHAT | fields, **headers).question == "q é"
+    both = refused(orjson.dumps(CHAT | {"feval": {"question": "a"}}), x_feval_question="b")
+    assert "'a'" in str(both)
+    assert "'b'" in str(both)
+    assert read(CHAT | {"feval": {"question": "a"}}, x_feval_question="a").question == "a"
+
+
+def test_a_slip_in_the_fields_that_are_ours_is_not_passed_over() -> None:
+    assert "'qestion'" in str(refused(orjson.dumps(CHAT | {"feval": {"qestion": "a"}})))
+
+
+def test_one_cot_cannot_be_chosen_and_several_be_asked_for() -> None:
+    assert read(CHAT | {"feval": {"sample": 7}}).sample == 7
+    assert read(CHAT, x_feval_sample="7").sample == 7
+    assert refused(orjson.dumps(CHAT | {"feval": {"sample": 7}, "n": 2})).parameter == "n"
+    assert "two samples" in str(refused(orjson.dumps(CHAT | {"feval": {"sample": 7}}), x_feval_sample="8"))
+
+
+@pytest.mark.parametrize("sample", ["-1", "1.5", "٣", "", "9" * 30])  # noqa: RUF100  an Arabic digit is no index
+def test_a_sample_that_is_no_place_is_refused(sample: str) -> None:
+    assert "X-Feval-Sample" in str(refused(orjson.dumps(CHAT), x_feval_sample=sample))
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("model", None), ("model", ""), ("model", 3), ("messages", None), ("messages", []), ("messages", "hello"),
+        ("n", 0), ("n", -1), ("n", 1.0), ("n", True), ("n", "2"), ("stream", "yes"), ("stream_options", []),
+        ("logprobs", 3), ("top_logprobs", -1), ("temperature", "hot"), ("temperature", True), ("max_tokens", 1.5),
+        ("seed", "x"), ("stop", [1]), ("stop", {}), ("tools", {}), ("response_format", "json"), ("metadata", "x"), ("feval", 1),
+    ],
+)  # fmt: skip
+def test_a_value_of_the_wrong_type_is_named(name: str, value: object) -> None:
+    found = refused(orjson.dumps(CHAT | {name: value}))
+    assert found.parameter == name
+    assert f"`{name}`" in str(found)
+    assert found.status == 400
+
+
+@pytest.mark.parametrize(
+    ("messages", "parameter"),
+    [
+        (["hello"], "messages[0]"),
+        ([{"content": "hello"}], "messages[0].role"),
+        ([{"role": "user", "content": 3}], "messages[0].content"),
+        ([{"role": "user", "content": ["x"]}], "messages[0].content[0]"),
+        ([{"role": "user", "content": [{"type": "text", "text": 3}]}], "messages[0].content[0].text"),
+    ],
+)
+def test_a_broken_message_is_named_by_its_place(messages: list[Any], parameter: str) -> None:
+    assert refused(orjson.dumps(CHAT | {"messages": messages})).parameter == parameter
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"", b"{", b"nonsense", b'{"model": NaN}', b'{"n": Infinity}', b'"\xff"', b'{"a": "\\ud800"}', b"[" * 100_000,
+        b'{"a":' * 5_000 + b"1" + b"}" * 5_000, b"[]", b"3", b"null",
+    ],
+)  # fmt: skip
+def test_what_is_no_json_object_is_refused(body: bytes) -> None:
+    assert refused(body).status == 400
+
+
+def test_of_a_key_that_stands_twice_the_last_counts() -> None:
+    assert parse("chat", orjson.dumps(CHAT)[:-1] + b',"n":2,"n":3}', {}).n == 3
+
+
+def test_a_number_beyond_every_integer_is_refused() -> None:
+    assert refused(orjson.dumps(CHAT)[:-1] + b',"n":' + b"9" * 400 + b"}").status == 400
+
+
+def test_a_message_shows_little_of_what_was_sent() -> None:
+    found = refused(orjson.dumps(CHAT | {"n": "x" * 1_000_000}))
+    assert len(str(found)) < 300
+
+
+def test_completions_take_a_prompt_or_several() -> None:
+    one = read({"model": "m", "prompt": "hello", "logprobs": 5}, "completion")
+    assert [asking.last_user_text for asking in one.conversations] == ["hello"]
+    assert (one.logprobs, one.top_logprobs) == (True, 5)
+    two = read({"model": "m", "prompt": ["a", "b"]}, "completion")
+    assert [asking.last_user_text for asking in two.conversations] == ["a", "b"]
+    for wrong in (None, [], [1, 2], [[1, 2]], {"a": 1}):
+        assert refused(orjson.dumps({"model": "m", "prompt": wrong}), "completion").parameter == "prompt"
+    assert refused(orjson.dumps({"model": "m", "prompt": "x", "echo": True}), "completion").parameter == "echo"
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**63), 2**63 - 1) | st.floats(allow_nan=False) | st.text(max_size=8),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
+    max_leaves=8,
+)
+FIELDS = st.dictionaries(
+    st.sampled_from(
+        [
+            "model",
+            "messages",
+            "prompt",
+            "n",
+            "stream",
+            "stream_options",
+            "logprobs",
+            "top_logprobs",
+            "feval",
+            "metadata",
+            "stop",
+        ]
+    ),
+    JSON,
+)
+
+
+@given(FIELDS, st.sampled_from(["chat", "completion"]), st.booleans())
+def test_any_json_is_read_or_refused(fields: dict[str, Any], kind: str, usual: bool) -> None:
+    given_fields = (CHAT | {"prompt": "hello"} if usual else {}) | fields
+    try:
+        found: Asked | RequestError = parse(kind, orjson.dumps(given_fields), {})
+    except RequestError as error:
+        found = error
+    if isinstance(found, Asked):
+        assert found.n >= 1
+        assert found.model
+    else:
+        assert found.status == 400
+        assert str(found).endswith(".")
+
+
+@given(st.binary(max_size=200))
+def test_any_bytes_are_read_or_refused(body: bytes) -> None:
+    with pytest.raises(RequestError):
+        parse("chat", body, {})
