@@ -32,6 +32,7 @@ Rows = npt.NDArray[np.intp]
 
 _LARGEST_SIZE = 2_000  # pairs up to which the error is drawn
 _POINTS = 25
+_SCHEMES = ("coupled", "independent")
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +135,8 @@ class Coupling:
         llms: names.
         noise: scheme and seed they share.
         independent_from: "recordings" of the LLMs with noise of their own, or "other calls" of the coupled ones.
-        compared_by: "correctness", or the scorer whose scores were compared for win-rates.
+        compared_by: "correctness", or the scorer whose scores were compared for win-rates, or the judge who compared.
+        ranked_questions: over which win-rates are averaged.
         pairs: every pair of LLMs, over all questions and in each area.
         curves: (first, second) -> error against samples, over all questions.
         covariances: (first, second) -> [Q] within-question covariances.
@@ -153,6 +155,7 @@ class Coupling:
     noise: tuple[str, int]
     independent_from: str
     compared_by: str
+    ranked_questions: int
     pairs: tuple[CoupledPair, ...]
     curves: Mapping[tuple[str, str], ErrorCurve]
     covariances: Mapping[tuple[str, str], Floats]
@@ -209,6 +212,7 @@ def couple(
     shown_areas: Sequence[str] | None = None,
     samples: int = 200,
     scorer: str | None = None,
+    judge: str | None = None,
     aggregate: str = "score",
     confidence: float = 0.95,
     resamples: int = 2_000,
@@ -217,13 +221,16 @@ def couple(
     """Compare coupled LLMs: covariances and variances, the error against samples, win-rates and ranks.
 
     Args:
-        dataset: with golds; questions without one are left out, and said.
+        dataset: with golds; questions without one are left out, and said. With a judge, win-rates are over all questions, and
+            golds are not needed.
         llms: two or more, recorded with the same noise and as many calls per question.
         independent: the same LLMs, in the same order, recorded with noise of their own; none: see the module's text.
         areas: question id -> area, for figures per area.
         shown_areas: those to show, in their order; `None`: all.
         samples: number of independent pairs whose error is to be reached; at most as many as there are.
         scorer: win-rates by the scores of a scorer instead of right and wrong.
+        judge: win-rates by its recorded verdicts (`feval score --scorer judge:MODEL --pairwise`): its model, or its name.
+            Comparisons without a verdict are left out, and questions on which a pair has none; both are said.
         aggregate: of step scores, see `LLMResponse.scores`.
         confidence: of intervals.
         resamples: of the bootstrap over questions.
@@ -233,43 +240,57 @@ def couple(
         All figures, ready for tables and pictures.
 
     Raises:
-        UsageError: fewer than two LLMs, or other LLMs as independent ones.
+        UsageError: fewer than two LLMs, other LLMs as independent ones, or both a scorer and a judge.
         ConflictError: LLMs of different noise, or none; pools of different sizes.
-        NotRecordedError: no question has a gold, or an area has none; scores that were not recorded.
+        NotRecordedError: no question has a gold, or an area has none; scores or verdicts that were not recorded.
         OutOfRangeError: a number out of range.
     """
     noise = _shared_noise(llms, independent)
+    if scorer is not None and judge is not None:
+        raise UsageError("Win-rates are by the scores of a scorer or by the verdicts of a judge; both were given.")
     rows = np.flatnonzero(dataset.gold >= 0)
-    if not len(rows):
+    if not len(rows) and judge is None:
         raise NotRecordedError(
-            f"No question of {dataset.id} has a gold answer, so no LLM can be right; coupling needs golds."
+            f"No question of {dataset.id} has a gold answer, so no LLM can be right; coupling needs golds, or a judge."
         )
     dataset.require([*llms, *independent])
-    together = [_calls(dataset, llm, rows, scorer, aggregate) for llm in llms]
-    apart = [_calls(dataset, llm, rows, scorer, aggregate) for llm in independent] or None
-    _check_sizes(together)
-    if apart is not None:
-        _check_sizes(apart)
-    where = _areas(dataset, rows, areas, shown_areas)
     settings: dict[str, Any] = {"confidence": confidence, "resamples": resamples, "seed": seed}
+    together: list[_Calls] = []
+    apart: list[_Calls] | None = None
+    if len(rows):
+        together = [_calls(dataset, llm, rows, scorer, aggregate) for llm in llms]
+        apart = [_calls(dataset, llm, rows, scorer, aggregate) for llm in independent] or None
+        _check_sizes(together)
+        if apart is not None:
+            _check_sizes(apart)
+    where = _areas(dataset, rows, areas, shown_areas) if len(rows) else {}
     pairs, curves, covariances, variances = [], {}, {}, {}
-    for one, two in combinations(range(len(llms)), 2):
-        names = together[one].name, together[two].name
+    for one, two in combinations(range(len(together)), 2):
+        pair = together[one].name, together[two].name
         both = _Pair(together[one], together[two], *_independent_pair(together, apart, one, two))
         pairs += [both.figures(area, at, samples, settings) for area, at in where.items()]
         told = both.statistics()
-        covariances[names] = told.covariance
-        variances[names] = np.stack([told.variance_coupled, told.variance_independent])
-        curves[names] = both.curve()
-    ranking, changes = _ranked(together, apart, settings)
-    left_out = len(dataset.gold) - len(rows)
+        covariances[pair] = told.covariance
+        variances[pair] = np.stack([told.variance_coupled, told.variance_independent])
+        curves[pair] = both.curve()
+    warnings = _left_out(dataset, len(rows))
+    if judge is None:
+        outcomes = _outcomes(together, "same"), _outcomes(apart or together, "all" if apart else "other")
+    else:
+        judge = _judge_name(llms, judge)
+        outcomes = _judged_by(judge, llms, independent, warnings)
+    names = tuple(llm.name for llm in llms)
+    ranking, changes = _ranked(names, outcomes, settings)
+    for scheme, table in zip(_SCHEMES, outcomes, strict=True):
+        warnings += _doubts(names, scheme, table, settings)
     hashes = dict.fromkeys(llm.recording_hash for llm in (*llms, *independent))
     return Coupling(
         dataset=dataset.id,
-        llms=tuple(llm.name for llm in llms),
+        llms=names,
         noise=(noise.scheme, noise.seed),
-        independent_from="recordings" if apart else "other calls",
-        compared_by=scorer or "correctness",
+        independent_from="recordings" if independent else "other calls",
+        compared_by=judge or scorer or "correctness",
+        ranked_questions=outcomes[0].shape[2],
         pairs=tuple(pairs),
         curves=curves,
         covariances=covariances,
@@ -277,9 +298,16 @@ def couple(
         ranking=tuple(ranking),
         changes=tuple(changes),
         recording_hashes=tuple(hashes),
-        warnings=(f"{left_out} questions without a gold answer were left out.",) if left_out else (),
+        warnings=tuple(warnings),
         **settings,
     )
+
+
+def _left_out(dataset: Dataset, with_gold: int) -> list[str]:
+    if not with_gold:
+        return [f"No question of {dataset.id} has a gold answer, so nothing is said of who was right."]
+    without = len(dataset.gold) - with_gold
+    return [f"{without} questions without a gold answer were left out."] if without else []
 
 
 def _shared_noise(llms: Sequence[LLM], independent: Sequence[LLM]) -> Any:
@@ -453,26 +481,26 @@ def _agreement(first: _Calls, second: _Calls, at: Rows) -> float:
 
 
 def _ranked(
-    together: Sequence[_Calls], apart: Sequence[_Calls] | None, settings: Mapping[str, Any]
+    names: Sequence[str], outcomes: tuple[Floats, Floats], settings: Mapping[str, Any]
 ) -> tuple[list[RankedLLM], list[tuple[str, str, float]]]:
+    """LLMs under both schemes, from the tables of `_outcomes`."""
     from feval.estimators.bradley_terry import bradley_terry
     from feval.estimators.winrates import ranked_winrates, ranking_change
 
     boot = {name: settings[name] for name in ("resamples", "seed")}
     entries, averages = [], []
-    for scheme, calls in (("coupled", together), ("independent", apart or together)):
-        outcomes = _outcomes(calls, "same" if scheme == "coupled" else "all" if apart else "other")
-        others = len(calls) - 1
-        wins = outcomes[..., 0].sum(axis=1) / others
+    others = len(names) - 1
+    for scheme, table in zip(_SCHEMES, outcomes, strict=True):
+        wins = np.clip(table[..., 0].sum(axis=1) / others, 0.0, 1.0)
         averages.append(wins.T)
         told = ranked_winrates(wins.T, confidence=settings["confidence"], **boot)
-        half = (outcomes[..., 0] + outcomes[..., 2] / 2).mean(axis=2)
+        half = (table[..., 0] + table[..., 2] / 2).mean(axis=2)
         strengths = bradley_terry(half[None])[0]
-        ties = outcomes[..., 2].mean(axis=2).sum(axis=1) / others
-        for place, own in enumerate(calls):
+        ties = table[..., 2].mean(axis=2).sum(axis=1) / others
+        for place, name in enumerate(names):
             entries.append(
                 RankedLLM(
-                    llm=own.name,
+                    llm=name,
                     scheme=scheme,
                     winrate=float(told.rates[place]),
                     low=float(told.low[place]),
@@ -485,11 +513,25 @@ def _ranked(
             )
     change = ranking_change(averages[0], averages[1], **boot)
     found = [
-        (together[one].name, together[two].name, float(p))
+        (names[one], names[two], float(p))
         for (one, two), a, b, p in zip(change.pairs, change.coupled, change.independent, change.p_values, strict=True)
         if a * b < 0
     ]
     return entries, found
+
+
+def _doubts(names: Sequence[str], scheme: str, table: Floats, settings: Mapping[str, Any]) -> list[str]:
+    """Sentences where the comparisons of a scheme give no ranking."""
+    from feval.estimators.winrates import preference_cycle
+
+    if not table[..., :2].any():
+        return [f"All {scheme} comparisons are ties, so nothing ranks the LLMs there."]
+    margins = (table[..., 0] - table[..., 1]).transpose(2, 0, 1)
+    if cycle := preference_cycle(margins, **settings):
+        told = " over ".join(names[place] for place in (*cycle, cycle[0]))
+        why = "Bradley-Terry strengths assume an order of the LLMs, and there is none."
+        return [f"The {scheme} preferences are cyclic beyond doubt ({told}): {why}"]
+    return []
 
 
 def _outcomes(calls: Sequence[_Calls], which: Any) -> Floats:
@@ -501,3 +543,68 @@ def _outcomes(calls: Sequence[_Calls], which: Any) -> Floats:
         told = sampled_winrates(calls[one].scores, calls[two].scores, which)
         table[one, two], table[two, one] = told, told[:, [1, 0, 2]]
     return table
+
+
+def _judge_name(llms: Sequence[LLM], judge: str) -> str:
+    """The name under which verdicts are kept: as given, or of the judge with that model."""
+    from feval.recording.scores import verdicts_name
+
+    names = [judge, f"pairwise:{judge}"]
+    held = [scorer for llm in llms for scorer in llm.pool.channels.scorers()]
+    return next((name for name in names if any(own.startswith(verdicts_name(name, "")) for own in held)), names[1])
+
+
+def _judged_by(
+    judge: str, llms: Sequence[LLM], independent: Sequence[LLM], warnings: list[str]
+) -> tuple[Floats, Floats]:
+    """[L, L, Q, 3] coupled and independent, as `_outcomes`, on the questions on which every pair has a verdict under both."""
+    tables = []
+    for scheme, own, shift in ((_SCHEMES[0], llms, 0), (_SCHEMES[1], independent or llms, 0 if independent else 1)):
+        table, missing, total = _verdicts(judge, own, shift)
+        tables.append(table)
+        if missing:
+            warnings.append(f"{missing} of {total} {scheme} comparisons have no verdict by {judge} and were left out.")
+    whole = np.flatnonzero(~np.isnan(np.stack(tables)).any(axis=(0, 1, 2, 4)))
+    if not len(whole):
+        raise NotRecordedError(
+            f"There is no question on which every two LLMs have a verdict by {judge}; look at what it said, or ask another "
+            "judge."
+        )
+    questions = tables[0].shape[2]
+    if lost := questions - len(whole):
+        warnings.append(
+            f"{lost} of {questions} questions were left out of win-rates and ranks: two LLMs have no verdict by {judge} there."
+        )
+    return tables[0][:, :, whole], tables[1][:, :, whole]
+
+
+def _verdicts(judge: str, llms: Sequence[LLM], shift: int) -> tuple[Floats, int, int]:
+    """[L, L, Q, 3] shares of wins, losses and ties, NaN where a pair has no verdict; comparisons without one, and all."""
+    table = np.zeros((len(llms), len(llms), len(llms[0].pool.sizes), 3))
+    missing = total = 0
+    for one, two in combinations(range(len(llms)), 2):
+        values = _verdicts_of_pair(judge, llms[one], llms[two], shift)
+        given: npt.NDArray[np.bool_] = ~np.isnan(values)
+        comparisons = int(llms[one].pool.sizes.sum())
+        missing, total = missing + comparisons - int(given.sum()), total + comparisons
+        counts = np.stack([(values > 0.5).sum(axis=1), (values < 0.5).sum(axis=1), (values == 0.5).sum(axis=1)], axis=1)
+        told = np.full(counts.shape, np.nan)
+        np.divide(counts, given.sum(axis=1, keepdims=True), out=told, where=given.any(axis=1, keepdims=True))
+        table[one, two], table[two, one] = told, told[:, [1, 0, 2]]
+    return table, missing, total
+
+
+def _verdicts_of_pair(judge: str, first: LLM, second: LLM, shift: int) -> Floats:
+    """[Q, S] 1 where the first was preferred, 0 where the second was, 0.5 for ties, NaN for none."""
+    from feval.recording.scores import verdicts_name
+
+    for own, other in ((first, second), (second, first)):
+        name = verdicts_name(judge, other.name, shift)
+        if name in own.pool.channels.scorers():
+            values = own.pool.aggregated(name, "score")
+            return values if own is first else 1.0 - values
+    calls = "calls with other noise (--calls next or both)" if shift else "the same calls (--calls same or both)"
+    raise NotRecordedError(
+        f"There are no verdicts by {judge} on {first.name} and {second.name} for {calls}; put both into one recording "
+        "(`feval merge`) and ask: `feval score RECORDING --scorer judge:MODEL --pairwise --out DIR`."
+    )

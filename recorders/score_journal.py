@@ -5,8 +5,8 @@ One JSON object per line, each ending with the CRC-32 of what stands before it:
     {"v":1,"scores":{...},"crc":"..."}                                     whose scores, of which recording
     {"v":1,"dataset":...,"llm":...,"question_id":...,"sample":0,"score":0.5,...}   what was said of one CoT
 
-A CoT is named by dataset, LLM, question and sample index: the header pins the recording by its hash. A CoT that was refused may
-come again: the later line counts. A kill leaves at most one
+A CoT is named by dataset, LLM, question and sample index, and by what it is compared with where a judge compares: the header
+pins the recording by its hash. A CoT that was refused may come again: the later line counts. A kill leaves at most one
 line without its end, which is cut off when the journal is opened again; other damage is an error that names the line.
 """
 
@@ -26,12 +26,16 @@ REFUSED = "Refused: "
 
 
 class CoTKey(NamedTuple):
-    """Which CoT of a recording."""
+    """Which CoT of a recording.
+
+    `against` says which of its comparisons, where it is compared with others; empty where it is scored by itself.
+    """
 
     dataset: str
     llm: str
     question_id: str
     sample: int
+    against: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +77,7 @@ class ScoreJournal(AppendLog):
 
     def __init__(self, folder: Path) -> None:
         super().__init__(folder)
-        self._done: dict[tuple[str, str, str], int] = {}  # bit masks of samples
+        self._done: dict[tuple[str, str, str, str], int] = {}  # bit masks of samples
         self._count = 0
         self.refused: set[CoTKey] = set()
         self.untold: set[CoTKey] = set()
@@ -106,7 +110,7 @@ class ScoreJournal(AppendLog):
         return self._count
 
     def __contains__(self, key: CoTKey) -> bool:
-        return bool(self._done.get(key[:3], 0) >> key.sample & 1)
+        return bool(self._done.get(_of(key), 0) >> key.sample & 1)
 
     def write(self, scores: Sequence[tuple[CoTKey, Scored]]) -> None:
         """Write and sync some scores: from now on they count.
@@ -137,7 +141,7 @@ class ScoreJournal(AppendLog):
 
     def _mark(self, key: CoTKey, scored: Scored) -> None:
         self._count += key not in self
-        self._done[key[:3]] = self._done.get(key[:3], 0) | 1 << key.sample
+        self._done[_of(key)] = self._done.get(_of(key), 0) | 1 << key.sample
         (self.refused.add if scored.problem == "refused" else self.refused.discard)(key)
         if scored.prompt_tokens is not None and scored.output_tokens is not None:
             self.prompt_tokens += scored.prompt_tokens
@@ -149,7 +153,8 @@ class ScoreJournal(AppendLog):
     def _entry(self, found: Line) -> tuple[CoTKey, Scored]:
         record = self._parse(found.number, found.data)
         try:
-            key = CoTKey(record["dataset"], record["llm"], record["question_id"], record["sample"])
+            where = record["dataset"], record["llm"], record["question_id"], record["sample"]
+            key = CoTKey(*where, record.get("against", ""))
             steps = record.get("steps")
             return key, Scored(
                 record.get("score"),
@@ -158,6 +163,11 @@ class ScoreJournal(AppendLog):
             )
         except (KeyError, TypeError) as error:
             raise self._damaged(found.number, "lacks a field") from error
+
+
+def _of(key: CoTKey) -> tuple[str, str, str, str]:
+    """All of a key but the sample."""
+    return key.dataset, key.llm, key.question_id, key.against
 
 
 def _record(key: CoTKey, scored: Scored) -> dict[str, Any]:
@@ -169,4 +179,5 @@ def _record(key: CoTKey, scored: Scored) -> dict[str, Any]:
         "output_tokens": scored.output_tokens,
         "problem": scored.problem,
     }
-    return {"v": VERSION, **key._asdict(), **{name: value for name, value in values.items() if value is not None}}
+    where = {name: value for name, value in key._asdict().items() if name != "against" or value}
+    return {"v": VERSION, **where, **{name: value for name, value in values.items() if value is not None}}

@@ -11,12 +11,13 @@ from __future__ import annotations
 import asyncio
 import signal
 import threading
+from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import aclosing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar, TypeVar
 
 from feval.errors import DamagedRecordingError, NotRecordedError, StorageError, UsageError
 from feval.prices import Price, price_list
@@ -38,7 +39,9 @@ from recorders.score_cost import Purse, ScoringEstimate, estimate
 from recorders.score_journal import REFUSED, CoTKey, Scored, ScoreJournal
 from recorders.scorers import Item, Scorer
 
-__all__ = ["Scoring", "estimate_scoring", "score"]
+__all__ = ["Asked", "Run", "Scoring", "ask_all", "estimate_scoring", "estimate_work", "require_no_recording", "score"]
+
+Sealed = TypeVar("Sealed")
 
 _REFUSALS_UNTIL_HOPELESS = 8
 _UNSCORED = " no score: "
@@ -112,29 +115,61 @@ def score(
         BackendError: no request to the scorer will ever work.
         PriceNotFoundError: a cost limit without a price.
     """
+    out = require_no_recording(out)
+    work = _Work.of(recording, scorer, datasets, llms, retry_refused=retry_refused)
+    return ask_all(
+        work,
+        out,
+        lambda journal, run: _seal(work, out, journal, run),
+        limits=limits,
+        prices=prices,
+        cost_limit_usd=cost_limit_usd,
+        progress=progress,
+    )
+
+
+def require_no_recording(out: str | Path) -> Path:
+    """Make sure that a folder to make is not there yet.
+
+    Raises:
+        StorageError: it is.
+    """
     out = Path(out)
     if out.exists() and not (out.is_dir() and not any(out.iterdir())):
         raise StorageError(f"{out} is there already; a recording is never overwritten. Name another folder.")
-    work = _Work.of(recording, scorer, datasets, llms, retry_refused=retry_refused)
+    return out
+
+
+def ask_all(
+    work: Asked,
+    out: Path,
+    seal: Callable[[ScoreJournal, Run], Sealed],
+    *,
+    limits: Limits | None,
+    prices: str,
+    cost_limit_usd: float | None,
+    progress: Callable[[int, int], None] | None,
+) -> Sealed:
+    """Ask for what the journal beside `out` lacks, and let `seal` make the recording; the arguments and errors of `score`."""
     # Scores may cost money, and a damaged recording cannot be sealed again with them.
-    if problems := verify_recording(recording).problems:
+    if problems := verify_recording(work.source.path).problems:
         raise DamagedRecordingError(
-            f"{recording} does not verify: {problems[0]} Nothing was scored. `feval verify` lists all that is wrong."
+            f"{work.source.path} does not verify: {problems[0]} Nothing was scored. `feval verify` lists all that is wrong."
         )
-    purse = Purse(scorer, _price(scorer, prices), cost_limit_usd)
+    purse = Purse(work.scorer, _price(work.scorer, prices), cost_limit_usd)
     with ScoreJournal.open(journal_folder(out), work.identity) as journal:
-        run = _Run(work, journal, limits or Limits(), purse, progress)
+        run = Run(work, journal, limits or Limits(), purse, progress)
         try:
             asyncio.run(run.run())
         except (KeyboardInterrupt, asyncio.CancelledError) as error:
             raise InterruptedByUser(run.told("Scoring was interrupted")) from error
-        if not len(journal) and not work.kept:
+        if not len(journal) and not work.settled:
             journal.remove()
             raise NotRecordedError(
-                f"{work.source.path} holds no text of the {work.total:,} CoTs that were named, and a scorer reads texts. Import "
-                "or record it with its texts."
+                f"{work.source.path} holds no text of the {work.total:,} {work.unit} that were named, and a scorer reads texts. "
+                "Import or record it with its texts."
             )
-        return _seal(work, out, journal, run)
+        return seal(journal, run)
 
 
 def estimate_scoring(
@@ -161,21 +196,75 @@ def estimate_scoring(
     Raises:
         NotRecordedError, StorageError, JournalError: as for `score`.
     """
-    work = _Work.of(recording, scorer, datasets, llms, retry_refused=retry_refused)
-    price = _price(scorer, prices)
+    return estimate_work(_Work.of(recording, scorer, datasets, llms, retry_refused=retry_refused), out, prices)
+
+
+def estimate_work(work: Asked, out: str | Path, prices: str) -> ScoringEstimate:
+    """What is still to come of some work; the arguments and errors of `estimate_scoring`."""
+    price = _price(work.scorer, prices)
     folder = journal_folder(out)
     if not (folder / ScoreJournal.NAME).exists():
-        return estimate(scorer, work.batches(), None, price)
+        return estimate(work.scorer, work.batches(), None, price)
     with ScoreJournal.open(folder, work.identity) as journal:
-        return estimate(scorer, work.batches(journal), journal, price)
+        return estimate(work.scorer, work.batches(journal), journal, price)
 
 
 def _price(scorer: Scorer, prices: str) -> Price | None:
     return None if prices == "none" or scorer.asking is None else price_list(prices).find(scorer.asking.model)
 
 
+class Asked(ABC):
+    """What a run asks a scorer about a recording.
+
+    Attributes:
+        unit: what is asked about, in the plural, for messages.
+        source: the recording.
+        scorer: who is asked.
+        retry_refused: ask again for what a journal says was refused.
+    """
+
+    unit: ClassVar[str] = "CoTs"
+    source: Recording
+    scorer: Scorer
+    retry_refused: bool
+
+    @property
+    @abstractmethod
+    def identity(self) -> dict[str, Any]:
+        """What a journal must be of, to be gone on with."""
+
+    @property
+    @abstractmethod
+    def total(self) -> int:
+        """Number of all that is asked about, what has no text included."""
+
+    @property
+    @abstractmethod
+    def settled(self) -> bool:
+        """Whether there may be something to seal though nothing was asked."""
+
+    @abstractmethod
+    def items(self) -> Iterator[list[tuple[CoTKey, Item | None]]]:
+        """All that is asked about, question by question; `None` where there is nothing to ask."""
+
+    def batches(
+        self, journal: ScoreJournal | None = None, without_text: Callable[[int], None] = lambda _: None
+    ) -> Iterator[list[tuple[CoTKey, Item]]]:
+        """What a journal lacks, some CoTs of one question at a time; tells how many of each question have no text."""
+        again = frozenset(journal.refused) if journal is not None and self.retry_refused else frozenset()
+        for own in self.items():
+            without_text(sum(item is None for _, item in own))
+            items = [
+                (key, item)
+                for key, item in own
+                if item is not None and (journal is None or key not in journal or key in again)
+            ]
+            for start in range(0, len(items), self.scorer.batch):
+                yield items[start : start + self.scorer.batch]
+
+
 @dataclass(frozen=True, slots=True)
-class _Work:
+class _Work(Asked):
     """Which CoTs are to be scored.
 
     `kept` holds, for pairs that have scores by the scorer already, those that stay: question id -> sample index -> score. Only
@@ -239,6 +328,11 @@ class _Work:
         }
 
     @property
+    def settled(self) -> bool:
+        """Whether scores are kept."""
+        return bool(self.kept)
+
+    @property
     def total(self) -> int:
         """CoTs to score, those without a text included."""
         fresh: int = sum(self.source.manifest.pairs[pair]["cots"] for pair in self.pairs if pair not in self.kept)
@@ -259,21 +353,6 @@ class _Work:
                         item = Item(questions[pool.question_id], text, pool.answers[sample], pool.prompt)
                     found.append((key, item))
                 yield found
-
-    def batches(
-        self, journal: ScoreJournal | None = None, without_text: Callable[[int], None] = lambda _: None
-    ) -> Iterator[list[tuple[CoTKey, Item]]]:
-        """What a journal lacks, some CoTs of one question at a time; tells how many of each question have no text."""
-        again = frozenset(journal.refused) if journal is not None and self.retry_refused else frozenset()
-        for own in self.items():
-            without_text(sum(item is None for _, item in own))
-            items = [
-                (key, item)
-                for key, item in own
-                if item is not None and (journal is None or key not in journal or key in again)
-            ]
-            for start in range(0, len(items), self.scorer.batch):
-                yield items[start : start + self.scorer.batch]
 
 
 def _scored(source: Recording, pair: tuple[str, str], scorer: str) -> Iterator[tuple[str, int, Scored]]:
@@ -308,12 +387,12 @@ def _pairs(source: Recording, datasets: Sequence[str] | None, llms: Sequence[str
     return pairs
 
 
-class _Run:
+class Run:
     """One run over what the journal lacks."""
 
     def __init__(
         self,
-        work: _Work,
+        work: Asked,
         journal: ScoreJournal,
         limits: Limits,
         purse: Purse,
@@ -334,8 +413,8 @@ class _Run:
     def told(self, what: str) -> str:
         """A sentence for whoever is told that it ended early."""
         return (
-            f"{what}: {len(self._journal):,} of {self._total:,} CoTs are scored, in {self._journal.folder}, and the same command "
-            "goes on from there."
+            f"{what}: {len(self._journal):,} of {self._total:,} {self._work.unit} are scored, in {self._journal.folder}, and the "
+            "same command goes on from there."
         )
 
     async def run(self) -> None:
@@ -501,7 +580,7 @@ def _first(errors: BaseExceptionGroup[RecorderError]) -> RecorderError:
     return error
 
 
-def _seal(work: _Work, out: Path, journal: ScoreJournal, run: _Run) -> Scoring:
+def _seal(work: _Work, out: Path, journal: ScoreJournal, run: Run) -> Scoring:
     source, scorer = work.source, work.scorer
     found = {pair: {question: dict(own) for question, own in work.kept.get(pair, {}).items()} for pair in work.pairs}
     for key, scored in journal.entries():

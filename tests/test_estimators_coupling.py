@@ -200,6 +200,8 @@ def test_equal_error_finds_the_crossing() -> None:
 
 def test_the_example_of_three_llms_and_two_prompts_changes_its_ranking() -> None:
     told = average_winrates([[0.4, 0.48, 0.5], [1, 0.9, 0.89]])
+    assert told.independent == pytest.approx([0.1545, 0.15675, 0.16225])
+    assert told.coupled == pytest.approx([0.0525, 0.0225, 0.03])
     assert told.ranking_coupled.tolist() == [0, 2, 1]
     assert told.ranking_independent.tolist() == [2, 1, 0]
 

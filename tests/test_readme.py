@@ -108,6 +108,13 @@ def test_the_pages_on_methods_run_beside_the_demo(page: str, tmp_path: Path, env
     run_page((ROOT / "docs" / f"{page}.md").read_text("utf-8"), tmp_path, environment)
 
 
+def test_the_examples_of_coupling_print_what_they_show(tmp_path: Path, environment: dict[str, str]) -> None:
+    page = blocks((ROOT / "docs" / "coupling.md").read_text("utf-8"))
+    offline = [f"```{block.language}\n{block.text}```\n" for block in page if block.language != "sh"]
+    assert len(offline) == 3
+    run_page("\n".join(offline), tmp_path, environment)
+
+
 def test_the_example_compares_methods_on_any_recording(tmp_path: Path, environment: dict[str, str]) -> None:
     with bundled_recording() as recording:
         line = Block("sh", f'"{sys.executable}" -W error "{ROOT}/examples/compare_methods.py" "{recording}"')

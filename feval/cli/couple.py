@@ -57,6 +57,9 @@ def _couple(
     scorer: Annotated[
         str | None, typer.Option("--scorer", metavar="NAME", help="Win-rates by its scores, not by right and wrong.")
     ] = None,
+    judge: Annotated[
+        str | None, typer.Option("--judge", metavar="MODEL", help="Win-rates by its recorded pairwise verdicts.")
+    ] = None,
     seed: Annotated[int, typer.Option("--seed", help="Of the intervals.")] = 0,
     resamples: Annotated[int, typer.Option("--resamples", min=1, help="Of the intervals.")] = 2_000,
     out: Annotated[
@@ -81,7 +84,7 @@ def _couple(
         questions, together, apart = _opened(recordings, independent, dataset, llms, seed)
         told = couple(
             questions, together, apart, areas=None if areas is None else _areas(areas, questions), shown_areas=area or None,
-            samples=samples, scorer=scorer, seed=seed, resamples=resamples,
+            samples=samples, scorer=scorer, judge=judge, seed=seed, resamples=resamples,
         )  # fmt: skip
         written = [] if out is None else _save(out, told, replace=force)
     for sentence in told.warnings:
@@ -116,14 +119,17 @@ def _opened(
             f"{min(set(names) & set(wanted))} has the same name in both recordings, and one load cannot hold both; give the "
             "independent one a variant's name, such as NAME@independent (`feval record --llm`)."
         )
-    questions, everything = load(dataset, [*names, *wanted], [*opened, *apart], seed=seed, prices="none")
+    held_already = {recording.hash for recording in opened}  # one recording may hold both
+    others_only = [recording for recording in apart if recording.hash not in held_already]
+    questions, everything = load(dataset, [*names, *wanted], [*opened, *others_only], seed=seed, prices="none")
     return questions, everything[: len(names)], everything[len(names) :]
 
 
 def _counterpart(name: str, held: Sequence[str]) -> str:
-    """The independent recording of an LLM: the only one with the same base name."""
+    """The independent recording of an LLM: the only one with the same base name, itself aside where one recording holds both."""
     base = name.partition("@")[0]
     found = [own for own in dict.fromkeys(held) if own.partition("@")[0] == base]
+    found = [own for own in found if own != name] or found
     if len(found) != 1:
         told = ", ".join(found) if found else f"none among {', '.join(dict.fromkeys(held)) or 'nothing'}"
         raise UsageError(

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from feval.cli import JsonFlag, NewFolder, QuietFlag, RecordingFolder, _guarded, _local, _Out, app
+from feval.errors import UsageError
 
 if TYPE_CHECKING:
+    from recorders.pairwise import Judging
     from recorders.score_cost import ScoringEstimate
+    from recorders.scoring import Scoring
 
 __all__: list[str] = []
 
@@ -60,6 +64,17 @@ def _score(
         bool,
         typer.Option("--retry-refused", help="Ask again for the CoTs that the scorer refused; keep its other scores."),
     ] = False,
+    pairwise: Annotated[
+        bool,
+        typer.Option("--pairwise", help="The judge is shown CoTs of two LLMs on a question, and prefers one."),
+    ] = False,
+    calls: Annotated[
+        str,
+        typer.Option("--calls", metavar="WHICH", help="With --pairwise, of LLMs that share noise: same, next or both."),
+    ] = "both",
+    orders: Annotated[
+        str, typer.Option("--orders", metavar="WHICH", help="With --pairwise: both, or random (one order, by a hash).")
+    ] = "both",
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Say how many calls, tokens and dollars are to come; ask nothing.")
     ] = False,
@@ -73,18 +88,18 @@ def _score(
 
     Example: feval score my-recording --scorer judge:gpt-4o-mini --out judged
     """
-    from feval.recording import open_recording
-    from feval.report.info import info_headline
     from recorders.assemble import usual_prices
     from recorders.pace import Limits
+    from recorders.pairwise import compare_pairs, estimate_pairs
     from recorders.scorers import make_scorer
     from recorders.scoring import estimate_scoring, score
 
     show = _Out(as_json=as_json, quiet=quiet)
     recording = _local(show, recording)
     made = make_scorer(
-        scorer, name=name, base_url=base_url, key_variable=key_variable, timeout_s=timeout, asks=not dry_run
-    )
+        scorer, name=name, base_url=base_url, key_variable=key_variable, timeout_s=timeout, asks=not dry_run,
+        pairwise=pairwise,
+    )  # fmt: skip
     prices = prices or usual_prices(made.asking.model if made.asking else "")
     what: dict[str, Any] = {
         "datasets": dataset or None,
@@ -92,28 +107,48 @@ def _score(
         "prices": prices,
         "retry_refused": retry_refused,
     }
+    if pairwise:
+        what |= {"calls": calls, "orders": orders}
+    elif (calls, orders) != ("both", "both"):
+        raise UsageError("--calls and --orders are for --pairwise, which was not given.")
     if dry_run:
-        _show_scoring_to_come(show, estimate_scoring(recording, out, made, **what), prices)
+        told = (estimate_pairs if pairwise else estimate_scoring)(recording, out, made, **what)
+        _show_scoring_to_come(show, told, prices, "requests" if pairwise else "CoTs")
         return
     limits = Limits(concurrency=concurrency, timeout_s=timeout)
     with show.progress(f"scoring {recording.name}") as progress:
-        done = score(recording, out, made, limits=limits, cost_limit_usd=cost_limit, progress=progress, **what)
+        what |= {"limits": limits, "cost_limit_usd": cost_limit, "progress": progress}
+        done = compare_pairs(recording, out, made, **what) if pairwise else score(recording, out, made, **what)
+    _show_done(show, done, out)
+
+
+def _show_done(show: _Out, done: Scoring | Judging, out: Path) -> None:
+    from feval.recording import open_recording
+    from feval.report.info import info_headline
+    from recorders.scoring import Scoring
+
     for sentence in done.notes:
         show.note(sentence)
     account = dataclasses.asdict(done) | {"path": str(out)}
-    scored = f"{done.with_score:,} of {done.cots:,} CoTs have a score by {done.scorer}"
-    if done.refused:
-        scored += (
-            f"; {done.refused:,} were refused: the same command on {out}, with --retry-refused and another --out, asks for them "
-            "again"
+    if isinstance(done, Scoring):
+        told = f"{done.with_score:,} of {done.cots:,} CoTs have a score by {done.scorer}"
+        if done.refused:
+            told += (
+                f"; {done.refused:,} were refused: the same command on {out}, with --retry-refused and another --out, asks for "
+                "them again"
+            )
+    else:
+        told = (
+            f"{done.verdicts:,} of {done.comparisons:,} comparisons have a verdict by {done.judge}, {done.ties:,} of them ties "
+            f"({done.same_text:,} of equal texts, which were not asked)"
         )
-    show.result(account, info_headline(open_recording(out)), scored)
+    show.result(account, info_headline(open_recording(out)), told)
 
 
-def _show_scoring_to_come(show: _Out, to_come: ScoringEstimate, prices: str) -> None:
+def _show_scoring_to_come(show: _Out, to_come: ScoringEstimate, prices: str, unit: str) -> None:
     most = "at most " if to_come.at_most else "about "
     prompt, output = to_come.prompt_tokens, to_come.output_tokens
-    told = f"To come: {to_come.cots:,} CoTs in {to_come.calls:,} calls of {to_come.scorer}"
+    told = f"To come: {to_come.cots:,} {unit} in {to_come.calls:,} calls of {to_come.scorer}"
     if to_come.local:
         told += ", on this machine: no tokens, no dollars."
     elif prompt is None or output is None:

@@ -27,4 +27,5 @@
 - `stopping`, `orders`, `by_partition`: Adaptive-Consistency's criteria; rules that stop early, over all orders of a pool.
 - `early_stopping`, `early_plurality`: ESC over all orders of a pool, in closed form.
 - `per_question`: what the exact estimators return, values per question, stored once per distinct question.
+- `gumbel_coupling`, `coupling`, `winrates`: shared noise: laws of pairs of answers, variances and errors, win-rates and ranks.
 """

@@ -83,6 +83,8 @@ def coupled_statistics(first: npt.ArrayLike, second: npt.ArrayLike) -> CoupledSt
     (arXiv 2502.01754, Proposition 1 and Figures 2a and 2b.) Both variances are of the *same* recorded calls: what the marginal
     laws alone would give, and what pairing made of it. Calls recorded without shared noise have a covariance near 0.
 
+    Assumes calls that are independent given the question, but for the noise that calls of the same number share.
+
     Args:
         first: [Q, S] scores of one LLM.
         second: [Q, S] of the other; call s of both shares its noise.
@@ -116,6 +118,8 @@ def estimation_error(differences: npt.ArrayLike, sizes: npt.ArrayLike) -> Floats
 
     over all choices of N from the M recorded pairs, by the multivariate hypergeometric law of the counts of -1, 0 and 1: what the
     paper estimates by drawing.
+
+    Assumes that the recorded pairs stand for all: the error is against their own mean.
 
     Args:
         differences: [...] of the M pairs: 1, 0 or -1, in any shape.
@@ -152,6 +156,8 @@ def equal_error_samples(
     s^2 / N * (M - N) / (M - 1), whose common factor cancels, so that no search is needed:
 
         N = M / (1 + (M / n - 1) v_independent / v_coupled),     v the variance over all pairs.
+
+    Assumes questions that are independent draws; pairs within a question may depend on each other.
 
     Args:
         coupled: [Q, S] differences of scores of pairs that share noise: 1, 0 or -1.

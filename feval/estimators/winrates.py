@@ -17,7 +17,7 @@ import numpy.typing as npt
 from feval.errors import OutOfRangeError
 from feval.estimators.bootstrap import bootstrap_means
 from feval.estimators.gumbel_coupling import gumbel_coupling_joint
-from feval.estimators.paired import holm
+from feval.estimators.paired import holm, two_sided_p
 from feval.estimators.vote_polynomials import probabilities
 
 __all__ = [
@@ -26,6 +26,7 @@ __all__ = [
     "RankedWinRates",
     "RankingChange",
     "average_winrates",
+    "preference_cycle",
     "ranked_winrates",
     "ranking_change",
     "sampled_winrates",
@@ -112,6 +113,8 @@ def two_token_winrates(a: npt.ArrayLike, b: npt.ArrayLike) -> PairWinRates:
 
         coupled: win (a - b)_+, lose (b - a)_+;     independent: win a (1 - b), lose b (1 - a).
 
+    Assumes two answers of one token each, drawn by the Gumbel-max sampler.
+
     Args:
         a: [...] probabilities.
         b: [...] of the second.
@@ -133,6 +136,8 @@ def scored_winrates(p: npt.ArrayLike, p_prime: npt.ArrayLike, score: npt.ArrayLi
     """Win-rates where every answer has a score, and the higher one wins (arXiv 2502.01754, section 4, second setting).
 
     Coupled by the joint law of `gumbel_coupling_joint`, independent by the product of the two laws. Equal scores tie.
+
+    Assumes answers of one token each, drawn by the Gumbel-max sampler, and scores that the answer alone decides.
 
     Args:
         p: [..., K] law of the first LLM over answers.
@@ -163,6 +168,8 @@ def sampled_winrates(first: npt.ArrayLike, second: npt.ArrayLike, calls: Literal
 
     Which calls are compared says what is estimated (arXiv 2502.01754, eqs. 24 and 31): coupled generation where they share noise,
     independent generation where they do not.
+
+    Assumes calls that are independent given the question, but for the noise that calls of the same number share.
 
     Args:
         first: [Q, S] scores of one LLM's calls; higher is better, equal is a tie.
@@ -199,6 +206,8 @@ def average_winrates(table: npt.ArrayLike) -> AverageWinRates:
 
     The mean of `two_token_winrates` over prompts and over the other LLMs.
 
+    Assumes what `two_token_winrates` does.
+
     Args:
         table: [Q, L] probability that each LLM gives the preferred answer to each prompt.
 
@@ -233,6 +242,8 @@ def ranked_winrates(
 
     The paper ranks two LLMs apart where their intervals do not overlap. With `paired` they are told apart where the interval of
     their *difference*, on the same questions, leaves 0 out: sharper, since the questions are shared.
+
+    Assumes questions that are independent draws.
 
     Args:
         wins: [Q, L] average over its opponents of each LLM's win-rate on each question.
@@ -269,6 +280,8 @@ def ranking_change(
     larger of the two one-sided ones, each the share of resamples of the questions without that sign, plus one in numerator and
     denominator. Holm's adjustment covers all pairs.
 
+    Assumes questions that are independent draws.
+
     Args:
         coupled: [Q, L] average win-rate of each LLM on each question under shared noise.
         independent: [Q, L] with noise of their own, on the same questions.
@@ -297,6 +310,62 @@ def ranking_change(
     opposite = differences[0] * differences[1] < 0.0
     p = np.where(opposite, np.maximum(*p_values), 1.0)
     return RankingChange(np.stack([one, two], axis=1), differences[0], differences[1], holm(p))
+
+
+def preference_cycle(
+    margins: npt.ArrayLike, *, confidence: float = 0.95, resamples: int = 10_000, seed: int = 0
+) -> tuple[int, ...]:
+    """The shortest cycle of preferences beyond doubt: A over B over C over A; empty where there is none.
+
+    No order of the LLMs, so no strengths of the Bradley-Terry model, can agree with one (Condorcet's paradox). A pair's
+    preference is beyond doubt if a two-sided bootstrap test over questions says so, adjusted by Holm over the pairs; its p value
+    is at least 2^(1 - n) for n questions that are no ties, the least that a test by signs can give.
+
+    Feval's own test. Assumes questions that are independent draws.
+
+    Args:
+        margins: [Q, L, L] share of comparisons that i wins over j minus the share that it loses.
+        confidence: 1 minus the level of the test.
+        resamples: of the bootstrap over questions.
+        seed: of the bootstrap.
+
+    Returns:
+        LLMs, each preferred to the next, and the last one to the first.
+
+    Raises:
+        OutOfRangeError: fewer than two LLMs, no questions, or margins that are not finite.
+    """
+    given = np.asarray(margins, np.float64)
+    if given.ndim != 3 or not len(given) or given.shape[1] != given.shape[2] or given.shape[1] < 2:
+        raise OutOfRangeError(f"Preferences take questions by pairs of LLMs; the table has shape {given.shape}.")
+    count = given.shape[1]
+    one, two = np.triu_indices(count, 1)
+    values = given[:, one, two]
+    means = bootstrap_means(values, resamples=resamples, seed=seed)
+    decided = (np.abs(values) > _EQUAL).sum(axis=0)
+    p = np.maximum([two_sided_p(own) for own in means.T], np.minimum(1.0, 2.0 ** (1.0 - decided)))
+    sure = holm(p) < 1.0 - confidence
+    beats = np.zeros((count, count), bool)
+    first_wins = values.mean(axis=0) > 0.0
+    beats[one, two], beats[two, one] = sure & first_wins, sure & ~first_wins
+    return min(filter(None, (_shortest_cycle(beats, start) for start in range(count))), key=len, default=())
+
+
+def _shortest_cycle(beats: npt.NDArray[np.bool_], start: int) -> tuple[int, ...]:
+    """From an LLM along preferences back to itself, breadth first; empty where no way leads back."""
+    paths: list[tuple[int, ...]] = [(start,)]
+    reached = {start}
+    while paths:
+        longer: list[tuple[int, ...]] = []
+        for path in paths:
+            for following in np.flatnonzero(beats[path[-1]]).tolist():
+                if following == start:
+                    return path
+                if following not in reached:
+                    reached.add(following)
+                    longer.append((*path, following))
+        paths = longer
+    return ()
 
 
 def _outcomes(joint: Floats, order: Floats) -> Floats:

@@ -21,7 +21,7 @@ from feval.recording.reader import Recording
 from feval.recording.verify import open_sound
 from feval.recording.writer import RecordingWriter
 
-__all__ = ["add_scores", "merge", "select"]
+__all__ = ["add_scorers", "add_scores", "merge", "select"]
 
 _CHANNEL_FIELDS = tuple(field for part in CHANNELS.values() for field, _ in part.values())
 
@@ -164,27 +164,64 @@ def add_scores(
         UsageError: no scores, or a value that cannot be stored.
         RecordingError, StorageError: as for `merge`.
     """
-    source = open_sound(recording)
     if not rows:
-        raise UsageError(f"Scores by {scorer.name} were to be added to {source.path}, but there are none.")
-    for dataset, llm in rows:
+        raise UsageError(f"Scores by {scorer.name} were to be added to {recording}, but there are none.")
+    return add_scorers(
+        recording,
+        out,
+        [(scorer, rows)],
+        operation={**(operation or {}), "scorer": scorer.name},
+        notes=notes,
+        replacing=replacing,
+        without_notes=without_notes,
+    )
+
+
+def add_scorers(
+    recording: str | Path,
+    out: str | Path,
+    scores: Sequence[tuple[ScorerInfo, Mapping[tuple[str, str], Iterable[ScoreRows]]]],
+    *,
+    operation: Mapping[str, Any],
+    notes: Sequence[str] = (),
+    replacing: bool = False,
+    without_notes: Collection[str] = (),
+) -> Path:
+    """Make a recording with the scores of several scorers, as `add_scores` does with those of one.
+
+    Args:
+        recording: as for `add_scores`.
+        out: as for `add_scores`.
+        scores: each scorer with its rows, as for `add_scores`.
+        operation: what made the scores (JSON values).
+        notes: as for `add_scores`.
+        replacing: as for `add_scores`.
+        without_notes: as for `add_scores`.
+
+    Raises:
+        ConflictError, NotRecordedError, UsageError, RecordingError, StorageError: as for `add_scores`.
+    """
+    source = open_sound(recording)
+    new = {(dataset, llm, scorer.name) for scorer, rows in scores for dataset, llm in rows}
+    for dataset, llm, scorer_name in sorted(new):
         source.require(dataset, llm)
-        if not replacing and scorer.name in source.scorers(dataset, llm):
+        if not replacing and scorer_name in source.scorers(dataset, llm):
             raise ConflictError(
-                f"{source.path} holds scores of {llm} on {dataset} by {scorer.name!r}; give the scorer another name."
+                f"{source.path} holds scores of {llm} on {dataset} by {scorer_name!r}; give the scorer another name."
             )
     with RecordingWriter(
         out,
-        operation={"name": "score", **(operation or {}), "scorer": scorer.name},
+        operation={"name": "score", **operation},
         prices=source.manifest.prices,
         parents=[_parent(source)],
         notes=[*(note for note in source.manifest.raw.get("notes", ()) if note not in without_notes), *notes],
         licences=source.manifest.raw.get("licences"),
     ) as writer:
         for dataset in source.dataset_ids():
-            writer.keep_dataset(source, dataset, {(llm, scorer.name) for own, llm in rows if own == dataset})
-        for (dataset, llm), own in rows.items():
-            writer.add_scores(dataset, llm, scorer, own)
+            writer.keep_dataset(source, dataset, {(llm, name) for own, llm, name in new if own == dataset})
+        for scorer, rows in scores:
+            for (dataset, llm), own in rows.items():
+                writer.add_scores(dataset, llm, scorer, own)
     return Path(out)
 
 

@@ -29,6 +29,7 @@ __all__ = [
     "Scores",
     "aggregate_scores",
     "scores_of_table",
+    "verdicts_name",
 ]
 
 AGGREGATES = ("score", "min", "product", "last", "mean", "sum")
@@ -183,6 +184,19 @@ def _places(table: Any, rows: Mapping[str, int], shape: tuple[int, ...]) -> npt.
         raise ValueError("values out of order")
     found: npt.NDArray[np.int64] = places
     return found
+
+
+def verdicts_name(judge: str, against: str, shift: int = 0) -> str:
+    """Name of the scorer under which the verdicts of a judge on two LLMs' CoTs are kept with the first LLM.
+
+    A verdict is a score: 1 where the CoT was preferred, 0 where the other one was, 0.5 for a tie, none where there is no verdict.
+
+    Args:
+        judge: its name, such as "pairwise:gpt-4o-mini".
+        against: the second LLM.
+        shift: CoT s of the first was compared with CoT s + shift of the second (the first ones follow on the last).
+    """
+    return f"{judge}:vs={against}" + (f":shift={shift}" if shift else "")
 
 
 class ScoreTally:

@@ -24,8 +24,8 @@ def short_names(llms: Sequence[str]) -> dict[str, str]:
 
 
 def coupling_tables(told: Coupling) -> list[Table]:
-    """Pairs with their variances, what coupling saves, and ranks under both schemes."""
-    return [_pairs(told), _savings(told), _ranks(told)]
+    """Pairs with their variances, what coupling saves (both where there are golds), and ranks under both schemes."""
+    return [_pairs(told), _savings(told), _ranks(told)] if told.pairs else [_ranks(told)]
 
 
 def coupling_csv(told: Coupling) -> str:

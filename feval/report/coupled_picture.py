@@ -26,6 +26,8 @@ _GREY = "#666666"
 def coupling_png(told: Coupling, *, width: float = 9.6, dpi: int = 200) -> bytes:
     """Draw covariances, variances with the diagonal, errors against samples and win-rates, and return the PNG's bytes.
 
+    Without golds there are win-rates only.
+
     Args:
         told: of `feval.coupled.couple`.
         width: of the picture, inches.
@@ -43,16 +45,19 @@ def _figure(told: Coupling, width: float) -> Figure:
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(width, 0.82 * width), layout="constrained")
+    figure = Figure(figsize=(width, (0.82 if told.pairs else 0.45) * width), layout="constrained")
     FigureCanvasAgg(figure)
-    panels = figure.subplots(2, 2)
-    handles = _covariances(panels[0, 0], told)
-    _variances(panels[0, 1], told)
-    _errors(panels[1, 0], told)
-    _winrates(panels[1, 1], told)
     short = short_names(told.llms)
-    names = [shortened(f"{short[first]} - {short[second]}", 60) for first, second in told.covariances]
-    figure.legend(handles, names, loc="outside lower center", ncols=legend_columns(names))
+    if told.pairs:
+        panels = figure.subplots(2, 2)
+        handles = _covariances(panels[0, 0], told)
+        _variances(panels[0, 1], told)
+        _errors(panels[1, 0], told)
+        _winrates(panels[1, 1], told)
+        names = [shortened(f"{short[first]} - {short[second]}", 60) for first, second in told.covariances]
+        figure.legend(handles, names, loc="outside lower center", ncols=legend_columns(names))
+    else:  # without golds
+        _winrates(figure.subplots(), told)
     figure.suptitle(
         shortened(f"coupled generation on {told.dataset}: {', '.join(short.values())}", 90),
         x=0.01,
@@ -151,6 +156,5 @@ def _winrates(axes: Axes, told: Coupling) -> None:
     axes.set_ylim(count - 0.5, -0.5)
     axes.set_xlabel("average win-rate, %")
     axes.legend(loc="best")
-    first = next(iter(told.pairs))
-    evidence = f"{counted(first.questions, 'question')} x {counted(first.calls, 'call')}"
+    evidence = counted(told.ranked_questions, "question")
     heading(axes, f"Win-rates by {told.compared_by}", (f"{evidence}; intervals: {100 * told.confidence:g} %", ""))
