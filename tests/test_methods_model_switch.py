@@ -104,7 +104,7 @@ def test_the_weighted_vote_is_the_exact_one(votes: list[tuple[str | None, int]])
         ({"samples": 0}, OutOfRangeError),
         ({"samples": ()}, OutOfRangeError),
         ({"samples": (5, 0)}, OutOfRangeError),
-        ({"samples": 2.5}, OutOfRangeError),
+        ({"samples": 2.5}, UsageError),
         ({"normaliser": "distnct"}, UnknownNameError),
         ({"gate": "some"}, UnknownNameError),
         ({"weights": (1.0, -1.0)}, OutOfRangeError),
