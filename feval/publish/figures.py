@@ -215,4 +215,4 @@ def _curves(recording: Recording, dataset: str) -> Iterable[Curve]:
 def _has_curve(pair: Mapping[str, Any]) -> bool:
     from feval.estimators.plurality import LARGEST_POOL
 
-    return pair["smallest_pool"] > 0 and pair["largest_pool"] <= LARGEST_POOL
+    return bool(pair["smallest_pool"] > 0 and pair["largest_pool"] <= LARGEST_POOL)
