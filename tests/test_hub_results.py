@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -311,3 +312,32 @@ def test_a_push_that_cannot_be_is_a_sentence(hub: HubDouble, arguments: list[str
     result = feval("push", *arguments)
     assert result.exit_code == code, result.output
     assert words in result.stderr
+
+
+# --- the page of the documentation --------------------------------------------------------------------------------------------
+
+
+def commands(heading: str) -> list[list[str]]:
+    page = (Path(__file__).resolve().parents[1] / "docs" / "publishing.md").read_text("utf-8")
+    block = page.split(f"## {heading}\n")[1].split("```sh\n")[1].split("```")[0]
+    return [shlex.split(line, comments=True)[1:] for line in block.splitlines()]
+
+
+def test_the_examples_of_results_run(hub: HubDouble, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    write(tmp_path / "my-recording", llms=["alpha"])
+    for command in commands("Results beside a recording"):
+        known = hub.datasets["org/my-recording"].refs["main"] if "org/my-recording" in hub.datasets else ""
+        result = feval(*(word.replace("<commit>", known) for word in command))
+        assert result.exit_code == 0, result.output
+
+
+def test_the_example_of_a_top_up_runs(hub: HubDouble, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    own = ("--dataset", "tiny_sums", "--llm", "feval/tiny-30k", "--first", "4", "--samples", "2")
+    assert feval("record", *own, "--out", "my-recording").exit_code == 0
+    assert feval("push", "my-recording", "org/my-recording").exit_code == 0
+    [command] = commands("Topping up")
+    result = feval(*command)
+    assert result.exit_code == 0, result.output
+    assert "16 new CoTs of feval/tiny-30k on tiny_sums offered to org/my-recording" in result.stdout
