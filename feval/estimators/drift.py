@@ -78,7 +78,7 @@ class Drift:
 
 
 def drift(
-    question: Integers, answer: Integers, tokens: Integers, new: Bools, *, resamples: int = 4999, seed: int = 0
+    question: Integers, answer: Integers, tokens: Integers, new: Bools, *, resamples: int = 1999, seed: int = 0
 ) -> Drift:
     """Test whether old and new CoTs of the same questions are alike in their answers and in their lengths.
 
