@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import posixpath
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -34,7 +35,9 @@ __all__ = [
     "estimate_receipt",
     "grade_receipt",
     "is_receipt",
+    "local_receipt",
     "pins",
+    "read_receipt",
     "run_receipt",
     "verify_receipt",
 ]
@@ -214,6 +217,21 @@ def is_receipt(path: Path) -> bool:
     return path.suffix == ".json" and path.name != "manifest.json" and not path.is_dir()
 
 
+def local_receipt(place: Path) -> Path:
+    """The file of a receipt wherever it lies; one on the Hub is fetched into the cache.
+
+    Raises:
+        HubError: it cannot be fetched.
+    """
+    from feval.hub.addresses import is_address
+
+    if not is_address(place):
+        return place
+    from feval.hub.single import fetch_file
+
+    return fetch_file(place, most_bytes=_MOST_BYTES)
+
+
 def verify_receipt(
     path: Path,
     recordings: Sequence[Path] | None = None,
@@ -225,7 +243,8 @@ def verify_receipt(
 
     Args:
         path: of the receipt.
-        recordings: folders with what it was computed from; `None` looks where the receipt says, from its own folder.
+        recordings: folders with what it was computed from; `None` looks where the receipt says: from its own folder, or, of one
+            in the Hub's cache, in the repository at its commit.
         methods: users' methods that it may run, as FILE.py:FUNCTION; each must be the one the receipt pins.
         prices: a price list's id or file, where the receipt's own is not among the cards.
 
@@ -234,13 +253,9 @@ def verify_receipt(
         ConflictError: a recording, price list or method is not the one the receipt was made from.
         RecordingError: a recording cannot be read.
     """
-    receipt = _read(path)
-    from feval.hub.addresses import is_address
-
+    receipt = read_receipt(path)
     said = [found["path"] for found in receipt["recordings"]]
-    given: list[str | Path] = list(
-        recordings or [place if is_address(place) else path.parent / place for place in said]
-    )
+    given: list[str | Path] = [_said_place(path, place) for place in said] if not recordings else [*recordings]
     gone = next((place for place in given if not recordings and isinstance(place, Path) and not place.exists()), None)
     if gone is not None:
         raise RecordingError(
@@ -255,7 +270,38 @@ def verify_receipt(
     return ReceiptCheck(receipt["kind"], count, tuple(differences), tuple(_remarks(receipt)))
 
 
-def _read(path: Path) -> dict[str, Any]:
+def _said_place(path: Path, place: str) -> str | Path:
+    """Where a receipt says that a recording lies; one in the Hub's cache has it beside itself in the repository.
+
+    Raises:
+        UsageError: a receipt from the Hub names a folder of this machine, which it has no business with.
+    """
+    from feval.hub.addresses import is_address
+    from feval.recording.origin import cached_from
+
+    if is_address(place):
+        return place
+    base = cached_from(path.parent)
+    if base is None:
+        return path.parent / place
+    repository, _, inside = base.partition("@")
+    commit, _, folder = inside.partition("/")
+    found = posixpath.normpath(posixpath.join("/", folder, place))
+    climbs = posixpath.normpath(posixpath.join(folder, place)).startswith("..")
+    if place.startswith("/") or climbs:
+        raise UsageError(
+            f"The receipt {path.name} of {base} says that its recording lay in {place!r:.120}, outside of the repository. Give "
+            "the recording with --recording."
+        )
+    return f"{repository}@{commit}{found.rstrip('/')}"
+
+
+def read_receipt(path: Path) -> dict[str, Any]:
+    """Read a receipt and check its form; nothing that it names is opened.
+
+    Raises:
+        UsageError: no receipt, a damaged one, or one of a later format or of other draws.
+    """
     from feval import __version__
     from feval.draws import SCHEME
 

@@ -24,7 +24,7 @@ from feval.answers import KINDS, extractor_version
 from feval.cards import find_dataset_card
 from feval.errors import ConflictError, FevalError, UnknownNameError, UsageError
 from feval.prices import Price, price_list
-from feval.recording import DatasetInfo, LLMInfo, Question, verify_recording
+from feval.recording import DatasetInfo, LLMInfo, Question, Recording, verify_recording
 from feval.recording.format import LeafHash, check_name
 from feval.recording.writer import llm_leaf, question_line
 from feval.tokens import token_counter
@@ -162,7 +162,7 @@ def record_dataset(
     partial: bool = False,
     journal: str | Path | None = None,
     keep_journal: bool = False,
-    start: str | Path | None = None,
+    start: str | Path | Recording | None = None,
     progress: Callable[[Progress], None] | None = None,
     sealing: Callable[[int], None] | None = None,
     acknowledged: Callable[[Sequence[tuple[str, int]]], None] | None = None,
@@ -188,6 +188,7 @@ def record_dataset(
         journal: the journal's folder; `None`: `OUT.journal` beside the recording.
         keep_journal: leave the journal where it is, to top it up later into another recording.
         start: a recording of the same work with fewer questions or CoTs: what it holds is not asked for again.
+            An open one is taken as it is, see `recorders.sealed.begin_with`.
         progress: told where the run is.
         sealing: told how many questions are sealed.
         acknowledged: told (key, sample) of CoTs, after they are on the disk.
@@ -219,7 +220,9 @@ def record_dataset(
         return out
     with Journal.open(folder, identity, mode=mode, about={"backend": backend.name}) as held, _never_empty(held):
         if start is not None:
-            begin_with(Path(start), held, identity, work.questions, plan.requests)
+            begin_with(
+                start if isinstance(start, Recording) else Path(start), held, identity, work.questions, plan.requests
+            )
         asking = record(
             plan,
             backend,
@@ -271,7 +274,7 @@ def estimate_dataset(
     limits: Limits | None = None,
     prices: str = "2025-06-02",
     journal: str | Path | None = None,
-    start: str | Path | None = None,
+    start: str | Path | Recording | None = None,
     output_tokens_per_cot: float | None = None,
 ) -> Estimate:
     """What `record_dataset` would ask for and cost, without asking.
@@ -300,7 +303,13 @@ def estimate_dataset(
     plan = work.plan()
     if mode != "all" and not (folder / JOURNAL).exists() and start is not None:
         with tempfile.TemporaryDirectory() as place, Journal.open(place, work.identity()) as held:
-            begin_with(Path(start), held, work.identity(), work.questions, plan.requests)
+            begin_with(
+                start if isinstance(start, Recording) else Path(start),
+                held,
+                work.identity(),
+                work.questions,
+                plan.requests,
+            )
             return estimate(plan, held, **options)
     if mode == "all" or not (folder / JOURNAL).exists():
         return estimate(plan, **options)

@@ -60,7 +60,7 @@ def is_sealed(out: Path, identity: Mapping[str, Any], questions: Sequence[Questi
 
 
 def begin_with(
-    path: Path,
+    path: Path | Recording,
     journal: Journal,
     identity: Mapping[str, Any],
     questions: Sequence[Question],
@@ -72,7 +72,8 @@ def begin_with(
     for CoTs of one second and response id in a row, and a refused request is an empty CoT like others.
 
     Args:
-        path: the recording.
+        path: the recording; an open one is taken as it is, and `feval.recording.extension.check_extension` says beforehand
+            whether it is of the same LLM.
         journal: open, of the same identity.
         identity: as in `recorders.recording.Work.identity`.
         questions: that are asked for.
@@ -82,10 +83,11 @@ def begin_with(
         ConflictError: the recording is of something else, or has a question that was asked in other words.
         RecordingError: it cannot be read.
     """
-    recording = open_sound(path)
-    differs = _difference(recording, identity)
+    recording = path if isinstance(path, Recording) else open_sound(path)
+    differs = None if isinstance(path, Recording) else _difference(recording, identity)
+    place = recording.address or str(recording.path)
     if differs is not None:
-        raise ConflictError(f"{path} cannot be gone on from: its {differs}. Ask in the same way, or begin without it.")
+        raise ConflictError(f"{place} cannot be gone on from: its {differs}. Ask in the same way, or begin without it.")
     dataset, llm = identity["dataset"], identity["llm"]
     wanted = {question.id: request for question, request in zip(questions, requests, strict=True)}
     counted = recording.manifest.pairs[dataset, llm]["counter"] == "usage"
@@ -95,7 +97,7 @@ def begin_with(
             continue
         if pool.prompt != request.prompt():
             raise ConflictError(
-                f"{path} cannot be gone on from: it asked the question {pool.question_id!r} with other messages. Give the same "
+                f"{place} cannot be gone on from: it asked the question {pool.question_id!r} with other messages. Give the same "
                 "questions and prompt, or begin without it."
             )
         _add(journal, request, pool, counted=counted)

@@ -441,7 +441,7 @@ def _verify(
         Path,
         typer.Argument(
             metavar="RECORDING|RECEIPT",
-            help="Folder of a recording or a report, or a receipt.json.",
+            help="Folder of a recording or a report, or a receipt.json; on the Hub as well.",
             show_default=False,
         ),
     ],
@@ -465,10 +465,14 @@ def _verify(
 
     Exit code 0 if all agree, 1 if anything does not.
     """
+    from feval.hub.addresses import is_address
     from feval.receipts import is_receipt
     from feval.recording import verify_recording
 
     show = _Out(as_json=as_json, quiet=quiet)
+    if is_receipt(recording) and is_address(recording):
+        _verify_receipt(show, recording, recordings, methods or [], prices)
+        return
     recording = _local(show, recording)
     if not (recording / "manifest.json").is_file() and (recording / "receipt.json").is_file():
         recording = recording / "receipt.json"  # the folder that a report was written to
@@ -497,12 +501,13 @@ def _verify(
 
 
 def _verify_receipt(
-    show: _Out, path: Path, recordings: Sequence[Path] | None, methods: Sequence[str], prices: str | None
+    show: _Out, place: Path, recordings: Sequence[Path] | None, methods: Sequence[str], prices: str | None
 ) -> None:
-    from feval.receipts import verify_receipt
+    from feval.receipts import local_receipt, verify_receipt
 
-    with show.progress(f"verifying {path.name}"):
-        found = verify_receipt(path, recordings, methods=methods, prices=prices)
+    path, local = _place_of(place), local_receipt(place)
+    with show.progress(f"verifying {local.name}"):
+        found = verify_receipt(local, recordings, methods=methods, prices=prices)
     for remark in found.notes:
         show.note(remark)
     account = {
@@ -525,6 +530,13 @@ def _verify_receipt(
         if (more := len(found.differences) - _MOST_DIFFERENCES) > 0:
             _say(f"error: {path}: {more:,} more of {found.numbers:,} values differ; --json lists all.")
         raise typer.Exit(1)
+
+
+def _place_of(place: Path) -> str:
+    """A place as it is written: an address with the slashes that a path lacks."""
+    from feval.hub.addresses import is_address, parse_address
+
+    return str(parse_address(place) if is_address(place) else place)
 
 
 @app.command("merge")

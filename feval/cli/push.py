@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from feval.cli import JsonFlag, QuietFlag, RecordingFolder, _guarded, _hush_matplotlib, _local, _Out, app
-from feval.errors import SourceError
+from feval.cli import JsonFlag, QuietFlag, _guarded, _hush_matplotlib, _local, _Out, app
+from feval.errors import SourceError, UsageError
 
 if TYPE_CHECKING:
     from feval.publish.release import Changes, Release
@@ -25,10 +25,23 @@ _SHOWN_FINDINGS = 5
 @app.command("push")
 @_guarded
 def _push(
-    recording: RecordingFolder,
-    repository: Annotated[
-        str, typer.Argument(metavar="REPOSITORY", help="On the Hub, such as org/name.", show_default=False)
+    first: Annotated[
+        str,
+        typer.Argument(
+            metavar="RECORDING",
+            help="Its folder, or hf://NAMESPACE/NAME@COMMIT. Left out with results alone.",
+            show_default=False,
+        ),
     ],
+    second: Annotated[
+        str | None, typer.Argument(metavar="REPOSITORY", help="On the Hub, such as org/name.", show_default=False)
+    ] = None,
+    results: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--results", metavar="DIR", help="What a command wrote with --out, to lie beside it; repeat for more."
+        ),
+    ] = None,
     public: Annotated[
         bool, typer.Option("--public", help="Let everybody see it. Default: a private repository.")
     ] = False,
@@ -68,26 +81,31 @@ def _push(
 ) -> None:
     """Publish a recording on the Hugging Face Hub.
 
-    Makes a page for people, refuses secrets, paths and e-mail addresses in any file, and sends what is new as one commit.
+    Makes a page for people, refuses secrets, paths and e-mail addresses in any file, and sends what is new as one commit. With
+    --results alone, results join a recording that is there.
 
     Example: feval push my-recording org/my-recording --tag v1 --dry-run
     """
-    from feval.publish.release import changes, look, prepare, push
+    from feval.publish.release import changes, look, prepare, prepare_results, push
 
     _hush_matplotlib()
     show = _Out(as_json=as_json, quiet=quiet)
-    recording = _local(show, recording)
-    with show.progress(f"looking through {recording.name}") as progress:
-        release = prepare(
-            recording,
-            look(repository),
-            title=title,
-            licence=licence,
-            languages=language or [],
-            words=None if words is None else _read_words(words),
-            tag=tag,
-            allow=allow or [],
-            progress=progress,
+    recording, repository = _recording_and_repository(first, second, results)
+    seen = look(repository)
+    made: dict[str, Any] = {"tag": tag, "allow": allow or [], "results": results or []}
+    if recording is None:
+        _refuse_page_options(title, words, licence, language, page)
+        source = f"results for {repository}"
+    else:
+        recording = _local(show, recording)
+        source = recording.name
+        made |= {"title": title, "licence": licence, "languages": language or []}
+        made["words"] = None if words is None else _read_words(words)
+    with show.progress(f"looking through {source}") as progress:
+        release = (
+            prepare_results(seen=seen, progress=progress, **made)
+            if recording is None
+            else prepare(recording, seen, progress=progress, **made)
         )
         written = [] if page is None else _save_page(page, release)
         for remark in (*release.notes, *_allowed(release.scan.allowed)):
@@ -111,6 +129,25 @@ def _push(
         f"recording hash {release.recording_hash}" + (f", tag {tag}" if tag else ""),
         f"To load and to cite: {address}",
     )
+
+
+def _recording_and_repository(first: str, second: str | None, results: list[Path] | None) -> tuple[Path | None, str]:
+    """What is pushed, `None` for results alone, and where to."""
+    if second is not None:
+        return Path(first), second
+    if results:
+        return None, first
+    raise UsageError(
+        f"A push takes a recording and a repository (feval push RECORDING org/name), or a repository and --results DIR; only "
+        f"{first!r:.120} was named."
+    )
+
+
+def _refuse_page_options(*options: object) -> None:
+    if any(options):
+        raise UsageError(
+            "Results alone change no page: --title, --words, --licence, --language and --page belong to a push of a recording."
+        )
 
 
 def _read_words(path: Path) -> str:

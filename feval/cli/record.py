@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from feval.cli import JsonFlag, NewFolder, QuietFlag, _guarded, _Out, _Progress, _show_made, app
+from feval.cli import JsonFlag, NewFolder, QuietFlag, _guarded, _hush_matplotlib, _Out, _Progress, _show_made, app
 from feval.errors import UsageError
 from feval.report.text import counted
 
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
     from recorders.budget import Estimate
     from recorders.engine import Progress
     from recorders.recording import Work
+    from recorders.request import Backend
+    from recorders.topup import There
 
 __all__: list[str] = []
 
@@ -123,6 +126,15 @@ def _record(
         Path | None,
         typer.Option("--from", metavar="RECORDING", help="Begin with its CoTs; ask only for what it lacks."),
     ] = None,
+    into: Annotated[
+        str | None,
+        typer.Option(
+            "--into", metavar="ADDRESS", help="Top up hf://NAMESPACE/NAME: record what it lacks, offer it there."
+        ),
+    ] = None,
+    refuse_drift: Annotated[
+        bool, typer.Option("--refuse-drift", help="With --into: offer nothing if new CoTs differ from old ones.")
+    ] = False,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Say how many calls, tokens and dollars are to come; ask nothing.")
     ] = False,
@@ -132,7 +144,8 @@ def _record(
     """Record an LLM on a dataset.
 
     Every reply is on the disk before it counts. Ctrl-C waits for what is in flight (twice: for nothing); the same command goes on
-    where the last one stopped, and nothing is paid twice. Keys are read from the environment and never written.
+    where the last one stopped, and nothing is paid twice. Keys are read from the environment and never written. With --into, a
+    recording on the Hub grows: what it lacks is recorded, compared with what is there, and offered as a pull request.
 
     Example: feval record --dataset gsm8k --llm gpt-4o-mini --out my-recording --dry-run
     """
@@ -154,22 +167,96 @@ def _record(
     ask = Ask(dataset, llm, model, samples, prompt, reasoning, system_role, answer_kind, decoding, *worked)
     asked = assemble(ask, questions_of(dataset, questions, first, answer_kind=answer_kind))
     prices = prices or usual_prices(llm)
+    there = _there(show, asked.work, into, start, refuse_drift=refuse_drift)
+    begin = start if there is None else there.start(asked.work)
     if dry_run:
         _notes(show, asked.remarks)
-        to_come = estimate_dataset(asked.work, out, mode=mode, limits=limits, prices=prices, start=start)
+        place = out if there is None else _recorded(out)
+        to_come = estimate_dataset(asked.work, place, mode=mode, limits=limits, prices=prices, start=begin)
         _estimate(show, asked, to_come, prices)
         return
     notes: list[str] = []
     kind = backend or usual_backend(llm)
     asks = make_backend(kind, base_url=base_url, key_variable=api_key_env, timeout_s=timeout, model=model, notes=notes)
     said = _notes(show, [*asked.remarks, *notes])
+    options: dict[str, Any] = {
+        "mode": mode, "limits": limits, "prices": prices, "cost_limit_usd": cost_limit, "counter": counter, "partial": partial,
+        "keep_journal": keep_journal, "backend_notes": notes,
+    }  # fmt: skip
+    if there is not None:
+        _top_up(show, there, asked.work, asks, out, options, refuse_drift=refuse_drift)
+        return
     with show.progress(f"recording {llm} on {dataset}") as bar:
-        record_dataset(
-            asked.work, asks, out, mode=mode, limits=limits, prices=prices, cost_limit_usd=cost_limit, counter=counter,
-            partial=partial, keep_journal=keep_journal, start=start, progress=_Shown(bar, show, asked.work),
-            backend_notes=notes,
-        )  # fmt: skip
+        record_dataset(asked.work, asks, out, start=start, progress=_Shown(bar, show, asked.work), **options)
     _show_made(show, out, said)
+
+
+def _there(show: _Out, work: Work, into: str | None, start: Path | None, *, refuse_drift: bool) -> There | None:
+    """The recording that is to grow, if one is named; what speaks against it is said before anything is asked."""
+    if into is None:
+        if refuse_drift:
+            raise UsageError(
+                "--refuse-drift compares with what is there; add --into hf://NAMESPACE/NAME, or leave it out."
+            )
+        return None
+    if start is not None:
+        raise UsageError(f"--into begins with what {into} holds, and --from with {start}; leave one of them out.")
+    from recorders.topup import check_top_up, recording_there
+
+    with show.progress(f"fetching what {into} holds of {work.llm_name} on {work.dataset}"):
+        there = recording_there(into)
+        check_top_up(there, work)
+    return there
+
+
+def _recorded(out: Path) -> Path:
+    from recorders.topup import recorded_folder
+
+    return recorded_folder(out)
+
+
+def _top_up(
+    show: _Out, there: There, work: Work, asks: Backend, out: Path, options: dict[str, Any], *, refuse_drift: bool
+) -> None:
+    import dataclasses
+
+    from feval.errors import ConflictError, FevalError
+    from recorders.topup import offer, top_up
+
+    _hush_matplotlib()
+    with show.progress(f"recording {work.llm_name} on {work.dataset}") as bar:
+        told = top_up(there, work, asks, out, progress=_Shown(bar, show, work), **options)
+        for warning in told.warnings:
+            show.note(warning)
+        if told.warnings and refuse_drift:
+            raise ConflictError(
+                f"Nothing was offered to {there.seen.repo_id}, since the new CoTs differ (--refuse-drift). They are in {out}; to "
+                f"offer them all the same: feval push {out} {there.seen.repo_id} --create-pr."
+            )
+        bar.describe(f"offering {counted(told.new, 'CoT')} to {there.seen.repo_id}")
+        try:
+            pushed = offer(there, told)
+        except FevalError:
+            show.note(
+                f"Nothing that was paid for is lost: {out} has old and new CoTs. The same command offers it again, as does "
+                f"`feval push {out} {there.seen.repo_id} --create-pr`, which has more options."
+            )
+            raise
+    account: dict[str, Any] = {"recording": str(out), "new_cots": told.new, **dataclasses.asdict(pushed)}
+    account |= {"drift": None if told.drift is None else _finite(dataclasses.asdict(told.drift))}
+    show.result(
+        account | {"warnings": list(told.warnings)},
+        f"{pushed.pull_request or pushed.url}: {counted(told.new, 'new CoT')} of {work.llm_name} on {work.dataset} offered to "
+        f"{there.seen.repo_id}",
+        f"The recording with old and new ones is {out}",
+    )
+
+
+def _finite(value: Any) -> Any:
+    """Numbers that are not known as `None`, which JSON has a word for."""
+    if isinstance(value, dict):
+        return {name: _finite(own) for name, own in value.items()}
+    return None if isinstance(value, float) and math.isnan(value) else value
 
 
 def _notes(show: _Out, sentences: Iterable[str]) -> frozenset[str]:

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 from feval.errors import DamagedRecordingError, HubError, StorageError, UnpinnedWarning
 from feval.hub.addresses import Address, is_commit
 from feval.hub.client import Client, is_offline
-from feval.recording.format import is_safe_path, open_regular
+from feval.recording.format import MANIFEST, is_safe_path, open_regular
 
 if TYPE_CHECKING:
     from huggingface_hub import RepoFile
@@ -207,9 +207,9 @@ def _at_commit(client: Client, address: Address, path: str, most_bytes: int) -> 
         def bring(anew: bool = anew or held.exists()) -> None:
             item = _listing(client, address, [path]).get(path)
             if item is None:
-                raise HubError(
-                    f"{address} holds no {path.rpartition('/')[2]}, so it is no recording. Check the address and its revision."
-                )
+                name = path.rpartition("/")[2]
+                lacks = "so it is no recording" if name == MANIFEST else "or not at that revision"
+                raise HubError(f"{address} holds no {name}, {lacks}. Check the address and its revision.")
             if item.size > most_bytes:
                 raise HubError(
                     f"{path} of {address} has {item.size:,} bytes; {most_bytes:,} is the most that is fetched."

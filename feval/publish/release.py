@@ -17,7 +17,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from feval.errors import CardError, ConflictError, ReleaseError
+from feval.errors import CardError, ConflictError, HubError, ReleaseError
 from feval.hub.commits import Pushed, RepoState, push_files, state
 from feval.hub.pages import read_page
 from feval.publish.card import card, default_title
@@ -26,6 +26,7 @@ from feval.publish.figures import figures_of, picture
 from feval.publish.front import EarlierMatter, earlier_matter
 from feval.publish.licences import check_licence, notice
 from feval.publish.page import PICTURE, Page
+from feval.publish.results import FOLDER, described, result_files
 from feval.publish.scan import Scan, scan
 from feval.publish.words import check_words, own_words
 from feval.recording import Recording
@@ -33,7 +34,7 @@ from feval.recording.format import MANIFEST, README, is_beside
 from feval.recording.verify import open_sound
 from feval.report.text import counted
 
-__all__ = ["Changes", "Release", "Seen", "changes", "look", "prepare", "push"]
+__all__ = ["Changes", "Release", "Seen", "changes", "look", "prepare", "prepare_results", "push"]
 
 _LICENCE = "LICENSE"
 _PARTS = ("questions/", "requests/", "samples/", "texts/", "reasoning/", "logprobs/", "scores/", "votes/")
@@ -70,6 +71,7 @@ class Release:
         scan: what the search found.
         tag: name for the commit; `None` for none.
         notes: what somebody should know, in sentences.
+        owns: beginnings of the paths that are this release's alone; what else lies there is of an earlier one.
     """
 
     seen: Seen
@@ -79,6 +81,7 @@ class Release:
     scan: Scan = field(repr=False)
     tag: str | None = None
     notes: tuple[str, ...] = ()
+    owns: tuple[str, ...] = (*_PARTS, PICTURE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +92,7 @@ class Changes:
         new: files that are not there.
         changed: files that are there with other bytes.
         unchanged: files that are there.
-        removed: files of an earlier recording that this one lacks.
+        removed: files of an earlier release that this one lacks.
     """
 
     new: tuple[str, ...]
@@ -124,6 +127,7 @@ def prepare(
     words: str | None = None,
     tag: str | None = None,
     allow: Collection[str] = (),
+    results: Sequence[Path] = (),
     progress: Callable[[int, int], None] | None = None,
 ) -> Release:
     """Make a release of a recording; nothing is sent, and the recording stays as it is.
@@ -137,10 +141,12 @@ def prepare(
         words: the owner's section; `None` keeps what the page in the repository has, or that in the folder.
         tag: the release's, for the examples on the page.
         allow: exceptions for the search, see `feval.publish.scan.scan`.
+        results: folders or files to put beside the recording, see `feval.publish.results.result_files`.
         progress: called with (files searched, files in all).
 
     Raises:
         DamagedRecordingError: the recording is not sound.
+        ConflictError, UsageError: results that do not belong to it, see `result_files`.
         CardError: an earlier page would be lost.
         ReleaseError: there are more files than the Hub takes. What the search found does not raise here: `Scan.require_clean`.
     """
@@ -152,6 +158,7 @@ def prepare(
         (matter for where, text in pages.items() if (matter := earlier_matter(text, where))), EarlierMatter()
     )
     licence = licence or earlier.licence or "odbl"
+    beside = result_files(results, recording.hash)
     configs = configs_of(recording)
     drawn = picture(recording)
     page = Page(
@@ -172,11 +179,54 @@ def prepare(
         MANIFEST: _manifest(recording),
         **({} if drawn is None else {PICTURE: drawn}),
         **{path: recording.path / path for path in recording.manifest.files if not is_beside(path)},
+        **beside,
     }
     _check_limits(files)
     names = {*recording.manifest.llms, *recording.manifest.datasets}
     found = scan(files, allow=allow, names=names, progress=progress)
-    return Release(seen, page.title, recording.hash, files, found, tag, tuple(_remarks(recording, files, configs)))
+    remarks = tuple(_remarks(recording, files, configs))
+    return Release(seen, page.title, recording.hash, files, found, tag, remarks, (*_PARTS, PICTURE, *_folders(results)))
+
+
+def prepare_results(
+    results: Sequence[Path],
+    seen: Seen,
+    *,
+    tag: str | None = None,
+    allow: Collection[str] = (),
+    progress: Callable[[int, int], None] | None = None,
+) -> Release:
+    """Make a release of results alone, for a repository that has its recording; nothing is sent.
+
+    Args:
+        results: folders or files, see `feval.publish.results.result_files`.
+        seen: the repository, from `look`.
+        tag: as for `prepare`.
+        allow: as for `prepare`.
+        progress: as for `prepare`.
+
+    Raises:
+        HubError: there is no such repository, or no recording in it.
+        ReleaseError, ConflictError, UsageError: see `result_files`.
+    """
+    from feval.hub.recordings import open_place
+
+    if seen.state is None:
+        raise HubError(
+            f"The Hub shows no dataset repository {seen.repo_id}, or not to you, so there is no recording to put results beside. "
+            f"Push both at once: feval push RECORDING {seen.repo_id} --results DIR."
+        )
+    recording = open_place(f"hf://{seen.repo_id}@{seen.state.commit}")
+    files = result_files(results, recording.hash)
+    names = {*recording.manifest.llms, *recording.manifest.datasets}
+    found = scan(files, allow=allow, names=names, progress=progress)
+    title = described(files)
+    return Release(seen, title[0].upper() + title[1:], recording.hash, files, found, tag, (), _folders(results))
+
+
+def _folders(results: Sequence[Path]) -> tuple[str, ...]:
+    """The folders of a repository that results replace as a whole; a single file replaces no other."""
+    return tuple(f"{FOLDER}/{place.resolve().name}/" for place in results if place.is_dir())
 
 
 def changes(release: Release) -> Changes:
@@ -188,7 +238,7 @@ def changes(release: Release) -> Changes:
         new,
         tuple(path for path in release.files if path in there and path not in same),
         tuple(path for path in release.files if path in same),
-        tuple(path for path in there if path.startswith((*_PARTS, PICTURE)) and path not in release.files),
+        tuple(path for path in there if path.startswith(release.owns) and path not in release.files),
     )
 
 
@@ -303,7 +353,7 @@ def _remarks(recording: Recording, files: Mapping[str, Path | bytes], configs: S
         remarks.append(
             f"The Hub's viewer shows at most {MOST_SPLITS} splits; {many[0]} has more, and loads all the same."
         )
-    parquet = [path for path in files if path.endswith(".parquet")]
+    parquet = [path for path in files if path.endswith(".parquet") and not is_beside(path)]
     if odd := [path for path in parquet if not _suits_viewer(recording.path / path)]:
         remarks.append(
             f"{counted(len(odd), 'file')} ({odd[0]}, ...) lack a page index or have row groups beyond 100 MB; the Hub's "

@@ -269,17 +269,17 @@ def _merged_questions(dataset: str, holders: Sequence[Recording]) -> list[Questi
                 merged[question.id] = (question, holder)
                 continue
             known, where = merged[question.id]
-            merged[question.id] = (_same_question(dataset, known, question, where, holder), where)
+            merged[question.id] = (_same_question(dataset, known, question, where.path, holder.path), where)
     return [question for question, _ in merged.values()]
 
 
-def _same_question(dataset: str, known: Question, other: Question, where: Recording, there: Recording) -> Question:
+def _same_question(dataset: str, known: Question, other: Question, where: str | Path, there: str | Path) -> Question:
     for field, noun in (("text", "texts"), ("answer_key", "golds"), ("choices", "choices")):
         mine, theirs = getattr(known, field), getattr(other, field)
         if mine != theirs and not (field != "text" and not (mine and theirs)):
             raise ConflictError(
-                f"Question {known.id!r} of {dataset} has two {noun}: {mine!r:.80} in {where.path}, "
-                f"{theirs!r:.80} in {there.path}."
+                f"Question {known.id!r} of {dataset} has two {noun}: {mine!r:.80} in {where}, "
+                f"{theirs!r:.80} in {there}."
             )
     if known.answer_key is None and other.answer_key is not None:
         known = replace(known, answer=other.answer, answer_key=other.answer_key)
