@@ -324,6 +324,7 @@ def read_receipt(path: Path) -> dict[str, Any]:
     shapes = {"kind": str, "recordings": list, "request": dict, "numbers": dict, "feval": str, "draws": str}
     wrong = [name for name, kind in shapes.items() if not isinstance(read.get(name), kind)]
     wrong += [] if isinstance(read.get("prices", 0), (dict, type(None))) else ["prices"]
+    wrong += [] if "feval" in wrong or read["feval"].isprintable() else ["feval"]  # it is shown on a terminal
     wrong += (
         []
         if "recordings" in wrong or (read["recordings"] and all(_texts(e, "hash", "path") for e in read["recordings"]))
@@ -395,6 +396,7 @@ _SWEEP: Mapping[str, Callable[[Any], bool]] = {
 _GRADED: Mapping[str, Callable[[Any], bool]] = {
     "run": lambda value: isinstance(value, str),
     **{name: _REQUEST[name] for name in ("dataset", "llms", "seed", "billing", "confidence", "resamples")},
+    "resamples": lambda value: type(value) is int and value <= _MOST_RESAMPLES,
     "replicate": lambda value: value is None or (type(value) is int and 0 <= value <= _MOST_RESAMPLES),
     "consumed": lambda value: isinstance(value, list) and all(map(_is_consumed, value)),
     "answers": lambda value: (

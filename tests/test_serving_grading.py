@@ -120,6 +120,33 @@ def test_the_posted_receipt_is_verified(served: Application, toy: Path, tmp_path
     assert (found.equal, found.kind) == (True, "grade")
 
 
+@pytest.mark.parametrize(("name", "value"), [("resamples", None), ("replicate", 10**30), ("seed", None)])
+def test_a_forged_receipt_is_a_sentence(
+    name: str, value: object, served: Application, toy: Path, tmp_path: Path
+) -> None:
+    ask(served, 0, 4)
+    receipt = post(served, "/run/mine/feval/grade", {"answers": {"toy/0": "a"}})["receipt"]
+    receipt["request"][name] = value
+    path = tmp_path / "receipt.json"
+    path.write_text(json.dumps(receipt))
+    with pytest.raises(UsageError, match=f"damaged receipt: request.{name}"):
+        verify_receipt(path, [toy])
+
+
+def test_two_answers_to_one_question_are_never_one(served: Application) -> None:
+    ask(served, 0, 1)
+    body = b'{"answers": {"toy/0": "a", "toy/0": "b"}}'
+    reply = served.respond(Call("POST", "/run/mine/feval/grade", "", {}, body))
+    assert reply.status == 400
+    assert b"stands twice" in bytes(reply.body)
+
+
+def test_lines_of_answers_end_where_json_lines_do(tmp_path: Path) -> None:
+    path = tmp_path / "answers.jsonl"
+    path.write_text('{"question": "two\u2028lines\x85", "answer": "1"}\n', encoding="utf-8")
+    assert read_answers(path) == [{"question": "two\u2028lines\x85", "answer": "1"}]
+
+
 def test_the_command(served: Application, toy: Path, tmp_path: Path) -> None:
     for question in range(3):
         ask(served, question, 2)

@@ -10,7 +10,7 @@ from typing import Any
 
 from feval.errors import UsageError
 
-__all__ = ["read_answers", "read_text"]
+__all__ = ["read_answers", "read_text", "unique"]
 
 _MOST_BYTES = 256 << 20
 _QUESTION = ("question", "question_id", "id")
@@ -31,7 +31,7 @@ def read_answers(path: Path) -> object:
     if ending == ".csv":
         return _rows(path, text)
     if ending in {".jsonl", ".ndjson"}:
-        lines = enumerate(text.splitlines(), start=1)
+        lines = enumerate(text.split("\n"), start=1)
         return [_parsed(line, f"Line {number} of {path}") for number, line in lines if line.strip()]
     return _parsed(text, str(path))
 
@@ -54,14 +54,18 @@ def read_text(path: Path) -> str:
 
 def _parsed(text: str, where: str) -> Any:
     try:
-        return json.loads(text, object_pairs_hook=_unique)
+        return json.loads(text, object_pairs_hook=unique)
     except (ValueError, RecursionError) as error:
         advice = "A file of JSON Lines ends in .jsonl, one of comma-separated values in .csv."
         raise UsageError(f"{where} is no JSON: {error}. {advice}") from error
 
 
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Refuse a question that stands twice: readers of JSON would keep the last one, unsaid."""
+def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Make an object of its pairs, for `json.loads`: readers of JSON would keep the last of two answers, unsaid.
+
+    Raises:
+        ValueError: a name stands twice, with different values.
+    """
     found = dict(pairs)
     twice = next((key for key, value in pairs if found[key] != value), None)
     if twice is not None:

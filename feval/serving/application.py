@@ -26,7 +26,7 @@ from feval.serving.errors import MissError, RequestError, ServingError
 from feval.serving.kept import Kept
 from feval.serving.ledger import LedgerFile
 from feval.serving.matcher import Library, Match
-from feval.serving.runs import Picked, RunName, Runs, Taken, run_name, run_of_key
+from feval.serving.runs import Picked, RunName, Runs, Taken, chosen_run, run_name, run_of_key
 from feval.serving.texts import Prepared, Texts
 
 if TYPE_CHECKING:
@@ -267,7 +267,7 @@ class Application:
         order = self.runs.order
         name = name if name is not None else headers.get("x-feval-run")
         if name is not None:
-            return run_name(name, order)
+            return chosen_run(name, order)
         scheme, _, key = headers.get("authorization", "").partition(" ")
         if scheme.lower() != "bearer" or not key:
             key = headers.get("x-api-key") or headers.get("api-key") or ""

@@ -14,11 +14,18 @@ import orjson
 from feval.serving.application import Call, Reply
 from feval.serving.loopback import refusal
 
-__all__ = ["Door", "Limits", "error_reply"]
+__all__ = ["OF_DOOR", "OF_FEVAL", "OF_KEYS", "Door", "Limits", "deliver", "error_reply"]
 
 _LOG = logging.getLogger(__name__)
 _EVENTS_AT_ONCE = 16
-_OF_KEYS = ("authorization", "x-api-key", "api-key")
+OF_KEYS = ("authorization", "x-api-key", "api-key")
+"""Headers that a client may send its key in."""
+
+OF_DOOR = ("host", "origin", "content-length", "authorization")
+"""Headers that the door looks at before it takes a body."""
+
+OF_FEVAL = ("x-feval-run", "x-feval-question", "x-feval-dataset", "x-feval-sample")
+"""Headers that the application looks at, besides those with a key."""
 
 _Message = MutableMapping[str, Any]
 _Receive = Callable[[], Awaitable[_Message]]
@@ -97,7 +104,7 @@ class Door:
     async def __call__(self, scope: Mapping[str, Any], receive: _Receive, send: _Send) -> None:
         """Answer one request."""
         headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
-        reply = self._refused(headers)
+        reply = self.refused(headers)
         if reply is None:
             try:
                 body = await self._body(receive)
@@ -109,10 +116,30 @@ class Door:
                 reply = await self._answer(scope, headers, body)
         elif "expect" in headers:  # whether the body still comes is up to the client: only a new connection is safe
             reply = Reply(reply.status, {**reply.headers, "connection": "close"}, reply.body)
-        await _deliver(reply, scope, receive, send)
+        await deliver(reply, scope, receive, send)
 
-    def _refused(self, headers: Mapping[str, str]) -> Reply | None:
-        """Return the answer to a request whose headers suffice to refuse it."""
+    def at_once(self, method: str, path: str, headers: dict[str, str], body: bytes) -> Reply:
+        """Answer a request that has come whole and has no query, and that `refused` lets in; not one that `is_slow`.
+
+        Args:
+            method: of HTTP, not HEAD.
+            path: decoded.
+            headers: names in lower case, of them at least `OF_KEYS` and `OF_FEVAL`; a key may be taken out.
+            body: within the limits.
+        """
+        return self._reply(Call(method, path, "", self._without_keys(headers), body))
+
+    @staticmethod
+    def is_slow(path: str) -> bool:
+        """Whether requests for a path take so long that a thread has to answer them."""
+        return path.endswith("/feval/grade")
+
+    def refused(self, headers: Mapping[str, str]) -> Reply | None:
+        """Return the answer to a request whose headers suffice to refuse it.
+
+        Args:
+            headers: names in lower case, of them at least `OF_DOOR`.
+        """
         said = refusal(headers.get("host"), headers.get("origin"), only_loopback=self._only_loopback)
         if said is not None:
             return error_reply(403, said, code="forbidden")
@@ -150,15 +177,19 @@ class Door:
         return None
 
     async def _answer(self, scope: Mapping[str, Any], headers: dict[str, str], body: bytes) -> Reply:
-        if self._token is not None:
-            for name in _OF_KEYS:
-                headers.pop(name, None)
-        method, path = scope["method"], scope["path"]
+        method, path, query = scope["method"], scope["path"], scope["query_string"].decode("latin-1")
         # HEAD is GET without the body, which the server leaves out.
-        call = Call("GET" if method == "HEAD" else method, path, scope["query_string"].decode("latin-1"), headers, body)
+        call = Call("GET" if method == "HEAD" else method, path, query, self._without_keys(headers), body)
+        return await asyncio.to_thread(self._reply, call) if self.is_slow(path) else self._reply(call)
+
+    def _without_keys(self, headers: dict[str, str]) -> dict[str, str]:
+        if self._token is not None:
+            for name in OF_KEYS:
+                headers.pop(name, None)
+        return headers
+
+    def _reply(self, call: Call) -> Reply:
         try:
-            if path.endswith("/feval/grade"):
-                return await asyncio.to_thread(self._respond, call)
             return self._respond(call)
         except Exception as error:  # noqa: BLE001  a bug of ours must not end the connection without a word
             _LOG.error("A request could not be answered: %s.", type(error).__name__)
@@ -170,7 +201,15 @@ def _carries(authorization: str, token: bytes) -> bool:
     return hmac.compare_digest(sent.strip().encode("utf-8", "surrogateescape"), token) and scheme.lower() == "bearer"
 
 
-async def _deliver(reply: Reply, scope: Mapping[str, Any], receive: _Receive, send: _Send) -> None:
+async def deliver(reply: Reply, scope: Mapping[str, Any], receive: _Receive, send: _Send) -> None:
+    """Send a reply, whole or event by event.
+
+    Args:
+        reply: what is sent.
+        scope: of the request.
+        receive: ASGI's.
+        send: ASGI's.
+    """
     body = reply.body
     if not isinstance(body, bytes) and scope.get("http_version") == "1.0":
         body = b"".join(body)  # that version has no chunks

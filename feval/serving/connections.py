@@ -1,6 +1,7 @@
-"""What uvicorn leaves open about connections: deadlines, bounds, and errors in OpenAI's shape.
+"""What uvicorn leaves open about connections: deadlines, bounds, errors in OpenAI's shape, and replies at once.
 
-Without these, uvicorn waits for ever for the rest of a request and keeps headers of any length.
+Without these, uvicorn waits for ever for the rest of a request and keeps headers of any length; and it makes a task, an event
+and a timer for every request, which cost more than answering it does.
 """
 
 from __future__ import annotations
@@ -8,15 +9,19 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from typing import Any, cast
 
 import uvicorn
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
-from feval.serving.asgi import Limits, error_reply
+from feval.serving.application import Reply
+from feval.serving.asgi import OF_DOOR, OF_FEVAL, OF_KEYS, Door, Limits, deliver, error_reply
 
 __all__ = ["Connection", "Uvicorn"]
+
+_LOOKED_AT = tuple((name.encode(), name) for name in dict.fromkeys((*OF_DOOR, *OF_KEYS, *OF_FEVAL)))
+_UNUSUAL = frozenset((b"transfer-encoding", b"upgrade", b"expect"))
 
 
 class _Joined:
@@ -40,6 +45,11 @@ class _Joined:
         else:
             self._transport.write(data)
 
+    def write_whole(self, data: bytes) -> None:
+        """Send a whole reply."""
+        self.flush()
+        self._transport.write(data)
+
     def flush(self) -> None:
         """Send a head that nothing followed."""
         if self._head:
@@ -52,8 +62,26 @@ class _Joined:
         self._transport.close()
 
 
+class _BrokenReplyError(Exception):
+    """A header of a reply has more than one line."""
+
+
+class _AtOnce:
+    """A request whose head has come and that is answered as soon as its body has."""
+
+    __slots__ = ("body", "headers", "method", "path")
+
+    def __init__(self, method: str, path: str, headers: dict[str, str]) -> None:
+        self.method, self.path, self.headers = method, path, headers
+        self.body: list[bytes] = []
+
+
 class Connection(HttpToolsProtocol):
-    """One connection. Its states: a request is arriving, is being answered, or none has begun."""
+    """One connection. Its states: a request is arriving, is being answered, or none has begun.
+
+    A usual request (its length is stated, nothing before it waits, the connection stays) is answered at once, when its last
+    byte is parsed. Every other one, and every stream, is uvicorn's: a task of its own.
+    """
 
     def __init__(self, *args: Any, limits: Limits, **fields: Any) -> None:
         super().__init__(*args, **fields)
@@ -63,6 +91,10 @@ class Connection(HttpToolsProtocol):
         self._in_head = False
         self._head_bytes = 0
         self._stalled_since: float | None = None
+        self._at_once: _AtOnce | None = None
+        self._ends = False
+        self._defaults: list[tuple[bytes, bytes]] = []
+        self._default_head = b""
 
     @property
     def answering(self) -> bool:
@@ -105,22 +137,118 @@ class Connection(HttpToolsProtocol):
         self.since = time.monotonic()
         self._arriving = self._in_head = True
 
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """Keep a header."""
+        self.headers.append((name.lower(), value))
+
     def on_headers_complete(self) -> None:
         """Note the end of the head."""
         self._in_head = False
         self._head_bytes = 0
-        super().on_headers_complete()
+        self._at_once = self._usual()
+        if self._at_once is None:
+            self._as_usual()
+
+    def on_body(self, body: bytes) -> None:
+        """Keep a piece of a body."""
+        if self._at_once is not None:
+            self._at_once.body.append(body)
+        else:
+            super().on_body(body)
 
     def on_message_complete(self) -> None:
-        """Stop the clock."""
+        """Stop the clock, and answer."""
         self._arriving = False
         self.since = time.monotonic()
-        super().on_message_complete()
+        request, self._at_once = self._at_once, None
+        if request is None:
+            super().on_message_complete()
+        elif not self.transport.is_closing():
+            self._answer(request)
 
     def on_response_complete(self) -> None:
         """Send the head of a reply without a body."""
         self._joined.flush()
+        self.since = time.monotonic()
         super().on_response_complete()
+
+    def shutdown(self) -> None:
+        """Close the connection, or let a request that is arriving be its last."""
+        if self._at_once is None:
+            super().shutdown()
+        else:
+            self._ends = True
+
+    def _usual(self) -> _AtOnce | None:
+        """Return the request whose head has come, if it can be answered at once."""
+        url, headers, before = self.url, dict(self.headers), self._current
+        if (
+            (before is not None and not before.response_complete)
+            or self.pipeline
+            or self.flow.write_paused
+            or not url.startswith(b"/")
+            or b"%" in url
+            or b"?" in url
+            or b"#" in url
+            or not url.isascii()
+            or not _UNUSUAL.isdisjoint(headers)
+            or not self.parser.should_keep_alive()
+            or self.parser.get_http_version() != "1.1"
+        ):
+            return None
+        method, path = self.parser.get_method().decode("ascii"), url.decode("ascii")
+        if method in {"HEAD", "CONNECT"} or self._door.is_slow(path):
+            return None
+        wanted = {told: headers[name].decode("latin-1") for name, told in _LOOKED_AT if name in headers}
+        return _AtOnce(method, path, wanted) if self._door.refused(wanted) is None else None
+
+    @property
+    def _door(self) -> Door:
+        return cast("Door", self.app)
+
+    def _as_usual(self) -> None:
+        """Hand the request whose head has come to uvicorn."""
+        self.expect_100_continue = any(
+            name == b"expect" and value.lower() == b"100-continue" for name, value in self.headers
+        )
+        super().on_headers_complete()
+
+    def _answer(self, request: _AtOnce) -> None:
+        body = request.body[0] if len(request.body) == 1 else b"".join(request.body)
+        reply = self._door.at_once(request.method, request.path, request.headers, body)
+        if isinstance(reply.body, bytes):
+            self._joined.write_whole(self._whole(reply, reply.body))
+            self.server_state.total_requests += 1
+            if self._ends:
+                self.transport.close()
+            return
+        door, self.app = self.app, cast("Any", _delivering(reply))
+        try:
+            self._as_usual()
+        finally:
+            self.app = door
+        self.cycle.keep_alive = not self._ends
+        super().on_message_complete()
+
+    def _whole(self, reply: Reply, body: bytes) -> bytes:
+        try:
+            return self._head(reply, len(body)) + body
+        except _BrokenReplyError:
+            broken = error_reply(500, "Something unexpected happened (a broken header).", code="internal_error")
+            body = b"".join([broken.body] if isinstance(broken.body, bytes) else broken.body)
+            return self._head(broken, len(body)) + body
+
+    def _head(self, reply: Reply, length: int) -> bytes:
+        defaults = self.server_state.default_headers
+        if defaults is not self._defaults:  # a new list every second, with the date
+            self._defaults = defaults
+            self._default_head = b"".join(b"%b: %b\r\n" % header for header in defaults)
+        headers: Mapping[str, str] = reply.headers
+        told = "".join([f"{name}: {value}\r\n" for name, value in headers.items()])
+        if told.count("\n") != len(headers) or told.count("\r") != len(headers) or "\0" in told:
+            raise _BrokenReplyError
+        last = b"content-length: %d\r\n%b\r\n" % (length, b"connection: close\r\n" if self._ends else b"")
+        return b"".join((STATUS_LINE[reply.status], self._default_head, told.encode("latin-1"), last))
 
     def pause_writing(self) -> None:
         """Note that the client reads more slowly than it is sent to."""
@@ -137,11 +265,13 @@ class Connection(HttpToolsProtocol):
         if self._stalled_since is not None and now - self._stalled_since > self.limits.stalled_s:
             self.transport.abort()
         elif self._arriving and now - self.since > self.limits.request_s:
-            if self._current is None and not self._in_head:  # nothing was asked
+            if self._current is None and not self._in_head and self._at_once is None:  # nothing was asked
                 self.transport.abort()
                 return
             # Not 408: the official client would send such a request again.
             self._refuse(400, f"The request did not arrive within {self.limits.request_s:g} seconds. Send it at once.")
+        elif not self._arriving and not self.answering and now - self.since > self.limits.idle_s:
+            self.transport.close()
 
     def send_400_response(self, msg: str) -> None:  # noqa: ARG002  uvicorn's words are for people who know HTTP
         """Say in OpenAI's shape what uvicorn would say in plain text."""
@@ -150,13 +280,25 @@ class Connection(HttpToolsProtocol):
     def _refuse(self, status: int, message: str) -> None:
         """Answer the request that is arriving, unless an answer has begun or others wait for theirs, and close."""
         before, now = self._current, not self.pipeline and not self.transport.is_closing()
-        if now and (before is None or not before.response_started or (self._in_head and before.response_complete)):
+        first = before is None or not before.response_started
+        self._at_once, arriving = None, self._in_head or self._at_once is not None
+        if now and (first or (arriving and before.response_complete)):
             reply = error_reply(status, message, code="bad_request")
             body = b"".join([reply.body] if isinstance(reply.body, bytes) else reply.body)
             headers = {**reply.headers, "content-length": str(len(body)), "connection": "close"}
             head = b"".join(f"{name}: {value}\r\n".encode("latin-1") for name, value in headers.items())
             self.transport.write(STATUS_LINE[status] + head + b"\r\n" + body)
         self.transport.close()
+
+
+def _delivering(reply: Reply) -> Callable[..., Awaitable[None]]:
+    """An ASGI application that sends a reply that was made already."""
+
+    async def application(scope: Any, receive: Any, send: Any) -> None:
+        await receive()  # the body that was answered; what comes next is the end
+        await deliver(reply, scope, receive, send)
+
+    return application
 
 
 class Uvicorn(uvicorn.Server):

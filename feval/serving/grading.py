@@ -78,12 +78,15 @@ def grade_posted(application: Application, run: str, body: bytes) -> dict[str, A
         RequestError: the body is not so, or its answers cannot be graded.
         NotRecordedError: the run has asked nothing.
     """
+    from feval.serving.answer_files import unique
     from feval.serving.errors import RequestError
 
     try:
-        fields = json.loads(body)
+        fields = json.loads(body, object_pairs_hook=unique)
     except (ValueError, RecursionError) as error:
-        raise RequestError("The body is no JSON. Post an object with `answers`.", code="invalid_json") from error
+        raise RequestError(
+            f"The body is no JSON: {error}. Post an object with `answers`.", code="invalid_json"
+        ) from error
     if not isinstance(fields, dict) or "answers" not in fields:
         raise RequestError("The body lacks `answers`: an object from question to answer.", parameter="answers")
     for name in ("run", "dataset"):

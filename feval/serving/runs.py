@@ -24,7 +24,7 @@ from feval.serving.kept import Kept
 if TYPE_CHECKING:
     from feval.serving.ledger import LedgerFile
 
-__all__ = ["ORDERS", "Picked", "RunName", "Runs", "Taken", "run_name", "run_of_key"]
+__all__ = ["ORDERS", "Picked", "RunName", "Runs", "Taken", "chosen_run", "run_name", "run_of_key"]
 
 ORDERS = ("recorded", "seeded")
 """How a run that does not say so draws: the order of the recording, or replicate 0."""
@@ -34,6 +34,7 @@ _SECRET = re.compile(
     r"(sk|pk|rk|hf|gsk|xai|gh[pous]|glpat|r8|nvapi|pplx|csk)[-_].*|github_pat_.*|(AIza|eyJ|AKIA|ya29).*", re.DOTALL
 )
 _SHORTEST_SECRET = 32
+_SHORTEST_MARKED_SECRET = 20  # one that begins as keys do
 _MOST_RUNS = 100_000
 _MOST_RECYCLED = 1024
 _ORDER_BYTES = 32 << 20
@@ -116,6 +117,25 @@ def run_name(text: str, order: str = "seeded") -> RunName:
     if replicate == usual:
         return RunName(name, replicate)
     return RunName(f"{name}@{'recorded' if replicate is None else replicate}", replicate)
+
+
+def chosen_run(text: str, order: str = "seeded") -> RunName:
+    """Read the name of a run that a client put into its path or header, where a key would be kept and shown.
+
+    Args:
+        text: the name.
+        order: as in `run_name`.
+
+    Raises:
+        RequestError: no run can be called so, or it looks like a secret.
+    """
+    if len(text) >= _SHORTEST_MARKED_SECRET and _SECRET.fullmatch(text):
+        raise RequestError(
+            "The name of this run looks like a secret key, and names are written down. Send a key as the API key, and name the "
+            "run by a word of its own.",
+            code="bad_run",
+        )
+    return run_name(text, order)
 
 
 def run_of_key(key: str, order: str = "seeded") -> RunName:
