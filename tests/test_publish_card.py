@@ -17,6 +17,7 @@ from published import write
 from feval.curves import self_consistency_curve
 from feval.errors import CardError
 from feval.hub.commits import RepoState
+from feval.importers import import_recording
 from feval.publish.configs import configs_of, split_names
 from feval.publish.figures import figures_of, picture
 from feval.publish.page import PICTURE
@@ -189,9 +190,49 @@ def test_the_page_says_what_is_in_the_recording(demo_page: str) -> None:
     ):
         assert words in demo_page
     assert re.findall("^## (.*)$", demo_page, re.MULTILINE) == [
-        "Load it", "Accuracy", "Questions", "LLMs and decoding", "Prices", "Known gaps", "What is in the files", "Licences",
-        "Citation",
+        "Load it", "Accuracy", "Questions", "LLMs and decoding", "Where it comes from", "Prices", "Known gaps",
+        "What is in the files", "Licences", "Citation",
     ]  # fmt: skip
+
+
+def claims(folder: Path) -> str:
+    """The first sentences of a page."""
+    return page(prepare(folder, seen())).split("\n**", 1)[1].split("\n", 1)[0]
+
+
+def test_the_first_lines_claim_only_what_every_cot_and_request_has(demo_page: str, tmp_path: Path) -> None:
+    assert "its tokens and why it ended; every question its gold answer and every request the prompt" in demo_page
+    told = claims(write(tmp_path / "unknown", finish="unknown", golds={"q1": "1"}))
+    assert (
+        "has its text, its answer as extracted and its tokens." in told
+    )  # "test" made it: maybe other prompts were sent
+    line = (
+        '{"id": "q1", "question": "1 + 1?", "answer": "2", "samples": [{"text": null, "answer": "2", "tokens": 3}]}\n'
+    )
+    (tmp_path / "x.jsonl").write_text(line)
+    imported = import_recording(
+        "jsonl", tmp_path / "x.jsonl", tmp_path / "i", dataset="d", llm="m", answer_kind="number"
+    )
+    assert "has its answer as extracted and its tokens; every question its gold answer." in claims(imported)
+
+
+def test_the_page_says_where_a_recording_comes_from(demo_page: str, tmp_path: Path) -> None:
+    assert "Merged from 3 recordings on 2026-11-21 with feval 0.1.0:\n\n- Recorded `feval/tiny-30k` on" in demo_page
+    assert "Answers were extracted from the texts" in demo_page
+    assert "Made by `test` on " in page(prepare(write(tmp_path / "r"), seen()))
+
+
+def test_estimated_tokens_are_told(demo_page: str, tmp_path: Path) -> None:
+    assert "The tokens are those that the provider reported (`usage`)." in demo_page
+    line = '{"id": "q1", "question": "1 + 1?", "answer": "2", "samples": [{"text": "It is 2.", "answer": "2"}]}\n'
+    (tmp_path / "x.jsonl").write_text(line)
+    imported = import_recording(
+        "jsonl", tmp_path / "x.jsonl", tmp_path / "i", dataset="d", llm="m", answer_kind="number"
+    )
+    text = page(prepare(imported, seen()))
+    assert "The tokens are estimates, 1.365 for each word" in text
+    assert "Imported from `x.jsonl` (format `jsonl`, SHA-256 `" in text
+    assert "Answers were taken as the source has them" in text
 
 
 def test_names_from_outside_are_no_markup(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import html
 import json
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from feval.cards import find_dataset_card
@@ -20,6 +20,7 @@ from feval.publish.front import front_matter
 from feval.publish.licences import licence_name, licence_url
 from feval.publish.loading import loading
 from feval.publish.markdown import cut, fenced, folded, listed, share, size, table
+from feval.publish.origin import has_sent_prompts, is_imported, origin
 from feval.publish.page import PICTURE, Page
 from feval.publish.words import section
 from feval.recording import Recording
@@ -32,7 +33,8 @@ _UNBROKEN = "\u00a0"
 _MOST_ROWS = 24
 _MOST_TEXT = 1200
 _MOST_PROMPT = 600
-_MOST_NOTES = 6
+_MOST_NOTES = 12
+_MOST_NAMED = 4
 
 
 def default_title(recording: Recording) -> str:
@@ -63,7 +65,8 @@ def card(recording: Recording, page: Page) -> str:
         _llms(recording),
         _prompts(recording),
         _example(recording),
-        _prices(recording),
+        origin(recording),
+        _prices(recording, page),
         _gaps(recording, page),
         _files(recording, page),
         _licences(recording, page),
@@ -80,25 +83,44 @@ def _opening(recording: Recording, page: Page) -> list[str]:
     records = list(manifest.datasets.values())
     questions = sum(record["questions"] for record in records)
     cots = sum(pair["cots"] for pair in manifest.pairs.values())
-    where = plain(visible(records[0]["title"])) if len(records) == 1 else f"{len(records)} datasets"
-    golds = ", every question its gold answer" if all(r["with_gold"] == r["questions"] for r in records) else ""
+    where = f"{len(records)} datasets"
+    if len(records) <= _MOST_NAMED:
+        where = (
+            f"{where} ({listed(map(code, recording.dataset_ids()))})"
+            if len(records) > 1
+            else plain(visible(records[0]["title"]))
+        )
+    names = f" ({listed(map(code, manifest.llms))})" if len(manifest.llms) <= _MOST_NAMED else ""
+    whole = len(manifest.pairs) == len(manifest.llms) * len(records)
+    missing = "" if whole else " Not every LLM was asked the questions of every dataset."
+    more = ["every question its gold answer"] * all(r["with_gold"] == r["questions"] for r in records)
+    more += ["every request the prompt that was sent"] * has_sent_prompts(recording, page.configs)
     return [
         f"# {plain(visible(page.title))}",
         "",
         (
-            f"**{cots:,} chains of thought.** {counted(len(manifest.llms), 'LLM')} answered {questions:,} questions of "
-            f"{where}, {_times(page)} each. Every chain of thought (CoT) has its text, the extracted answer, its tokens and "
-            f"why it ended{golds}, and every request the prompt that was sent."
+            f"**{cots:,} chains of thought.** {counted(len(manifest.llms), 'LLM')}{names} answered {questions:,} questions "
+            f"of {where}, {_times(page)} each.{missing} Every chain of thought (CoT) has {listed(_kept(page))}"
+            f"{'; ' if more else ''}{' and '.join(more)}."
         ),
         "",
         (
-            "This is a [feval](https://arxiv.org/abs/2511.01203) recording: language models asked once, to be replayed "
-            "for ever. Methods that spend compute at test time (self-consistency, best-of-N, early stopping, cascades) "
-            "are compared on the same samples at fixed prices, without a single API call, and anybody can compute the "
-            "numbers again."
+            "This is a recording made with feval, by the protocol of [FEval-TTC](https://arxiv.org/abs/2511.01203): "
+            "language models asked once, to be replayed for ever. Methods that spend compute at test time "
+            "(self-consistency, best-of-N, early stopping, cascades) are compared on the same samples at fixed prices, "
+            "without a single API call, and anybody can compute the numbers again."
         ),
-        *(["", f"![{_picture_words(page)}]({PICTURE})"] if page.has_picture else []),
+        *(["", f"![{_picture_words(page)}]({PICTURE})", *_caption(page)] if page.has_picture else []),
     ]
+
+
+def _kept(page: Page) -> list[str]:
+    """What every CoT of the recording has."""
+    rows = sum(split.rows for config in page.configs if config.part == "samples" for split in config.splits)
+    texts = [split for config in page.configs if config.part == "texts" for split in config.splits]
+    has_texts = rows == sum(split.rows - split.nulls.get("text", 0) for split in texts)
+    ends = all(figures.unknown in {None, 0.0} for figures in page.figures)
+    return [*(["its text"] * has_texts), "its answer as extracted", "its tokens", *(["why it ended"] * ends)]
 
 
 def _times(page: Page) -> str:
@@ -112,6 +134,14 @@ def _picture_words(page: Page) -> str:
     datasets = len({figures.dataset for figures in page.figures})
     panels = ", a panel for each dataset" if datasets > 1 else ""
     return f"Accuracy of the vote of 1 to {MOST_COTS} CoTs against mean cost per question, a line for each LLM{panels}"
+
+
+def _caption(page: Page) -> list[str]:
+    """What the marks of a picture with panels are; a picture of one dataset says it itself."""
+    if len({figures.dataset for figures in page.figures}) < 2:
+        return []
+    words = f"as many CoTs as every question has, {MOST_COTS} at most"
+    return ["", f"*Open marks: one call. Filled marks: the vote of {words}.*"]
 
 
 def _accuracy(recording: Recording, page: Page) -> list[str]:
@@ -130,7 +160,9 @@ def _accuracy(recording: Recording, page: Page) -> list[str]:
         ),
         "",
     ]
-    header = ["LLM", "CoTs per question", "one call, %", "full vote, %", "USD, one call", "USD, full vote"]
+    header = [
+        "LLM", "CoTs per question", "tokens per CoT", "one call, %", "full vote, %", "USD, one call", "USD, full vote",
+    ]  # fmt: skip
     return lines + _by_dataset(recording, judged, header, _accuracy_cells, _best)
 
 
@@ -140,7 +172,9 @@ def _accuracy_cells(figures: PairFigures) -> list[str]:
         if figures.smallest == figures.largest
         else f"{figures.smallest:,} to {figures.largest:,}"
     )
-    return [size, _shown(figures.single), _shown(figures.vote), *map(_thousand, (figures.usd_single, figures.usd_vote))]
+    tokens = "-" if figures.output_tokens is None else f"{figures.output_tokens:,.{int(figures.output_tokens < 100)}f}"
+    dollars = map(_thousand, (figures.usd_single, figures.usd_vote))
+    return [size, tokens, _shown(figures.single), _shown(figures.vote), *dollars]
 
 
 def _best(rows: Sequence[PairFigures]) -> str:
@@ -165,15 +199,20 @@ def _datasets(recording: Recording) -> list[str]:
             [code(record["id"]), plain(visible(record["title"])), f"{record['questions']:,}", golds, kind, source]
         )
     extractors = listed(dict.fromkeys(code(record["extractor"]) for record in recording.manifest.datasets.values()))
+    said = (
+        "Answers were taken as the source has them, or extracted from the texts,"
+        if is_imported(recording)
+        else "Answers were extracted from the texts"
+    )
     return [
         "## Questions",
         "",
         (
-            "Answers were extracted from the texts and made canonical (`0.5` and `1/2` are one answer) before anything "
-            f"was counted; the answer as extracted is kept beside it. Extractor: {extractors}."
+            f"{said} and made canonical (`0.5` and `1/2` are one answer) before anything was counted; the answer as "
+            f"extracted is kept beside it. Extractor: {extractors}."
         ),
         "",
-        *table(["dataset", "title", "questions", "with gold", "answers", "from"], rows),
+        *table(["dataset", "title", "questions", "with gold", "answers", "source"], rows),
     ]
 
 
@@ -192,6 +231,8 @@ def _llms(recording: Recording) -> list[str]:
             *("not stated" if record.get(key) is None else f"{record[key]:,}" for key in ("temperature", "max_tokens")),
             code(", ".join(f"{key}={_compact(value)}" for key, value in other.items())) if other else "-",
         ])  # fmt: skip
+    others = any(row[-1] != "-" for row in rows)
+    rows = rows if others else [row[:-1] for row in rows]
     shown = "" if len(rows) <= MOST_SPLITS else (
         f" The viewer on this page shows configurations of at most {MOST_SPLITS} splits; all of them load."
     )  # fmt: skip
@@ -203,7 +244,7 @@ def _llms(recording: Recording) -> list[str]:
             f"neither `-` nor `/`.{shown}"
         ),
         "",
-        *table(["LLM", "split", "temperature", "max tokens", "other"], rows),
+        *table(["LLM", "split", "temperature", "max tokens", *(["other"] if others else [])], rows),
     ]
 
 
@@ -237,14 +278,15 @@ def _example(recording: Recording) -> list[str]:
     answer = int(votes.llms[names[0]].codes[0, 0])
     said = votes.candidates(0)[answer] if answer >= 0 else None
     key = question.answer_key
+    head = f"One question, and the first chain of thought of {html.escape(visible(names[0]))}"
     answers = f"Extracted: {code(said) if said else 'no answer'}. Gold: {code(key) if key else 'none'}."
     return [
         "<details>",
-        f"<summary>One question, as {html.escape(visible(names[0]))} was asked and answered</summary>",
+        f"<summary>{head}</summary>",
         "",
         *fenced(cut(_messages(request) or question.text, _MOST_TEXT)),
         "",
-        "The first of its CoTs:",
+        "The chain of thought:",
         "",
         *fenced(cut(texts[0], _MOST_TEXT)),
         "",
@@ -254,12 +296,33 @@ def _example(recording: Recording) -> list[str]:
     ]
 
 
-def _prices(recording: Recording) -> list[str]:
+def _prices(recording: Recording, page: Page) -> list[str]:
+    return ["## Prices", "", *_price_list(recording), "", _counters(page)]
+
+
+def _counters(page: Page) -> str:
+    """Who counted the tokens: an estimate makes the dollars an estimate."""
+    counters: dict[str, list[str]] = {}
+    for figures in page.figures:
+        counters.setdefault(figures.counter, []).append(code(figures.llm))
+    told = {
+        name: {
+            "usage": "those that the provider reported (`usage`)",
+            "words": "estimates, 1.365 for each word (`words`), and dollars from them are estimates, too",
+        }.get(name, f"counted by {code(name)}")
+        for name in counters
+    }
+    if len(told) == 1:
+        return f"The tokens are {told.popitem()[1]}."
+    return " ".join(f"The tokens of {_few(names)} are {told[name]}." for name, names in counters.items())
+
+
+def _price_list(recording: Recording) -> list[str]:
     from feval.cards import price_ids
     from feval.prices import price_list
 
     named = recording.manifest.prices
-    lines = ["## Prices", ""]
+    lines: list[str] = []
     if named == "none":
         return [*lines, "The recording names no price list. It holds tokens and no dollars: any list can be put to it."]
     if named not in price_ids():
@@ -274,7 +337,7 @@ def _prices(recording: Recording) -> list[str]:
         price = prices.find(base)
         note = plain(prices.notes.get(base, ""))
         cells = (
-            ["not listed", ""]
+            ["not listed", "not listed"]
             if price is None
             else [f"{p:,.10g}" for p in (price.input_usd_per_mtok, price.output_usd_per_mtok)]
         )
@@ -295,14 +358,12 @@ def _prices(recording: Recording) -> list[str]:
 
 def _gaps(recording: Recording, page: Page) -> list[str]:
     lacking = [figures for figures in page.figures if _gap(figures)]
+    unknown = [figures for figures in page.figures if figures.unknown]
     notes = [str(note) for note in recording.manifest.raw.get("notes", ())]
     lines = ["## Known gaps", ""]
     if lacking:
         lines += [
-            (
-                "CoTs without an answer never vote and are never right, yet cost what they cost. Some of them were cut "
-                "off at the limit on output tokens, withheld by a filter, or failed."
-            ),
+            _gap_words(lacking),
             "",
             *_by_dataset(
                 recording,
@@ -312,16 +373,30 @@ def _gaps(recording: Recording, page: Page) -> list[str]:
                 _worst,
             ),
         ]
+        if len(lacking) < len(page.figures):
+            lines += ["", "No such gap is known of the others."]
     else:
-        lines.append("Every question was asked, and every CoT has an answer and came to its end.")
-    unknown = [figures for figures in page.figures if figures.truncated is None and figures.cots]
+        end = "" if unknown else " and came to its end"
+        lines.append(f"Every question was asked, and every CoT has an answer{end}.")
     if unknown:
-        lines += ["", f"How CoTs ended is not known of {_few(unknown)}."]
+        names = _few(code(figures.llm) for figures in unknown)
+        some = "" if all(figures.unknown == 1 for figures in unknown) else ", or not of every CoT"
+        lines += ["", f"Whether CoTs came to their end is not known of {names}{some}."]
     if notes:
         items = [f"- {plain(visible(note))}" for note in notes]
-        head = "Noted when it was recorded:"
+        head = "Noted when it was made:"
         lines += ["", *([head, "", *items] if len(items) <= _MOST_NOTES else folded(head, items))]
     return lines
+
+
+def _gap_words(lacking: Sequence[PairFigures]) -> str:
+    words = "A CoT without an answer never votes and is never right, yet costs what it costs."
+    if any(figures.truncated or figures.withheld for figures in lacking):
+        words += (
+            " *Cut off* are CoTs that met the limit on output tokens; *withheld or failed* are those that a filter "
+            "stopped, or that ended in an error."
+        )
+    return words
 
 
 def _gap(figures: PairFigures) -> bool:
@@ -339,8 +414,8 @@ def _worst(rows: Sequence[PairFigures]) -> str:
     return f"{counted(len(rows), 'LLM')}, at most {share(most)} without an answer"
 
 
-def _few(rows: Sequence[PairFigures]) -> str:
-    names = list(dict.fromkeys(code(row.llm) for row in rows))
+def _few(found: Iterable[str]) -> str:
+    names = list(dict.fromkeys(found))
     return listed(names[:4]) + (f" and {len(names) - 4} more" if len(names) > 4 else "")
 
 
@@ -444,7 +519,7 @@ def _citation(recording: Recording, page: Page) -> list[str]:
         items = [f"- {code(dataset)}: {plain(citation)}" for citation, dataset in papers.items()]
         head = "Please cite those who made the questions, too:"
         lines += ["", *([head, "", *items] if len(items) <= _MOST_NOTES else folded(head, items))]
-    return [*lines, "", "The protocol is that of [FEval-TTC](https://arxiv.org/abs/2511.01203)."]
+    return [*lines, "", "The protocol is that of FEval-TTC, [arXiv:2511.01203](https://arxiv.org/abs/2511.01203)."]
 
 
 # --- pieces -------------------------------------------------------------------------------------------------------------

@@ -9,8 +9,10 @@ part (`gsm8k` for its samples, `gsm8k-questions`, `gsm8k-requests`, `gsm8k-texts
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from dataclasses import field as own_field
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +42,7 @@ class Split:
         arrow_bytes: of its rows in memory.
         llm: whose rows; `None` for questions.
         scorer: for scores.
+        nulls: column -> how many of its values are missing, for columns that miss some.
     """
 
     name: str
@@ -49,6 +52,7 @@ class Split:
     arrow_bytes: int
     llm: str | None = None
     scorer: str | None = None
+    nulls: Mapping[str, int] = own_field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,23 +123,29 @@ def _config(
     for wanted, path, llm, scorer in files:
         record = recording.file_record(path)
         if record["rows"]:
-            own, arrow_bytes = _looked_at(recording.path / path)
+            own, arrow_bytes, nulls = _looked_at(recording.path / path)
             schema = schema or own
             splits.append(
-                Split(names.take(wanted, "_"), path, record["rows"], record["bytes"], arrow_bytes, llm, scorer)
+                Split(names.take(wanted, "_"), path, record["rows"], record["bytes"], arrow_bytes, llm, scorer, nulls)
             )
     return None if schema is None else Config(name, dataset, part, list(_features(schema)), tuple(splits))
 
 
-def _looked_at(path: Path) -> tuple[Any, int]:
-    """Schema of a Parquet file, and what its rows take in memory, one row group at a time."""
+def _looked_at(path: Path) -> tuple[Any, int, dict[str, int]]:
+    """Schema of a Parquet file, what its rows take in memory, and how much is missing, one row group at a time."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     try:
         with open_regular(path) as source, pq.ParquetFile(source) as file:
-            groups = (file.read_row_group(number, use_threads=False) for number in range(file.num_row_groups))
-            return file.schema_arrow, sum(group.nbytes for group in groups)
+            size, nulls = 0, Counter[str]()
+            for number in range(file.num_row_groups):
+                group = file.read_row_group(number, use_threads=False)
+                size += group.nbytes
+                nulls.update(
+                    {name: column.null_count for name, column in zip(group.column_names, group.columns, strict=True)}
+                )
+            return file.schema_arrow, size, dict(+nulls)
     except (pa.ArrowException, OSError) as error:
         raise DamagedRecordingError(f"{path} cannot be read ({error}); run `feval verify`.") from error
 

@@ -58,6 +58,7 @@ class PairFigures:
         no_answer: share of CoTs without an answer; `None` without CoTs.
         truncated: share cut off at the limit on output tokens, of the CoTs whose end is known; `None` where no end is known.
         withheld: share that a content filter stopped or the provider failed on, likewise.
+        unknown: share of the CoTs of which it is not known how they ended; `None` without CoTs.
         single: accuracy of one call; `None` where the dataset has no golds.
         vote: accuracy of the plurality of all recorded CoTs, ties broken by lot.
         usd_single: mean USD per question of one call; `None` without a price or prompt tokens.
@@ -76,6 +77,7 @@ class PairFigures:
     no_answer: float | None
     truncated: float | None
     withheld: float | None
+    unknown: float | None
     single: Accuracy | None
     vote: Accuracy | None
     usd_single: float | None
@@ -114,7 +116,7 @@ def _figures(dataset: Dataset, llm: LLM) -> PairFigures:
     cots = int(sizes.sum())
     single, vote = _accuracies(dataset, llm, asked)
     usd_single, usd_vote = _dollars(llm, asked)
-    truncated, withheld = _ends(llm)
+    truncated, withheld, unknown = _ends(llm)
     return PairFigures(
         dataset.id,
         llm.name,
@@ -128,6 +130,7 @@ def _figures(dataset: Dataset, llm: LLM) -> PairFigures:
         float((pool.codes[asked] == -1).sum() / cots) if cots else None,
         truncated,
         withheld,
+        unknown,
         single,
         vote,
         usd_single,
@@ -171,15 +174,16 @@ def _dollars(llm: LLM, asked: npt.NDArray[np.intp]) -> tuple[float | None, float
     return float(usd(llm.price, prompt, one)), float(usd(llm.price, prompt, every))
 
 
-def _ends(llm: LLM) -> tuple[float | None, float | None]:
-    """Shares of the CoTs whose end is known that were cut off, and that were withheld or failed."""
+def _ends(llm: LLM) -> tuple[float | None, float | None, float | None]:
+    """Shares of the CoTs whose end is known that were cut off, and that were withheld or failed; share of unknown ends."""
     finish = llm.pool.finish[llm.pool.codes != -2]
     counts = np.bincount(finish, minlength=len(FINISH_REASONS))
     known = int(counts.sum() - counts[_UNKNOWN])
+    unknown = float(counts[_UNKNOWN] / counts.sum()) if len(finish) else None
     if not known:
-        return None, None
+        return None, None, unknown
     withheld = sum(int(counts[FINISH_REASONS.index(reason)]) for reason in ("content_filter", "error"))
-    return float(counts[FINISH_REASONS.index("length")] / known), float(withheld / known)
+    return float(counts[FINISH_REASONS.index("length")] / known), float(withheld / known), unknown
 
 
 def picture(recording: Recording) -> bytes | None:

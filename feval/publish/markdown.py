@@ -20,7 +20,10 @@ _NUMBER = re.compile(
 def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
     """A table; columns of numbers stand to the right."""
     body = [list(row) for row in rows]
-    right = [all(_NUMBER.fullmatch(row[n]) for row in body) for n in range(len(header))]
+    right = [
+        all(_NUMBER.fullmatch(row[n]) for row in body) and any(re.search(r"\d", row[n]) for row in body)
+        for n in range(len(header))
+    ]
     line = " | ".join("---:" if is_number and n else "---" for n, is_number in enumerate(right))
     return [f"| {' | '.join(header)} |", f"| {line} |", *(f"| {' | '.join(row)} |" for row in body)]
 

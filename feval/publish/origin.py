@@ -1,0 +1,96 @@
+"""The section of a card that says where the recording comes from: who made it from what, and when."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from feval.publish.configs import Config
+from feval.publish.markdown import folded
+from feval.recording import Recording
+from feval.recording.readme import code, plain
+from feval.report.text import visible
+
+__all__ = ["has_sent_prompts", "is_imported", "origin"]
+
+_MOST_LINES = 12
+_RECORDED = frozenset(("record", "proxy"))
+_DERIVED = {
+    "merge": "merged from",
+    "select": "selected from",
+    "extract": "extracted again from",
+    "score": "scored from",
+}
+
+
+def has_sent_prompts(recording: Recording, configs: Iterable[Config]) -> bool:
+    """Whether every request holds the prompt that was sent.
+
+    An importer may have had to take the question's text for it, so it is known only of what feval itself recorded.
+    """
+    requests = [split for config in configs if config.part == "requests" for split in config.splits]
+    recorded = all(operation.get("name") in _RECORDED for operation in _first_operations(recording))
+    return recorded and bool(requests) and not any(split.nulls.get("prompt") for split in requests)
+
+
+def is_imported(recording: Recording) -> bool:
+    """Whether others may have extracted the answers: what was imported, and what is not known to be feval's own."""
+    own = _mapping(recording.manifest.raw.get("operation")).get("name")
+    return own != "extract" and any(each.get("name") not in _RECORDED for each in _first_operations(recording))
+
+
+def origin(recording: Recording) -> list[str]:
+    """The section's lines."""
+    raw = recording.manifest.raw
+    own = _mapping(raw.get("operation"))
+    date = re.match(r"\d{4}-\d\d-\d\d", str(raw.get("created", "")))
+    when = f" on {date[0]}" if date else ""
+    by = f" with feval {plain(visible(str(raw.get('feval_version', ''))))}".rstrip()
+    parents = _parents(recording)
+    lines = ["## Where it comes from", ""]
+    if not parents:
+        return [*lines, f"{_sentence(own)}{when}{by}."]
+    made = _DERIVED.get(str(own.get("name")), f"made ({code(visible(str(own.get('name'))))}) from")
+    number = "one recording" if len(parents) == 1 else f"{len(parents)} recordings"
+    items = [f"- {_sentence(_mapping(parent.get('operation')))}" for parent in parents]
+    head = f"{made.capitalize()} {number}{when}{by}:"
+    if len(items) > _MOST_LINES:
+        return [*lines, f"{head[:-1]}.", "", *folded("These recordings", items)]
+    return [*lines, head, "", *items]
+
+
+def _sentence(operation: Mapping[str, Any]) -> str:
+    """What made a recording, from the operation in its manifest."""
+    name = operation.get("name")
+    if name == "record":
+        what = f" {_code(operation, 'llm')} on {_code(operation, 'dataset')}" if "llm" in operation else ""
+        return f"Recorded{what}"
+    if name == "proxy":
+        return "Recorded between a program and its provider (`feval proxy`)"
+    if name == "import":
+        source = _mapping(operation.get("source"))
+        digest = str(source.get("sha256", ""))
+        known = f", SHA-256 `{digest}`" if re.fullmatch("[0-9a-f]{64}", digest) else ""
+        return f"Imported from {_code(source, 'file')} (format {_code(operation, 'format')}{known})"
+    return f"Made by {code(visible(str(name)))}" if name else "Made in a way that is not stated"
+
+
+def _first_operations(recording: Recording) -> list[Mapping[str, Any]]:
+    """What made the samples: the operation of the recording, or those of the recordings that it was derived from."""
+    parents = _parents(recording)
+    own = _mapping(recording.manifest.raw.get("operation"))
+    return [_mapping(parent.get("operation")) for parent in parents] or [own]
+
+
+def _parents(recording: Recording) -> Sequence[Mapping[str, Any]]:
+    found = recording.manifest.raw.get("parents")
+    return [_mapping(parent) for parent in found] if isinstance(found, list) else []
+
+
+def _mapping(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}
+
+
+def _code(values: Mapping[str, Any], key: str) -> str:
+    return code(visible(str(values.get(key) or "not stated")))
