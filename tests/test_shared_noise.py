@@ -16,12 +16,12 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from feval.errors import OutOfRangeError, UsageError
+from feval.errors import ConflictError, OutOfRangeError, UsageError
 from feval.estimators.gumbel_coupling import gumbel_coupling_joint
 from recorders import tiny
 from recorders.backends.tiny import Tiny
 from recorders.request import Completion, Decoding, Message, Request
-from recorders.shared_noise import END_OF_ANSWER, TokenNoise, question_noise, token_texts
+from recorders.shared_noise import END_OF_ANSWER, TokenNoise, question_noise, shared_tokens, token_texts
 
 
 def questions(count: int) -> list[str]:
@@ -172,8 +172,17 @@ def test_vocabularies_of_every_spelling_say_the_same() -> None:
     one, other = (token_texts(tokens, [6], [0]) for tokens in (byte_level, pieces))
     assert one[:6] == other[:6] == [END_OF_ANSWER, "Hello", " world", "\n", "ü", "\udcc3"]
     assert (one[6], other[6]) == ("\x00<|pad|>", "\x00<pad>")
+    # A piece and its byte: the piece is what texts are written with, whichever comes first.
+    assert token_texts(["<0x41>", "\u2581A", "A"], [], []) == ["\x00<0x41>", " A", "A"]
     several = token_texts(["<a>", "<b>", "word"], [], [0, 1])
     assert several == [END_OF_ANSWER, "\x00<b>", "word"]
+
+
+def test_vocabularies_without_a_common_text_are_told() -> None:
+    one = token_texts(["</s>", "a", "b", "\u2581c"], [], [0])
+    assert shared_tokens(one, token_texts(["<end>", "\u0120c", "b", "d"], [], [0])) == 2
+    with pytest.raises(ConflictError, match="3 and 2 texts have none in common"):
+        shared_tokens(one, token_texts(["</s>", "x", "y"], [], [0]))
 
 
 def test_a_transformers_model_draws_the_same_tokens(tmp_path: Path) -> None:
