@@ -105,12 +105,40 @@ def test_winrates_count_every_comparison_once(recorded: Path) -> None:
     pairs = [(s, t) for s, t in product(range(CALLS), repeat=2)]
     apart_won = np.mean([((u[:, s] > v[:, t]).mean() + (u[:, s] > w[:, t]).mean()) / 2 for s, t in pairs])
     assert told.ranking[3].winrate == pytest.approx(apart_won)
-    assert [entry.rank for entry in told.ranking[:3]] == [3, 2, 1]
+    # Who never wins has Wilson's interval, from 0 to z^2 / (Q + z^2).
+    assert (told.ranking[0].winrate, told.ranking[0].low) == (0.0, 0.0)
+    assert told.ranking[0].high == pytest.approx(1.959964**2 / (QUESTIONS + 1.959964**2), rel=1e-6)
+    assert [entry.rank for entry in told.ranking[:3]] == [2, 2, 1]
     alone = couple(dataset, llms, resamples=100)
     others = [(s, t) for s, t in pairs if s != t]
     own = np.mean([((x[:, s] > y[:, t]).mean() + (x[:, s] > z[:, t]).mean()) / 2 for s, t in others])
     assert alone.ranking[3].winrate == pytest.approx(own)
     assert alone.independent_from == "other calls"
+    # Both variances of the same calls: they differ by twice the covariance, whatever the variance between questions.
+    for pair in alone.pairs:
+        assert pair.variance_independent - pair.variance_coupled == pytest.approx(2 * pair.covariance, abs=1e-14)
+    assert alone.warnings == ()
+
+
+def test_llms_whose_noise_does_nothing_are_told(recorded: Path, tmp_path: Path) -> None:
+    recording = written(tmp_path / "r", {"a/one": (answers(1, 0.5), SHARED), "a/two": (answers(2, 0.6), SHARED)})
+    dataset, llms = load("toy", None, recording, prices="none")
+    [sentence] = couple(dataset, llms, resamples=100).warnings
+    assert "a/one and a/two are right together no more often" in sentence
+    assert "shared_tokens" in sentence
+
+
+def test_one_question_has_no_intervals_and_no_ranks(recorded: Path) -> None:
+    dataset, llms, apart = opened(recorded)
+    areas = {f"toy/{index}": "one" if index == 3 else "others" for index in range(QUESTIONS)}
+    told = couple(dataset, llms, apart, areas=areas, samples=4, resamples=50)
+    [sentence] = told.warnings
+    assert "fewer than 10 questions" in sentence
+    assert "one (1)" in sentence
+    for pair in told.pairs:
+        assert (pair.ratio_low is None) == (pair.ratio is None or pair.area == "one")
+        if pair.ratio_low is not None and pair.ratio is not None and pair.ratio_high is not None:
+            assert pair.ratio_low <= pair.ratio <= pair.ratio_high
 
 
 def test_areas_are_questions_of_their_own(recorded: Path) -> None:
