@@ -15,9 +15,14 @@ from typing import Any
 import numpy as np
 import pytest
 from scipy import stats
+from typer.testing import CliRunner
 
+from feval.cli import app
+from feval.coupled import couple
 from feval.errors import ConflictError, OutOfRangeError, UsageError
 from feval.estimators.gumbel_coupling import gumbel_coupling_joint
+from feval.recording import Recording, merge, open_recording, select
+from feval.replay import load
 from recorders import tiny
 from recorders.backends.tiny import Tiny
 from recorders.request import Completion, Decoding, Message, Request
@@ -164,6 +169,40 @@ def test_noise_that_makes_no_sense_is_refused() -> None:
         Decoding(noise_seed=-1).check()
     with pytest.raises(OutOfRangeError, match="noise seed"):
         question_noise(-1, "d", "q")
+
+
+def recorded(out: Path, llm: str, *options: str) -> Recording:
+    arguments = ["record", "--dataset", "tiny_sums", "--llm", llm, "--max-tokens", "40", "--temperature", "1", "--quiet"]
+    result = CliRunner().invoke(app, [*arguments, "--out", str(out), *options])
+    assert result.exit_code == 0, result.output
+    return open_recording(out)
+
+
+def texts_of(recording: Recording) -> list[list[str]]:
+    dataset, [llm] = load("tiny_sums", None, recording, prices="none")
+    return [llm.texts(row) for row in range(len(dataset))]
+
+
+def test_noise_goes_on_where_a_recording_is_topped_up_and_stays_with_what_is_made_of_it(tmp_path: Path) -> None:
+    coupled = ("--coupled", "--noise-seed", "7")
+    whole = recorded(tmp_path / "whole", "feval/tiny-30k", "--first", "4", "--samples", "6", *coupled)
+    part = recorded(tmp_path / "part", "feval/tiny-30k", "--first", "2", "--samples", "3", *coupled)
+    assert texts_of(part) == [texts[:3] for texts in texts_of(whole)[:2]]
+    begun = ("--from", str(tmp_path / "part"))
+    more = recorded(tmp_path / "more", "feval/tiny-30k", "--first", "4", "--samples", "6", *coupled, *begun)
+    assert texts_of(more) == texts_of(whole)
+    other = recorded(tmp_path / "other", "feval/tiny-42k", "--first", "4", "--samples", "6", *coupled)
+    merge([tmp_path / "whole", tmp_path / "other"], tmp_path / "both")
+    select(tmp_path / "both", tmp_path / "few", samples=4)
+    for folder in ("both", "few"):
+        dataset, llms = load("tiny_sums", None, open_recording(tmp_path / folder), prices="none")
+        assert [llm.noise for llm in llms] == [("gumbel-v1", 7)] * 2
+        told = couple(dataset, llms, samples=3, resamples=20)
+        assert told.pairs[0].calls == (6 if folder == "both" else 4)
+    assert texts_of(other) != texts_of(whole)
+    # What was begun with other noise, or with none, is asked anew: none of its CoTs is taken for a coupled one.
+    apart = recorded(tmp_path / "apart", "feval/tiny-30k", "--first", "2", "--samples", "3")
+    assert texts_of(apart) != texts_of(part)
 
 
 def test_vocabularies_of_every_spelling_say_the_same() -> None:
