@@ -33,6 +33,7 @@ Rows = npt.NDArray[np.intp]
 _LARGEST_SIZE = 2_000  # pairs up to which the error is drawn
 _POINTS = 25
 _SCHEMES = ("coupled", "independent")
+_FEW_QUESTIONS = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +74,7 @@ class CoupledPair:
         error: their mean absolute error; `None` where they have none.
         coupled_samples: the least number of coupled pairs with no larger error.
         ratio: coupled pairs that are worth one independent pair.
-        ratio_low: of its interval over questions.
+        ratio_low: of its interval over questions; `None` for a single question too.
         ratio_high: its upper end.
     """
 
@@ -267,13 +268,13 @@ def couple(
     pairs, curves, covariances, variances = [], {}, {}, {}
     for one, two in combinations(range(len(together)), 2):
         pair = together[one].name, together[two].name
-        both = _Pair(together[one], together[two], *_independent_pair(together, apart, one, two))
+        both = _Pair(together[one], together[two], *_independent_pair(together, apart, one, two), apart is not None)
         pairs += [both.figures(area, at, samples, settings) for area, at in where.items()]
         told = both.statistics()
         covariances[pair] = told.covariance
         variances[pair] = np.stack([told.variance_coupled, told.variance_independent])
         curves[pair] = both.curve()
-    warnings = _left_out(dataset, len(rows))
+    warnings = [*_left_out(dataset, len(rows)), *_weak_evidence(pairs)]
     if judge is None:
         outcomes = _outcomes(together, "same"), _outcomes(apart or together, "all" if apart else "other")
     else:
@@ -308,6 +309,22 @@ def _left_out(dataset: Dataset, with_gold: int) -> list[str]:
         return [f"No question of {dataset.id} has a gold answer, so nothing is said of who was right."]
     without = len(dataset.gold) - with_gold
     return [f"{without} questions without a gold answer were left out."] if without else []
+
+
+def _weak_evidence(pairs: Sequence[CoupledPair]) -> list[str]:
+    """What the pairs of LLMs cannot tell."""
+    found = [
+        f"{pair.first} and {pair.second} are right together no more often than without shared noise, as far as these calls "
+        "tell; do their vocabularies share tokens (`recorders.shared_noise.shared_tokens`)?"
+        for pair in pairs
+        if pair.area is None and pair.covariance_low <= 0 and pair.variance_independent > 0
+    ]
+    if few := sorted({f"{pair.area or 'all'} ({pair.questions})" for pair in pairs if pair.questions < _FEW_QUESTIONS}):
+        found.append(
+            f"Intervals over fewer than {_FEW_QUESTIONS} questions are too narrow, and over one question no intervals: "
+            f"{', '.join(few)}."
+        )
+    return found
 
 
 def _shared_noise(llms: Sequence[LLM], independent: Sequence[LLM]) -> Any:
@@ -399,6 +416,7 @@ class _Pair:
     second: _Calls
     first_apart: _Calls
     second_apart: _Calls
+    recorded_apart: bool
 
     def statistics(self, at: Rows | None = None) -> CoupledStatistics:
         from feval.estimators.coupling import coupled_statistics
@@ -437,15 +455,16 @@ class _Pair:
             covariance_high=float(interval.high[0]),
             law_covariance=self._law_covariance(at),
             variance_coupled=told.total_coupled,
-            variance_independent=apart.total_coupled,
+            # Shifted pairs of one recording are not independent of each other; its own two variances are unbiased.
+            variance_independent=apart.total_coupled if self.recorded_apart else told.total_independent,
             agreement_coupled=_agreement(self.first, self.second, at),
             agreement_independent=_agreement(self.first_apart, self.second_apart, at),
             independent_samples=number,
             error=None if equal is None else equal.error,
             coupled_samples=None if equal is None else equal.coupled,
             ratio=None if equal is None else equal.ratio,
-            ratio_low=None if equal is None else equal.low,
-            ratio_high=None if equal is None else equal.high,
+            ratio_low=None if equal is None or len(at) == 1 else equal.low,
+            ratio_high=None if equal is None or len(at) == 1 else equal.high,
         )
 
     def _law_covariance(self, at: Rows) -> float:

@@ -14,6 +14,9 @@ argmin E_v / p_v = argmax ln p_v + G_v). LLMs that are given the same E_v differ
 modulo 2^64, hashes read as little-endian, with g = 0x9E3779B97F4A7C15 and the finalizer `mix` of SplitMix64 (docs/draws.md).
 Since a token goes by its text, LLMs with different vocabularies share noise wherever they share tokens, and no vocabulary is
 merged. Temperature and top-p act on the probabilities before the race.
+
+All of this is the same on every machine but the logarithm, which NumPy's builds may round differently in the last place; a draw
+changes by that only where two tokens arrive within one part in 10^15 of each other. Logits differ by more between machines.
 """
 
 from __future__ import annotations
@@ -26,9 +29,9 @@ from hashlib import blake2b, sha256
 import numpy as np
 import numpy.typing as npt
 
-from feval.errors import OutOfRangeError
+from feval.errors import ConflictError, OutOfRangeError
 
-__all__ = ["END_OF_ANSWER", "NOISE_SCHEME", "TokenNoise", "question_noise", "token_texts"]
+__all__ = ["END_OF_ANSWER", "NOISE_SCHEME", "TokenNoise", "question_noise", "shared_tokens", "token_texts"]
 
 NOISE_SCHEME = "gumbel-v1"
 """Name of the scheme, as recordings state it."""
@@ -107,16 +110,39 @@ def question_noise(seed: int, dataset: str, question_id: str) -> int:
     return int.from_bytes(sha256(name.encode()).digest()[:8], "little")
 
 
+def shared_tokens(first: Sequence[str], second: Sequence[str]) -> int:
+    """How many texts two vocabularies have in common: what the noise of two LLMs can act on together.
+
+    Args:
+        first: texts of one vocabulary, of `token_texts`.
+        second: of the other.
+
+    Returns:
+        The number of texts in both; special tokens and the end of an answer are not counted, empty texts neither.
+
+    Raises:
+        ConflictError: no text in common, so that sharing a seed couples nothing but the ends of answers.
+    """
+    one, two = ({text for text in texts if text and text[0] != "\x00"} for texts in (first, second))
+    if not (count := len(one & two)):
+        raise ConflictError(
+            f"The two vocabularies of {len(one)} and {len(two)} texts have none in common, so the LLMs share no noise but that "
+            "of ending an answer; record them independently, or check how their tokens were spelled out (`token_texts`)."
+        )
+    return count
+
+
 def token_texts(tokens: Sequence[str], special: Sequence[int], ends: Sequence[int]) -> list[str]:
     """What the tokens of a Hugging Face vocabulary say, whatever its spelling.
 
     Byte-level vocabularies write a blank as U+0120 and every other byte as some printable letter; SentencePiece writes a blank as
-    U+2581 and lone bytes as <0x0A>. Here all become the text they stand for (bytes that are no whole character: as surrogates).
+    U+2581 and lone bytes as <0x0A>. Here all become the text they stand for (bytes that are no whole character: as surrogates). A
+    byte for which the vocabulary holds a letter as well is never what a tokenizer writes, and goes by its spelling.
 
     Args:
         tokens: as the vocabulary spells them.
         special: numbers of tokens that are no text; they go by their spelling behind a zero character.
-        ends: numbers of tokens that end an answer; the first goes by `END_OF_ANSWER`.
+        ends: numbers of tokens that end an answer; the first goes by `END_OF_ANSWER`: give that which ends a reply first.
 
     Returns:
         One text per token.
@@ -138,10 +164,17 @@ def _spelling(tokens: Sequence[str], apart: set[int]) -> Callable[[str], str]:
             _text(bytes(letters[letter] for letter in token)) if all(letter in letters for letter in token) else token
         )
     if any(_PIECE_BLANK in token for token in words):
-        return lambda token: (
-            _text(bytes([int(token[3:5], 16)])) if _LONE_BYTE.fullmatch(token) else token.replace(_PIECE_BLANK, " ")
-        )
+        pieces = {token.replace(_PIECE_BLANK, " ") for token in words}
+        return lambda token: _piece(token, pieces)
     return str
+
+
+def _piece(token: str, pieces: set[str]) -> str:
+    """The text of a SentencePiece token; a byte must not take the name of the letter that texts are written with."""
+    if not _LONE_BYTE.fullmatch(token):
+        return token.replace(_PIECE_BLANK, " ")
+    text = _text(bytes([int(token[3:5], 16)]))
+    return f"\x00{token}" if text in pieces else text
 
 
 def _byte_letters() -> dict[str, int]:

@@ -19,7 +19,9 @@ from feval.cli import app
 from feval.coupled import couple
 from feval.errors import ConflictError, NotRecordedError, OutOfRangeError, UsageError
 from feval.estimators.coupling import estimation_error
+from feval.evaluation import evaluate
 from feval.importers import import_recording
+from feval.methods import SelfConsistency
 from feval.recording import DatasetInfo, LLMInfo, RecordingWriter, open_recording
 from feval.replay import LLM, Dataset, load
 from feval.report.coupled import coupling_csv, coupling_tables
@@ -105,12 +107,64 @@ def test_winrates_count_every_comparison_once(recorded: Path) -> None:
     pairs = [(s, t) for s, t in product(range(CALLS), repeat=2)]
     apart_won = np.mean([((u[:, s] > v[:, t]).mean() + (u[:, s] > w[:, t]).mean()) / 2 for s, t in pairs])
     assert told.ranking[3].winrate == pytest.approx(apart_won)
-    assert [entry.rank for entry in told.ranking[:3]] == [3, 2, 1]
+    # Who never wins has Wilson's interval, from 0 to z^2 / (Q + z^2).
+    assert (told.ranking[0].winrate, told.ranking[0].low) == (0.0, 0.0)
+    assert told.ranking[0].high == pytest.approx(1.959964**2 / (QUESTIONS + 1.959964**2), rel=1e-6)
+    assert [entry.rank for entry in told.ranking[:3]] == [2, 2, 1]
     alone = couple(dataset, llms, resamples=100)
     others = [(s, t) for s, t in pairs if s != t]
     own = np.mean([((x[:, s] > y[:, t]).mean() + (x[:, s] > z[:, t]).mean()) / 2 for s, t in others])
     assert alone.ranking[3].winrate == pytest.approx(own)
     assert alone.independent_from == "other calls"
+    # Both variances of the same calls: they differ by twice the covariance, whatever the variance between questions.
+    for pair in alone.pairs:
+        assert pair.variance_independent - pair.variance_coupled == pytest.approx(2 * pair.covariance, abs=1e-14)
+    assert alone.warnings == ()
+
+
+def test_seeded_draws_pair_coupled_calls_and_exact_ones_have_none_to_pair(recorded: Path) -> None:
+    """One vote each: the difference of paired draws varies as coupled pairs do, that of unpaired ones as independent pairs."""
+    dataset, llms, apart = opened(recorded)
+
+    def variance(one: LLM, two: LLM) -> float:
+        drawn = (own.orders(range(400), 1)[..., 0] for own in (one, two))
+        first, second = (
+            np.take_along_axis(right(own, dataset)[None], at[..., None].astype(int), 2)[..., 0]
+            for own, at in zip((one, two), drawn, strict=True)
+        )
+        return float((first - second).var(axis=0).mean())
+
+    x, y = right(llms[0], dataset), right(llms[2], dataset)
+    assert variance(llms[0], llms[2]) == pytest.approx((x - y).var(axis=1).mean(), rel=0.03)
+    assert variance(apart[0], apart[2]) == pytest.approx(
+        sum(right(own, dataset).var(axis=1).mean() for own in (apart[0], apart[2])), rel=0.03
+    )
+    for first, second in (llms[:2], apart[:2]):
+        for order, answer in (("exact", 1.0), ("recorded", 0.0)):
+            told = [evaluate(SelfConsistency(1), dataset, llm, order=order).accuracy for llm in (first, second)]
+            pools = [right(llm, dataset)[:, slice(None) if answer else slice(1)].mean() for llm in (first, second)]
+            assert told == pytest.approx(pools)
+
+
+def test_llms_whose_noise_does_nothing_are_told(recorded: Path, tmp_path: Path) -> None:
+    recording = written(tmp_path / "r", {"a/one": (answers(1, 0.5), SHARED), "a/two": (answers(2, 0.6), SHARED)})
+    dataset, llms = load("toy", None, recording, prices="none")
+    [sentence] = couple(dataset, llms, resamples=100).warnings
+    assert "a/one and a/two are right together no more often" in sentence
+    assert "shared_tokens" in sentence
+
+
+def test_one_question_has_no_intervals_and_no_ranks(recorded: Path) -> None:
+    dataset, llms, apart = opened(recorded)
+    areas = {f"toy/{index}": "one" if index == 3 else "others" for index in range(QUESTIONS)}
+    told = couple(dataset, llms, apart, areas=areas, samples=4, resamples=50)
+    [sentence] = told.warnings
+    assert "fewer than 10 questions" in sentence
+    assert "one (1)" in sentence
+    for pair in told.pairs:
+        assert (pair.ratio_low is None) == (pair.ratio is None or pair.area == "one")
+        if pair.ratio_low is not None and pair.ratio is not None and pair.ratio_high is not None:
+            assert pair.ratio_low <= pair.ratio <= pair.ratio_high
 
 
 def test_areas_are_questions_of_their_own(recorded: Path) -> None:

@@ -243,6 +243,30 @@ def test_llms_that_cannot_be_told_apart_share_a_rank() -> None:
     assert (alike.rank.tolist(), alike.worst_rank.tolist()) == ([1, 1, 1], [3, 3, 3])
 
 
+def test_few_questions_are_certain_of_nothing() -> None:
+    one = ranked_winrates([[1.0, 0.0]], resamples=50)
+    assert one.rank.tolist() == [1, 1]
+    assert ranked_winrates([[1.0, 0.0]], resamples=50, paired=True).worst_rank.tolist() == [2, 2]
+    for questions in (1, 2, 3):
+        change = ranking_change([[1.0, 0.0]] * questions, [[0.0, 1.0]] * questions, resamples=999)
+        assert change.p_values.tolist() == [0.5**questions]
+    told = equal_error_samples([[1, 0, 0, -1]], [[1, 1, 0, -1]], 2)
+    assert np.isnan([told.low, told.high]).all()
+    assert 0 < told.ratio <= 1
+
+
+def test_the_interval_of_the_saving_holds_the_saving() -> None:
+    generator = np.random.default_rng(3)
+    for questions in (2, 3, 10):
+        level = generator.random((questions, 1))
+        coupled = generator.choice([0, 0, 0, 1, -1], (questions, 6)) * (generator.random((questions, 6)) < level)
+        independent = generator.choice([0, 1, -1], (questions, 6))
+        told = equal_error_samples(coupled, independent, 4, resamples=500)
+        assert 0.25 <= told.low <= told.ratio <= told.high
+    nothing = equal_error_samples(np.zeros((5, 4)), np.tile([1, 0, -1, 0], (5, 1)), 4)
+    assert (nothing.coupled, nothing.low, nothing.high) == (1, 0.25, 0.25)
+
+
 def test_a_change_of_ranking_is_found_only_where_both_orders_are_certain() -> None:
     generator = np.random.default_rng(6)
     shift = 0.1 + 0.02 * generator.standard_normal((300, 1))

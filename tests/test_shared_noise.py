@@ -15,13 +15,18 @@ from typing import Any
 import numpy as np
 import pytest
 from scipy import stats
+from typer.testing import CliRunner
 
-from feval.errors import OutOfRangeError, UsageError
+from feval.cli import app
+from feval.coupled import couple
+from feval.errors import ConflictError, OutOfRangeError, UsageError
 from feval.estimators.gumbel_coupling import gumbel_coupling_joint
+from feval.recording import Recording, merge, open_recording, select
+from feval.replay import load
 from recorders import tiny
 from recorders.backends.tiny import Tiny
 from recorders.request import Completion, Decoding, Message, Request
-from recorders.shared_noise import END_OF_ANSWER, TokenNoise, question_noise, token_texts
+from recorders.shared_noise import END_OF_ANSWER, TokenNoise, question_noise, shared_tokens, token_texts
 
 
 def questions(count: int) -> list[str]:
@@ -166,14 +171,68 @@ def test_noise_that_makes_no_sense_is_refused() -> None:
         question_noise(-1, "d", "q")
 
 
+def recorded(out: Path, llm: str, *options: str) -> Recording:
+    arguments = [
+        "record",
+        "--dataset",
+        "tiny_sums",
+        "--llm",
+        llm,
+        "--max-tokens",
+        "40",
+        "--temperature",
+        "1",
+        "--quiet",
+    ]
+    result = CliRunner().invoke(app, [*arguments, "--out", str(out), *options])
+    assert result.exit_code == 0, result.output
+    return open_recording(out)
+
+
+def texts_of(recording: Recording) -> list[list[str]]:
+    dataset, [llm] = load("tiny_sums", None, recording, prices="none")
+    return [llm.texts(row) for row in range(len(dataset))]
+
+
+def test_noise_goes_on_where_a_recording_is_topped_up_and_stays_with_what_is_made_of_it(tmp_path: Path) -> None:
+    coupled = ("--coupled", "--noise-seed", "7")
+    whole = recorded(tmp_path / "whole", "feval/tiny-30k", "--first", "4", "--samples", "6", *coupled)
+    part = recorded(tmp_path / "part", "feval/tiny-30k", "--first", "2", "--samples", "3", *coupled)
+    assert texts_of(part) == [texts[:3] for texts in texts_of(whole)[:2]]
+    begun = ("--from", str(tmp_path / "part"))
+    more = recorded(tmp_path / "more", "feval/tiny-30k", "--first", "4", "--samples", "6", *coupled, *begun)
+    assert texts_of(more) == texts_of(whole)
+    other = recorded(tmp_path / "other", "feval/tiny-42k", "--first", "4", "--samples", "6", *coupled)
+    merge([tmp_path / "whole", tmp_path / "other"], tmp_path / "both")
+    select(tmp_path / "both", tmp_path / "few", samples=4)
+    for folder in ("both", "few"):
+        dataset, llms = load("tiny_sums", None, open_recording(tmp_path / folder), prices="none")
+        assert [llm.noise for llm in llms] == [("gumbel-v1", 7)] * 2
+        told = couple(dataset, llms, samples=3, resamples=20)
+        assert told.pairs[0].calls == (6 if folder == "both" else 4)
+    assert texts_of(other) != texts_of(whole)
+    # What was begun with other noise, or with none, is asked anew: none of its CoTs is taken for a coupled one.
+    apart = recorded(tmp_path / "apart", "feval/tiny-30k", "--first", "2", "--samples", "3")
+    assert texts_of(apart) != texts_of(part)
+
+
 def test_vocabularies_of_every_spelling_say_the_same() -> None:
     byte_level = ["<|end|>", "Hello", "\u0120world", "\u010a", "\u00c3\u00bc", "\u00c3", "<|pad|>"]
     pieces = ["</s>", "Hello", "\u2581world", "<0x0A>", "ü", "<0xC3>", "<pad>"]
     one, other = (token_texts(tokens, [6], [0]) for tokens in (byte_level, pieces))
     assert one[:6] == other[:6] == [END_OF_ANSWER, "Hello", " world", "\n", "ü", "\udcc3"]
     assert (one[6], other[6]) == ("\x00<|pad|>", "\x00<pad>")
+    # A piece and its byte: the piece is what texts are written with, whichever comes first.
+    assert token_texts(["<0x41>", "\u2581A", "A"], [], []) == ["\x00<0x41>", " A", "A"]
     several = token_texts(["<a>", "<b>", "word"], [], [0, 1])
     assert several == [END_OF_ANSWER, "\x00<b>", "word"]
+
+
+def test_vocabularies_without_a_common_text_are_told() -> None:
+    one = token_texts(["</s>", "a", "b", "\u2581c"], [], [0])
+    assert shared_tokens(one, token_texts(["<end>", "\u0120c", "b", "d"], [], [0])) == 2
+    with pytest.raises(ConflictError, match="3 and 2 texts have none in common"):
+        shared_tokens(one, token_texts(["</s>", "x", "y"], [], [0]))
 
 
 def test_a_transformers_model_draws_the_same_tokens(tmp_path: Path) -> None:

@@ -41,7 +41,8 @@ class CoupledStatistics:
         covariance: [Q] within-question covariance of the two scores of a pair, unbiased.
         variance_coupled: [Q] within-question variance of their difference, unbiased.
         variance_independent: [Q] the same for calls that share no noise: the sum of the two variances.
-        between: variance over questions of the expected difference, part of both totals; unbiased, and 0 where that is negative.
+        between: variance over questions of the expected difference, part of both totals: the variance of the means less what
+            the calls' own variance adds to it, which is unbiased; 0 where that comes out negative, and for a single question.
         total_coupled: variance of the difference over questions and noise, `variance_coupled.mean() + between`.
         total_independent: the same without shared noise.
     """
@@ -63,7 +64,7 @@ class EqualError:
         error: their mean absolute error.
         coupled: the smallest number of coupled pairs whose mean absolute error is no larger.
         ratio: coupled / independent, taken where the coupled error, linear between whole numbers, equals the independent one.
-        low: of the interval of that ratio.
+        low: of the interval of that ratio; NaN for a single question, which says nothing of others.
         high: its upper end.
     """
 
@@ -155,7 +156,11 @@ def equal_error_samples(
     questions, with all their pairs, by the bootstrap. In a resample the errors are the normal law's, of exact variance
     s^2 / N * (M - N) / (M - 1), whose common factor cancels, so that no search is needed:
 
-        N = M / (1 + (M / n - 1) v_independent / v_coupled),     v the variance over all pairs.
+        N = M / (1 + (M / n - 1) v_independent / v_coupled),     v the variance over all pairs,
+
+    times what the exact ratio of all questions is to this one, and no fewer pairs than 1 nor more than M. An interval of 95 %
+    covers about 0.94 from 30 questions on, less with fewer. Where coupled pairs hardly ever differ (one in a hundred) the error
+    of small N is flat and the exact ratio itself hardly determined: 0.5 to 0.75 was seen there.
 
     Assumes questions that are independent draws; pairs within a question may depend on each other.
 
@@ -184,14 +189,24 @@ def equal_error_samples(
     if error <= 0.0:
         raise OutOfRangeError(f"{samples} of {apart.size} independent pairs have no error to equal; ask for fewer.")
     needed, exact = _needed(_ternary(shared), error)
+    if len(shared) == 1:
+        return EqualError(samples, error, needed, exact / samples, np.nan, np.nan)
     moments = np.stack([values.mean(axis=1) for values in (shared, shared**2, apart, apart**2)], axis=1)
     means = bootstrap_means(moments, resamples=resamples, seed=seed)
     tail = 50.0 * (1.0 - confidence)
-    spread = [np.maximum(means[:, i + 1] - means[:, i] ** 2, 0.0) for i in (0, 2)]
-    with np.errstate(divide="ignore", invalid="ignore"):
-        odds = (shared.size / samples - 1.0) * np.where(spread[0] > 0.0, spread[1] / spread[0], np.inf)
-    low, high = np.percentile(shared.size / (1.0 + odds) / samples, [tail, 100.0 - tail])
+    drawn = _by_the_normal_law(means, shared.size, samples)
+    [found] = _by_the_normal_law(moments.mean(axis=0, keepdims=True), shared.size, samples)
+    low, high = np.percentile(np.clip(drawn * (exact / found), 1.0, shared.size) / samples, [tail, 100.0 - tail])
     return EqualError(samples, error, needed, exact / samples, float(low), float(high))
+
+
+def _by_the_normal_law(moments: Floats, pairs: int, samples: int) -> Floats:
+    """Coupled pairs of the same variance of the mean: [R] from [R, 4] first and second moments, coupled and independent."""
+    shared, apart = (np.maximum(moments[:, i + 1] - moments[:, i] ** 2, 0.0) for i in (0, 2))
+    # Without a coupled difference one pair is enough.
+    per_pair = np.divide(apart, shared, out=np.full(len(moments), np.inf), where=shared > _LATTICE)
+    needed: Floats = np.maximum(pairs / (1.0 + (pairs / samples - 1.0) * per_pair), 1.0)
+    return needed
 
 
 def _needed(counts: tuple[int, int, int], error: float) -> tuple[int, float]:
@@ -201,9 +216,12 @@ def _needed(counts: tuple[int, int, int], error: float) -> tuple[int, float]:
     def at(size: int) -> float:
         return _absolute_error(plus, minus, total, size)
 
-    low, high = 1, total
     if at(1) <= error:
         return 1, 1.0
+    low, high = 1, min(2, total)
+    # Small numbers are quick to sum over; nearly always few are needed.
+    while high < total and at(high) > error:
+        low, high = high, min(2 * high, total)
     while high - low > 1:
         middle = (low + high) // 2
         low, high = (low, middle) if at(middle) <= error else (middle, high)

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from feval.errors import OutOfRangeError
-from feval.estimators.bootstrap import bootstrap_means
+from feval.estimators.bootstrap import bootstrap_interval, bootstrap_means
 from feval.estimators.gumbel_coupling import gumbel_coupling_joint
 from feval.estimators.paired import holm, two_sided_p
 from feval.estimators.vote_polynomials import probabilities
@@ -241,7 +241,8 @@ def ranked_winrates(
     """Average win-rates with intervals over questions, and ranks with ties (arXiv 2502.01754, Table 1).
 
     The paper ranks two LLMs apart where their intervals do not overlap. With `paired` they are told apart where the interval of
-    their *difference*, on the same questions, leaves 0 out: sharper, since the questions are shared.
+    their *difference*, on the same questions, leaves 0 out: sharper, since the questions are shared. Where a rate is the same on
+    all questions its interval is Wilson's, as in `bootstrap_interval`; a single question tells nobody apart.
 
     Assumes questions that are independent draws.
 
@@ -259,15 +260,14 @@ def ranked_winrates(
         OutOfRangeError: fewer than two LLMs, no questions, or values outside [0, 1].
     """
     given, means = _resampled(wins, resamples, seed)
-    tail = 50.0 * (1.0 - confidence)
-    low, high = np.percentile(means, [tail, 100.0 - tail], axis=0)
+    ends = bootstrap_interval(given, confidence=confidence, resamples=resamples, seed=seed)
     if paired:
-        ends = np.percentile(means[:, :, None] - means[:, None, :], tail, axis=0)
-        better = ends > _EQUAL
+        differences = np.percentile(means[:, :, None] - means[:, None, :], 50.0 * (1.0 - confidence), axis=0)
+        better = (differences > _EQUAL) & (len(given) > 1)
     else:
-        better = low[:, None] > high[None, :] + _EQUAL
+        better = ends.low[:, None] > ends.high[None, :] + _EQUAL
     rank = 1 + better.sum(axis=0)
-    return RankedWinRates(given.mean(axis=0), low, high, rank, given.shape[1] - better.sum(axis=1))
+    return RankedWinRates(given.mean(axis=0), ends.low, ends.high, rank, given.shape[1] - better.sum(axis=1))
 
 
 def ranking_change(
@@ -278,7 +278,8 @@ def ranking_change(
     Two LLMs change places if the difference of their average win-rates has opposite signs. An intersection-union test (Berger
     1982, doi:10.1080/00401706.1982.10487790) rejects "same order or level" when both signs are beyond doubt: its p value is the
     larger of the two one-sided ones, each the share of resamples of the questions without that sign, plus one in numerator and
-    denominator. Holm's adjustment covers all pairs.
+    denominator, and at least 2^-Q, the chance that Q questions without a preference all point one way. Holm's adjustment covers
+    all pairs.
 
     Assumes questions that are independent draws.
 
@@ -308,7 +309,7 @@ def ranking_change(
         differences.append(np.where(np.abs(difference) <= _EQUAL, 0.0, difference))
         p_values.append(((drawn <= _EQUAL).sum(axis=0) + 1.0) / (resamples + 1.0))
     opposite = differences[0] * differences[1] < 0.0
-    p = np.where(opposite, np.maximum(*p_values), 1.0)
+    p = np.where(opposite, np.maximum(np.maximum(*p_values), 0.5 ** len(shared)), 1.0)
     return RankingChange(np.stack([one, two], axis=1), differences[0], differences[1], holm(p))
 
 

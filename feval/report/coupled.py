@@ -96,15 +96,16 @@ def _savings(told: Coupling) -> Table:
 
 def _saving_row(pair: CoupledPair) -> tuple[str, ...]:
     agreement = percent(pair.agreement_coupled), percent(pair.agreement_independent)
-    if pair.error is None or pair.ratio is None or pair.ratio_low is None or pair.ratio_high is None:
+    if pair.error is None or pair.ratio is None:
         return (pair.area or "all", str(pair.independent_samples), "-", "-", "-", "-", *agreement)
+    known = pair.ratio_low is not None and pair.ratio_high is not None
     return (
         pair.area or "all",
         str(pair.independent_samples),
         fixed(pair.error, 4),
         str(pair.coupled_samples),
         fixed(pair.ratio, 3),
-        f"{fixed(pair.ratio_low, 3)} to {fixed(pair.ratio_high, 3)}",
+        f"{fixed(pair.ratio_low, 3)} to {fixed(pair.ratio_high, 3)}" if known else "-",
         *agreement,
     )
 

@@ -82,7 +82,8 @@ def _covariances(axes: Axes, told: Coupling) -> list[Any]:
     axes.set_xlabel("covariance of being right, within a question")
     axes.set_ylabel("questions, %")
     axes.set_yscale("symlog", linthresh=1.0)
-    axes.set_ylim(bottom=0.0)
+    axes.set_ylim(0.0, 160.0)
+    axes.set_yticks([0, 1, 10, 100])
     axes.yaxis.set_major_formatter(lambda value, _: plain_number(value))
     heading(
         axes, "Covariance under shared noise", ("dashed: mean over questions", "step height on a log scale above 1 %")
@@ -96,20 +97,27 @@ def _variances(axes: Axes, told: Coupling) -> None:
     for position, own in enumerate(told.variances.values()):
         colour, marker = look(position)
         points, counts = np.unique(own, axis=1, return_counts=True)
-        sizes = 9 + 240 * counts / counts.sum()
-        axes.scatter(points[0], points[1], s=sizes, color=colour, marker=marker, alpha=0.35, linewidth=0, zorder=3)
+        # Values are few and the same for all pairs: side by side, or the last pair would hide the others.
+        aside = (position - (len(told.variances) - 1) / 2) * 0.013 * top
+        sizes = 4 + 500 * counts / counts.sum()
+        axes.scatter(
+            points[0] + aside, points[1], s=sizes, color=colour, marker=marker, alpha=0.55, linewidth=0, zorder=3
+        )
         mean = own.mean(axis=1)
         axes.scatter(
             [mean[0]], [mean[1]], s=60, color=colour, marker=marker, edgecolor="black", linewidth=0.9, zorder=5
         )
-    axes.set_xlim(-0.02 * top, top)
-    axes.set_ylim(-0.02 * top, top)
+    axes.set_xlim(-0.06 * top, top)
+    axes.set_ylim(-0.06 * top, top)
     axes.set_xlabel("variance of the difference, coupled")
-    axes.set_ylabel("independent")
+    axes.set_ylabel("the same, independent")
     heading(
         axes,
         "Variance within a question",
-        ("outlined: mean over questions; area: number of questions", "above the diagonal: coupling helps"),
+        (
+            "outlined: mean over questions; area: number of questions",
+            "above the diagonal coupling helps; pairs are set side by side",
+        ),
     )
 
 

@@ -164,15 +164,23 @@ class TransformersLocal:
     def _noise(self, request: Request, samples: Sequence[int]) -> Callable[[int], npt.NDArray[np.float64]]:
         """Gives the noise [samples, vocabulary] of a position, which other LLMs share."""
         if self._shared is None:
-            size = int(self._model.config.get_text_config().vocab_size)
-            known = self._tokenizer.convert_ids_to_tokens(range(min(size, len(self._tokenizer))))
-            spelled = [f"<unused {n}>" if token is None else token for n, token in enumerate(known)]
-            spelled += [f"<unused {n}>" for n in range(len(spelled), size)]
-            unused = [n for n, token in enumerate(spelled) if n >= len(known) or known[n] is None]
-            ends = sorted(_ends(self._model.generation_config.eos_token_id))
-            self._shared = TokenNoise(token_texts(spelled, [*self._tokenizer.all_special_ids, *unused], ends))
+            self._shared = TokenNoise(self.vocabulary())
         start = question_noise(request.decoding.noise_seed or 0, request.dataset, request.question_id)
         return partial(self._shared.exponentials, start, samples)
+
+    def vocabulary(self) -> list[str]:
+        """What every token says, in the order of their numbers: what `recorders.shared_noise.shared_tokens` compares."""
+        size = int(self._model.config.get_text_config().vocab_size)
+        known = self._tokenizer.convert_ids_to_tokens(range(min(size, len(self._tokenizer))))
+        spelled = [f"<unused {n}>" if token is None else token for n, token in enumerate(known)]
+        spelled += [f"<unused {n}>" for n in range(len(spelled), size)]
+        unused = [n for n, token in enumerate(spelled) if n >= len(known) or known[n] is None]
+        # Of several ends, the tokenizer's own is the one that a chat's replies end with.
+        ends = sorted(
+            _ends(self._model.generation_config.eos_token_id),
+            key=lambda end: (end != self._tokenizer.eos_token_id, end),
+        )
+        return token_texts(spelled, [*self._tokenizer.all_special_ids, *unused], ends)
 
     def _stopper(self, prompt: int, stops: Sequence[str]) -> Callable[[torch.Tensor, object], torch.Tensor]:
         """Tells which rows hold a stop text; transformers' own criterion cannot do that with every tokenizer."""
@@ -283,9 +291,11 @@ class _Draw:
 
         # Noise that is shared decides between LLMs, so it is not rounded; the CPU's and the GPU's float64 agree.
         wide = logprobs.double() if self._noise is not None else logprobs
-        shares = torch.softmax(wide / self._temperature, dim=-1)
+        # Next to temperature 0 the quotients overflow; from the largest on, that is what they should do.
+        shares = torch.softmax((wide - wide.amax(dim=-1, keepdim=True)) / self._temperature, dim=-1)
         if self._top_p < 1:
-            ordered, order = shares.sort(dim=-1, descending=True)
+            # Of equal shares the lower number stays first, on every device.
+            ordered, order = shares.sort(dim=-1, descending=True, stable=True)
             outside = ordered.cumsum(dim=-1) - ordered >= self._top_p
             shares = shares.masked_fill(outside.gather(1, order.argsort(dim=-1)), 0.0)
         return (shares / self._times(shares)).argmax(dim=-1)

@@ -1,0 +1,15 @@
+#!/bin/sh
+# Two of the built-in models on word problems, with shared noise and with noise of their own, compared (docs/coupling.md).
+# The default, 200 questions and 40 calls each, needs a few minutes of one core.
+#
+#   sh examples/coupled.sh OUT [QUESTIONS [SAMPLES]]
+set -eu
+out=${1:?usage: sh examples/coupled.sh OUT [QUESTIONS [SAMPLES]]}
+set -- --dataset tiny_sums --first "${2:-200}" --samples "${3:-40}" --temperature 1 --max-tokens 120 --quiet
+mkdir -p "$out"
+for size in 42k 90k; do
+    feval record "$@" --llm "feval/tiny-$size" --coupled --noise-seed 7 --out "$out/$size-coupled"
+    feval record "$@" --llm "feval/tiny-$size@independent" --out "$out/$size-independent"
+done
+feval couple --recording "$out/42k-coupled" --recording "$out/90k-coupled" \
+    --independent "$out/42k-independent" --independent "$out/90k-independent" --out "$out/couple"
