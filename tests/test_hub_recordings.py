@@ -471,7 +471,8 @@ def parquet(table: pa.Table, **options: Any) -> bytes:
 def bomb(kind: str) -> tuple[bytes, int]:
     """A Parquet file of a few kilobytes, and its rows."""
     if kind == "plain":
-        column, rows = pa.array(["x" * (200 << 20)]), 1
+        rows = 120
+        column = pa.array(["x" * (1 << 20)] * rows)
     elif kind == "dictionary":
         rows = 2000
         column = pa.DictionaryArray.from_arrays(pa.array([0] * rows, pa.int32()), pa.array(["y" * (1 << 20)]))
@@ -482,15 +483,15 @@ def bomb(kind: str) -> tuple[bytes, int]:
     elif kind == "values":
         rows = 1
         column = pa.ListArray.from_arrays(
-            pa.array([0, 30_000_000], pa.int32()), pa.array(np.zeros(30_000_000, np.float32))
+            pa.array([0, 4_000_000], pa.int32()), pa.array(np.zeros(4_000_000, np.float32))
         )
     else:
-        rows = 30_000_000
+        rows = 4_000_000
         column = pa.array([None] * rows, pa.string())
     table = pa.table(
         {"question_id": column, "sample_index": pa.nulls(rows, pa.int32()), "text": pa.nulls(rows, pa.string())}
     )
-    return parquet(table), rows
+    return parquet(table, use_dictionary=kind != "plain"), rows
 
 
 @pytest.mark.parametrize("kind", ["plain", "dictionary", "nested dictionary", "rows", "values"])
