@@ -133,6 +133,11 @@ def coupled(folder: Path, judge: str = "some/model", apart: bool = False) -> Cou
         ("", None),
     ],
 )
+def doubts(told: Coupling) -> tuple[str, ...]:
+    """What is said beside that two questions are few."""
+    return tuple(sentence for sentence in told.warnings if not sentence.startswith("Intervals over fewer"))
+
+
 def test_a_verdict_is_the_last_line_and_the_only_one(text: str, expected: float | None) -> None:
     assert scorers._preference(text, {}) == expected
 
@@ -190,7 +195,7 @@ def test_win_rates_by_hand(three: Path, tmp_path: Path) -> None:
     told = coupled(tmp_path / "out")
     assert [entry.winrate for entry in told.ranking] == pytest.approx([0.5, 0.25, 0.625, 0.375, 0.375, 0.375])
     assert [entry.ties for entry in told.ranking] == pytest.approx([1 / 8, 1 / 8, 0, 3 / 8, 1 / 8, 1 / 4])
-    assert (told.compared_by, told.ranked_questions, told.warnings) == (JUDGE, 2, ())
+    assert (told.compared_by, told.ranked_questions, doubts(told)) == (JUDGE, 2, ())
     assert coupled(tmp_path / "out", judge=JUDGE).ranking == told.ranking
     # Bradley-Terry strengths satisfy the likelihood equations: expected wins are the wins, ties as halves.
     half = np.array([[0, 5 / 8, 1 / 2], [3 / 8, 0, 1 / 4], [1 / 2, 3 / 4, 0]])
@@ -209,7 +214,7 @@ def test_a_judge_that_favours_a_place_gives_ties(three: Path, tmp_path: Path) ->
     assert [entry.ties for entry in told.ranking] == [1.0] * 6
     assert [entry.strength for entry in told.ranking] == pytest.approx([0.0] * 6)
     assert [entry.rank for entry in told.ranking] == [1] * 6
-    assert told.warnings == tuple(
+    assert doubts(told) == tuple(
         f"All {scheme} comparisons are ties, so nothing ranks the LLMs there." for scheme in ("coupled", "independent")
     )
 
@@ -261,7 +266,7 @@ def test_a_missing_verdict_is_no_tie(three: Path, tmp_path: Path, said: str, fie
     told = coupled(tmp_path / "out")
     assert told.ranking[0].winrate == pytest.approx(np.mean([[0.5, 0.5], [0.0, 0.5]]))
     assert told.ranked_questions == 2
-    assert told.warnings == tuple(
+    assert doubts(told) == tuple(
         f"2 of 12 {scheme} comparisons have no verdict by {JUDGE} and were left out."
         for scheme in ("coupled", "independent")
     )

@@ -22,6 +22,7 @@
 - `completions`: maximum-entropy and latent-difficulty curves that match two moments.
 - `mixtures`: randomized mixtures of policies, the best one, overtaking pairs.
 - `paired`: two curves: differences at equal cost, costs at equal accuracy, how sure their signs are.
+- `hasty`: how often a stop cost what the vote over the whole budget would have got right.
 - `drift`: whether new CoTs of the same questions are like the old ones, in answers and in lengths.
 - `frontier`, `bradley_terry`: what nothing dominates; strengths from pairwise wins.
 - `best_of_n`, `traces`: the best-scored of n CoTs; DeepConf's confidence along a CoT.

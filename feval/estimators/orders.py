@@ -238,6 +238,8 @@ def ends_of_rule(stops: Callable[[Integers, int], npt.NDArray[np.bool_]], bounds
 def latest_stops(stops: Callable[[Integers, int], npt.NDArray[np.bool_]], bounds: Int64, budget: int) -> Int16:
     """Until when a rule may still stop, by the two largest counts so far.
 
+    feval's own. Assumes nothing of the draws, and of the rule that it looks at counts alone.
+
     Args:
         stops: see `ends_of_rule`.
         bounds: see `Pools.bounds`.
@@ -325,7 +327,15 @@ def partitions(bounds: Int64, drawn: int) -> Integers:
 
 
 def number_of_counts(bounds: Int64, drawn: int) -> float:
-    """How many `partitions` gives, without writing them down."""
+    """How many `partitions` gives, without writing them down: feval's own recursion over the bounds, which assumes nothing.
+
+    Args:
+        bounds: see `partitions`.
+        drawn: what the counts sum to.
+
+    Returns:
+        The number, as a float: it may be beyond every integer type.
+    """
     ways = np.zeros((drawn + 1, drawn + 1))  # by the last count, and the draws so far
     ways[drawn, : min(int(bounds[0]), drawn) + 1] = 1.0
     for bound in bounds[1:].tolist():
