@@ -172,7 +172,18 @@ def test_noise_that_makes_no_sense_is_refused() -> None:
 
 
 def recorded(out: Path, llm: str, *options: str) -> Recording:
-    arguments = ["record", "--dataset", "tiny_sums", "--llm", llm, "--max-tokens", "40", "--temperature", "1", "--quiet"]
+    arguments = [
+        "record",
+        "--dataset",
+        "tiny_sums",
+        "--llm",
+        llm,
+        "--max-tokens",
+        "40",
+        "--temperature",
+        "1",
+        "--quiet",
+    ]
     result = CliRunner().invoke(app, [*arguments, "--out", str(out), *options])
     assert result.exit_code == 0, result.output
     return open_recording(out)
