@@ -5,7 +5,7 @@
 #   sh examples/coupled.sh OUT [QUESTIONS [SAMPLES]]
 set -eu
 out=${1:?usage: sh examples/coupled.sh OUT [QUESTIONS [SAMPLES]]}
-set -- --dataset tiny_sums --first "${2:-200}" --samples "${3:-40}" --temperature 1 --max-tokens 120 --quiet
+set -- --dataset tiny_sums --first "${2:-200}" --samples "${3:-40}" --quiet
 mkdir -p "$out"
 for size in 42k 90k; do
     feval record "$@" --llm "feval/tiny-$size" --coupled --noise-seed 7 --out "$out/$size-coupled"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
 from collections.abc import Sequence
 from itertools import product
 from pathlib import Path
@@ -317,6 +318,17 @@ def test_the_papers_own_outputs_on_mmlu(shared: Path, tmp_path: Path) -> None:
         subjects = [pair for pair in told.pairs if (pair.first, pair.second) == (first, second) and pair.area]
         assert len(subjects) == 57
         assert sum(pair.covariance > 0 for pair in subjects) >= 55
+    page = (Path(__file__).resolve().parent.parent / "docs" / "coupling.md").read_text("utf-8")
+    rows = re.findall(r"^\| (\dB) - (\dB) \| ([a-z ]+) \| (.*) \|$", page, re.MULTILINE)
+    assert len(rows) == 18
+    for one, two, area, cells in rows:
+        name = None if area == "all" else area.replace(" ", "_")
+        pair = of_area[f"llama/{one}@coupled", f"llama/{two}@coupled", name]
+        ratio = pair.variance_coupled / pair.variance_independent
+        figures = f"{pair.covariance:.4f} | {pair.variance_coupled:.4f} | {pair.variance_independent:.4f} | {ratio:.3f}"
+        assert cells.startswith(f"{figures} | {pair.coupled_samples} | {pair.ratio:.3f} (")
+        low, high = (float(end) for end in cells.partition("(")[2].rstrip(")").split(" to "))
+        assert (pair.ratio_low, pair.ratio_high) == pytest.approx((low, high), abs=0.02)
     # Agreement of the same record, as the description of the data states it (letter E included there).
     assert of_area["llama/8B@coupled", "llama/3B@coupled", None].agreement_coupled == pytest.approx(0.676, abs=6e-4)
     assert of_area["llama/3B@coupled", "llama/1B@coupled", None].agreement_coupled == pytest.approx(0.543, abs=6e-4)

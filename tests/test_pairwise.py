@@ -105,6 +105,11 @@ def judged(recording: Path, out: Path, server: Server, **options: Any) -> Judgin
     return compare_pairs(recording, out, made, **{"limits": FAST, **options})
 
 
+def doubts(told: Coupling) -> tuple[str, ...]:
+    """What is said beside that two questions are few."""
+    return tuple(sentence for sentence in told.warnings if not sentence.startswith("Intervals over fewer"))
+
+
 def coupled(folder: Path, judge: str = "some/model", apart: bool = False) -> Coupling:
     dataset, llms = load("toy", None, folder, prices="none")
     own = [llm for llm in llms if not llm.name.endswith("@apart")]
@@ -133,11 +138,6 @@ def coupled(folder: Path, judge: str = "some/model", apart: bool = False) -> Cou
         ("", None),
     ],
 )
-def doubts(told: Coupling) -> tuple[str, ...]:
-    """What is said beside that two questions are few."""
-    return tuple(sentence for sentence in told.warnings if not sentence.startswith("Intervals over fewer"))
-
-
 def test_a_verdict_is_the_last_line_and_the_only_one(text: str, expected: float | None) -> None:
     assert scorers._preference(text, {}) == expected
 

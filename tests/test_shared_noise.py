@@ -10,6 +10,7 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -25,6 +26,7 @@ from feval.recording import Recording, merge, open_recording, select
 from feval.replay import load
 from recorders import tiny
 from recorders.backends.tiny import Tiny
+from recorders.backends.transformers_local import TransformersLocal
 from recorders.request import Completion, Decoding, Message, Request
 from recorders.shared_noise import END_OF_ANSWER, TokenNoise, question_noise, shared_tokens, token_texts
 
@@ -235,11 +237,32 @@ def test_vocabularies_without_a_common_text_are_told() -> None:
         shared_tokens(one, token_texts(["</s>", "x", "y"], [], [0]))
 
 
+def test_of_several_ends_the_one_of_replies_is_shared() -> None:
+    """Without torch: a vocabulary is only read."""
+    spelled = ["<|end_of_text|>", "<|eot|>", "\u0120word", "x"]
+    backend = object.__new__(TransformersLocal)
+    backend._model = SimpleNamespace(
+        config=SimpleNamespace(get_text_config=lambda: SimpleNamespace(vocab_size=5)),
+        generation_config=SimpleNamespace(eos_token_id=[0, 1]),
+    )
+
+    class Tokenizer:
+        all_special_ids = (0, 1)
+        eos_token_id = 1
+
+        def __len__(self) -> int:
+            return len(spelled)
+
+        def convert_ids_to_tokens(self, ids: range) -> list[str]:
+            return [spelled[n] for n in ids]
+
+    backend._tokenizer = Tokenizer()
+    assert backend.vocabulary() == ["\x00<|end_of_text|>", END_OF_ANSWER, " word", "x", "\x00<unused 4>"]
+
+
 def test_a_transformers_model_draws_the_same_tokens(tmp_path: Path) -> None:
     torch = pytest.importorskip("torch", reason="torch is not installed")
     transformers = pytest.importorskip("transformers", reason="transformers is not installed")
-    from recorders.backends.transformers_local import TransformersLocal
-
     folder = exported("feval/tiny-30k", tmp_path, torch, transformers)
 
     async def run(request: Request) -> list[Completion]:

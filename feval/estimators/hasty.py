@@ -93,8 +93,8 @@ class Whole:
 def met(whole: Whole, stops: Stops, *, at_budget: bool = True) -> Floats | None:
     """Probability that a stop answers the gold, drawn first among those it ties with in the end.
 
-    feval's own: a forward walk over the counts of a draw without replacement, with who came first among the tied. Assumes that all
-    orders of the recorded CoTs are equally likely.
+    feval's own: a forward walk over the counts of a draw without replacement, with who came first among the tied. Assumes all
+    orders of the recorded CoTs equally likely.
 
     Args:
         whole: N counts of the whole budget.
