@@ -17,10 +17,10 @@ from feval import load
 from feval.errors import ConflictError, NotRecordedError, SourceError, StorageError, UsageError
 from feval.prices import BILLINGS
 from feval.replay import MeteredLLM
-from feval.serving.application import Application
+from feval.serving.application import Application, Call
 from feval.serving.errors import RequestError
 from feval.serving.ledger import read_ledger
-from feval.serving.runs import run_name, run_of_key
+from feval.serving.runs import chosen_run, run_name, run_of_key
 from tests.serving_doubles import body, chat, error, get, opened, samples_of, simple, texts_of
 
 QUESTIONS = [f"What is the answer to question number {i}, please?" for i in range(5)]
@@ -103,6 +103,18 @@ def test_a_key_that_may_be_a_secret_is_not_kept(key: str) -> None:
 )
 def test_any_other_key_is_a_name(key: str, label: str) -> None:
     assert run_of_key(key).label == label
+
+
+@pytest.mark.parametrize("key", ["sk-" + "proj" * 5, "gh" + "p_" + "a1" * 12])
+def test_a_secret_is_no_name_in_path_or_header(key: str, app: Application) -> None:
+    for call in (
+        Call("GET", f"/run/{key}/v1/models", "", {}, b""),
+        Call("GET", "/v1/models", "", {"x-feval-run": key}, b""),
+    ):
+        reply = app.respond(call)
+        assert reply.status == 400
+        assert key.encode() not in bytes(reply.body)
+    assert chosen_run("sk-short").label == "sk-short"
 
 
 def test_path_header_and_key_name_the_run_in_this_order(app: Application) -> None:

@@ -34,7 +34,10 @@ def _serve(
         str, typer.Option("--host", metavar="HOST", help="To listen on; others need a --token.")
     ] = "127.0.0.1",
     token: Annotated[
-        str | None, typer.Option("--token", metavar="TEXT", envvar="FEVAL_SERVE_TOKEN", help="That clients must send.")
+        str | None,
+        typer.Option(
+            "--token", metavar="TEXT", envvar="FEVAL_SERVE_TOKEN", help="Clients must send it; 16 characters or more."
+        ),
     ] = None,
     dataset: Annotated[
         list[str] | None, typer.Option("--dataset", metavar="ID", help="Repeat for several. Default: all.")

@@ -543,7 +543,8 @@ class _Table:
                     f"{path} should have {size} bytes, found {found}; fetch the recording again."
                 )
             source = path if _is_utf8(path) else _mapped(file)
-        self._file = pq.ParquetFile(source, memory_map=True, page_checksum_verification=True)
+        # Read ahead, a mapped file costs threads and gains nothing.
+        self._file = pq.ParquetFile(source, memory_map=True, page_checksum_verification=True, pre_buffer=False)
         check_footer(path, self._file.metadata, record)
         self.groups: int = self._file.metadata.num_row_groups
         self.starts: list[int] | None = None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import chain
 from typing import Any
 
 import orjson
@@ -69,11 +70,11 @@ def choices(
         endings: what stands after each; see `ending` and `rich_ending`.
         first: index of the first one.
     """
-    heads = _HEADS[kind]
-    pieces: list[bytes] = []
-    for index, (content, tail) in enumerate(zip(contents, endings, strict=True), start=first):
-        pieces += (heads[index] if index < 64 else b',{"index":%d,%b' % (index, _AROUND[kind][0]), content, tail)
-    return pieces
+    tails = list(endings)
+    last = first + len(tails)
+    heads = _HEADS[kind][first:last]
+    heads += [b',{"index":%d,%b' % (index, _AROUND[kind][0]) for index in range(first + len(heads), last)]
+    return list(chain.from_iterable(zip(heads, contents, tails, strict=True)))
 
 
 def rich_ending(kind: str, finish: str, *, logprobs: object = None, own: Mapping[str, Any] | None = None) -> bytes:
