@@ -23,6 +23,9 @@
 - `mixtures`: randomized mixtures of policies, the best one, overtaking pairs.
 - `paired`: two curves: differences at equal cost, costs at equal accuracy, how sure their signs are.
 - `frontier`, `bradley_terry`: what nothing dominates; strengths from pairwise wins.
+- `gumbel_coupling`: two answer laws under shared Gumbel noise: their joint law, covariance of being right.
+- `coupling`: two LLMs' recorded calls, coupled and independent: covariances, variances, error against samples.
+- `winrates`: win-rates under both, with ranks; whether the ranking changes.
 - `best_of_n`, `traces`: the best-scored of n CoTs; DeepConf's confidence along a CoT.
 - `stopping`, `orders`, `by_partition`: Adaptive-Consistency's criteria; rules that stop early, over all orders of a pool.
 - `early_stopping`, `early_plurality`: ESC over all orders of a pool, in closed form.

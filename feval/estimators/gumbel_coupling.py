@@ -89,6 +89,9 @@ class ScoreDifferenceVariance:
 def laws_of_counts(counts: npt.ArrayLike) -> Floats:
     """The empirical law c_k / n of counted answers: what a coupling of two recorded pools couples.
 
+    Feval's own. Assumes calls that are independent draws of one law, given the question; the law of few calls carries their
+    error.
+
     Args:
         counts: [..., K] how often each answer was given, no answer included where it is a state of its own.
 

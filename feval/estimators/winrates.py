@@ -112,6 +112,8 @@ def two_token_winrates(a: npt.ArrayLike, b: npt.ArrayLike) -> PairWinRates:
 
         coupled: win (a - b)_+, lose (b - a)_+;     independent: win a (1 - b), lose b (1 - a).
 
+    Assumes one call of each LLM, and the Gumbel-max sampler where noise is shared.
+
     Args:
         a: [...] probabilities.
         b: [...] of the second.
@@ -133,6 +135,8 @@ def scored_winrates(p: npt.ArrayLike, p_prime: npt.ArrayLike, score: npt.ArrayLi
     """Win-rates where every answer has a score, and the higher one wins (arXiv 2502.01754, section 4, second setting).
 
     Coupled by the joint law of `gumbel_coupling_joint`, independent by the product of the two laws. Equal scores tie.
+
+    Assumes answers of one token, or laws of answers coupled as if they were, and a score that depends on the answer alone.
 
     Args:
         p: [..., K] law of the first LLM over answers.
@@ -164,6 +168,8 @@ def sampled_winrates(first: npt.ArrayLike, second: npt.ArrayLike, calls: Literal
     Which calls are compared says what is estimated (arXiv 2502.01754, eqs. 24 and 31): coupled generation where they share noise,
     independent generation where they do not.
 
+    Assumes that, given the question, calls with noise of their own are independent and of one law.
+
     Args:
         first: [Q, S] scores of one LLM's calls; higher is better, equal is a tie.
         second: [Q, S'] of the other's.
@@ -188,16 +194,24 @@ def sampled_winrates(first: npt.ArrayLike, second: npt.ArrayLike, calls: Literal
         )
     if np.isnan(x).any() or np.isnan(y).any():
         raise OutOfRangeError("A score is missing (NaN); leave out its question, or record the score.")
-    order = np.sign(x - y) if calls == "same" else np.sign(x[:, :, None] - y[:, None, :])
-    order = order[:, ~np.eye(x.shape[1], dtype=bool)] if calls == "other" else order.reshape(len(x), -1)
-    shares = [(order == sign).mean(axis=1) for sign in (1.0, -1.0, 0.0)]
-    return np.stack(shares, axis=-1)
+    counted, pairs = _counted(x, y), x.shape[1]
+    if calls != "same":
+        own, counted = counted, np.zeros((len(x), 3))
+        for call in y.T:
+            counted += _counted(x, call[:, None])
+        pairs *= y.shape[1]
+        if calls == "other":
+            counted, pairs = counted - own, pairs - x.shape[1]
+    shares: Floats = counted / pairs
+    return shares
 
 
 def average_winrates(table: npt.ArrayLike) -> AverageWinRates:
     """Average win-rates of LLMs that give one of two answers, one preferred: the example of arXiv 2502.01754, appendix B.6.
 
     The mean of `two_token_winrates` over prompts and over the other LLMs.
+
+    Assumes what `two_token_winrates` does.
 
     Args:
         table: [Q, L] probability that each LLM gives the preferred answer to each prompt.
@@ -235,6 +249,8 @@ def ranked_winrates(
     their *difference*, on the same questions, leaves 0 out: sharper, since the questions are shared. Where a rate is the same on
     all questions its interval is Wilson's, as in `bootstrap_interval`; a single question tells nobody apart.
 
+    Assumes questions that are independent draws.
+
     Args:
         wins: [Q, L] average over its opponents of each LLM's win-rate on each question.
         confidence: coverage of the intervals.
@@ -270,6 +286,8 @@ def ranking_change(
     denominator, and at least 2^-Q, the chance that Q questions without a preference all point one way. Holm's adjustment covers
     all pairs.
 
+    Assumes questions that are independent draws, enough of them for the bootstrap (20 were, in simulation).
+
     Args:
         coupled: [Q, L] average win-rate of each LLM on each question under shared noise.
         independent: [Q, L] with noise of their own, on the same questions.
@@ -298,6 +316,12 @@ def ranking_change(
     opposite = differences[0] * differences[1] < 0.0
     p = np.where(opposite, np.maximum(np.maximum(*p_values), 0.5 ** len(shared)), 1.0)
     return RankingChange(np.stack([one, two], axis=1), differences[0], differences[1], holm(p))
+
+
+def _counted(x: Floats, y: Floats) -> Floats:
+    """[Q, 3] comparisons won, lost and tied."""
+    outcomes = (x > y, x < y, x == y)
+    return np.stack([outcome.sum(axis=1) for outcome in outcomes], axis=-1).astype(np.float64)
 
 
 def _outcomes(joint: Floats, order: Floats) -> Floats:
