@@ -25,6 +25,9 @@
 - `hasty`: how often a stop cost what the vote over the whole budget would have got right.
 - `drift`: whether new CoTs of the same questions are like the old ones, in answers and in lengths.
 - `frontier`, `bradley_terry`: what nothing dominates; strengths from pairwise wins.
+- `gumbel_coupling`: two answer laws under shared Gumbel noise: their joint law, covariance of being right.
+- `coupling`: two LLMs' recorded calls, coupled and independent: covariances, variances, error against samples.
+- `winrates`: win-rates under both, with ranks; whether the ranking changes.
 - `best_of_n`, `traces`: the best-scored of n CoTs; DeepConf's confidence along a CoT.
 - `stopping`, `orders`, `by_partition`: Adaptive-Consistency's criteria; rules that stop early, over all orders of a pool.
 - `early_stopping`, `early_plurality`: ESC over all orders of a pool, in closed form.

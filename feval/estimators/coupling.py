@@ -84,7 +84,7 @@ def coupled_statistics(first: npt.ArrayLike, second: npt.ArrayLike) -> CoupledSt
     (arXiv 2502.01754, Proposition 1 and Figures 2a and 2b.) Both variances are of the *same* recorded calls: what the marginal
     laws alone would give, and what pairing made of it. Calls recorded without shared noise have a covariance near 0.
 
-    Assumes calls that are independent given the question, but for the noise that calls of the same number share.
+    Assumes that, given the question, pairs of calls are independent of each other and of one law.
 
     Args:
         first: [Q, S] scores of one LLM.
@@ -120,7 +120,7 @@ def estimation_error(differences: npt.ArrayLike, sizes: npt.ArrayLike) -> Floats
     over all choices of N from the M recorded pairs, by the multivariate hypergeometric law of the counts of -1, 0 and 1: what the
     paper estimates by drawing.
 
-    Assumes that the recorded pairs stand for all: the error is against their own mean.
+    Arithmetic on what was recorded; assumes nothing of the calls.
 
     Args:
         differences: [...] of the M pairs: 1, 0 or -1, in any shape.
@@ -162,7 +162,8 @@ def equal_error_samples(
     covers about 0.94 from 30 questions on, less with fewer. Where coupled pairs hardly ever differ (one in a hundred) the error
     of small N is flat and the exact ratio itself hardly determined: 0.5 to 0.75 was seen there.
 
-    Assumes questions that are independent draws; pairs within a question may depend on each other.
+    Assumes, for the interval, questions that are independent draws; the numbers themselves are arithmetic on what was
+    recorded.
 
     Args:
         coupled: [Q, S] differences of scores of pairs that share noise: 1, 0 or -1.

@@ -89,7 +89,8 @@ class ScoreDifferenceVariance:
 def laws_of_counts(counts: npt.ArrayLike) -> Floats:
     """The empirical law c_k / n of counted answers: what a coupling of two recorded pools couples.
 
-    Feval's own step; assumes answers that are independent draws given the question, whose law the shares then estimate.
+    Feval's own. Assumes calls that are independent draws of one law, given the question; the law of few calls carries their
+    error.
 
     Args:
         counts: [..., K] how often each answer was given, no answer included where it is a state of its own.

@@ -113,7 +113,7 @@ def two_token_winrates(a: npt.ArrayLike, b: npt.ArrayLike) -> PairWinRates:
 
         coupled: win (a - b)_+, lose (b - a)_+;     independent: win a (1 - b), lose b (1 - a).
 
-    Assumes two answers of one token each, drawn by the Gumbel-max sampler.
+    Assumes one call of each LLM, and the Gumbel-max sampler where noise is shared.
 
     Args:
         a: [...] probabilities.
@@ -137,7 +137,7 @@ def scored_winrates(p: npt.ArrayLike, p_prime: npt.ArrayLike, score: npt.ArrayLi
 
     Coupled by the joint law of `gumbel_coupling_joint`, independent by the product of the two laws. Equal scores tie.
 
-    Assumes answers of one token each, drawn by the Gumbel-max sampler, and scores that the answer alone decides.
+    Assumes answers of one token, or laws of answers coupled as if they were, and a score that depends on the answer alone.
 
     Args:
         p: [..., K] law of the first LLM over answers.
@@ -169,7 +169,7 @@ def sampled_winrates(first: npt.ArrayLike, second: npt.ArrayLike, calls: Literal
     Which calls are compared says what is estimated (arXiv 2502.01754, eqs. 24 and 31): coupled generation where they share noise,
     independent generation where they do not.
 
-    Assumes calls that are independent given the question, but for the noise that calls of the same number share.
+    Assumes that, given the question, calls with noise of their own are independent and of one law.
 
     Args:
         first: [Q, S] scores of one LLM's calls; higher is better, equal is a tie.
@@ -195,10 +195,16 @@ def sampled_winrates(first: npt.ArrayLike, second: npt.ArrayLike, calls: Literal
         )
     if np.isnan(x).any() or np.isnan(y).any():
         raise OutOfRangeError("A score is missing (NaN); leave out its question, or record the score.")
-    order = np.sign(x - y) if calls == "same" else np.sign(x[:, :, None] - y[:, None, :])
-    order = order[:, ~np.eye(x.shape[1], dtype=bool)] if calls == "other" else order.reshape(len(x), -1)
-    shares = [(order == sign).mean(axis=1) for sign in (1.0, -1.0, 0.0)]
-    return np.stack(shares, axis=-1)
+    counted, pairs = _counted(x, y), x.shape[1]
+    if calls != "same":
+        own, counted = counted, np.zeros((len(x), 3))
+        for call in y.T:
+            counted += _counted(x, call[:, None])
+        pairs *= y.shape[1]
+        if calls == "other":
+            counted, pairs = counted - own, pairs - x.shape[1]
+    shares: Floats = counted / pairs
+    return shares
 
 
 def average_winrates(table: npt.ArrayLike) -> AverageWinRates:
@@ -281,7 +287,7 @@ def ranking_change(
     denominator, and at least 2^-Q, the chance that Q questions without a preference all point one way. Holm's adjustment covers
     all pairs.
 
-    Assumes questions that are independent draws.
+    Assumes questions that are independent draws, enough of them for the bootstrap (20 were, in simulation).
 
     Args:
         coupled: [Q, L] average win-rate of each LLM on each question under shared noise.
@@ -367,6 +373,12 @@ def _shortest_cycle(beats: npt.NDArray[np.bool_], start: int) -> tuple[int, ...]
                     longer.append((*path, following))
         paths = longer
     return ()
+
+
+def _counted(x: Floats, y: Floats) -> Floats:
+    """[Q, 3] comparisons won, lost and tied."""
+    outcomes = (x > y, x < y, x == y)
+    return np.stack([outcome.sum(axis=1) for outcome in outcomes], axis=-1).astype(np.float64)
 
 
 def _outcomes(joint: Floats, order: Floats) -> Floats:
