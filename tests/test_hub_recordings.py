@@ -353,7 +353,7 @@ def test_a_hub_that_does_not_answer_is_a_sentence(
     [
         (f"hf://{REPO}@{'0' * 40}", "no such commit"),
         ("hf://nobody/nothing@v1", "no such repository"),
-        (f"hf://{REPO}@v9", "no such commit"),
+        (f"hf://{REPO}@v9", "no such commit, tag or branch; it has no tags, its branches are main, and what is needed"),
     ],
 )
 def test_what_is_not_there_is_a_sentence(hub: HubDouble, address: str, place: str, words: str) -> None:

@@ -326,6 +326,15 @@ def test_a_dry_run_sends_nothing_and_lists_what_it_would(hub: HubDouble, toy: Pa
     assert told["changed"] == told["unchanged"] == told["removed"] == []
 
 
+def test_a_dry_run_says_that_a_tag_is_taken(hub: HubDouble, toy: Path) -> None:
+    assert feval("push", toy, REPO, "--tag", "v1").exit_code == 0
+    assert feval("push", toy, REPO, "--tag", "v1", "--dry-run").exit_code == 0  # nothing is new, so the tag is right
+    for more in (["--dry-run"], []):
+        result = feval("push", toy, REPO, "--tag", "v1", "--title", "Another", *more)
+        assert result.exit_code == 1
+        assert "has the tag 'v1' already" in result.stderr
+
+
 def test_a_push_says_where_it_is_and_how_to_cite_it(hub: HubDouble, toy: Path) -> None:
     result = feval("push", toy, REPO, "--public", "--tag", "v1.0", "--message", "First")
     assert result.exit_code == 0, result.output

@@ -24,7 +24,7 @@ from feval.errors import FevalError, HubError, StorageError
 if TYPE_CHECKING:
     from huggingface_hub import HfApi
 
-__all__ = ["WAITS_SECONDS", "Client", "TransientError", "is_offline", "public_endpoint"]
+__all__ = ["WAITS_SECONDS", "Client", "TransientError", "is_offline", "public_endpoint", "without_addresses"]
 
 WAITS_SECONDS = (1.0, 4.0)
 """Before the second and the third attempt."""
@@ -131,7 +131,7 @@ class Client:
             ours = self._translated(error, client_retries=client_retries)
             if ours is None:
                 raise
-            raise ours from _without_addresses(error)
+            raise ours from without_addresses(error)
 
     def _translated(self, error: Exception, *, client_retries: bool) -> Exception | None:
         from huggingface_hub import errors as hub
@@ -218,7 +218,7 @@ def public_endpoint(endpoint: str | None = None) -> str:
     return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
 
 
-def _without_addresses(error: BaseException) -> Exception:
+def without_addresses(error: BaseException) -> Exception:
     """The error as one may show it: its class, its status, where it was raised; not its text."""
     status = getattr(getattr(error, "response", None), "status_code", None)
     said = f"{type(error).__module__}.{type(error).__name__}" + (f", HTTP {status}" if status else "")

@@ -71,6 +71,18 @@ class RepoState:
     files: Mapping[str, RepoFile] = field(repr=False)
     tags: Mapping[str, str] = field(repr=False)
 
+    def require_free(self, tag: str | None) -> None:
+        """Refuse a tag that is there already.
+
+        Raises:
+            ConflictError: it names a commit.
+        """
+        if tag is not None and tag in self.tags:
+            raise ConflictError(
+                f"{self.repo_id} has the tag {tag!r} already, at commit {self.tags[tag][:12]}. A release is never changed; "
+                "choose another tag."
+            )
+
 
 @dataclass(frozen=True, slots=True)
 class Pushed:
@@ -114,7 +126,7 @@ def state(
         HubError: no such revision, or the Hub does not answer.
     """
     _check_repo_id(repo_id)
-    client = _client(repo_id, "looked at", token, endpoint)
+    client = _client(repo_id, "looked at on", token, endpoint)
     return client.attempts(lambda: _look(client, repo_id, revision))
 
 
@@ -157,7 +169,7 @@ def push_files(
     """
     _check_repo_id(repo_id)
     _check_request(files, delete, message, tag, create_pr=create_pr)
-    client = _client(repo_id, "pushed", token, endpoint)
+    client = _client(repo_id, "pushed to", token, endpoint)
     push = _Push(client, repo_id, files, delete, message, parent, tag, create_pr=create_pr)
     return push.run(public=public)
 
@@ -183,11 +195,8 @@ class _Push:
             self._check_visibility(found, public=public)
         changed, gone = self._changes(found)
         same_tag = self.tag is not None and found.tags.get(self.tag) == found.commit and not (changed or gone)
-        if self.tag in found.tags and not same_tag:
-            raise ConflictError(
-                f"{self.repo_id} has the tag {self.tag!r} already, at commit {found.tags[str(self.tag)][:12]}. A release is "
-                "never changed; choose another tag."
-            )
+        if not same_tag:
+            found.require_free(self.tag)
         # A push whose answer was lost has moved the branch by itself: then there is nothing left to do, and no conflict.
         if (changed or gone) and self.parent is not None and found.commit != self.parent:
             raise self._stale(found.commit)
@@ -361,7 +370,7 @@ def _look(client: Client, repo_id: str, revision: str | None) -> RepoState | Non
 
 def _client(repo_id: str, done: str, token: str | None, endpoint: str | None) -> Client:
     def failed(reason: str, advice: str) -> HubError:
-        return HubError(f"{repo_id} could not be {done} on the Hub ({client.host}): {reason}. {advice}.")
+        return HubError(f"{repo_id} could not be {done} the Hub ({client.host}): {reason}. {advice}.")
 
     def disk_failed(said: str) -> StorageError:
         return StorageError(f"A file for {repo_id} could not be read: {said}. Check its permissions.")

@@ -11,7 +11,7 @@ import contextlib
 import hashlib
 import shutil
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 from feval.errors import DamagedRecordingError, HubError, StorageError, UnpinnedWarning
 from feval.hub.addresses import Address, is_commit
-from feval.hub.client import Client, is_offline
+from feval.hub.client import Client, is_offline, without_addresses
 from feval.recording.format import MANIFEST, is_safe_path, open_regular
 
 if TYPE_CHECKING:
@@ -29,6 +29,7 @@ __all__ = ["Listed", "Snapshot", "open_snapshot"]
 
 _DOWNLOADS = 8
 _LISTED_AT_ONCE = 200
+_MOST_NAMED = 8
 _SPARE_BYTES = 64 << 20
 
 
@@ -226,6 +227,8 @@ def _at_commit(client: Client, address: Address, path: str, most_bytes: int) -> 
 
 def _commit_of(client: Client, address: Address, revision: str) -> tuple[str, bool]:
     """The commit of a revision, and whether it is a tag, which is not meant to move."""
+    from huggingface_hub.errors import RevisionNotFoundError
+
     api = client.api()
     with client.errors():
         refs = api.list_repo_refs(address.repo_id, repo_type="dataset")
@@ -234,13 +237,27 @@ def _commit_of(client: Client, address: Address, revision: str) -> tuple[str, bo
         is_tag = revision in tags and revision not in branches
         commit = branches.get(revision) or tags.get(revision)
         if commit is None:
-            commit = str(api.dataset_info(address.repo_id, revision=revision).sha)
+            try:
+                commit = str(api.dataset_info(address.repo_id, revision=revision).sha)
+            except RevisionNotFoundError as error:
+                reason = f"the Hub has the repository but no such commit, tag or branch; {_named(tags, branches)}"
+                raise client.failed(reason, client.wrong_name) from without_addresses(error)
             is_tag = commit.startswith(revision)  # the beginning of a commit is as firm as the whole
     if not is_commit(str(commit)):
         raise HubError(
             f"The Hub ({client.host}) answers with {commit!r:.60} where the commit of {address} was asked for."
         )
     return str(commit), is_tag
+
+
+def _named(tags: Iterable[str], branches: Iterable[str]) -> str:
+    """The names that a repository has, as far as they can be shown."""
+    told = []
+    for what, names in (("tags", tags), ("branches", branches)):
+        shown = [name for name in names if name.isprintable()]
+        more = f" and {len(shown) - _MOST_NAMED} more" if len(shown) > _MOST_NAMED else ""
+        told.append(f"its {what} are {', '.join(shown[:_MOST_NAMED])}{more}" if shown else f"it has no {what}")
+    return ", ".join(told)
 
 
 def _listing(client: Client, address: Address, paths: Sequence[str]) -> dict[str, RepoFile]:

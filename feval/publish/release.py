@@ -230,16 +230,23 @@ def _folders(results: Sequence[Path]) -> tuple[str, ...]:
 
 
 def changes(release: Release) -> Changes:
-    """Compare a release with the repository as it was seen."""
+    """Compare a release with the repository as it was seen.
+
+    Raises:
+        ConflictError: its tag names another release already.
+    """
     there = {} if release.seen.state is None else release.seen.state.files
     new = tuple(path for path in release.files if path not in there)
     same = {path for path, content in release.files.items() if path in there and there[path].holds(content)}
-    return Changes(
+    found = Changes(
         new,
         tuple(path for path in release.files if path in there and path not in same),
         tuple(path for path in release.files if path in same),
         tuple(path for path in there if path.startswith(release.owns) and path not in release.files),
     )
+    if release.seen.state is not None and found.sent:
+        release.seen.state.require_free(release.tag)
+    return found
 
 
 def push(
