@@ -19,12 +19,11 @@ from feval.publish.figures import MOST_COTS, Accuracy, PairFigures
 from feval.publish.front import front_matter
 from feval.publish.licences import licence_name, licence_url
 from feval.publish.loading import loading
-from feval.publish.markdown import cut, fenced, folded, listed, share, size, table
+from feval.publish.markdown import code, cut, fenced, folded, listed, plain, share, size, table
 from feval.publish.origin import has_sent_prompts, is_imported, origin
 from feval.publish.page import PICTURE, Page
 from feval.publish.words import section
 from feval.recording import Recording
-from feval.recording.readme import code, plain
 from feval.report.text import counted, plain_number, visible
 
 __all__ = ["card", "default_title"]
@@ -88,7 +87,7 @@ def _opening(recording: Recording, page: Page) -> list[str]:
         where = (
             f"{where} ({listed(map(code, recording.dataset_ids()))})"
             if len(records) > 1
-            else plain(visible(records[0]["title"]))
+            else plain(records[0]["title"])
         )
     names = f" ({listed(map(code, manifest.llms))})" if len(manifest.llms) <= _MOST_NAMED else ""
     whole = len(manifest.pairs) == len(manifest.llms) * len(records)
@@ -96,11 +95,12 @@ def _opening(recording: Recording, page: Page) -> list[str]:
     more = ["every question its gold answer"] * all(r["with_gold"] == r["questions"] for r in records)
     more += ["every request the prompt that was sent"] * has_sent_prompts(recording, page.configs)
     return [
-        f"# {plain(visible(page.title))}",
+        f"# {plain(page.title)}",
         "",
         (
-            f"**{cots:,} chains of thought.** {counted(len(manifest.llms), 'LLM')}{names} answered {questions:,} questions "
-            f"of {where}, {_times(page)} each.{missing} Every chain of thought (CoT) has {listed(_kept(page))}"
+            f"**{cots:,} {'chain' if cots == 1 else 'chains'} of thought.** {counted(len(manifest.llms), 'LLM')}{names} "
+            f"answered {counted(questions, 'question')} of {where}, {_times(page)} each.{missing} "
+            f"Every chain of thought (CoT) has {listed(_kept(page))}"
             f"{'; ' if more else ''}{' and '.join(more)}."
         ),
         "",
@@ -194,10 +194,8 @@ def _datasets(recording: Recording) -> list[str]:
             else "not stated"
         )
         golds = "all" if record["with_gold"] == record["questions"] else f"{record['with_gold']:,}"
-        kind = plain(visible(record["answer_kind"]))
-        rows.append(
-            [code(record["id"]), plain(visible(record["title"])), f"{record['questions']:,}", golds, kind, source]
-        )
+        kind = plain(record["answer_kind"])
+        rows.append([code(record["id"]), plain(record["title"]), f"{record['questions']:,}", golds, kind, source])
     extractors = listed(dict.fromkeys(code(record["extractor"]) for record in recording.manifest.datasets.values()))
     said = (
         "Answers were taken as the source has them, or extracted from the texts,"
@@ -383,7 +381,7 @@ def _gaps(recording: Recording, page: Page) -> list[str]:
         some = "" if all(figures.unknown == 1 for figures in unknown) else ", or not of every CoT"
         lines += ["", f"Whether CoTs came to their end is not known of {names}{some}."]
     if notes:
-        items = [f"- {plain(visible(note))}" for note in notes]
+        items = [f"- {plain(note)}" for note in notes]
         head = "Noted when it was made:"
         lines += ["", *([head, "", *items] if len(items) <= _MOST_NOTES else folded(head, items))]
     return lines

@@ -7,9 +7,10 @@ import re
 import shlex
 from collections.abc import Iterable, Sequence
 
+from feval.recording import readme
 from feval.report.text import visible
 
-__all__ = ["cut", "fenced", "folded", "listed", "python_text", "share", "shell_word", "size", "table"]
+__all__ = ["code", "cut", "fenced", "folded", "listed", "plain", "python_text", "share", "shell_word", "size", "table"]
 
 
 _NUMBER = re.compile(
@@ -26,6 +27,16 @@ def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
     ]
     line = " | ".join("---:" if is_number and n else "---" for n, is_number in enumerate(right))
     return [f"| {' | '.join(header)} |", f"| {line} |", *(f"| {' | '.join(row)} |" for row in body)]
+
+
+def code(text: str) -> str:
+    """A name as a code span, with what could reorder or hide characters spelled out."""
+    return readme.code(visible(text))
+
+
+def plain(text: str) -> str:
+    """Words without markup, on one line, with what could reorder or hide characters spelled out."""
+    return readme.plain(visible(text))
 
 
 def folded(summary: str, lines: Sequence[str]) -> list[str]:

@@ -7,10 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from feval.publish.configs import Config
-from feval.publish.markdown import folded
+from feval.publish.markdown import code, folded, plain
 from feval.recording import Recording
-from feval.recording.readme import code, plain
-from feval.report.text import visible
 
 __all__ = ["has_sent_prompts", "is_imported", "origin"]
 
@@ -46,12 +44,12 @@ def origin(recording: Recording) -> list[str]:
     own = _mapping(raw.get("operation"))
     date = re.match(r"\d{4}-\d\d-\d\d", str(raw.get("created", "")))
     when = f" on {date[0]}" if date else ""
-    by = f" with feval {plain(visible(str(raw.get('feval_version', ''))))}".rstrip()
+    by = f" with feval {plain(str(raw.get('feval_version', '')))}".rstrip()
     parents = _parents(recording)
     lines = ["## Where it comes from", ""]
     if not parents:
         return [*lines, f"{_sentence(own)}{when}{by}."]
-    made = _DERIVED.get(str(own.get("name")), f"made ({code(visible(str(own.get('name'))))}) from")
+    made = _DERIVED.get(str(own.get("name")), f"made ({code(str(own.get('name')))}) from")
     number = "one recording" if len(parents) == 1 else f"{len(parents)} recordings"
     items = [f"- {_sentence(_mapping(parent.get('operation')))}" for parent in parents]
     head = f"{made.capitalize()} {number}{when}{by}:"
@@ -73,7 +71,7 @@ def _sentence(operation: Mapping[str, Any]) -> str:
         digest = str(source.get("sha256", ""))
         known = f", SHA-256 `{digest}`" if re.fullmatch("[0-9a-f]{64}", digest) else ""
         return f"Imported from {_code(source, 'file')} (format {_code(operation, 'format')}{known})"
-    return f"Made by {code(visible(str(name)))}" if name else "Made in a way that is not stated"
+    return f"Made by {code(str(name))}" if name else "Made in a way that is not stated"
 
 
 def _first_operations(recording: Recording) -> list[Mapping[str, Any]]:
@@ -93,4 +91,4 @@ def _mapping(value: Any) -> Mapping[str, Any]:
 
 
 def _code(values: Mapping[str, Any], key: str) -> str:
-    return code(visible(str(values.get(key) or "not stated")))
+    return code(str(values.get(key) or "not stated"))
