@@ -25,7 +25,7 @@ def test_examples_print_what_they_show(code: str, shown: str) -> None:
 
 
 def test_every_python_block_is_followed_by_what_it_prints() -> None:
-    assert len(EXAMPLES) == len(re.findall(r"^```python$", PAGE, re.MULTILINE)) == 2
+    assert len(EXAMPLES) == len(re.findall(r"^```python$", PAGE, re.MULTILINE)) == 3
 
 
 def test_the_example_on_the_built_in_models_runs(tmp_path: Path) -> None:

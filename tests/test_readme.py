@@ -111,7 +111,7 @@ def test_the_pages_on_methods_run_beside_the_demo(page: str, tmp_path: Path, env
 def test_the_examples_of_coupling_print_what_they_show(tmp_path: Path, environment: dict[str, str]) -> None:
     page = blocks((ROOT / "docs" / "coupling.md").read_text("utf-8"))
     offline = [f"```{block.language}\n{block.text}```\n" for block in page if block.language != "sh"]
-    assert len(offline) == 3
+    assert len(offline) == 6
     run_page("\n".join(offline), tmp_path, environment)
 
 
