@@ -289,7 +289,7 @@ class Application:
             plan = self._plan(requests.parse(kind, call.body, headers))
             self._plans.put(key, plan, len(call.body) + _PLAN_OVERHEAD * len(plan.matches))
         prepared = [self._prepared(match) for match in plan.matches]
-        taken = self.runs.take(run, plan.picked)
+        taken = self.runs.take(run, plan.picked, [own.tokens for own in prepared])
         return self._reply(plan, run, prepared, taken)
 
     def _plan(self, asked: requests.Asked) -> _Plan:
@@ -344,7 +344,6 @@ class Application:
             samples = got.samples
             contents = [own.contents[sample] for sample in samples]
             finishes = [own.finishes[sample] for sample in samples]
-            tokens = sum([own.tokens[sample] for sample in samples])
             prompt = int(match.llm.pool.prompt_tokens[match.row])
             if prompt < 0:
                 unknown["prompt_tokens"] = None
@@ -359,9 +358,9 @@ class Application:
             )
             pieces += replies.choices(asked.kind, contents, endings, first=first)
             first += len(samples)
-            completion_tokens += tokens
+            completion_tokens += got.output_tokens
             prompt_tokens += max(prompt, 0)
-            dollars = _added(dollars, self._prices[match.llm], got.prompts, prompt, tokens)
+            dollars = _added(dollars, self._prices[match.llm], got.prompts, prompt, got.output_tokens)
         identity = blake2b(
             b"%b\n%b\n%d" % (run.label.encode(), plan.identity, taken[0].round), digest_size=12
         ).hexdigest()

@@ -45,10 +45,10 @@ class _Joined:
         else:
             self._transport.write(data)
 
-    def write_whole(self, data: bytes) -> None:
-        """Send a whole reply."""
+    def write_whole(self, head: bytes, body: bytes) -> None:
+        """Send a whole reply, without a copy of its body."""
         self.flush()
-        self._transport.write(data)
+        self._transport.writelines((head, body))
 
     def flush(self) -> None:
         """Send a head that nothing followed."""
@@ -217,7 +217,7 @@ class Connection(HttpToolsProtocol):
         body = request.body[0] if len(request.body) == 1 else b"".join(request.body)
         reply = self._door.at_once(request.method, request.path, request.headers, body)
         if isinstance(reply.body, bytes):
-            self._joined.write_whole(self._whole(reply, reply.body))
+            self._joined.write_whole(*self._whole(reply, reply.body))
             self.server_state.total_requests += 1
             if self._ends:
                 self.transport.close()
@@ -230,13 +230,13 @@ class Connection(HttpToolsProtocol):
         self.cycle.keep_alive = not self._ends
         super().on_message_complete()
 
-    def _whole(self, reply: Reply, body: bytes) -> bytes:
+    def _whole(self, reply: Reply, body: bytes) -> tuple[bytes, bytes]:
         try:
-            return self._head(reply, len(body)) + body
+            return self._head(reply, len(body)), body
         except _BrokenReplyError:
             broken = error_reply(500, "Something unexpected happened (a broken header).", code="internal_error")
             body = b"".join([broken.body] if isinstance(broken.body, bytes) else broken.body)
-            return self._head(broken, len(body)) + body
+            return self._head(broken, len(body)), body
 
     def _head(self, reply: Reply, length: int) -> bytes:
         defaults = self.server_state.default_headers

@@ -81,6 +81,7 @@ class Taken:
         remaining: CoTs of the pool that the run was not yet given.
         round: number of this request among the run's requests for the question, from 0.
         prompts: how many times the prompt is paid for now.
+        output_tokens: of the CoTs.
     """
 
     samples: tuple[int, ...]
@@ -88,6 +89,7 @@ class Taken:
     remaining: int
     round: int
     prompts: int
+    output_tokens: int
 
 
 def run_name(text: str, order: str = "seeded") -> RunName:
@@ -191,12 +193,15 @@ class Runs:
         if file is not None:
             file.entries.clear()
 
-    def take(self, name: RunName, asked: Sequence[Picked]) -> list[Taken]:
+    def take(
+        self, name: RunName, asked: Sequence[Picked], tokens: Sequence[Sequence[int]] | None = None
+    ) -> list[Taken]:
         """Hand out CoTs: of every question asked, or of none.
 
         Args:
             name: who asks.
             asked: the questions.
+            tokens: of every recorded CoT of each of them, where they are at hand.
 
         Raises:
             UsedUpError: a pool has fewer left.
@@ -204,6 +209,7 @@ class Runs:
             StorageError: the ledger file cannot be written.
         """
         drawn = [self._orders.of(one.llm, one.row, name.replicate) for one in asked]
+        lengths = tokens or [one.llm.pool.output_tokens[one.row].tolist() for one in asked]
         with self._lock:
             run = self._run(name)
             first: dict[tuple[LLM, int], int] = {}
@@ -211,7 +217,8 @@ class Runs:
                 key = one.llm, one.row
                 place = first.get(key, run.place(key))
                 first[key] = place + self._require(name, one, len(order), place)
-            taken = [run.take(one, order, self.billing) for one, order in zip(asked, drawn, strict=True)]
+            handed = zip(asked, drawn, lengths, strict=True)
+            taken = [run.take(one, order, own, self.billing) for one, order, own in handed]
             if self._file is not None:
                 for one, got in zip(asked, taken, strict=True):
                     self._file.add(_entry(name, one, got))
@@ -280,7 +287,8 @@ class Runs:
             raise ConflictError(
                 f"{where} that this recording does not have. Go on with the recording it was made with."
             )
-        taken = run.take(Picked(llm, row, entry["n"], chosen), order, self.billing)
+        lengths = llm.pool.output_tokens[row].tolist()
+        taken = run.take(Picked(llm, row, entry["n"], chosen), order, lengths, self.billing)
         if list(taken.samples) != entry["samples"]:
             raise ConflictError(
                 f"{where} in another order than these draws. The file was changed, or is of another feval."
@@ -365,7 +373,7 @@ class _Run:
         cursor = self._cursors.get(key)
         return 0 if cursor is None else cursor.place
 
-    def take(self, one: Picked, order: npt.NDArray[np.uint16], billing: str) -> Taken:
+    def take(self, one: Picked, order: npt.NDArray[np.uint16], tokens: Sequence[int], billing: str) -> Taken:
         key = one.llm, one.row
         cursor = self._cursors.get(key)
         if cursor is None:
@@ -376,7 +384,8 @@ class _Run:
         samples, recycled = self._samples(one, order, cursor)
         prompts = 1 if billing == "per_round" else len(samples) if billing == "per_sample" else int(not cursor.rounds)
         counts.questions += not cursor.rounds
-        taken = Taken(samples, recycled, max(len(order) - cursor.place, 0), cursor.rounds, prompts)
+        output_tokens = sum([tokens[sample] for sample in samples])
+        taken = Taken(samples, recycled, max(len(order) - cursor.place, 0), cursor.rounds, prompts, output_tokens)
         cursor.rounds += 1
         cursor.cots += len(samples)
         _count(counts, one, taken)
@@ -411,12 +420,10 @@ class _Run:
 
 
 def _count(counts: _Counts, one: Picked, taken: Taken) -> None:
-    pool = one.llm.pool
-    own = pool.output_tokens[one.row].tolist()
-    prompt = int(pool.prompt_tokens[one.row])
+    prompt = int(one.llm.pool.prompt_tokens[one.row])
     counts.requests += 1
     counts.cots += len(taken.samples)
-    counts.output_tokens += sum([own[sample] for sample in taken.samples])
+    counts.output_tokens += taken.output_tokens
     counts.recycled += taken.recycled
     if prompt < 0:
         counts.unknown_prompts += taken.prompts
