@@ -565,7 +565,9 @@ def test_a_port_can_be_listened_on_again_at_once() -> None:
 
 
 STUB = """
+import signal
 import sys
+signal.signal(signal.SIGHUP, signal.SIG_DFL)  # as it is where no nohup stands in front of the tests
 from feval.serving.application import Reply
 from feval.serving.server import Server
 class Application:
