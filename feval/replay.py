@@ -892,9 +892,9 @@ def open_recordings(given: str | Path | Recording | Sequence[str | Path | Record
         UsageError: none was named.
         RecordingError: one cannot be read.
     """
-    from feval.hub.addresses import places
-
     if given is None:
+        from feval.hub.addresses import places
+
         folders: Sequence[str | Path | Recording] = places(os.environ.get("FEVAL_RECORDING", ""))
         if not folders:
             raise UsageError("No recording was named: give recording=FOLDER, or set FEVAL_RECORDING to its folder.")
@@ -914,6 +914,8 @@ def _opened(place: str | Path) -> Recording:
 
 
 def _is_on_the_hub(place: str | Path) -> bool:
+    if ":" not in str(place):  # a plain folder does not pay for an import
+        return False
     from feval.hub.addresses import is_address
 
     return is_address(place)
