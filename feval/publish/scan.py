@@ -378,11 +378,11 @@ def _text_arrays(array: Any) -> Iterator[tuple[Any, Callable[[int], int]]]:
     elif pa.types.is_dictionary(kind):
         indices = array.indices
         for values, value_of in _text_arrays(array.dictionary):
-            yield values, lambda at: int(pc.index(indices, pa.scalar(value_of(at), indices.type)).as_py())  # noqa: B023
+            yield values, lambda at: int(pc.index(indices, pa.scalar(value_of(at), indices.type)).as_py())  # noqa: B023  called before the next turn
     elif pa.types.is_list(kind) or pa.types.is_large_list(kind):
         parents = pc.list_parent_indices(array)
         for values, row_of in _text_arrays(array.flatten()):
-            yield values, lambda at: int(parents[row_of(at)].as_py())  # noqa: B023
+            yield values, lambda at: int(parents[row_of(at)].as_py())  # noqa: B023  called before the next turn
     elif pa.types.is_struct(kind):
         for part in array.flatten():
             yield from _text_arrays(part)

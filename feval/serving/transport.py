@@ -246,7 +246,7 @@ def replay_async_http_client(
 
 def _with_ledger(client: type) -> type:
     def __init__(self: Any, transport: _Replay) -> None:  # noqa: N807  of a class made here
-        client.__init__(self, transport=transport, trust_env=False)  # type: ignore[misc]
+        client.__init__(self, transport=transport, trust_env=False)  # type: ignore[misc]  # the class is only known at run time
         self.replay, self.ledger, self.grade = transport, transport.ledger, transport.grade
 
     return type("Replay" + client.__name__, (client,), {"__init__": __init__, "__module__": __name__})
