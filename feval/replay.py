@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from copy import copy
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -315,7 +315,7 @@ class LLM:
         self.dataset = view.votes.dataset
         self.counter: str = view.recording.manifest.pairs[self.dataset, self.name]["counter"]
         self.recording_hash = view.recording.hash
-        self._noise = _noise(self.info.decoding)
+        self._noise = _noise(view.recording.manifest.llms[self.name].get("decoding"))  # `info` would import pyarrow
 
     def __repr__(self) -> str:
         return (
@@ -811,9 +811,9 @@ def _known(values: npt.NDArray[np.float64]) -> list[float | None]:
     return [None if math.isnan(value) else value for value in values.tolist()]
 
 
-def _noise(decoding: Mapping[str, Any]) -> Noise | None:
+def _noise(decoding: object) -> Noise | None:
     """What the decoding of an LLM says of shared noise."""
-    told = decoding.get("noise")
+    told = decoding.get("noise") if isinstance(decoding, dict) else None
     if not isinstance(told, dict) or not isinstance(told.get("scheme"), str) or type(told.get("seed")) is not int:
         return None
     return Noise(told["scheme"], told["seed"])
