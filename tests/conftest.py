@@ -36,6 +36,14 @@ def shared() -> Path:
 
 
 @pytest.fixture(scope="session", autouse=True)
+def receipts_elsewhere(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Commands that are told no place for their receipt keep it out of the checkout."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("FEVAL_RECEIPTS", str(tmp_path_factory.mktemp("receipts")))
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
 def closed_network() -> Iterator[None]:
     """No test of this process reaches anything but this machine."""
 

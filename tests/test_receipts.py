@@ -95,6 +95,60 @@ def test_the_receipt_alone(name: str, toy: Path) -> None:
     assert verify_receipt(path).equal
 
 
+@pytest.mark.parametrize("name", ["exact", "estimate", "curve-seeded", "compare"])
+def test_a_receipt_is_kept_where_nobody_named_a_place(name: str, toy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("FEVAL_RECEIPTS")
+    monkeypatch.chdir(toy.parent)
+    command = [*RUNS.get(name, []), "--recording", "toy"]
+    if name == "compare":
+        assert call("compare", "plan.toml", "--init", "--recording", "toy").exit_code == 0
+        command = ["compare", "plan.toml"]
+    done = call(*command)
+    assert done.exit_code == 0, done.output
+    [kept] = Path("feval-receipts").glob("*/receipt.json")
+    assert done.stdout.splitlines()[-1] == f"wrote {kept}"
+    assert kept.parent.name.startswith(command[0])
+    assert call("verify", kept).exit_code == 0
+    assert verify_receipt(toy.parent / kept).equal
+    before = kept.read_bytes()
+    assert "wrote" not in call(*command, "--json").stdout
+    assert ([kept], before) == (list(Path("feval-receipts").glob("*/receipt.json")), kept.read_bytes())
+
+
+def test_what_differs_gets_a_receipt_of_its_own(toy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FEVAL_RECEIPTS", str(tmp_path / "kept"))
+    for seed in (1, 2):
+        assert call(*RUNS["seeded"], "--seed", seed, "--recording", toy).exit_code == 0
+    assert len(list((tmp_path / "kept").glob("run-self-consistency-toy-*/receipt.json"))) == 2
+
+
+def test_no_receipt(toy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("FEVAL_RECEIPTS")
+    monkeypatch.chdir(toy.parent)
+    done = call(*RUNS["exact"], "--recording", "toy", "--no-receipt")
+    assert (done.exit_code, "wrote" in done.stdout) == (0, False)
+    assert [path.name for path in toy.parent.iterdir()] == ["toy"]
+    for place in ("--out", "--receipt"):
+        both = call(*RUNS["exact"], "--recording", "toy", "--no-receipt", place, "there")
+        assert (both.exit_code, both.stdout) == (2, "")
+        assert f"{place} writes a receipt. Leave one out" in both.stderr
+
+
+def test_a_place_that_takes_no_receipt_is_said_before_the_work(toy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("FEVAL_RECEIPTS")
+    monkeypatch.chdir(toy)  # a recording never changes
+    before = sorted(toy.rglob("*"))
+    done = call(*RUNS["exact"], "--recording", ".")
+    assert (done.exit_code, done.stdout) == (1, "")
+    assert "lies inside the recording" in done.stderr
+    assert "--no-receipt" in done.stderr
+    assert sorted(toy.rglob("*")) == before
+    assert call(*RUNS["exact"], "--recording", ".", "--no-receipt").exit_code == 0
+    (toy.parent / "file").write_bytes(b"mine")
+    monkeypatch.setenv("FEVAL_RECEIPTS", str(toy.parent / "file"))
+    assert "is a file" in call(*RUNS["exact"], "--recording", ".").stderr
+
+
 def test_a_receipt_pins_what_it_rests_on_and_no_absolute_path(toy: Path) -> None:
     read = json.loads(receipt(toy).read_text())
     assert set(read) == {"feval_receipt", "kind", "feval", "draws", "recordings", "prices", "request", "numbers"}

@@ -88,9 +88,13 @@ Prices = Annotated[
 ReceiptFile = Annotated[
     Path | None,
     typer.Option(
-        "--receipt", metavar="FILE", dir_okay=False, help="Write the receipt alone, to this file; see docs/receipts.md."
+        "--receipt",
+        metavar="FILE",
+        dir_okay=False,
+        help="Keep the receipt in this file. Default: under feval-receipts.",
     ),
 ]
+NoReceipt = Annotated[bool, typer.Option("--no-receipt", help="Keep no receipt; see docs/receipts.md.")]
 Replicates = Annotated[int, typer.Option("--replicates", min=1, help="Draws per question, for --order seeded.")]
 TrainFraction = Annotated[
     float | None,

@@ -2,14 +2,26 @@
 
 from __future__ import annotations
 
-import json
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from feval.cli import DatasetName, JsonFlag, QuietFlag, _folders, _guarded, _hush_matplotlib, _only, _Out, app
+from feval.cli import (
+    DatasetName,
+    JsonFlag,
+    NoReceipt,
+    QuietFlag,
+    ReceiptFile,
+    _folders,
+    _guarded,
+    _hush_matplotlib,
+    _only,
+    _Out,
+    app,
+)
+from feval.cli.saving import Saved, encoded
 from feval.errors import ConflictError, UsageError
 
 if TYPE_CHECKING:
@@ -44,6 +56,8 @@ def _compare(
         Path | None,
         typer.Option("--out", metavar="DIR", help="Write report.html, pictures, tables and receipt.json there."),
     ] = None,
+    receipt: ReceiptFile = None,
+    no_receipt: NoReceipt = False,
     workers: Annotated[int, typer.Option("--workers", min=1, help="Processes; the numbers do not depend on it.")] = 1,
     time_limit: Annotated[
         float, typer.Option("--time-limit", min=0.001, metavar="SECONDS", help="For a user's method, per question.")
@@ -60,26 +74,28 @@ def _compare(
     """
     show = _Out(as_json=as_json, quiet=quiet)
     if init:
-        if out is not None:
-            raise UsageError("--init writes a plan and computes nothing; --out belongs to the comparison itself.")
+        if out is not None or receipt is not None or no_receipt:
+            raise UsageError(
+                "--init writes a plan and computes nothing; --out and receipts belong to the comparison itself."
+            )
         _init(show, file, recordings, dataset, llms, replace=force)
         return
     if recordings or dataset or llms:
         raise UsageError(
             f"The plan {file} says which recording, dataset and LLMs are compared; change it there, or make another with --init."
         )
-    _run(show, file, out, workers, time_limit, replace=force)
+    _run(show, file, Saved(out, receipt, no_receipt, force), workers, time_limit)
 
 
-def _run(show: _Out, file: Path, out: Path | None, workers: int, time_limit: float, *, replace: bool) -> None:
+def _run(show: _Out, file: Path, saved: Saved, workers: int, time_limit: float) -> None:
     from feval.comparison import compare
     from feval.plans import Plan
+    from feval.receipts import compare_receipt
     from feval.report.comparisons import comparison_tables
 
     plan = Plan.read(file)
     with show.progress(f"comparing {len(plan.entries)} methods"):
         told = compare(plan, workers=workers, base=file.parent, time_limit=time_limit)
-        written = [] if out is None else _save(told, file.parent, out, time_limit, replace=replace)
     if told.missing and show.json:  # there is no table of them
         for one in told.missing:
             show.note(f"Missing: {one.label}. {one.reason}")
@@ -89,26 +105,27 @@ def _run(show: _Out, file: Path, out: Path | None, workers: int, time_limit: flo
         show.note(
             "The plan's costs lie outside of what any two methods share, so no accuracies are compared; change costs."
         )
-    show.result(told.to_dict(), *comparison_tables(told), *(f"wrote {path}" for path in written))
+    saved.show(
+        show,
+        told.to_dict(),
+        *comparison_tables(told),
+        receipt=lambda folder: compare_receipt(told, file.parent, folder),
+        files=lambda folder: _files(told, file.parent, folder, time_limit),
+    )
 
 
-def _save(told: Comparison, base: Path, out: Path, time_limit: float, *, replace: bool) -> list[Path]:
-    from feval.receipts import compare_receipt
+def _files(told: Comparison, base: Path, out: Path, time_limit: float) -> dict[str, bytes]:
     from feval.report.comparison_files import comparison_files
     from feval.report.comparisons import questions_parquet, results_csv
-    from feval.report.files import save_files
 
     _hush_matplotlib()
-    receipt = compare_receipt(told, base, out)
-    files = {
-        "comparison.json": (json.dumps(told.to_dict(), indent=2, allow_nan=False) + "\n").encode(),
+    return {
+        "comparison.json": encoded(told.to_dict()),
         "comparison.toml": told.plan.moved(base, out).to_toml().encode(),
         "results.csv": results_csv(told).encode(),
         "questions.parquet": questions_parquet(told),
         **comparison_files(told, base=base, receipt="receipt.json", time_limit=time_limit),
-        "receipt.json": (json.dumps(receipt, indent=2) + "\n").encode(),
     }
-    return save_files(out, files, replace=replace)
 
 
 def _init(

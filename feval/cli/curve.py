@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Sequence
 from pathlib import Path
@@ -16,6 +15,7 @@ from feval.cli import (
     DatasetName,
     JsonFlag,
     LLMNames,
+    NoReceipt,
     Prices,
     QuietFlag,
     ReceiptFile,
@@ -33,6 +33,7 @@ from feval.cli import (
     app,
     parse_counts,
 )
+from feval.cli.saving import Saved, encoded
 from feval.errors import OutOfRangeError, UsageError
 
 if TYPE_CHECKING:
@@ -78,11 +79,10 @@ def _curve(
     split_seed: SplitSeed = 0,
     out: Annotated[
         Path | None,
-        typer.Option(
-            "--out", metavar="DIR", help="Write curve.csv, .json, .png and receipt.json there. Default: write nothing."
-        ),
+        typer.Option("--out", metavar="DIR", help="Write curve.csv, .json, .png and receipt.json there."),
     ] = None,
     receipt: ReceiptFile = None,
+    no_receipt: NoReceipt = False,
     force: Annotated[bool, typer.Option("--force", help="Replace other curve files in --out and --receipt.")] = False,
     as_json: JsonFlag = False,
     quiet: QuietFlag = False,
@@ -108,7 +108,7 @@ def _curve(
         )
     learns = {"train_fraction": train_fraction, "split_seed": split_seed}
     plain = method == "self-consistency" and field == "n" and not given and train_fraction is None
-    show = _Out(as_json=as_json, quiet=quiet)
+    show, saved = _Out(as_json=as_json, quiet=quiet), Saved(out, receipt, no_receipt, force)
     with show.progress(f"{method} curve"):
         opened = [open_place(folder) for folder in _folders(recordings)]
         dataset = _only("dataset", dataset, (held for recording in opened for held in recording.dataset_ids()))
@@ -134,14 +134,15 @@ def _curve(
                 split_seed=split_seed,
             )
         )
-        written = (
-            []
-            if out is None and receipt is None
-            else _save_curve(out, receipt, curve, questions, replayed, learns=learns, plain=plain, replace=force)
-        )
     if prices != "none" and any(point.usd_per_question is None for point in curve.points):
         show.note(_no_dollars(next((llm for llm in replayed if llm.price is None), replayed[0])))
-    show.result(curve.to_dict(), curve_table(curve), *(f"wrote {path}" for path in written))
+    saved.show(
+        show,
+        curve.to_dict(),
+        curve_table(curve),
+        receipt=lambda folder: _receipt(curve, questions, replayed, folder, learns=learns, plain=plain),
+        files=lambda _: _files(curve),
+    )
 
 
 def _swept(method: str, budget: str | None, n: str | None, sweep: str | None) -> tuple[str, Sequence[Any]]:
@@ -190,21 +191,10 @@ def _usual(method: str, field: str, given: dict[str, str], most: int) -> list[in
     return taken or [most]
 
 
-def _save_curve(
-    out: Path | None,
-    alone: Path | None,
-    curve: Curve,
-    dataset: Dataset,
-    llms: Sequence[LLM],
-    *,
-    learns: dict[str, Any],
-    plain: bool,
-    replace: bool,
-) -> list[Path]:
+def _receipt(
+    curve: Curve, dataset: Dataset, llms: Sequence[LLM], folder: Path, *, learns: dict[str, Any], plain: bool
+) -> dict[str, Any]:
     from feval.receipts import curve_receipt, pins
-    from feval.report.csv import curve_csv
-    from feval.report.files import save_files
-    from feval.report.picture import curves_png
 
     request = {
         "method": curve.method,
@@ -222,20 +212,16 @@ def _save_curve(
         "resamples": curve.resamples,
     }
 
-    def receipt(folder: Path) -> bytes:
-        pinned = curve_receipt(request, curve.to_dict(), pins(dataset, llms, folder))
-        return (json.dumps(pinned, indent=2) + "\n").encode()
+    return curve_receipt(request, curve.to_dict(), pins(dataset, llms, folder))
 
-    written = []
-    if out is not None:
-        _hush_matplotlib()
-        files = {
-            "curve.csv": curve_csv(curve).encode(),
-            "curve.json": (json.dumps(curve.to_dict(), indent=2) + "\n").encode(),
-            "curve.png": curves_png([curve]),
-            "receipt.json": receipt(out),
-        }
-        written += save_files(out, files, replace=replace)
-    if alone is not None:
-        written += save_files(alone.parent, {alone.name: receipt(alone.parent)}, replace=replace, option="--receipt")
-    return written
+
+def _files(curve: Curve) -> dict[str, bytes]:
+    from feval.report.csv import curve_csv
+    from feval.report.picture import curves_png
+
+    _hush_matplotlib()
+    return {
+        "curve.csv": curve_csv(curve).encode(),
+        "curve.json": encoded(curve.to_dict()),
+        "curve.png": curves_png([curve]),
+    }

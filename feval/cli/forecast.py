@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -13,8 +12,10 @@ from feval.cli import (
     DatasetName,
     JsonFlag,
     LLMName,
+    NoReceipt,
     Prices,
     QuietFlag,
+    ReceiptFile,
     RecordingFolders,
     _folders,
     _guarded,
@@ -24,6 +25,7 @@ from feval.cli import (
     app,
     parse_counts,
 )
+from feval.cli.saving import Saved, encoded
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -59,10 +61,12 @@ def _estimate(
         typer.Option(
             "--out",
             metavar="DIR",
-            help="Write estimate.csv, .json, .png, receipt.json there. Default: nothing.",
+            help="Write estimate.csv, .json, .png, receipt.json there.",
         ),
     ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Replace other files in --out.")] = False,
+    receipt: ReceiptFile = None,
+    no_receipt: NoReceipt = False,
+    force: Annotated[bool, typer.Option("--force", help="Replace other files in --out and --receipt.")] = False,
     as_json: JsonFlag = False,
     quiet: QuietFlag = False,
 ) -> None:
@@ -74,17 +78,24 @@ def _estimate(
     Example: feval estimate --recording my-recording --llm gpt-4o-mini --g 5 --m 1..40 --out my-estimate
     """
     from feval.forecast import estimate
+    from feval.receipts import estimate_receipt, pins
     from feval.report.forecasts import forecast_tables
 
-    show, votes = _Out(as_json=as_json, quiet=quiet), parse_counts(m, "--m", "votes")
+    show, saved = _Out(as_json=as_json, quiet=quiet), Saved(out, receipt, no_receipt, force)
+    votes = parse_counts(m, "--m", "votes")
     with show.progress("estimating"):
         questions, replayed = _opened(recordings, dataset, llm, seed, None, "once")
         names = [name.strip() for name in method.split(",")]
         told = estimate(questions, replayed, g=g, m=votes, methods=names, replicate=replicate)
-        written = [] if out is None else _save(out, told, questions, replayed, replace=force)
     for sentence in told.warnings:
         show.note(sentence)
-    show.result(told.to_dict(), *forecast_tables(told), *(f"wrote {path}" for path in written))
+    saved.show(
+        show,
+        told.to_dict(),
+        *forecast_tables(told),
+        receipt=lambda folder: estimate_receipt(told, replayed.billing, pins(questions, [replayed], folder)),
+        files=lambda _: _files(told),
+    )
 
 
 @app.command("plan")
@@ -154,18 +165,13 @@ def _opened(
     return questions, replayed
 
 
-def _save(out: Path, told: Forecast, dataset: Dataset, llm: LLM, *, replace: bool) -> list[Path]:
-    from feval.receipts import estimate_receipt, pins
-    from feval.report.files import save_files
+def _files(told: Forecast) -> dict[str, bytes]:
     from feval.report.forecast_picture import forecast_png
     from feval.report.forecasts import forecast_csv
 
     _hush_matplotlib()
-    receipt = estimate_receipt(told, llm.billing, pins(dataset, [llm], out))
-    files = {
+    return {
         "estimate.csv": forecast_csv(told).encode(),
-        "estimate.json": (json.dumps(told.to_dict(), indent=2) + "\n").encode(),
+        "estimate.json": encoded(told.to_dict()),
         "estimate.png": forecast_png(told),
-        "receipt.json": (json.dumps(receipt, indent=2) + "\n").encode(),
     }
-    return save_files(out, files, replace=replace)

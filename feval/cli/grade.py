@@ -2,13 +2,27 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from feval.cli import DatasetName, JsonFlag, QuietFlag, RecordingFolders, _folders, _guarded, _Out, app
+from feval.cli import (
+    DatasetName,
+    JsonFlag,
+    NoReceipt,
+    QuietFlag,
+    ReceiptFile,
+    RecordingFolders,
+    _folders,
+    _guarded,
+    _Out,
+    app,
+)
+from feval.cli.saving import Saved, encoded
+
+if TYPE_CHECKING:
+    from feval.serving.grading import Graded
 
 __all__: list[str] = []
 
@@ -32,9 +46,11 @@ def _grade(
     ] = None,
     out: Annotated[
         Path | None,
-        typer.Option("--out", metavar="DIR", help="Write result.json and receipt.json there. Default: write nothing."),
+        typer.Option("--out", metavar="DIR", help="Write result.json and receipt.json there."),
     ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Replace other results in --out.")] = False,
+    receipt: ReceiptFile = None,
+    no_receipt: NoReceipt = False,
+    force: Annotated[bool, typer.Option("--force", help="Replace other results in --out and --receipt.")] = False,
     as_json: JsonFlag = False,
     quiet: QuietFlag = False,
 ) -> None:
@@ -49,17 +65,20 @@ def _grade(
     from feval.serving.answer_files import read_answers
     from feval.serving.grading import grade_saved, read_ledger
 
-    show = _Out(as_json=as_json, quiet=quiet)
-    saved = read_ledger(ledger)
+    show, saved = _Out(as_json=as_json, quiet=quiet), Saved(out, receipt, no_receipt, force)
+    held = read_ledger(ledger)
     opened = [open_recording(folder) for folder in _folders(recordings)]
-    told = grade_saved(saved, run, read_answers(answers), opened, dataset=dataset, prices=prices, folder=out or Path())
-    for sentence in told.grade.remarks():
-        show.note(sentence)
-    written = []
-    if out is not None:
-        from feval.report.files import save_files
 
-        files = {"result.json": told.grade.to_dict(), "receipt.json": told.receipt}
-        encoded = {name: (json.dumps(value, indent=2) + "\n").encode() for name, value in files.items()}
-        written = save_files(out, encoded, replace=force)
-    show.result(told.grade.to_dict(), grade_table(told.grade), *(f"wrote {path}" for path in written))
+    def graded(folder: Path) -> Graded:
+        return grade_saved(held, run, read_answers(answers), opened, dataset=dataset, prices=prices, folder=folder)
+
+    told = graded(Path()).grade
+    for sentence in told.remarks():
+        show.note(sentence)
+    saved.show(
+        show,
+        told.to_dict(),
+        grade_table(told),
+        receipt=lambda folder: graded(folder).receipt,
+        files=lambda _: {"result.json": encoded(told.to_dict())},
+    )

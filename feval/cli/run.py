@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -13,6 +12,7 @@ from feval.cli import (
     DatasetName,
     JsonFlag,
     LLMNames,
+    NoReceipt,
     Prices,
     QuietFlag,
     ReceiptFile,
@@ -28,6 +28,7 @@ from feval.cli import (
     _Out,
     app,
 )
+from feval.cli.saving import Saved, encoded
 
 if TYPE_CHECKING:
     from feval.evaluation import Evaluation
@@ -67,9 +68,10 @@ def _run(
     ] = 60.0,
     out: Annotated[
         Path | None,
-        typer.Option("--out", metavar="DIR", help="Write result.json and receipt.json there. Default: write nothing."),
+        typer.Option("--out", metavar="DIR", help="Write result.json and receipt.json there."),
     ] = None,
     receipt: ReceiptFile = None,
+    no_receipt: NoReceipt = False,
     force: Annotated[bool, typer.Option("--force", help="Replace other results in --out and --receipt.")] = False,
     as_json: JsonFlag = False,
     quiet: QuietFlag = False,
@@ -86,7 +88,7 @@ def _run(
     from feval.report.results import evaluation_tables
     from feval.specs import make_method, parse_settings
 
-    show = _Out(as_json=as_json, quiet=quiet)
+    show, saved = _Out(as_json=as_json, quiet=quiet), Saved(out, receipt, no_receipt, force)
     chosen = make_method(method, given := parse_settings(settings or []))
     with show.progress(method):
         opened = [open_place(folder) for folder in _folders(recordings)]
@@ -106,54 +108,35 @@ def _run(
             time_limit=time_limit,
         )
     _note_dollars(show, prices, told, replayed)
-    written = []
-    if out is not None or receipt is not None:
-        request = {
-            "method": told.method,
-            "settings": given,
-            "order": told.kind,
-            "replicates": replicates,
-            "train_fraction": train_fraction,
-            "split_seed": split_seed,
-        }
-        written = _save(out, receipt, request, chosen, told, questions, replayed, replace=force)
-    show.result(told.to_dict(), *evaluation_tables([told]), *(f"wrote {path}" for path in written))
+    request = {
+        "method": told.method,
+        "settings": given,
+        "order": told.kind,
+        "replicates": replicates,
+        "train_fraction": train_fraction,
+        "split_seed": split_seed,
+    }
+    numbers = told.to_dict()
+    saved.show(
+        show,
+        numbers,
+        *evaluation_tables([told]),
+        receipt=lambda folder: _receipt(request, chosen, told, questions, replayed, folder),
+        files=lambda _: {"result.json": encoded(numbers)},
+    )
 
 
-def _save(
-    out: Path | None,
-    alone: Path | None,
-    request: dict[str, Any],
-    method: Any,
-    told: Evaluation,
-    dataset: Dataset,
-    llms: list[LLM],
-    *,
-    replace: bool,
-) -> list[Path]:
+def _receipt(
+    request: dict[str, Any], method: Any, told: Evaluation, dataset: Dataset, llms: list[LLM], folder: Path
+) -> dict[str, Any]:
     from feval.receipts import pins, run_receipt
-    from feval.report.files import save_files
     from feval.specs import MethodFile
 
-    request |= {"dataset": told.dataset, "llms": list(told.llms), "seed": told.seed, "billing": told.billing}
+    request = request | {"dataset": told.dataset, "llms": list(told.llms), "seed": told.seed, "billing": told.billing}
     request |= {"confidence": told.confidence, "resamples": told.resamples}
     if isinstance(method, MethodFile):
         request["source_sha256"] = method.source_sha256
-
-    def receipt(folder: Path) -> bytes:
-        return _encoded(run_receipt(request, told.to_dict(), pins(dataset, llms, folder)))
-
-    written = []
-    if out is not None:
-        files = {"result.json": _encoded(told.to_dict()), "receipt.json": receipt(out)}
-        written += save_files(out, files, replace=replace)
-    if alone is not None:
-        written += save_files(alone.parent, {alone.name: receipt(alone.parent)}, replace=replace, option="--receipt")
-    return written
-
-
-def _encoded(value: dict[str, Any]) -> bytes:
-    return (json.dumps(value, indent=2) + "\n").encode()
+    return run_receipt(request, told.to_dict(), pins(dataset, llms, folder))
 
 
 def _note_dollars(show: _Out, prices: str | None, told: Evaluation, llms: list[LLM]) -> None:

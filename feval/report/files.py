@@ -10,7 +10,7 @@ from pathlib import Path
 from feval.errors import StorageError
 from feval.recording import recording_around
 
-__all__ = ["save_files"]
+__all__ = ["check_folder", "save_files"]
 
 
 def save_files(folder: Path, files: Mapping[str, bytes], *, replace: bool = False, option: str = "--out") -> list[Path]:
@@ -32,13 +32,7 @@ def save_files(folder: Path, files: Mapping[str, bytes], *, replace: bool = Fals
         StorageError: a file is there with other content, the folder lies inside a recording, or the disk said no.
     """
     paths = [folder / name for name in files]
-    if folder.exists() and not folder.is_dir():
-        raise StorageError(f"{folder} is a file; reports are written to a folder. Name another one with {option}.")
-    holder = recording_around(folder)
-    if holder is not None:
-        raise StorageError(
-            f"{folder} lies inside the recording {holder}, which never changes. Name another folder with {option}."
-        )
+    check_folder(folder, option)
     try:
         changed = {path: data for path, data in zip(paths, files.values(), strict=True) if not _holds(path, data)}
         taken = [path.name for path in changed if path.exists()]
@@ -55,6 +49,28 @@ def save_files(folder: Path, files: Mapping[str, bytes], *, replace: bool = Fals
             "Choose a folder that can be written to and has space."
         ) from error
     return paths
+
+
+def check_folder(folder: Path, option: str = "--out") -> None:
+    """Refuse a folder that reports cannot be written to, before the work that would be lost.
+
+    Args:
+        folder: there, or to be made.
+        option: that named it, for messages.
+
+    Raises:
+        StorageError: it is a file, lies inside a recording, or may not be written to.
+    """
+    there = next(path for path in (folder, *folder.absolute().parents) if path.exists())
+    if not there.is_dir():
+        raise StorageError(f"{there} is a file; reports are written to a folder. Name another one with {option}.")
+    holder = recording_around(folder)
+    if holder is not None:
+        raise StorageError(
+            f"{folder} lies inside the recording {holder}, which never changes. Name another folder with {option}."
+        )
+    if not os.access(there, os.W_OK):
+        raise StorageError(f"{there} may not be written to, as {folder} needs. Name another folder with {option}.")
 
 
 def _holds(path: Path, data: bytes) -> bool:
