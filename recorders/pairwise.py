@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from feval.errors import ConflictError, NotRecordedError, StorageError, UnknownNameError, UsageError
-from feval.recording import PoolRows, Recording, ScorerInfo, ScoreRows, open_recording, verify_recording
+from feval.recording import PoolRows, Recording, ScorerInfo, ScoreRows, open_recording
 from feval.recording.derive import add_scorers
 from feval.recording.scores import verdicts_name
 from feval.report.text import counted
@@ -31,7 +31,7 @@ from recorders.pace import Limits
 from recorders.score_cost import ScoringEstimate
 from recorders.score_journal import CoTKey, Scored, ScoreJournal
 from recorders.scorers import Item, Scorer
-from recorders.scoring import Asked, Run, ask_all, estimate_work, require_no_recording
+from recorders.scoring import Asked, Run, as_rows, ask_all, estimate_work, finish, require_no_recording
 
 __all__ = ["CALLS", "ORDERS", "Judging", "compare_pairs", "estimate_pairs"]
 
@@ -412,19 +412,13 @@ def _seal(work: _Comparisons, out: Path, journal: ScoreJournal, run: Run) -> Jud
         operation={"kind": judge.info.kind, **judge.facts, "scorer": judge.info.name},
         notes=notes,
     )
-    problems = verify_recording(out).problems
-    if problems:
-        raise StorageError(
-            f"{out} was written but does not verify: {problems[0]} The verdicts are kept in {journal.folder}; see to the disk, "
-            f"remove {out} and run the same command again."
-        )
-    journal.remove()
+    own_hash = finish(out, journal, "verdicts")
     kept = (
         (f"{counted(work.kept, 'comparison')} of LLMs had verdicts already and stay as they are.",) if work.kept else ()
     )
     return Judging(
         path=out,
-        recording_hash=open_recording(out).hash,
+        recording_hash=own_hash,
         judge=judge.info.name,
         pairs=tuple(dict.fromkeys((match.first, match.second) for match in work.matches)),
         comparisons=total,
@@ -462,15 +456,7 @@ def _rows(
             samples.append(one.sample)
             found.append(scored)
         if samples:
-            yield ScoreRows(
-                question_id,
-                samples,
-                [one.score for one in found],
-                None,
-                [one.verdict for one in found],
-                [one.prompt_tokens for one in found],
-                [one.output_tokens for one in found],
-            )
+            yield as_rows(question_id, samples, found, steps=False)
 
 
 def _notes(name: str, seen: Mapping[str, int], total: int) -> Iterator[str]:

@@ -39,7 +39,18 @@ from recorders.score_cost import Purse, ScoringEstimate, estimate
 from recorders.score_journal import REFUSED, CoTKey, Scored, ScoreJournal
 from recorders.scorers import Item, Scorer
 
-__all__ = ["Asked", "Run", "Scoring", "ask_all", "estimate_scoring", "estimate_work", "require_no_recording", "score"]
+__all__ = [
+    "Asked",
+    "Run",
+    "Scoring",
+    "as_rows",
+    "ask_all",
+    "estimate_scoring",
+    "estimate_work",
+    "finish",
+    "require_no_recording",
+    "score",
+]
 
 Sealed = TypeVar("Sealed")
 
@@ -598,16 +609,9 @@ def _seal(work: _Work, out: Path, journal: ScoreJournal, run: Run) -> Scoring:
         replacing=bool(work.kept),
         without_notes=[note for note in source.manifest.raw.get("notes", ()) if work.kept and _is_of(scorer, note)],
     )
-    problems = verify_recording(out).problems
-    if problems:
-        raise StorageError(
-            f"{out} was written but does not verify: {problems[0]} The scores are kept in {journal.folder}; see to the disk, "
-            f"remove {out} and run the same command again."
-        )
-    journal.remove()
     return Scoring(
         path=out,
-        recording_hash=open_recording(out).hash,
+        recording_hash=finish(out, journal, "scores"),
         scorer=scorer.info.name,
         cots=sum(seen.values()),
         new=run.new,
@@ -619,20 +623,39 @@ def _seal(work: _Work, out: Path, journal: ScoreJournal, run: Run) -> Scoring:
     )
 
 
+def finish(out: Path, journal: ScoreJournal, what: str) -> str:
+    """Verify the recording that was made, remove the journal, which nobody needs any more, and return the recording's hash.
+
+    Raises:
+        StorageError: it does not verify; the journal stays.
+    """
+    if problems := verify_recording(out).problems:
+        raise StorageError(
+            f"{out} was written but does not verify: {problems[0]} The {what} are kept in {journal.folder}; see to the disk, "
+            f"remove {out} and run the same command again."
+        )
+    journal.remove()
+    return open_recording(out).hash
+
+
+def as_rows(question_id: str, samples: Sequence[int], scored: Sequence[Scored], *, steps: bool) -> ScoreRows:
+    """What was said of some CoTs of a question, as a recording keeps it; `steps`: with a column of step scores."""
+    return ScoreRows(
+        question_id,
+        samples,
+        [one.score for one in scored],
+        [one.step_scores for one in scored] if steps else None,
+        [one.verdict for one in scored],
+        [one.prompt_tokens for one in scored],
+        [one.output_tokens for one in scored],
+    )
+
+
 def _rows(source: Recording, dataset: str, found: Mapping[str, Mapping[int, Scored]]) -> Iterator[ScoreRows]:
     for question in source.votes(dataset).question_ids:
         if question in found:
             samples = sorted(found[question])
-            scored = [found[question][sample] for sample in samples]
-            yield ScoreRows(
-                question,
-                samples,
-                [one.score for one in scored],
-                [one.step_scores for one in scored],
-                [one.verdict for one in scored],
-                [one.prompt_tokens for one in scored],
-                [one.output_tokens for one in scored],
-            )
+            yield as_rows(question, samples, [found[question][sample] for sample in samples], steps=True)
 
 
 def _state(scored: Scored) -> str:
