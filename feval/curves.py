@@ -215,11 +215,20 @@ def method_curve(
     if not values or len(set(values)) < len(values):
         raise OutOfRangeError(f"A curve needs distinct values of {field}; {list(values)[:10]} was asked for.")
     settings = dict(settings or {})
-    asked = {"order": order, "replicates": replicates, "train_fraction": train_fraction, "split_seed": split_seed}
     points = []
     for value in sorted(values):
         made = make_method(method, settings | {field: value})
-        told = evaluate(made, dataset, llms, confidence=confidence, resamples=resamples, **asked)  # type: ignore[arg-type]
+        told = evaluate(
+            made,
+            dataset,
+            llms,
+            order=order,
+            replicates=replicates,
+            train_fraction=train_fraction,
+            split_seed=split_seed,
+            confidence=confidence,
+            resamples=resamples,
+        )
         points.append(_point(value, told, _ceiling(made, dataset, llms, told)))
     return Curve(
         method=method,

@@ -747,8 +747,9 @@ def accuracy_interval(
 
 def _fields(method: object) -> dict[str, Any]:
     """The hyper-parameters of a method; a function has none."""
-    known = is_dataclass(method) and not isinstance(method, (type, MethodFile))
-    return {f.name: getattr(method, f.name) for f in fields(method)} if known else {}  # type: ignore[arg-type]
+    if not is_dataclass(method) or isinstance(method, (type, MethodFile)):
+        return {}
+    return {f.name: getattr(method, f.name) for f in fields(method)}
 
 
 def _json(value: Any) -> Any:

@@ -17,7 +17,7 @@ import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, cast
 
 import orjson
 
@@ -82,7 +82,7 @@ def read_bytes(path: Path) -> bytes:
         size = path.stat().st_size
         compressed = file.read(len(_GZIP_MAGIC)) == _GZIP_MAGIC
         file.seek(0)
-        stream: IO[bytes] = gzip.GzipFile(fileobj=file) if compressed else file  # type: ignore[assignment]
+        stream: IO[bytes] = cast("IO[bytes]", gzip.GzipFile(fileobj=file)) if compressed else file
         data = expand(stream, size, str(path))
     if not data or data.isspace():
         raise SourceError(f"{path} is empty; there is nothing to read.")
