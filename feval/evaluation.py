@@ -624,6 +624,8 @@ def called(
     """
     from feval.methods.decisions import Decisions
 
+    if isinstance(method, MethodFile):
+        method.load()  # in a new process the first question would pay for it with its time
     answer = np.empty((1, len(rows)), np.int64)
     consumed = np.empty((len(llms), len(_LEDGER), 1, len(rows)), np.int64)
     for place, row in enumerate(rows.tolist()):

@@ -599,10 +599,10 @@ class MeteredLLM:
 
         Raises:
             ShortPoolError: fewer than k are left.
-            OutOfRangeError: k below 1.
+            OutOfRangeError: k below 1, or no whole number.
         """
-        if k < 1:
-            raise OutOfRangeError(f"A method asks {self.name} for 1 CoT or more at a time; {k} were asked for.")
+        if k < 1 or k % 1:
+            raise OutOfRangeError(f"A method asks {self.name} for 1 CoT or more at a time; {k!r} were asked for.")
         self._llm.require(self._row, self.cots + k)
         response = LLMResponse(self._order[self.cots : self.cots + k], self._llm, self._row)
         self._rounds += 1
