@@ -19,10 +19,19 @@ from small import write_scored_toy, write_toy
 
 from feval import SelfConsistency, evaluate, load
 from feval.calling import contained
-from feval.errors import MethodError, OutOfRangeError, UnknownNameError, UsageError
+from feval.errors import MethodError, NotRecordedError, OutOfRangeError, ShortPoolError, UnknownNameError, UsageError
 from feval.evaluation import train_test_rows
 from feval.exact import Oracle
-from feval.methods import AdaptiveConsistency, Cascade, ConfidenceWeighted
+from feval.methods import (
+    AdaptiveConsistency,
+    AutoMix,
+    BestOfN,
+    Cascade,
+    ConfidenceWeighted,
+    DeepConfidence,
+    DifficultyAdaptive,
+    WeightedBestOfN,
+)
 from feval.methods.confidence_weighted import TEMPERATURES
 from feval.methods.decisions import Decisions, Ledger
 from feval.methods.protocol import drawn
@@ -342,6 +351,27 @@ def test_a_method_that_loops_for_ever_is_stopped(replay: tuple[Dataset, list[LLM
     thread.start()
     thread.join(20)
     assert [sentence in str(error) for error in found] == [True]
+
+
+@pytest.mark.parametrize(
+    ("method", "llms", "words"),
+    [
+        (SelfConsistency(5), 1, "self-consistency .* has 4 recorded CoTs on question 'toy/0' of toy; 5 were asked for"),
+        (BestOfN(4), 1, "best-of-n .* has no scores.*feval score .* reward model"),
+        (WeightedBestOfN(4), 1, "weighted-best-of-n .* has no scores.*feval score .* reward model"),
+        (Cascade(("0.5",)), 2, "cascade .* has no scores.*feval score .* score='vote-share' needs none"),
+        (AutoMix(), 2, "automix .* has no scores.*feval score .* verifications"),
+        (DifficultyAdaptive(budget=4), 1, "difficulty-adaptive .* has no scores.* ranking='prompt-length' needs none"),
+        (ConfidenceWeighted(4, temperature=1.0), 1, "confidence-weighted .* no log-probabilities .*record --logprobs"),
+        (DeepConfidence(4), 1, "deep-confidence .* no log-probabilities .*record --logprobs"),
+    ],
+)
+@pytest.mark.parametrize("order", ["seeded", "recorded"])
+def test_what_a_recording_lacks_is_said_with_the_method_and_what_to_do(
+    order: str, method: Any, llms: int, words: str, replay: tuple[Dataset, list[LLM]]
+) -> None:
+    with pytest.raises((ShortPoolError, NotRecordedError), match=f"The method {words}"):
+        evaluate(method, replay[0], replay[1][:llms], order=order)
 
 
 def retries_for_ever(question: str, *llms: Any) -> None:
