@@ -385,6 +385,12 @@ def test_compare_writes_what_it_shows(toy: Path) -> None:
     rows = list(csv.DictReader(io.StringIO((out / "results.csv").read_text())))
     assert [row["role"] for row in rows].count("method") == 4
     assert float(rows[1]["accuracy"]) == told["curves"][0]["points"][1]["accuracy"]
+    typed = pq.read_table(out / "results.parquet").to_pylist()
+    assert [
+        {name: str(value) for name, value in row.items()} | {"frontier": "yes" if row["frontier"] else "no"}
+        for row in typed
+    ] == rows
+    assert typed[1]["accuracy"] == float(rows[1]["accuracy"])
     table = pq.read_table(out / "questions.parquet").to_pydict()
     own = [right for right, point in zip(table["right"], table["point"], strict=True) if point == 1]
     assert np.mean(own) == pytest.approx(float(rows[1]["accuracy"]))

@@ -95,7 +95,7 @@ def _run(show: _Out, file: Path, out: Path | None, workers: int, time_limit: flo
 def _save(told: Comparison, base: Path, out: Path, time_limit: float, *, replace: bool) -> list[Path]:
     from feval.receipts import compare_receipt
     from feval.report.comparison_files import comparison_files
-    from feval.report.comparisons import questions_parquet, results_csv
+    from feval.report.comparisons import questions_parquet, results_csv, results_parquet
     from feval.report.files import save_files
 
     _hush_matplotlib()
@@ -104,6 +104,7 @@ def _save(told: Comparison, base: Path, out: Path, time_limit: float, *, replace
         "comparison.json": (json.dumps(told.to_dict(), indent=2, allow_nan=False) + "\n").encode(),
         "comparison.toml": told.plan.moved(base, out).to_toml().encode(),
         "results.csv": results_csv(told).encode(),
+        "results.parquet": results_parquet(told),
         "questions.parquet": questions_parquet(told),
         **comparison_files(told, base=base, receipt="receipt.json", time_limit=time_limit),
         "receipt.json": (json.dumps(receipt, indent=2) + "\n").encode(),
