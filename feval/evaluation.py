@@ -652,6 +652,7 @@ def called(
         answer[0, place] = _code(given, dataset, row)
         for llm, taken in zip(metered, consumed, strict=True):
             taken[:, 0, place] = [getattr(llm, field) for field in _LEDGER]
+            llm.close()
     return Decisions(answer, tuple(Ledger(*taken) for taken in consumed))
 
 

@@ -374,6 +374,20 @@ def test_what_a_recording_lacks_is_said_with_the_method_and_what_to_do(
         evaluate(method, replay[0], replay[1][:llms], order=order)
 
 
+def test_an_llm_that_was_kept_hands_out_nothing_that_no_ledger_counts(replay: tuple[Dataset, list[LLM]]) -> None:
+    kept: list[Any] = []
+
+    def hoarder(question: str, *llms: Any) -> str | None:
+        answer: str | None = (kept or llms)[0].sample().answers[0]
+        kept[:] = llms
+        return answer
+
+    with pytest.raises(
+        MethodError, match=r"hoarder on question 'toy/1' failed: This .* was kept from another question"
+    ):
+        evaluate(hoarder, *replay)
+
+
 def retries_for_ever(question: str, *llms: Any) -> None:
     while True:
         try:
