@@ -8,10 +8,12 @@ import io
 import signal
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, redirect_stdout
 from pathlib import Path
 from traceback import walk_tb
+from types import FrameType
 from typing import Any, NoReturn
 
 from feval.errors import FevalError, MethodError, UsageError
@@ -57,7 +59,7 @@ def call_method(
         raise MethodError(
             f"{where} answered with {given!r:.80}, of type {type(given).__name__}. A method returns an answer as text, or None."
         )
-    return given
+    return None if given is None else str.__str__(given)  # a subclass of text may say that it equals anything
 
 
 def require_arguments(method: Callable[..., Any], name: str, llms: int) -> None:
@@ -137,7 +139,7 @@ _OWN = str(Path(__file__).parent)
 def _place(error: BaseException) -> str:
     """Where in the user's code it happened; a file by its name alone, since the sentence is kept in reports and receipts."""
     frames = [(frame.f_code.co_filename, line) for frame, line in walk_tb(error.__traceback__)]
-    own = [(file, line) for file, line in frames if not file.startswith((_OWN, "<frozen"))]
+    own = [(file, line) for file, line in frames if not file.startswith((_OWN, "<"))]
     return f" ({Path(own[-1][0]).name}, line {own[-1][1]})" if own else ""
 
 
@@ -154,31 +156,67 @@ def _limited(seconds: float | None) -> Iterator[None]:
             yield
 
 
+_RING_AGAIN = 0.5
+"""Seconds after which time is said to be up once more: a bare `except:` may have swallowed it."""
+
+
 @contextmanager
 def _by_signal(seconds: float) -> Iterator[None]:
     """In the main thread a signal interrupts even a sleep."""
+    traced: list[FrameType] = []
 
-    def ring(*_: object) -> None:
+    def ring(_: int, frame: FrameType | None) -> NoReturn:
+        traced.extend(_trace(frame))
         raise _TimeUpError
 
-    before = signal.signal(signal.SIGALRM, ring)
-    signal.setitimer(signal.ITIMER_REAL, seconds)
+    tracer, handler = sys.gettrace(), signal.signal(signal.SIGALRM, ring)
+    left, interval = signal.setitimer(signal.ITIMER_REAL, seconds, _RING_AGAIN)
+    started = time.monotonic()
     try:
         yield
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
+        sys.settrace(tracer)
+        for frame in traced:
+            frame.f_trace = None
+        signal.signal(signal.SIGALRM, handler)
+        if left:  # somebody else's limit goes on: that of the question in which a file is loaded, for example
+            signal.setitimer(signal.ITIMER_REAL, max(left - (time.monotonic() - started), 1e-6), interval)
+
+
+def _trace(frame: FrameType | None) -> Iterator[FrameType]:
+    """Raise `_TimeUpError` at the next line, too, of the user's code; gives its frames.
+
+    Where a loop swallows what is raised inside its `try`, the next line is that of its `except`, which is outside.
+    """
+
+    def again(_: FrameType, event: str, __: object) -> Callable[..., Any]:
+        if event == "line":
+            raise _TimeUpError
+        return again
+
+    while frame is not None and frame.f_code.co_filename != __file__:
+        if not frame.f_code.co_filename.startswith(_OWN) and frame.f_trace is None:
+            frame.f_trace = again
+            yield frame
+        frame = frame.f_back
+    sys.settrace(lambda *_: None)  # traces nothing that is called from now on, but without it no frame is traced
 
 
 @contextmanager
 def _by_watchdog(seconds: float) -> Iterator[None]:
     """In another thread the exception is put in between two bytecodes: it ends loops, though not a call that blocks."""
-    me = threading.get_ident()
-    raised = ctypes.pythonapi.PyThreadState_SetAsyncExc
-    timer = threading.Timer(seconds, lambda: raised(ctypes.c_ulong(me), ctypes.py_object(_TimeUpError)))
-    timer.daemon = True
-    timer.start()
+    me = ctypes.c_ulong(threading.get_ident())
+    raised, done = ctypes.pythonapi.PyThreadState_SetAsyncExc, threading.Event()
+
+    def watch() -> None:
+        late = done.wait(seconds)
+        while not late:
+            raised(me, ctypes.py_object(_TimeUpError))
+            late = done.wait(_RING_AGAIN)
+
+    threading.Thread(target=watch, daemon=True).start()
     try:
         yield
     finally:
-        timer.cancel()
+        done.set()

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any
@@ -16,7 +17,7 @@ import numpy.typing as npt
 
 from feval.calling import TIME_LIMIT, call_method, require_arguments
 from feval.draws import MAX_REPLICATES, ORDERS
-from feval.errors import OutOfRangeError, UnknownNameError, UsageError
+from feval.errors import NotRecordedError, OutOfRangeError, ShortPoolError, UnknownNameError, UsageError
 from feval.methods.decisions import Ledger
 from feval.specs import MethodFile
 
@@ -262,19 +263,35 @@ def evaluate(
     if train_fraction is not None:
         train, chosen = train_test_rows(dataset, train_fraction, split_seed, chosen)
         trained = len(train)
-    _require(method, asked)
-    learner = method.load() if isinstance(method, MethodFile) else method
-    if train is not None and hasattr(learner, "fit") and not getattr(learner, "fitted", False):
-        method = fit(method, dataset, asked, train)
-    if not len(chosen):
-        raise UsageError(f"An evaluation needs a question; {dataset.id} was to be evaluated on none.")
-    if kind == "exact":
-        means = _expected(method, dataset, asked, chosen)
-    else:
-        sums = _sums(method, dataset, asked, chosen, kind, replicates, time_limit, workers)
-        means = sums.means(1 if kind == "recorded" else replicates, [llm.pool.prompt_tokens[chosen] for llm in asked])
+    with _named(method):
+        _require(method, asked)
+        learner = method.load() if isinstance(method, MethodFile) else method
+        if train is not None and hasattr(learner, "fit") and not getattr(learner, "fitted", False):
+            method = fit(method, dataset, asked, train)
+        if not len(chosen):
+            raise UsageError(f"An evaluation needs a question; {dataset.id} was to be evaluated on none.")
+        if kind == "exact":
+            means = _expected(method, dataset, asked, chosen)
+        else:
+            prompt_tokens = [llm.pool.prompt_tokens[chosen] for llm in asked]
+            sums = _sums(method, dataset, asked, chosen, kind, replicates, time_limit, workers)
+            means = sums.means(1 if kind == "recorded" else replicates, prompt_tokens)
     told = _evaluation(method, dataset, asked, chosen, kind, replicates, means, confidence, resamples)
     return replace(told, train_questions=trained)
+
+
+@contextmanager
+def _named(method: object) -> Iterator[None]:
+    """Say which method the recording does not suffice for, and what of it that method needs."""
+    try:
+        yield
+    except ShortPoolError as error:
+        raise ShortPoolError(f"The method {_name(method)} cannot be evaluated: {error}") from error
+    except NotRecordedError as error:
+        needs = getattr(method, "needs", "")
+        raise NotRecordedError(
+            f"The method {_name(method)} cannot be evaluated: {error}{' ' * bool(needs)}{needs}"
+        ) from error
 
 
 def _require_method(method: object) -> None:
@@ -624,6 +641,8 @@ def called(
     """
     from feval.methods.decisions import Decisions
 
+    if isinstance(method, MethodFile):
+        method.load()  # in a new process the first question would pay for it with its time
     answer = np.empty((1, len(rows)), np.int64)
     consumed = np.empty((len(llms), len(_LEDGER), 1, len(rows)), np.int64)
     for place, row in enumerate(rows.tolist()):
@@ -633,6 +652,7 @@ def called(
         answer[0, place] = _code(given, dataset, row)
         for llm, taken in zip(metered, consumed, strict=True):
             taken[:, 0, place] = [getattr(llm, field) for field in _LEDGER]
+            llm.close()
     return Decisions(answer, tuple(Ledger(*taken) for taken in consumed))
 
 

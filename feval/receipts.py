@@ -111,6 +111,7 @@ def pins(dataset: Dataset, llms: Sequence[LLM], folder: Path) -> dict[str, Any]:
         "draws": SCHEME,
         "recordings": [{"hash": own, "path": _path_from(folder, path)} for own, path in recordings],
         "prices": None if listed is None else {"id": listed.id, "digest": listed.digest},
+        "counters": {llm.name: llm.counter for llm in llms},
     }
 
 
@@ -267,7 +268,17 @@ def verify_receipt(
     numbers = json.loads(json.dumps(_RECOMPUTE[receipt["kind"]](again), allow_nan=False))
     differences: list[Difference] = []
     count = _compare("", receipt["numbers"], numbers, differences)
+    _compare("counters", receipt.get("counters", {}), _counters(receipt, opened), differences)
     return ReceiptCheck(receipt["kind"], count, tuple(differences), tuple(_remarks(receipt)))
+
+
+def _counters(receipt: Mapping[str, Any], opened: Sequence[Recording]) -> dict[str, str | None]:
+    """Who counted the tokens of each LLM for which the receipt says it; receipts of earlier versions do not."""
+    dataset = receipt["request"].get("plan", receipt["request"])["dataset"]
+    held = {
+        llm: part["counter"] for own in opened for (where, llm), part in own.manifest.pairs.items() if where == dataset
+    }
+    return {llm: held.get(llm) for llm in receipt.get("counters", {})}
 
 
 def _said_place(path: Path, place: str) -> str | Path:
@@ -324,6 +335,8 @@ def read_receipt(path: Path) -> dict[str, Any]:
     shapes = {"kind": str, "recordings": list, "request": dict, "numbers": dict, "feval": str, "draws": str}
     wrong = [name for name, kind in shapes.items() if not isinstance(read.get(name), kind)]
     wrong += [] if isinstance(read.get("prices", 0), (dict, type(None))) else ["prices"]
+    counters = read.get("counters", {})
+    wrong += [] if isinstance(counters, dict) and _texts(counters, *counters) else ["counters"]
     wrong += [] if "feval" in wrong or read["feval"].isprintable() else ["feval"]  # it is shown on a terminal
     wrong += (
         []

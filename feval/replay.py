@@ -529,7 +529,7 @@ class MeteredLLM:
         replicate: of the draw; `None` hands the CoTs out in recorded order.
     """
 
-    __slots__ = ("_auxiliary", "_llm", "_order", "_rounds", "_row", "_tokens")
+    __slots__ = ("_auxiliary", "_closed", "_llm", "_order", "_rounds", "_row", "_tokens")
 
     def __init__(self, llm: LLM, row: int, replicate: int | None = 0) -> None:
         self._llm, self._row = llm, row
@@ -537,6 +537,7 @@ class MeteredLLM:
         self._rounds = 0
         self._tokens: list[int] = []
         self._auxiliary = (0, 0, 0)
+        self._closed = False
 
     def __repr__(self) -> str:
         return f"MeteredLLM({self.name!r}, {self.cots} of {len(self._order)} CoTs handed out)"
@@ -599,15 +600,25 @@ class MeteredLLM:
 
         Raises:
             ShortPoolError: fewer than k are left.
-            OutOfRangeError: k below 1.
+            OutOfRangeError: k below 1, or no whole number.
+            UsageError: the ledger is closed.
         """
-        if k < 1:
-            raise OutOfRangeError(f"A method asks {self.name} for 1 CoT or more at a time; {k} were asked for.")
+        if self._closed:
+            raise UsageError(
+                f"This {self.name} was kept from another question or draw, whose ledger is closed; ask the one that the method "
+                "was called with."
+            )
+        if k < 1 or k % 1:
+            raise OutOfRangeError(f"A method asks {self.name} for 1 CoT or more at a time; {k!r} were asked for.")
         self._llm.require(self._row, self.cots + k)
         response = LLMResponse(self._order[self.cots : self.cots + k], self._llm, self._row)
         self._rounds += 1
         self._tokens += self._llm.pool.output_tokens[self._row, list(response.samples)].tolist()
         return response
+
+    def close(self) -> None:
+        """Close the ledger: it has been read, and a CoT handed out from now on would be counted nowhere."""
+        self._closed = True
 
     def truncate(self, index: int, tokens: int) -> None:
         """Stop a CoT early: only its first tokens are billed. Cutting a recorded CoT does not change what came before the cut.

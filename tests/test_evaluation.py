@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import math
+import sys
 import threading
 import time
 from collections import Counter
@@ -17,14 +18,25 @@ import pytest
 from small import write_scored_toy, write_toy
 
 from feval import SelfConsistency, evaluate, load
-from feval.errors import MethodError, OutOfRangeError, UnknownNameError, UsageError
+from feval.calling import contained
+from feval.errors import MethodError, NotRecordedError, OutOfRangeError, ShortPoolError, UnknownNameError, UsageError
 from feval.evaluation import train_test_rows
 from feval.exact import Oracle
-from feval.methods import AdaptiveConsistency, Cascade, ConfidenceWeighted
+from feval.methods import (
+    AdaptiveConsistency,
+    AutoMix,
+    BestOfN,
+    Cascade,
+    ConfidenceWeighted,
+    DeepConfidence,
+    DifficultyAdaptive,
+    WeightedBestOfN,
+)
 from feval.methods.confidence_weighted import TEMPERATURES
 from feval.methods.decisions import Decisions, Ledger
 from feval.methods.protocol import drawn
 from feval.replay import LLM, Dataset
+from feval.specs import make_method
 
 STRONG = [["a", "a", "b", "a"], ["x", "y", None, "y"], ["b", "b", "b", "b"], [None] * 4]
 WEAK = [["b", "a", "b", "b"], ["y", "x", "x", "x"], ["a", "b", "a", "a"], ["q", None, "q", "p"]]
@@ -282,6 +294,14 @@ def tampers(question: str, *llms: Any) -> None:
     llms[0].cots = -1
 
 
+def tampers_with_a_cot(question: str, *llms: Any) -> None:
+    llms[0].sample().cots[0].answer = "a"
+
+
+def half(question: str, *llms: Any) -> None:
+    llms[0].sample(0.5)
+
+
 def number(question: str, *llms: Any) -> int:
     return 42
 
@@ -292,6 +312,8 @@ def number(question: str, *llms: Any) -> int:
         (raises, "raises on question 'toy/0' raised ZeroDivisionError: division by zero .*test_evaluation.py, line"),
         (greedy, "greedy on question 'toy/0' failed: .* has 4 recorded CoTs .*; 5 were asked for"),
         (tampers, "tampers on question 'toy/0' raised AttributeError"),
+        (tampers_with_a_cot, r"raised FrozenInstanceError: cannot assign to field 'answer' \(test_evaluation.py, line"),
+        (half, "half on question 'toy/0' failed: .* for 1 CoT or more at a time; 0.5 were asked for"),
         (
             number,
             "number on question 'toy/0' answered with 42, of type int. A method returns an answer as text, or None",
@@ -329,6 +351,99 @@ def test_a_method_that_loops_for_ever_is_stopped(replay: tuple[Dataset, list[LLM
     thread.start()
     thread.join(20)
     assert [sentence in str(error) for error in found] == [True]
+
+
+@pytest.mark.parametrize(
+    ("method", "llms", "words"),
+    [
+        (SelfConsistency(5), 1, "self-consistency .* has 4 recorded CoTs on question 'toy/0' of toy; 5 were asked for"),
+        (BestOfN(4), 1, "best-of-n .* has no scores.*feval score .* reward model"),
+        (WeightedBestOfN(4), 1, "weighted-best-of-n .* has no scores.*feval score .* reward model"),
+        (Cascade(("0.5",)), 2, "cascade .* has no scores.*feval score .* score='vote-share' needs none"),
+        (AutoMix(), 2, "automix .* has no scores.*feval score .* verifications"),
+        (DifficultyAdaptive(budget=4), 1, "difficulty-adaptive .* has no scores.* ranking='prompt-length' needs none"),
+        (ConfidenceWeighted(4, temperature=1.0), 1, "confidence-weighted .* no log-probabilities .*record --logprobs"),
+        (DeepConfidence(4), 1, "deep-confidence .* no log-probabilities .*record --logprobs"),
+    ],
+)
+@pytest.mark.parametrize("order", ["seeded", "recorded"])
+def test_what_a_recording_lacks_is_said_with_the_method_and_what_to_do(
+    order: str, method: Any, llms: int, words: str, replay: tuple[Dataset, list[LLM]]
+) -> None:
+    with pytest.raises((ShortPoolError, NotRecordedError), match=f"The method {words}"):
+        evaluate(method, replay[0], replay[1][:llms], order=order)
+
+
+def test_an_llm_that_was_kept_hands_out_nothing_that_no_ledger_counts(replay: tuple[Dataset, list[LLM]]) -> None:
+    kept: list[Any] = []
+
+    def hoarder(question: str, *llms: Any) -> str | None:
+        answer: str | None = (kept or llms)[0].sample().answers[0]
+        kept[:] = llms
+        return answer
+
+    with pytest.raises(
+        MethodError, match=r"hoarder on question 'toy/1' failed: This .* was kept from another question"
+    ):
+        evaluate(hoarder, *replay)
+
+
+def retries_for_ever(question: str, *llms: Any) -> None:
+    while True:
+        try:
+            llms[0].sample(100)
+        except BaseException:  # noqa: BLE001 - what this is about
+            time.sleep(0.001)
+
+
+def sleeps_for_ever(question: str, *llms: Any) -> None:
+    while True:
+        with contextlib.suppress(BaseException):
+            time.sleep(30)
+
+
+@pytest.mark.parametrize("method", [retries_for_ever, sleeps_for_ever])
+def test_a_method_that_swallows_everything_is_stopped_all_the_same(
+    method: Any, replay: tuple[Dataset, list[LLM]]
+) -> None:
+    before = sys.gettrace()
+    with pytest.raises(MethodError, match="on question 'toy/0' did not come to an end"):
+        evaluate(method, *replay, time_limit=0.05)
+    assert sys.gettrace() is before
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_the_time_limit_holds_on_the_first_question_of_a_process(
+    workers: int, tmp_path: Path, replay: tuple[Dataset, list[LLM]]
+) -> None:
+    file = tmp_path / "mine.py"
+    file.write_text("def for_ever(question, *llms):\n    while True:\n        pass\n")
+    with pytest.raises(MethodError, match="on question 'toy/0' did not come to an end"):
+        evaluate(make_method(f"{file}:for_ever"), *replay, workers=workers, time_limit=0.05)
+
+
+def test_a_limit_within_a_limit_does_not_end_the_outer_one(replay: tuple[Dataset, list[LLM]]) -> None:
+    def loads(question: str, *llms: Any) -> None:
+        with contained("inner", 30):
+            pass
+        time.sleep(30)
+
+    with pytest.raises(MethodError, match=r"loads on question 'toy/0' did not come to an end"):
+        evaluate(loads, *replay, time_limit=0.05)
+
+
+class EqualsAll(str):
+    """Text that says it equals anything."""
+
+    def __eq__(self, other: object) -> bool:
+        return True
+
+    __hash__ = str.__hash__
+
+
+def test_an_answer_counts_as_the_text_it_is(replay: tuple[Dataset, list[LLM]]) -> None:
+    assert evaluate(lambda question, *llms: EqualsAll("zzz"), *replay, replicates=1).accuracy == 0
+    assert evaluate(lambda question, *llms: EqualsAll("a"), *replay, replicates=1).right.tolist() == [1, 0, 0, 0]
 
 
 def test_nonsense_is_refused(replay: tuple[Dataset, list[LLM]]) -> None:

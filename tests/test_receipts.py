@@ -151,7 +151,9 @@ def test_a_place_that_takes_no_receipt_is_said_before_the_work(toy: Path, monkey
 
 def test_a_receipt_pins_what_it_rests_on_and_no_absolute_path(toy: Path) -> None:
     read = json.loads(receipt(toy).read_text())
-    assert set(read) == {"feval_receipt", "kind", "feval", "draws", "recordings", "prices", "request", "numbers"}
+    pinned = {"feval", "draws", "recordings", "prices", "counters"}
+    assert set(read) == {"feval_receipt", "kind", *pinned, "request", "numbers"}
+    assert read["counters"] == {"gpt-3.5-turbo": "words"}
     assert read["draws"] == "draws-v1"
     assert read["recordings"] == [
         {"hash": json.loads((toy / "manifest.json").read_text())["recording_hash"], "path": "../toy"}
@@ -180,6 +182,24 @@ def test_a_number_that_differs_is_named_with_the_difference(toy: Path) -> None:
     assert "questions: the receipt says 5, now 4, -1" in done.stderr
     told = json.loads(call("verify", path, "--json").stdout)
     assert (told["ok"], told["differences"][0]["now"]) == (False, 4)
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_who_counted_the_tokens_is_compared(name: str, toy: Path) -> None:
+    path = receipt(toy, name)
+    counters = json.loads(path.read_text())["counters"]
+    assert set(counters.values()) == {"words"}
+    changed(path, counters=dict.fromkeys(counters, "usage"))
+    assert [str(d) for d in verify_receipt(path).differences] == [
+        f"counters.{llm}: the receipt says 'usage', now 'words'" for llm in counters
+    ]
+    changed(path, counters={"gpt-4": "words"})
+    assert [d.now for d in verify_receipt(path).differences] == [None]
+    changed(path, counters=["words"])
+    with pytest.raises(UsageError, match="damaged receipt: counters is missing or malformed"):
+        verify_receipt(path)
+    changed(path, counters={})  # as receipts of earlier versions
+    assert verify_receipt(path).equal
 
 
 def test_a_receipt_from_before_exact_numbers_had_a_split_still_verifies(toy: Path) -> None:

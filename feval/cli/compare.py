@@ -116,13 +116,14 @@ def _run(show: _Out, file: Path, saved: Saved, workers: int, time_limit: float) 
 
 def _files(told: Comparison, base: Path, out: Path, time_limit: float) -> dict[str, bytes]:
     from feval.report.comparison_files import comparison_files
-    from feval.report.comparisons import questions_parquet, results_csv
+    from feval.report.comparisons import questions_parquet, results_csv, results_parquet
 
     _hush_matplotlib()
     return {
         "comparison.json": encoded(told.to_dict()),
         "comparison.toml": told.plan.moved(base, out).to_toml().encode(),
         "results.csv": results_csv(told).encode(),
+        "results.parquet": results_parquet(told),
         "questions.parquet": questions_parquet(told),
         **comparison_files(told, base=base, receipt="receipt.json", time_limit=time_limit),
     }

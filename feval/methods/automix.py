@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -48,6 +48,11 @@ class AutoMix:
         verification: "recorded" bills the recorded tokens of the verifications; "as-answer" bills them as the answer itself,
             request and CoT once more; "free" bills nothing.
     """
+
+    needs: ClassVar[str] = (
+        "Its scores are verifications of the small LLM's answers, by a judge (judge:MODEL) or a function that returns several."
+    )
+    """What to record, for the sentence that says it is missing."""
 
     threshold: str | float = 0.5
     scorer: str | None = None

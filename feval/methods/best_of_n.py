@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
@@ -39,6 +39,11 @@ class BestOfN:
         aggregate: what becomes of the step scores: "last" (FEval-TTC and search-and-learn, the default), "min" (as the Math-
             Shepherd paper is remembered), "prod" or "mean"; "score" for scorers that give a CoT one score.
     """
+
+    needs: ClassVar[str] = (
+        "Its scores are those of a reward model, such as transformers:FOLDER, or of a judge (judge:MODEL)."
+    )
+    """What to record, for the sentence that says it is missing."""
 
     n: int = 20
     scorer: str | None = None
@@ -83,6 +88,11 @@ class WeightedBestOfN:
         scorer: whose recorded scores; `None` for the only scorer there is.
         aggregate: what becomes of the step scores, see `BestOfN`.
     """
+
+    needs: ClassVar[str] = (
+        "Its scores are those of a reward model, such as transformers:FOLDER, or of a judge (judge:MODEL)."
+    )
+    """What to record, for the sentence that says it is missing."""
 
     n: int = 20
     scorer: str | None = None

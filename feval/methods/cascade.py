@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import permutations
 from math import ceil, floor, isfinite
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -60,6 +60,9 @@ class Cascade:
         non_decreasing: only thresholds that accept no smaller share of all answers at a later stage than at an earlier one.
         grid: how many quantiles of the training scores are tried as thresholds of a stage.
     """
+
+    needs: ClassVar[str] = "Its scores say how far an answer can be trusted; score='vote-share' needs none."
+    """What to record, for the sentence that says it is missing."""
 
     thresholds: tuple[str | float, ...] | None = None
     samples: int | tuple[int, ...] = 1

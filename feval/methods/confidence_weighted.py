@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -71,6 +71,9 @@ class ConfidenceWeighted:
         self_check: how a scorer's requests are billed, as auxiliary calls at the LLM's price: with the "whole" prefix, with a
             "cached" one, or "free".
     """
+
+    needs: ClassVar[str] = "Or take recorded self-checks (`feval score --scorer p-true:MODEL`) as its confidence."
+    """What to record, for the sentence that says it is missing."""
 
     n: int = 20
     confidence: str = SEQUENCE_PROBABILITY

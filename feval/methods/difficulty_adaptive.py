@@ -57,6 +57,9 @@ class DifficultyAdaptive:
 
     whole_set: ClassVar[Literal[True]] = True
 
+    needs: ClassVar[str] = "Its scores rank the questions by difficulty; ranking='prompt-length' needs none."
+    """What to record, for the sentence that says it is missing."""
+
     ranking: str = "scorer"
     scorer: str | None = None
     window: int = 4

@@ -92,7 +92,9 @@ class MixtureOfThoughts:
         if weak < 1 or (self.rule == "verify" and weak != 2):
             wanted = "two weak variants" if self.rule == "verify" else "one weak variant or more"
             raise UsageError(
-                f"The MoT cascade takes {wanted} and then the strong LLM; {llms} {'was' if llms == 1 else 'were'} given."
+                f"The MoT cascade takes {wanted} and then the strong LLM; {llms} {'was' if llms == 1 else 'were'} given. "
+                "A variant is the weak LLM recorded under another prompt and name, such as "
+                "`feval record --llm gpt-3.5-turbo@pot --prompt CARD`; `feval merge` brings the recordings together."
             )
         if self.samples is None and weak not in _SAMPLES:
             raise UsageError(

@@ -11,17 +11,22 @@ from feval.report.tables import Column, Table
 from feval.report.text import decimals_for, fixed, percent
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from feval.comparison import Comparison, MethodCurve
     from feval.contrasts import Difference, Rank, Saving
     from feval.evaluation import Evaluation
 
-__all__ = ["RESULT_COLUMNS", "comparison_tables", "questions_parquet", "results_csv"]
+__all__ = ["RESULT_COLUMNS", "comparison_tables", "questions_parquet", "results_csv", "results_parquet"]
 
 RESULT_COLUMNS = (
     "role", "label", "point", "budget", "llms", "kind", "accuracy", "accuracy_low", "accuracy_high", "usd_per_question",
     "tokens_per_question", "calls_per_question", "samples_per_question", "frontier",
 )  # fmt: skip
-"""Columns of `results.csv`: one line per point of a method, per single call of an LLM, and per point of its pass@n ceiling."""
+"""Columns of `results.csv` and `results.parquet`.
+
+One row per point of a method, per single call of an LLM, and per point of its pass@n ceiling.
+"""
 
 UNITS = {"usd": "USD", "tokens": "tokens", "calls": "calls", "samples": "CoTs"}
 
@@ -288,27 +293,42 @@ def _costs(told: Comparison, values: Iterable[float | None]) -> Callable[..., st
 # -- files --------------------------------------------------------------------------------------------------------------
 
 
-def results_csv(told: Comparison) -> str:
-    """CSV text with `RESULT_COLUMNS`, floats in full, an empty cell for what is not known, LF line ends."""
-    out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(RESULT_COLUMNS)
+def _result_rows(told: Comparison) -> Iterator[tuple[str | int | float | bool | None, ...]]:
+    """Rows of `RESULT_COLUMNS`; `None` for what is not known."""
     on = {(point.label, point.point) for point in told.frontier}
     for role, label, place, budget, point in _points(told):
         numbers = (
             point.accuracy, point.accuracy_low, point.accuracy_high, point.usd_per_question, point.tokens_per_question,
             float(point.calls.mean()), float(point.samples.mean()),
         )  # fmt: skip
-        cells = ["" if number is None else repr(float(number)) for number in numbers]
-        frontier = "yes" if role == "method" and (label, place) in on else "no"
-        writer.writerow([role, label, place, budget, " > ".join(point.llms), point.kind, *cells, frontier])
+        plain = (None if number is None else float(number) for number in numbers)
+        frontier = role == "method" and (label, place) in on
+        yield role, label, place, budget, " > ".join(point.llms), point.kind, *plain, frontier
+
+
+def results_csv(told: Comparison) -> str:
+    """CSV text with `RESULT_COLUMNS`, floats in full, an empty cell for what is not known, LF line ends."""
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(RESULT_COLUMNS)
+    for *cells, frontier in _result_rows(told):
+        writer.writerow([*cells, "yes" if frontier else "no"])
     return out.getvalue()
+
+
+def results_parquet(told: Comparison) -> bytes:
+    """Parquet bytes with the rows of `results_csv`, null for what is not known."""
+    import pyarrow as pa
+
+    words = dict.fromkeys(("role", "label", "budget", "llms", "kind"), pa.string())
+    types = words | {"point": pa.int32(), "frontier": pa.bool_()}
+    columns = zip(RESULT_COLUMNS, zip(*_result_rows(told), strict=True), strict=True)
+    return _parquet(pa.table({name: pa.array(own, types.get(name, pa.float64())) for name, own in columns}))
 
 
 def questions_parquet(told: Comparison) -> bytes:
     """Parquet bytes with what `Comparison.per_question` gives, one row per point and question."""
     import pyarrow as pa
-    import pyarrow.parquet as pq
 
     columns = told.per_question()
     words = ("method", "budget", "llms", "kind", "question")
@@ -320,6 +340,13 @@ def questions_parquet(told: Comparison) -> bytes:
             for name, values in columns.items()
         }
     )
+    return _parquet(table)
+
+
+def _parquet(table: pa.Table) -> bytes:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
     sink = pa.BufferOutputStream()
     pq.write_table(table, sink, compression="zstd", row_group_size=1 << 16)
     return bytes(sink.getvalue().to_pybytes())
