@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import csv
 import errno
+import io
 import json
 import os
 import pty
@@ -13,6 +15,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 from typer.testing import CliRunner, Result
 
@@ -561,18 +564,25 @@ def test_nothing_is_written_without_out(toy: Path, tmp_path: Path, monkeypatch: 
     assert content(tmp_path) == before
 
 
+CURVE_FILES = ["curve.csv", "curve.parquet", "curve.json", "curve.png", "curve.svg", "receipt.json"]
+
+
 def test_curve_files(toy: Path, tmp_path: Path) -> None:
     out = tmp_path / "report"
     result = curve("--recording", toy, "--out", out)
     assert result.exit_code == 0, result.output
-    assert sorted(content(out)) == ["curve.csv", "curve.json", "curve.png", "receipt.json"]
-    assert result.stdout.splitlines()[-4:] == [f"wrote {out / name}" for name in sorted(content(out))]
+    assert sorted(content(out)) == sorted(CURVE_FILES)
+    assert result.stdout.splitlines()[-6:] == [f"wrote {out / name}" for name in CURVE_FILES]
     assert json.loads((out / "curve.json").read_text()) == json.loads(curve("--recording", toy, "--json").stdout)
-    assert (out / "curve.csv").read_text().startswith("n,accuracy,accuracy_low")
+    rows = list(csv.DictReader(io.StringIO((out / "curve.csv").read_text())))
+    table = pq.read_table(out / "curve.parquet")
+    assert table.column_names == list(rows[0])
+    assert [[str(value) for value in row.values()] for row in table.to_pylist()] == [list(row.values()) for row in rows]
+    assert (out / "curve.svg").read_text().startswith("<?xml")
     before = content(out)
     assert curve("--recording", toy, "--out", out, "--quiet").output == ""
     assert content(out) == before
-    failed(curve("--recording", toy, "--out", out, "--n", "1"), 1, "already holds curve.csv, curve.json, curve.png")
+    failed(curve("--recording", toy, "--out", out, "--n", "1"), 1, "already holds curve.csv, curve.parquet, curve.json")
     assert content(out) == before
     assert curve("--recording", toy, "--out", out, "--n", "1", "--force").exit_code == 0
 

@@ -79,7 +79,9 @@ def _curve(
     split_seed: SplitSeed = 0,
     out: Annotated[
         Path | None,
-        typer.Option("--out", metavar="DIR", help="Write curve.csv, .json, .png and receipt.json there."),
+        typer.Option(
+            "--out", metavar="DIR", help="Write curve.csv, .parquet, .json, .png, .svg and receipt.json there."
+        ),
     ] = None,
     receipt: ReceiptFile = None,
     no_receipt: NoReceipt = False,
@@ -217,11 +219,14 @@ def _receipt(
 
 def _files(curve: Curve) -> dict[str, bytes]:
     from feval.report.csv import curve_csv
-    from feval.report.picture import curves_png
+    from feval.report.parquet import curve_parquet
+    from feval.report.picture import curves_png, curves_svg
 
     _hush_matplotlib()
     return {
         "curve.csv": curve_csv(curve).encode(),
+        "curve.parquet": curve_parquet(curve),
         "curve.json": encoded(curve.to_dict()),
         "curve.png": curves_png([curve]),
+        "curve.svg": curves_svg([curve]),
     }

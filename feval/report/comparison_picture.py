@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import io
-import warnings
 from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
-from feval.report.drawing import heading, legend_columns, log_ticks, look, own_style, shortened
+from feval.report.drawing import heading, legend_columns, log_ticks, look, png, shortened, svg
 from feval.report.page_tables import cost
 from feval.report.text import plain_number
 
@@ -59,31 +57,17 @@ def comparison_png(comparison: Comparison, *, width: float = 6.4, dpi: int = 200
         width: of the picture, inches.
         dpi: dots per inch.
     """
-    # Software would name matplotlib's version.
-    return _drawn(comparison, width, format="png", dpi=dpi, metadata={"Software": None})
+    return png(lambda: _figure(comparison, width), dpi)
 
 
 def comparison_svg(comparison: Comparison, *, width: float = 6.4) -> bytes:
-    """The same picture as SVG; letters are drawn as shapes, so that it looks alike everywhere.
+    """The same picture as SVG.
 
     Args:
         comparison: one curve at least.
         width: of the picture, inches.
     """
-    return _drawn(comparison, width, format="svg", metadata={"Date": None, "Creator": None})
-
-
-def _drawn(comparison: Comparison, width: float, **saved: Any) -> bytes:
-    import matplotlib as mpl
-
-    with own_style(), warnings.catch_warnings():
-        # A name in a script that DejaVu lacks is drawn with boxes; that is no reason to warn on the terminal.
-        warnings.filterwarnings("ignore", message="Glyph .* missing")
-        # Names of SVG elements are hashes of their content and this salt, which would otherwise be random.
-        mpl.rcParams.update({"svg.hashsalt": "feval", "svg.fonttype": "path"})
-        out = io.BytesIO()
-        _figure(comparison, width).savefig(out, **saved)
-    return out.getvalue()
+    return svg(lambda: _figure(comparison, width))
 
 
 def _figure(comparison: Comparison, width: float) -> Figure:

@@ -7,12 +7,11 @@ import io
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
+from feval.report.parquet import table_bytes
 from feval.report.tables import Column, Table
 from feval.report.text import decimals_for, fixed, percent
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from feval.comparison import Comparison, MethodCurve
     from feval.contrasts import Difference, Rank, Saving
     from feval.evaluation import Evaluation
@@ -323,7 +322,7 @@ def results_parquet(told: Comparison) -> bytes:
     words = dict.fromkeys(("role", "label", "budget", "llms", "kind"), pa.string())
     types = words | {"point": pa.int32(), "frontier": pa.bool_()}
     columns = zip(RESULT_COLUMNS, zip(*_result_rows(told), strict=True), strict=True)
-    return _parquet(pa.table({name: pa.array(own, types.get(name, pa.float64())) for name, own in columns}))
+    return table_bytes(pa.table({name: pa.array(own, types.get(name, pa.float64())) for name, own in columns}))
 
 
 def questions_parquet(told: Comparison) -> bytes:
@@ -340,13 +339,4 @@ def questions_parquet(told: Comparison) -> bytes:
             for name, values in columns.items()
         }
     )
-    return _parquet(table)
-
-
-def _parquet(table: pa.Table) -> bytes:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    sink = pa.BufferOutputStream()
-    pq.write_table(table, sink, compression="zstd", row_group_size=1 << 16)
-    return bytes(sink.getvalue().to_pybytes())
+    return table_bytes(table)

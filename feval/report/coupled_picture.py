@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import io
-import warnings
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from feval.report.coupled import short_names
-from feval.report.drawing import DASHED, heading, legend_columns, log_ticks, look, own_style, shortened
+from feval.report.drawing import DASHED, heading, legend_columns, log_ticks, look, png, shortened
 from feval.report.text import counted, plain_number
 
 if TYPE_CHECKING:
@@ -33,12 +31,7 @@ def coupling_png(told: Coupling, *, width: float = 9.6, dpi: int = 200) -> bytes
         width: of the picture, inches.
         dpi: dots per inch.
     """
-    with own_style(), warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="Glyph .* missing")
-        figure = _figure(told, width)
-        out = io.BytesIO()
-        figure.savefig(out, format="png", dpi=dpi, metadata={"Software": None})
-    return out.getvalue()
+    return png(lambda: _figure(told, width), dpi)
 
 
 def _figure(told: Coupling, width: float) -> Figure:

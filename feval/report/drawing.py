@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import io
 import math
-from collections.abc import Iterator, Sequence
+import warnings
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from feval.report.text import visible
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 __all__ = [
     "COLOURS",
@@ -19,7 +24,9 @@ __all__ = [
     "log_ticks",
     "look",
     "own_style",
+    "png",
     "shortened",
+    "svg",
 ]
 
 # Okabe and Ito's palette (2008), told apart with every common colour blindness; its yellow is too light for a line.
@@ -47,9 +54,31 @@ _STYLE: dict[Any, Any] = {
     "xtick.labelcolor": "black",
     "ytick.labelcolor": "black",
     "legend.frameon": False,
+    "svg.hashsalt": "feval",  # names of SVG elements are hashes of their content and this, which would otherwise be random
+    "svg.fonttype": "path",
     "legend.fontsize": 8.5,
     "text.parse_math": False,  # a dollar sign in a name is a dollar sign
 }
+
+
+def png(draw: Callable[[], Figure], dpi: int) -> bytes:
+    """Draw a picture in our style and return the PNG's bytes, which depend on it and on matplotlib's version only."""
+    # Software would name matplotlib's version; there is no creation date in a PNG by default.
+    return _saved(draw, format="png", dpi=dpi, metadata={"Software": None})
+
+
+def svg(draw: Callable[[], Figure]) -> bytes:
+    """The same as SVG; letters are drawn as shapes, so that it looks alike everywhere."""
+    return _saved(draw, format="svg", metadata={"Date": None, "Creator": None})
+
+
+def _saved(draw: Callable[[], Figure], **how: Any) -> bytes:
+    with own_style(), warnings.catch_warnings():
+        # A name in a script that DejaVu lacks is drawn with boxes; that is no reason to warn on the terminal.
+        warnings.filterwarnings("ignore", message="Glyph .* missing")
+        out = io.BytesIO()
+        draw().savefig(out, **how)
+    return out.getvalue()
 
 
 @contextmanager

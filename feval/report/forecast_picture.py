@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import io
 import math
-import warnings
 from typing import TYPE_CHECKING, Any
 
-from feval.report.drawing import COLOURS, DASHED, DOTTED, heading, legend_columns, log_ticks, look, own_style
+from feval.report.drawing import COLOURS, DASHED, DOTTED, heading, legend_columns, log_ticks, look, png
 from feval.report.text import counted, plain_number
 
 if TYPE_CHECKING:
@@ -36,12 +34,7 @@ def forecast_png(forecast: Forecast, *, width: float = 6.8, dpi: int = 200) -> b
         width: of the picture, inches.
         dpi: dots per inch.
     """
-    with own_style(), warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="Glyph .* missing")
-        figure = _figure(forecast, width)
-        out = io.BytesIO()
-        figure.savefig(out, format="png", dpi=dpi, metadata={"Software": None})
-    return out.getvalue()
+    return png(lambda: _figure(forecast, width), dpi)
 
 
 def _figure(forecast: Forecast, width: float) -> Figure:

@@ -1,15 +1,13 @@
-"""`curve.png`: cost against accuracy, drawn the same way, byte for byte, every time."""
+"""`curve.png` and `curve.svg`: cost against accuracy, drawn the same way, byte for byte, every time."""
 
 from __future__ import annotations
 
-import io
 import math
-import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from feval.report.drawing import DASHED, DOTTED, heading, legend_columns, log_ticks, look, own_style, shortened
+from feval.report.drawing import DASHED, DOTTED, heading, legend_columns, log_ticks, look, png, shortened, svg
 from feval.report.tables import subtitles
 from feval.report.text import plain_number
 
@@ -19,7 +17,7 @@ if TYPE_CHECKING:
 
     from feval.curves import Curve, CurvePoint
 
-__all__ = ["curve_panels_png", "curves_png"]
+__all__ = ["curve_panels_png", "curves_png", "curves_svg"]
 
 _BEYOND = 1e6  # far right of every axis: the baseline runs to the edge
 _ROUND_COUNTS = frozenset({1, 5, 10, 20, 40, 80, 160, 320, 640})
@@ -60,7 +58,17 @@ def curves_png(curves: Sequence[Curve], *, width: float = 6.4, dpi: int = 200) -
         width: of the picture, inches.
         dpi: dots per inch.
     """
-    return _png(lambda: _figure(curves, width), dpi)
+    return png(lambda: _figure(curves, width), dpi)
+
+
+def curves_svg(curves: Sequence[Curve], *, width: float = 6.4) -> bytes:
+    """The same picture as SVG.
+
+    Args:
+        curves: as for `curves_png`.
+        width: of the picture, inches.
+    """
+    return svg(lambda: _figure(curves, width))
 
 
 def curve_panels_png(panels: Sequence[Sequence[Curve]], *, width: float = 9.6, dpi: int = 160) -> bytes:
@@ -74,17 +82,7 @@ def curve_panels_png(panels: Sequence[Sequence[Curve]], *, width: float = 9.6, d
         width: of the picture, inches.
         dpi: dots per inch.
     """
-    return _png(lambda: _panels(panels, width), dpi)
-
-
-def _png(draw: Callable[[], Figure], dpi: int) -> bytes:
-    with own_style(), warnings.catch_warnings():
-        # A name in a script that DejaVu lacks is drawn with boxes; that is no reason to warn on the terminal.
-        warnings.filterwarnings("ignore", message="Glyph .* missing")
-        out = io.BytesIO()
-        # Software would name matplotlib's version; there is no creation date in a PNG by default.
-        draw().savefig(out, format="png", dpi=dpi, metadata={"Software": None})
-    return out.getvalue()
+    return png(lambda: _panels(panels, width), dpi)
 
 
 def _panels(panels: Sequence[Sequence[Curve]], width: float) -> Figure:
