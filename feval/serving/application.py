@@ -27,7 +27,7 @@ from feval.serving.kept import Kept
 from feval.serving.ledger import LedgerFile
 from feval.serving.matcher import Library, Match
 from feval.serving.runs import Picked, RunName, Runs, Taken, chosen_run, run_name, run_of_key
-from feval.serving.texts import Prepared, Texts
+from feval.serving.texts import UNKNOWN_FINISH, Prepared, Texts
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -120,7 +120,6 @@ class Application:
         self._plans: Kept[object, _Plan] = Kept(_PLAN_BYTES)
         self._words = tuple(replies.finish_word(reason) for reason in FINISH_REASONS)
         self._endings = {kind: [replies.ending(kind, word) for word in self._words] for kind in ("chat", "completion")}
-        self._unknown_finish = FINISH_REASONS.index("unknown")
         self._prices = {llm: llm.price for llm in library.llms}
         self._routes: dict[str, tuple[str, Callable[[Call, str, RunName], Reply]]] = {
             "/v1/chat/completions": ("POST", self._chat),
@@ -326,7 +325,7 @@ class Application:
 
     def _prepared(self, match: Match) -> Prepared:
         prepared = self._texts.of(match.llm, match.row)
-        if prepared.contents and not prepared.texts:
+        if prepared.closed and not prepared.texts:
             raise MissError(
                 f"The recording holds no texts of {match.llm.name} on {match.question!r} of {match.llm.dataset}, only answers, "
                 "so there is nothing to reply with. Evaluate it with feval.load, or serve a recording with texts.",
@@ -342,14 +341,21 @@ class Application:
         dollars: float | None = 0.0
         for match, own, got in zip(plan.matches, prepared, taken, strict=True):
             samples = got.samples
-            contents = [own.contents[sample] for sample in samples]
-            finishes = [own.finishes[sample] for sample in samples]
             prompt = int(match.llm.pool.prompt_tokens[match.row])
+            completion_tokens += got.output_tokens
+            prompt_tokens += max(prompt, 0)
+            dollars = _added(dollars, self._prices[match.llm], got.prompts, prompt, got.output_tokens)
             if prompt < 0:
                 unknown["prompt_tokens"] = None
-            if self._unknown_finish in finishes:
+            if own.usual and asked.kind == "chat" and not asked.logprobs and not got.recycled:
+                pieces += replies.closed_choices([own.closed[sample] for sample in samples], first=first)
+                first += len(samples)
+                continue
+            contents = [own.content(sample) for sample in samples]
+            finishes = [own.finishes[sample] for sample in samples]
+            if UNKNOWN_FINISH in finishes:
                 unknown["finish_reason"] = None
-            if own.texts < len(own.contents) and b"null" in contents:
+            if own.texts < len(own.closed) and b"null" in contents:
                 unknown["content"] = None
             endings = (
                 self._rich_endings(asked, match, got, finishes, unknown)
@@ -358,9 +364,6 @@ class Application:
             )
             pieces += replies.choices(asked.kind, contents, endings, first=first)
             first += len(samples)
-            completion_tokens += got.output_tokens
-            prompt_tokens += max(prompt, 0)
-            dollars = _added(dollars, self._prices[match.llm], got.prompts, prompt, got.output_tokens)
         identity = blake2b(
             b"%b\n%b\n%d" % (run.label.encode(), plan.identity, taken[0].round), digest_size=12
         ).hexdigest()
