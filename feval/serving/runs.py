@@ -24,7 +24,7 @@ from feval.serving.kept import Kept
 if TYPE_CHECKING:
     from feval.serving.ledger import LedgerFile
 
-__all__ = ["ORDERS", "Picked", "RunName", "Runs", "Taken", "chosen_run", "run_name", "run_of_key"]
+__all__ = ["ORDERS", "Picked", "RunName", "Runs", "Taken", "chosen_run", "may_be_secret", "run_name", "run_of_key"]
 
 ORDERS = ("recorded", "seeded")
 """How a run that does not say so draws: the order of the recording, or replicate 0."""
@@ -140,6 +140,17 @@ def chosen_run(text: str, order: str = "seeded") -> RunName:
     return run_name(text, order)
 
 
+def may_be_secret(key: str) -> bool:
+    """Whether an API key is not plainly the name of a run; empty ones and those of "-", "_" and "." alone are no secret.
+
+    Args:
+        key: as it was sent, without "Bearer".
+    """
+    if not key.strip("-_. "):
+        return False
+    return len(key) >= _SHORTEST_SECRET or not _NAME.fullmatch(key) or bool(_SECRET.fullmatch(key))
+
+
 def run_of_key(key: str, order: str = "seeded") -> RunName:
     """Return the run of an API key. A key that may be a secret is not kept: its run is named by a hash of it.
 
@@ -149,7 +160,7 @@ def run_of_key(key: str, order: str = "seeded") -> RunName:
     """
     if not key.strip("-_. "):
         return run_name("default", order)
-    if len(key) < _SHORTEST_SECRET and _NAME.fullmatch(key) and not _SECRET.fullmatch(key):
+    if not may_be_secret(key):
         try:
             return run_name(key, order)
         except RequestError:
