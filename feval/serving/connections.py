@@ -112,8 +112,7 @@ class Connection(HttpToolsProtocol):
         self._at_once: Head | None = None
         self._body: list[bytes] = []
         self._between = True  # the next byte is the first one of a request, and the connection stays
-        self._begun = 0  # how many requests since the last piece that began with one
-        self._piece: tuple[bytes, bytes] | None = None
+        self._answered: tuple[Head, int] | None = None  # the last head in this piece, and the bytes of its body
         self._made: Reply | None = None
         self._ends = False
         self._defaults: list[tuple[bytes, bytes]] = []
@@ -145,13 +144,14 @@ class Connection(HttpToolsProtocol):
             self._parse(data)
             return
         digest = sha256(data[:end]).digest()
-        head, length = self._heads.get(digest) or (None, 0)
-        if head is not None and length == len(data) - end and self._free:
-            self._answer_known(head, data, end)
+        known = self._heads.get(digest)
+        if known is not None and known[1] == len(data) - end and self._free:
+            self._answer_known(known[0], data, end)
             return
-        self._begun, self._piece = 0, (digest, data[end:])
         self._parse(data)
-        self._piece = None
+        answered = self._answered
+        if answered is not None and answered[1] == len(data) - end:  # the piece was one request, no more and no less
+            self._know(digest, *answered)
 
     def _answer_known(self, head: Head, data: bytes, end: int) -> None:
         self._unset_keepalive_if_required()
@@ -166,6 +166,7 @@ class Connection(HttpToolsProtocol):
 
     def _parse(self, data: bytes) -> None:
         """Parse, and give up a request whose head has no end."""
+        self._answered = None
         super().data_received(data)
         if self._in_head:
             self._head_bytes += len(data)
@@ -186,7 +187,6 @@ class Connection(HttpToolsProtocol):
         self.since = time.monotonic()
         self._arriving = self._in_head = True
         self._between = False
-        self._begun += 1
 
     def on_header(self, name: bytes, value: bytes) -> None:
         """Keep a header."""
@@ -220,7 +220,7 @@ class Connection(HttpToolsProtocol):
         self._between = True
         if not self.transport.is_closing():
             self._answer(head, body)
-            self._know(head, body)
+            self._answered = head, len(body)
 
     def on_response_complete(self) -> None:
         """Send the head of a reply without a body."""
@@ -262,15 +262,11 @@ class Connection(HttpToolsProtocol):
         wanted = {told: headers[name].decode("latin-1") for name, told in _LOOKED_AT if name in headers}
         return Head(method, path, wanted) if self._door.refused(wanted) is None else None
 
-    def _know(self, head: Head, body: bytes) -> None:
-        """Keep what a head means if the piece that has come was just its request, and no secret stands in it."""
-        if (
-            self._piece is not None
-            and self._begun == 1
-            and self._piece[1] == body
-            and not any(may_be_secret(head.headers.get(name, "-").removeprefix("Bearer ")) for name in OF_KEYS)
-        ):
-            self._heads.put(self._piece[0], (head, len(body)), _KNOWN_BYTES)
+    def _know(self, digest: bytes, head: Head, length: int) -> None:
+        """Keep what a head means, unless it holds what may be a secret."""
+        keys = [head.headers[name] for name in OF_KEYS if name in head.headers]
+        if not any(may_be_secret(key.removeprefix("Bearer ")) for key in keys):
+            self._heads.put(digest, (head, length), _KNOWN_BYTES)
 
     @property
     def _door(self) -> Door:
