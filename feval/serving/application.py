@@ -14,7 +14,7 @@ from hashlib import blake2b
 from pathlib import Path
 from threading import Lock
 from traceback import extract_tb
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 from urllib.parse import parse_qs, quote
 
 import orjson
@@ -51,9 +51,10 @@ _SPEAKS = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Call:
+class Call(NamedTuple):
     """One request.
+
+    A tuple, as `runs.Taken` is.
 
     Attributes:
         method: "GET", "POST", ...
@@ -70,9 +71,10 @@ class Call:
     body: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class Reply:
+class Reply(NamedTuple):
     """What is sent back.
+
+    A tuple, as `runs.Taken` is.
 
     Attributes:
         status: of HTTP.
@@ -341,7 +343,7 @@ class Application:
         dollars: float | None = 0.0
         for match, own, got in zip(plan.matches, prepared, taken, strict=True):
             samples = got.samples
-            prompt = int(match.llm.pool.prompt_tokens[match.row])
+            prompt = own.prompt_tokens
             completion_tokens += got.output_tokens
             prompt_tokens += max(prompt, 0)
             dollars = _added(dollars, self._prices[match.llm], got.prompts, prompt, got.output_tokens)

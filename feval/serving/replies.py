@@ -82,14 +82,17 @@ def closed_choices(closed: Sequence[bytes], *, first: int = 0) -> list[bytes]:
         closed: the texts, as JSON, with what stands after each.
         first: index of the first one.
     """
-    return list(chain.from_iterable(zip(_heads("chat", first, len(closed)), closed, strict=True)))
+    pieces = [b""] * (2 * len(closed))
+    pieces[::2] = _heads("chat", first, len(closed))
+    pieces[1::2] = closed
+    return pieces
 
 
 def _heads(kind: str, first: int, count: int) -> list[bytes]:
     """What stands before the texts of so many choices."""
     heads = _HEADS[kind][first : first + count]
-    heads += [b',{"index":%d,%b' % (index, _AROUND[kind][0]) for index in range(first + len(heads), first + count)]
-    return heads
+    made = range(first + len(heads), first + count)
+    return heads + [b',{"index":%d,%b' % (index, _AROUND[kind][0]) for index in made] if made else heads
 
 
 def rich_ending(kind: str, finish: str, *, logprobs: object = None, own: Mapping[str, Any] | None = None) -> bytes:

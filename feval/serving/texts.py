@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from dataclasses import dataclass
 from threading import Lock
 
@@ -33,13 +34,15 @@ class Prepared:
         closed: each text as JSON, `null` where the recording has none, with what stands behind it in a choice of a chat.
         tokens: output tokens.
         finishes: places of the finish reasons in `feval.schema.FINISH_REASONS`.
+        prompt_tokens: of the question; -1 where they were not recorded.
         texts: how many have one.
         usual: whether every CoT has a text and a finish reason that is known.
     """
 
     closed: tuple[bytes, ...]
-    tokens: tuple[int, ...]
-    finishes: tuple[int, ...]
+    tokens: array[int]
+    finishes: bytes
+    prompt_tokens: int
     texts: int
     usual: bool
 
@@ -80,15 +83,16 @@ class Texts:
 
 def _prepared(llm: LLM, row: int, texts: list[str | None]) -> Prepared:
     size = len(texts)
-    finishes = tuple(llm.pool.finish[row, :size].tolist())
+    finishes = bytes(llm.pool.finish[row, :size].tolist())
     known = sum(text is not None for text in texts)
     return Prepared(
         tuple(
             (_NO_TEXT if text is None else orjson.dumps(text)) + _ENDINGS[finish]
             for text, finish in zip(texts, finishes, strict=True)
         ),
-        tuple(llm.pool.output_tokens[row, :size].tolist()),
+        array("q", llm.pool.output_tokens[row, :size].tolist()),
         finishes,
+        int(llm.pool.prompt_tokens[row]),
         known,
         known == size and UNKNOWN_FINISH not in finishes,
     )
