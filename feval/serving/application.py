@@ -10,6 +10,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import lru_cache
 from hashlib import blake2b
 from pathlib import Path
 from threading import Lock
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from feval.prices import Price, PriceList
     from feval.recording.logprobs import TokenLogprobs
     from feval.recording.reader import Recording
+    from feval.replay import LLM
 
 __all__ = ["Application", "Call", "Reply"]
 
@@ -120,6 +122,7 @@ class Application:
         self._texts = Texts()
         self._reading = Lock()
         self._plans: Kept[object, _Plan] = Kept(_PLAN_BYTES)
+        self._openings: dict[tuple[str, LLM], bytes] = {}
         self._words = tuple(replies.finish_word(reason) for reason in FINISH_REASONS)
         self._endings = {kind: [replies.ending(kind, word) for word in self._words] for kind in ("chat", "completion")}
         self._prices = {llm: llm.price for llm in library.llms}
@@ -296,20 +299,15 @@ class Application:
     def _plan(self, asked: requests.Asked) -> _Plan:
         matches = self.library.match(asked)
         llm = matches[0].llm
-        kind, prefix = ("chat.completion", "chatcmpl") if asked.kind == "chat" else ("text_completion", "cmpl")
-        opening = orjson.dumps(
-            {
-                "object": kind,
-                "created": _created(llm.recording),
-                "model": llm.name,
-                "system_fingerprint": f"fp_{llm.recording_hash[:12]}",
-            }
-        )
+        opening = self._openings.get((asked.kind, llm))
+        if opening is None:
+            opening = self._openings[asked.kind, llm] = _opening(asked.kind, llm)
+        questions = [match.question for match in matches]
         ignored = dict.fromkeys(name for match in matches for name in match.ignored)
         headers = {
             "content-type": replies.STREAM if asked.stream else replies.JSON,
             "x-feval-dataset": _listed(match.llm.dataset for match in matches),
-            "x-feval-question": _listed(match.question for match in matches),
+            "x-feval-question": _listed(questions),
             "x-feval-llm": _listed(match.llm.name for match in matches),
             "x-feval-match": ",".join(match.how for match in matches),
         }
@@ -321,8 +319,13 @@ class Application:
             matches,
             tuple(Picked(match.llm, match.row, asked.n, asked.sample) for match in matches),
             headers,
-            b'{"id":"%b-%%b",%b,"choices":[' % (prefix.encode(), opening[1:-1].replace(b"%", b"%%")),
-            "\n".join(f"{match.llm.name}\n{match.llm.dataset}\n{match.question}" for match in matches).encode(),
+            opening,
+            "\n".join(
+                [
+                    f"{match.llm.name}\n{match.llm.dataset}\n{name}"
+                    for match, name in zip(matches, questions, strict=True)
+                ]
+            ).encode(),
         )
 
     def _prepared(self, match: Match) -> Prepared:
@@ -480,6 +483,19 @@ def _pinned(library: Library, seed: int, order: str, billing: str) -> dict[str, 
     }
 
 
+def _opening(kind: str, llm: LLM) -> bytes:
+    """What replies of an LLM begin with, but for their ids."""
+    shape, prefix = (b"chat.completion", b"chatcmpl") if kind == "chat" else (b"text_completion", b"cmpl")
+    told = orjson.dumps(
+        {
+            "created": _created(llm.recording),
+            "model": llm.name,
+            "system_fingerprint": f"fp_{llm.recording_hash[:12]}",
+        }
+    )
+    return b'{"id":"%b-%%b","object":"%b",%b,"choices":[' % (prefix, shape, told[1:-1].replace(b"%", b"%%"))
+
+
 def _created(recording: Recording) -> int:
     created = recording.manifest.raw.get("created")
     try:
@@ -529,7 +545,12 @@ def _added(dollars: float | None, price: Price | None, prompts: int, prompt_toke
 
 def _listed(ids: Iterable[str]) -> str:
     """Ids for a header: what is not plain ASCII, and every comma, is percent-encoded."""
-    return ",".join([quote(name, safe=_SAFE) for name in ids])
+    return ",".join([_quoted(name) for name in ids])
+
+
+@lru_cache(4096)
+def _quoted(name: str) -> str:
+    return quote(name, safe=_SAFE)
 
 
 def _json(value: Mapping[str, Any]) -> Reply:

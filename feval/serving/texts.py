@@ -5,6 +5,7 @@ from __future__ import annotations
 from array import array
 from dataclasses import dataclass
 from threading import Lock
+from typing import TYPE_CHECKING, Any
 
 import orjson
 
@@ -12,6 +13,10 @@ from feval.replay import LLM
 from feval.schema import FINISH_REASONS
 from feval.serving import replies
 from feval.serving.kept import Kept
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
 
 __all__ = ["UNKNOWN_FINISH", "Prepared", "Texts"]
 
@@ -75,15 +80,16 @@ class Texts:
             return self._kept.get((llm, row)) or self._read(llm, row)
 
     def _read(self, llm: LLM, row: int) -> Prepared:
-        made = {place: _prepared(llm, place, texts) for place, texts in llm.texts_near(row).items()}
+        finishes = llm.pool.finish
+        made = {place: _prepared(llm, place, finishes, texts) for place, texts in llm.texts_near(row).items()}
         for place, prepared in made.items():
             self._kept.put((llm, place), prepared, sum(map(len, prepared.closed)) + _OVERHEAD * len(prepared.closed))
         return made[row]
 
 
-def _prepared(llm: LLM, row: int, texts: list[str | None]) -> Prepared:
+def _prepared(llm: LLM, row: int, reasons: npt.NDArray[np.integer[Any]], texts: list[str | None]) -> Prepared:
     size = len(texts)
-    finishes = bytes(llm.pool.finish[row, :size].tolist())
+    finishes = bytes(reasons[row, :size].tolist())
     known = sum(text is not None for text in texts)
     return Prepared(
         tuple(
