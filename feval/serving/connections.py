@@ -1,7 +1,7 @@
 """What uvicorn leaves open about connections: deadlines, bounds, errors in OpenAI's shape, and replies at once.
 
 Without these, uvicorn waits for ever for the rest of a request and keeps headers of any length; and it makes a task, an event
-and a timer for every request, which cost more than answering it does.
+and a timer for every request, and parses the same headers again and again; each costs more than answering does.
 """
 
 from __future__ import annotations
