@@ -416,7 +416,8 @@ def test_texts_are_those_of_the_recording_however_little_is_kept(tmp_path: Path)
     for most in (0, 3000, 1 << 30):
         texts = Texts(most)
         for row in [*range(40), *reversed(range(40))]:
-            assert [orjson.loads(content) for content in texts.of(llm, row).contents] == llm.texts(row)
+            made = texts.of(llm, row)
+            assert [orjson.loads(made.content(sample)) for sample in range(len(made.closed))] == llm.texts(row)
 
 
 def test_recordings_opened_together_keep_their_texts_apart(tmp_path: Path) -> None:

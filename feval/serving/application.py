@@ -10,11 +10,12 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import lru_cache
 from hashlib import blake2b
 from pathlib import Path
 from threading import Lock
 from traceback import extract_tb
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 from urllib.parse import parse_qs, quote
 
 import orjson
@@ -27,7 +28,7 @@ from feval.serving.kept import Kept
 from feval.serving.ledger import LedgerFile
 from feval.serving.matcher import Library, Match
 from feval.serving.runs import Picked, RunName, Runs, Taken, chosen_run, run_name, run_of_key
-from feval.serving.texts import Prepared, Texts
+from feval.serving.texts import UNKNOWN_FINISH, Prepared, Texts
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from feval.prices import Price, PriceList
     from feval.recording.logprobs import TokenLogprobs
     from feval.recording.reader import Recording
+    from feval.replay import LLM
 
 __all__ = ["Application", "Call", "Reply"]
 
@@ -51,9 +53,10 @@ _SPEAKS = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Call:
+class Call(NamedTuple):
     """One request.
+
+    A tuple, as `runs.Taken` is.
 
     Attributes:
         method: "GET", "POST", ...
@@ -70,9 +73,10 @@ class Call:
     body: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class Reply:
+class Reply(NamedTuple):
     """What is sent back.
+
+    A tuple, as `runs.Taken` is.
 
     Attributes:
         status: of HTTP.
@@ -118,9 +122,9 @@ class Application:
         self._texts = Texts()
         self._reading = Lock()
         self._plans: Kept[object, _Plan] = Kept(_PLAN_BYTES)
+        self._openings: dict[tuple[str, LLM], bytes] = {}
         self._words = tuple(replies.finish_word(reason) for reason in FINISH_REASONS)
         self._endings = {kind: [replies.ending(kind, word) for word in self._words] for kind in ("chat", "completion")}
-        self._unknown_finish = FINISH_REASONS.index("unknown")
         self._prices = {llm: llm.price for llm in library.llms}
         self._routes: dict[str, tuple[str, Callable[[Call, str, RunName], Reply]]] = {
             "/v1/chat/completions": ("POST", self._chat),
@@ -295,20 +299,15 @@ class Application:
     def _plan(self, asked: requests.Asked) -> _Plan:
         matches = self.library.match(asked)
         llm = matches[0].llm
-        kind, prefix = ("chat.completion", "chatcmpl") if asked.kind == "chat" else ("text_completion", "cmpl")
-        opening = orjson.dumps(
-            {
-                "object": kind,
-                "created": _created(llm.recording),
-                "model": llm.name,
-                "system_fingerprint": f"fp_{llm.recording_hash[:12]}",
-            }
-        )
+        opening = self._openings.get((asked.kind, llm))
+        if opening is None:
+            opening = self._openings[asked.kind, llm] = _opening(asked.kind, llm)
+        questions = [match.question for match in matches]
         ignored = dict.fromkeys(name for match in matches for name in match.ignored)
         headers = {
             "content-type": replies.STREAM if asked.stream else replies.JSON,
             "x-feval-dataset": _listed(match.llm.dataset for match in matches),
-            "x-feval-question": _listed(match.question for match in matches),
+            "x-feval-question": _listed(questions),
             "x-feval-llm": _listed(match.llm.name for match in matches),
             "x-feval-match": ",".join(match.how for match in matches),
         }
@@ -320,13 +319,18 @@ class Application:
             matches,
             tuple(Picked(match.llm, match.row, asked.n, asked.sample) for match in matches),
             headers,
-            b'{"id":"%b-%%b",%b,"choices":[' % (prefix.encode(), opening[1:-1].replace(b"%", b"%%")),
-            "\n".join(f"{match.llm.name}\n{match.llm.dataset}\n{match.question}" for match in matches).encode(),
+            opening,
+            "\n".join(
+                [
+                    f"{match.llm.name}\n{match.llm.dataset}\n{name}"
+                    for match, name in zip(matches, questions, strict=True)
+                ]
+            ).encode(),
         )
 
     def _prepared(self, match: Match) -> Prepared:
         prepared = self._texts.of(match.llm, match.row)
-        if prepared.contents and not prepared.texts:
+        if prepared.closed and not prepared.texts:
             raise MissError(
                 f"The recording holds no texts of {match.llm.name} on {match.question!r} of {match.llm.dataset}, only answers, "
                 "so there is nothing to reply with. Evaluate it with feval.load, or serve a recording with texts.",
@@ -342,14 +346,21 @@ class Application:
         dollars: float | None = 0.0
         for match, own, got in zip(plan.matches, prepared, taken, strict=True):
             samples = got.samples
-            contents = [own.contents[sample] for sample in samples]
-            finishes = [own.finishes[sample] for sample in samples]
-            prompt = int(match.llm.pool.prompt_tokens[match.row])
+            prompt = own.prompt_tokens
+            completion_tokens += got.output_tokens
+            prompt_tokens += max(prompt, 0)
+            dollars = _added(dollars, self._prices[match.llm], got.prompts, prompt, got.output_tokens)
             if prompt < 0:
                 unknown["prompt_tokens"] = None
-            if self._unknown_finish in finishes:
+            if own.usual and asked.kind == "chat" and not asked.logprobs and not got.recycled:
+                pieces += replies.closed_choices([own.closed[sample] for sample in samples], first=first)
+                first += len(samples)
+                continue
+            contents = [own.content(sample) for sample in samples]
+            finishes = [own.finishes[sample] for sample in samples]
+            if UNKNOWN_FINISH in finishes:
                 unknown["finish_reason"] = None
-            if own.texts < len(own.contents) and b"null" in contents:
+            if own.texts < len(own.closed) and b"null" in contents:
                 unknown["content"] = None
             endings = (
                 self._rich_endings(asked, match, got, finishes, unknown)
@@ -358,9 +369,6 @@ class Application:
             )
             pieces += replies.choices(asked.kind, contents, endings, first=first)
             first += len(samples)
-            completion_tokens += got.output_tokens
-            prompt_tokens += max(prompt, 0)
-            dollars = _added(dollars, self._prices[match.llm], got.prompts, prompt, got.output_tokens)
         identity = blake2b(
             b"%b\n%b\n%d" % (run.label.encode(), plan.identity, taken[0].round), digest_size=12
         ).hexdigest()
@@ -475,6 +483,19 @@ def _pinned(library: Library, seed: int, order: str, billing: str) -> dict[str, 
     }
 
 
+def _opening(kind: str, llm: LLM) -> bytes:
+    """What replies of an LLM begin with, but for their ids."""
+    shape, prefix = (b"chat.completion", b"chatcmpl") if kind == "chat" else (b"text_completion", b"cmpl")
+    told = orjson.dumps(
+        {
+            "created": _created(llm.recording),
+            "model": llm.name,
+            "system_fingerprint": f"fp_{llm.recording_hash[:12]}",
+        }
+    )
+    return b'{"id":"%b-%%b","object":"%b",%b,"choices":[' % (prefix, shape, told[1:-1].replace(b"%", b"%%"))
+
+
 def _created(recording: Recording) -> int:
     created = recording.manifest.raw.get("created")
     try:
@@ -524,7 +545,12 @@ def _added(dollars: float | None, price: Price | None, prompts: int, prompt_toke
 
 def _listed(ids: Iterable[str]) -> str:
     """Ids for a header: what is not plain ASCII, and every comma, is percent-encoded."""
-    return ",".join([quote(name, safe=_SAFE) for name in ids])
+    return ",".join([_quoted(name) for name in ids])
+
+
+@lru_cache(4096)
+def _quoted(name: str) -> str:
+    return quote(name, safe=_SAFE)
 
 
 def _json(value: Mapping[str, Any]) -> Reply:

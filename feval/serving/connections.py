@@ -1,7 +1,7 @@
 """What uvicorn leaves open about connections: deadlines, bounds, errors in OpenAI's shape, and replies at once.
 
 Without these, uvicorn waits for ever for the rest of a request and keeps headers of any length; and it makes a task, an event
-and a timer for every request, which cost more than answering it does.
+and a timer for every request, and parses the same headers again and again; each costs more than answering does.
 """
 
 from __future__ import annotations
@@ -10,6 +10,8 @@ import asyncio
 import contextlib
 import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping
+from dataclasses import dataclass
+from hashlib import sha256
 from typing import Any, cast
 
 import uvicorn
@@ -17,11 +19,15 @@ from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
 from feval.serving.application import Reply
 from feval.serving.asgi import OF_DOOR, OF_FEVAL, OF_KEYS, Door, Limits, deliver, error_reply
+from feval.serving.kept import Kept
+from feval.serving.runs import may_be_secret
 
-__all__ = ["Connection", "Uvicorn"]
+__all__ = ["Connection", "Head", "Uvicorn"]
 
 _LOOKED_AT = tuple((name.encode(), name) for name in dict.fromkeys((*OF_DOOR, *OF_KEYS, *OF_FEVAL)))
 _UNUSUAL = frozenset((b"transfer-encoding", b"upgrade", b"expect"))
+_HEAD_END = b"\r\n\r\n"
+_KNOWN_BYTES = 1500  # about what a head that is known takes
 
 
 class _Joined:
@@ -66,14 +72,19 @@ class _BrokenReplyError(Exception):
     """A header of a reply has more than one line."""
 
 
-class _AtOnce:
-    """A request whose head has come and that is answered as soon as its body has."""
+@dataclass(frozen=True, slots=True)
+class Head:
+    """The head of a request that can be answered as soon as its body has come.
 
-    __slots__ = ("body", "headers", "method", "path")
+    Attributes:
+        method: of HTTP.
+        path: decoded.
+        headers: those that the door and the application look at.
+    """
 
-    def __init__(self, method: str, path: str, headers: dict[str, str]) -> None:
-        self.method, self.path, self.headers = method, path, headers
-        self.body: list[bytes] = []
+    method: str
+    path: str
+    headers: dict[str, str]
 
 
 class Connection(HttpToolsProtocol):
@@ -81,17 +92,28 @@ class Connection(HttpToolsProtocol):
 
     A usual request (its length is stated, nothing before it waits, the connection stays) is answered at once, when its last
     byte is parsed. Every other one, and every stream, is uvicorn's: a task of its own.
+
+    Clients send the same heads again and again, and parsing one takes longer than the answer. So what a head means is kept, by
+    its digest, if the request was usual and came in one piece; the next one with the same bytes is not parsed.
+
+    Args:
+        limits: of requests.
+        heads: those that are known, with the lengths of their bodies; shared by all connections.
     """
 
-    def __init__(self, *args: Any, limits: Limits, **fields: Any) -> None:
+    def __init__(self, *args: Any, limits: Limits, heads: Kept[bytes, tuple[Head, int]], **fields: Any) -> None:
         super().__init__(*args, **fields)
-        self.limits = limits
+        self.limits, self._heads = limits, heads
         self.since = time.monotonic()
         self._arriving = True  # a client that connects is expected to ask
         self._in_head = False
         self._head_bytes = 0
         self._stalled_since: float | None = None
-        self._at_once: _AtOnce | None = None
+        self._at_once: Head | None = None
+        self._body: list[bytes] = []
+        self._between = True  # the next byte is the first one of a request, and the connection stays
+        self._answered: tuple[Head, int] | None = None  # the last head in this piece, and the bytes of its body
+        self._made: Reply | None = None
         self._ends = False
         self._defaults: list[tuple[bytes, bytes]] = []
         self._default_head = b""
@@ -116,7 +138,35 @@ class Connection(HttpToolsProtocol):
             min(waiting, key=lambda other: other.since).transport.abort()
 
     def data_received(self, data: bytes) -> None:
+        """Answer a request whose head is known; parse any other."""
+        end = data.find(_HEAD_END) + len(_HEAD_END) if self._between else 0
+        if end < len(_HEAD_END):
+            self._parse(data)
+            return
+        digest = sha256(data[:end]).digest()
+        known = self._heads.get(digest)
+        if known is not None and known[1] == len(data) - end and self._free:
+            self._answer_known(known[0], data, end)
+            return
+        self._parse(data)
+        answered = self._answered
+        if answered is not None and answered[1] == len(data) - end:  # the piece was one request, no more and no less
+            self._know(digest, *answered)
+
+    def _answer_known(self, head: Head, data: bytes, end: int) -> None:
+        self._unset_keepalive_if_required()
+        self._arriving = False
+        self.since = time.monotonic()
+        reply = self._door.at_once(head.method, head.path, head.headers, data[end:])
+        if isinstance(reply.body, bytes):
+            self._send_whole(reply, reply.body)
+        else:  # uvicorn sends it, and has to know what was asked
+            self._made = reply
+            self._parse(data)
+
+    def _parse(self, data: bytes) -> None:
         """Parse, and give up a request whose head has no end."""
+        self._answered = None
         super().data_received(data)
         if self._in_head:
             self._head_bytes += len(data)
@@ -136,6 +186,7 @@ class Connection(HttpToolsProtocol):
         super().on_message_begin()
         self.since = time.monotonic()
         self._arriving = self._in_head = True
+        self._between = False
 
     def on_header(self, name: bytes, value: bytes) -> None:
         """Keep a header."""
@@ -152,7 +203,7 @@ class Connection(HttpToolsProtocol):
     def on_body(self, body: bytes) -> None:
         """Keep a piece of a body."""
         if self._at_once is not None:
-            self._at_once.body.append(body)
+            self._body.append(body)
         else:
             super().on_body(body)
 
@@ -160,11 +211,16 @@ class Connection(HttpToolsProtocol):
         """Stop the clock, and answer."""
         self._arriving = False
         self.since = time.monotonic()
-        request, self._at_once = self._at_once, None
-        if request is None:
+        head, self._at_once = self._at_once, None
+        if head is None:
             super().on_message_complete()
-        elif not self.transport.is_closing():
-            self._answer(request)
+            return
+        body = b"".join(self._body)
+        self._body.clear()
+        self._between = True
+        if not self.transport.is_closing():
+            self._answer(head, body)
+            self._answered = head, len(body)
 
     def on_response_complete(self) -> None:
         """Send the head of a reply without a body."""
@@ -179,13 +235,17 @@ class Connection(HttpToolsProtocol):
         else:
             self._ends = True
 
-    def _usual(self) -> _AtOnce | None:
-        """Return the request whose head has come, if it can be answered at once."""
-        url, headers, before = self.url, dict(self.headers), self._current
+    @property
+    def _free(self) -> bool:
+        """Whether what is sent now is not in the way of another reply."""
+        before = self._current
+        return (before is None or before.response_complete) and not self.pipeline and not self.flow.write_paused
+
+    def _usual(self) -> Head | None:
+        """Return the head that has come, if its request can be answered at once."""
+        url, headers = self.url, dict(self.headers)
         if (
-            (before is not None and not before.response_complete)
-            or self.pipeline
-            or self.flow.write_paused
+            not self._free
             or not url.startswith(b"/")
             or b"%" in url
             or b"?" in url
@@ -200,7 +260,13 @@ class Connection(HttpToolsProtocol):
         if method in {"HEAD", "CONNECT"} or self._door.is_slow(path):
             return None
         wanted = {told: headers[name].decode("latin-1") for name, told in _LOOKED_AT if name in headers}
-        return _AtOnce(method, path, wanted) if self._door.refused(wanted) is None else None
+        return Head(method, path, wanted) if self._door.refused(wanted) is None else None
+
+    def _know(self, digest: bytes, head: Head, length: int) -> None:
+        """Keep what a head means, unless it holds what may be a secret."""
+        keys = [head.headers[name] for name in OF_KEYS if name in head.headers]
+        if not any(may_be_secret(key.removeprefix("Bearer ")) for key in keys):
+            self._heads.put(digest, (head, length), _KNOWN_BYTES)
 
     @property
     def _door(self) -> Door:
@@ -213,14 +279,11 @@ class Connection(HttpToolsProtocol):
         )
         super().on_headers_complete()
 
-    def _answer(self, request: _AtOnce) -> None:
-        body = request.body[0] if len(request.body) == 1 else b"".join(request.body)
-        reply = self._door.at_once(request.method, request.path, request.headers, body)
+    def _answer(self, head: Head, body: bytes) -> None:
+        reply = self._made or self._door.at_once(head.method, head.path, head.headers, body)
+        self._made = None
         if isinstance(reply.body, bytes):
-            self._joined.write_whole(*self._whole(reply, reply.body))
-            self.server_state.total_requests += 1
-            if self._ends:
-                self.transport.close()
+            self._send_whole(reply, reply.body)
             return
         door, self.app = self.app, cast("Any", _delivering(reply))
         try:
@@ -229,6 +292,12 @@ class Connection(HttpToolsProtocol):
             self.app = door
         self.cycle.keep_alive = not self._ends
         super().on_message_complete()
+
+    def _send_whole(self, reply: Reply, body: bytes) -> None:
+        self._joined.write_whole(*self._whole(reply, body))
+        self.server_state.total_requests += 1
+        if self._ends:
+            self.transport.close()
 
     def _whole(self, reply: Reply, body: bytes) -> tuple[bytes, bytes]:
         try:

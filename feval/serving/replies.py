@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Any
 
@@ -16,6 +16,7 @@ __all__ = [
     "JSON",
     "STREAM",
     "choices",
+    "closed_choices",
     "completion_events",
     "ending",
     "error_body",
@@ -71,10 +72,27 @@ def choices(
         first: index of the first one.
     """
     tails = list(endings)
-    last = first + len(tails)
-    heads = _HEADS[kind][first:last]
-    heads += [b',{"index":%d,%b' % (index, _AROUND[kind][0]) for index in range(first + len(heads), last)]
-    return list(chain.from_iterable(zip(heads, contents, tails, strict=True)))
+    return list(chain.from_iterable(zip(_heads(kind, first, len(tails)), contents, tails, strict=True)))
+
+
+def closed_choices(closed: Sequence[bytes], *, first: int = 0) -> list[bytes]:
+    """Return the choices of a chat as pieces of JSON, to be joined.
+
+    Args:
+        closed: the texts, as JSON, with what stands after each.
+        first: index of the first one.
+    """
+    pieces = [b""] * (2 * len(closed))
+    pieces[::2] = _heads("chat", first, len(closed))
+    pieces[1::2] = closed
+    return pieces
+
+
+def _heads(kind: str, first: int, count: int) -> list[bytes]:
+    """What stands before the texts of so many choices."""
+    heads = _HEADS[kind][first : first + count]
+    made = range(first + len(heads), first + count)
+    return heads + [b',{"index":%d,%b' % (index, _AROUND[kind][0]) for index in made] if made else heads
 
 
 def rich_ending(kind: str, finish: str, *, logprobs: object = None, own: Mapping[str, Any] | None = None) -> bytes:

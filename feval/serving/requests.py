@@ -14,6 +14,7 @@ from feval.serving.errors import RequestError
 __all__ = ["Asked", "Conversation", "conversation", "parse"]
 
 _SHOWN = 80
+_OWN_HEADERS = ("x-feval-question", "x-feval-dataset", "x-feval-sample")
 
 # What says nothing of how CoTs are sampled, or is served.
 _APART = frozenset(
@@ -158,6 +159,8 @@ def _fields(body: bytes) -> dict[str, Any]:
 
 def _own(fields: Mapping[str, Any], headers: Mapping[str, str]) -> dict[str, Any]:
     """What the client says to feval and no other server: question, dataset and sample."""
+    if fields.keys().isdisjoint(("feval", "metadata")) and headers.keys().isdisjoint(_OWN_HEADERS):
+        return {"question": None, "dataset": None, "sample": None}
     own = _typed(fields, "feval", dict, "an object with question, dataset or sample") or {}
     if strange := sorted(own.keys() - {"question", "dataset", "sample"}):
         raise RequestError(

@@ -6,14 +6,15 @@ Runs with one replicate see the same draws, whatever their names: two methods ar
 from __future__ import annotations
 
 import re
+from array import array
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from hashlib import sha256
 from threading import Lock
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from feval.draws import MAX_REPLICATES
 from feval.errors import ConflictError, NotRecordedError, UnknownNameError
@@ -24,7 +25,7 @@ from feval.serving.kept import Kept
 if TYPE_CHECKING:
     from feval.serving.ledger import LedgerFile
 
-__all__ = ["ORDERS", "Picked", "RunName", "Runs", "Taken", "chosen_run", "run_name", "run_of_key"]
+__all__ = ["ORDERS", "Picked", "RunName", "Runs", "Taken", "chosen_run", "may_be_secret", "run_name", "run_of_key"]
 
 ORDERS = ("recorded", "seeded")
 """How a run that does not say so draws: the order of the recording, or replicate 0."""
@@ -38,7 +39,8 @@ _SHORTEST_MARKED_SECRET = 20  # one that begins as keys do
 _MOST_RUNS = 100_000
 _MOST_RECYCLED = 1024
 _ORDER_BYTES = 32 << 20
-_KEYS_AT_ONCE = 1 << 15
+_ROWS_AT_ONCE = 512
+_ARRAY_BYTES = 90  # besides its items
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,9 +73,10 @@ class Picked:
     sample: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Taken:
+class Taken(NamedTuple):
     """What was handed out for one question.
+
+    A tuple, as every request makes one, and a frozen dataclass takes three times as long to make.
 
     Attributes:
         samples: recorded places, in draw order.
@@ -121,6 +124,7 @@ def run_name(text: str, order: str = "seeded") -> RunName:
     return RunName(f"{name}@{'recorded' if replicate is None else replicate}", replicate)
 
 
+@lru_cache(1024)  # what is refused is not kept
 def chosen_run(text: str, order: str = "seeded") -> RunName:
     """Read the name of a run that a client put into its path or header, where a key would be kept and shown.
 
@@ -140,6 +144,17 @@ def chosen_run(text: str, order: str = "seeded") -> RunName:
     return run_name(text, order)
 
 
+def may_be_secret(key: str) -> bool:
+    """Whether an API key is not plainly the name of a run; empty ones and those of "-", "_" and "." alone are no secret.
+
+    Args:
+        key: as it was sent, without "Bearer".
+    """
+    if not key.strip("-_. "):
+        return False
+    return len(key) >= _SHORTEST_SECRET or not _NAME.fullmatch(key) or bool(_SECRET.fullmatch(key))
+
+
 def run_of_key(key: str, order: str = "seeded") -> RunName:
     """Return the run of an API key. A key that may be a secret is not kept: its run is named by a hash of it.
 
@@ -149,7 +164,7 @@ def run_of_key(key: str, order: str = "seeded") -> RunName:
     """
     if not key.strip("-_. "):
         return run_name("default", order)
-    if len(key) < _SHORTEST_SECRET and _NAME.fullmatch(key) and not _SECRET.fullmatch(key):
+    if not may_be_secret(key):
         try:
             return run_name(key, order)
         except RequestError:
@@ -298,7 +313,7 @@ class Runs:
         self, name: RunName, llm: LLM, row: int, rounds: int, place: int, chosen: Mapping[int, int]
     ) -> dict[str, Any]:
         order = self._orders.of(llm, row, name.replicate)
-        samples = [int(order[taken % len(order)]) for taken in range(place)]
+        samples = [order[taken % len(order)] for taken in range(place)]
         return {
             "llm": llm.name,
             "dataset": llm.dataset,
@@ -312,25 +327,25 @@ class _Orders:
     """The draws of many questions at once, kept for the next request."""
 
     def __init__(self) -> None:
-        self._kept: Kept[tuple[LLM, int, int], npt.NDArray[np.uint16]] = Kept(_ORDER_BYTES)
+        self._kept: Kept[tuple[LLM, int, int], list[array[int]]] = Kept(_ORDER_BYTES)
 
-    def of(self, llm: LLM, row: int, replicate: int | None) -> npt.NDArray[np.uint16]:
+    def of(self, llm: LLM, row: int, replicate: int | None) -> Sequence[int]:
         """The whole draw of a question: recorded places."""
-        sizes = llm.pool.sizes
-        size = int(sizes[row])
         if replicate is None:
-            return np.arange(size, dtype=np.uint16)
+            return range(llm.pool.sizes[row])
+        key = llm, replicate, row // _ROWS_AT_ONCE
+        return (self._kept.get(key) or self._drawn(key))[row % _ROWS_AT_ONCE]
+
+    def _drawn(self, key: tuple[LLM, int, int]) -> list[array[int]]:
+        llm, replicate, block = key
+        sizes = llm.pool.sizes
+        rows = np.arange(block * _ROWS_AT_ONCE, min((block + 1) * _ROWS_AT_ONCE, len(sizes)))
         width = max(llm.pool.codes.shape[1], 1)
-        many = max(_KEYS_AT_ONCE // width, 1)
-        key = llm, replicate, row // many
-        block = self._kept.get(key)
-        if block is None:
-            first = row // many * many
-            rows = np.arange(first, min(first + many, len(sizes)))
-            block = llm.orders([replicate], width, rows)[0]
-            self._kept.put(key, block, block.nbytes + 200)
-        drawn: npt.NDArray[np.uint16] = block[row % many, :size]
-        return drawn
+        drawn = llm.orders([replicate], width, rows)[0].tolist()
+        # An array of NumPy's takes three times as long to cut.
+        found = [array("H", own[:size]) for own, size in zip(drawn, sizes[rows].tolist(), strict=True)]
+        self._kept.put(key, found, sum([own.itemsize * len(own) + _ARRAY_BYTES for own in found]))
+        return found
 
 
 class _Cursor:
@@ -373,7 +388,7 @@ class _Run:
         cursor = self._cursors.get(key)
         return 0 if cursor is None else cursor.place
 
-    def take(self, one: Picked, order: npt.NDArray[np.uint16], tokens: Sequence[int], billing: str) -> Taken:
+    def take(self, one: Picked, order: Sequence[int], tokens: Sequence[int], billing: str) -> Taken:
         key = one.llm, one.row
         cursor = self._cursors.get(key)
         if cursor is None:
@@ -392,7 +407,7 @@ class _Run:
         return taken
 
     @staticmethod
-    def _samples(one: Picked, order: npt.NDArray[np.uint16], cursor: _Cursor) -> tuple[tuple[int, ...], int]:
+    def _samples(one: Picked, order: Sequence[int], cursor: _Cursor) -> tuple[tuple[int, ...], int]:
         if one.sample is not None:
             cursor.chosen = cursor.chosen if cursor.chosen is not None else {}
             cursor.chosen[one.sample] = cursor.chosen.get(one.sample, 0) + 1
@@ -400,8 +415,8 @@ class _Run:
         size, first = len(order), cursor.place
         cursor.place += one.n
         if cursor.place <= size:
-            return tuple(order[first : cursor.place].tolist()), 0
-        samples = tuple(int(order[place % size]) for place in range(first, cursor.place))
+            return tuple(order[first : cursor.place]), 0
+        samples = tuple(order[place % size] for place in range(first, cursor.place))
         return samples, min(one.n, cursor.place - size)
 
     def questions(self) -> list[tuple[LLM, int, int, int, dict[int, int]]]:

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 __all__ = ["Server", "serve"]
 
 _BACKLOG = 2048
+_HEADS_BYTES = 8 << 20
 _SHORTEST_TOKEN = 16
 _SPARE_FILES = 64
 _GRACE_S = 5
@@ -255,8 +256,9 @@ def _uvicorn(door: Door, limits: Limits) -> Any:
 
     from feval import __version__
     from feval.serving.connections import Connection, Uvicorn
+    from feval.serving.kept import Kept
 
-    connection: Any = functools.partial(Connection, limits=limits)
+    connection: Any = functools.partial(Connection, limits=limits, heads=Kept(_HEADS_BYTES))
     config = uvicorn.Config(
         door,
         http=connection,

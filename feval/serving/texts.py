@@ -2,21 +2,33 @@
 
 from __future__ import annotations
 
+from array import array
 from dataclasses import dataclass
 from threading import Lock
+from typing import TYPE_CHECKING, Any
 
 import orjson
 
 from feval.replay import LLM
+from feval.schema import FINISH_REASONS
+from feval.serving import replies
 from feval.serving.kept import Kept
 
-__all__ = ["Prepared", "Texts"]
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+__all__ = ["UNKNOWN_FINISH", "Prepared", "Texts"]
 
 _MOST_BYTES = (
     384 << 20
 )  # in two halves; the CoTs of three LLMs on GSM8K's test set fit one, so that sweeps over them read once
 _OVERHEAD = 120  # bytes that a text takes besides its own
 _NO_TEXT = b"null"
+_ENDINGS = tuple(replies.ending("chat", replies.finish_word(reason)) for reason in FINISH_REASONS)
+
+UNKNOWN_FINISH = FINISH_REASONS.index("unknown")
+"""Place of the finish reason that was not recorded."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,16 +36,24 @@ class Prepared:
     """The CoTs of one LLM on one question, in recorded order.
 
     Attributes:
-        contents: each text as JSON; `null` where the recording has none.
+        closed: each text as JSON, `null` where the recording has none, with what stands behind it in a choice of a chat.
         tokens: output tokens.
         finishes: places of the finish reasons in `feval.schema.FINISH_REASONS`.
+        prompt_tokens: of the question; -1 where they were not recorded.
         texts: how many have one.
+        usual: whether every CoT has a text and a finish reason that is known.
     """
 
-    contents: tuple[bytes, ...]
-    tokens: tuple[int, ...]
-    finishes: tuple[int, ...]
+    closed: tuple[bytes, ...]
+    tokens: array[int]
+    finishes: bytes
+    prompt_tokens: int
     texts: int
+    usual: bool
+
+    def content(self, sample: int) -> bytes:
+        """The text of a CoT as JSON."""
+        return self.closed[sample][: -len(_ENDINGS[self.finishes[sample]])]
 
 
 class Texts:
@@ -60,24 +80,25 @@ class Texts:
             return self._kept.get((llm, row)) or self._read(llm, row)
 
     def _read(self, llm: LLM, row: int) -> Prepared:
-        made = {place: _prepared(llm, place, texts) for place, texts in llm.texts_near(row).items()}
+        finishes = llm.pool.finish
+        made = {place: _prepared(llm, place, finishes, texts) for place, texts in llm.texts_near(row).items()}
         for place, prepared in made.items():
-            self._kept.put(
-                (llm, place), prepared, sum(map(len, prepared.contents)) + _OVERHEAD * len(prepared.contents)
-            )
+            self._kept.put((llm, place), prepared, sum(map(len, prepared.closed)) + _OVERHEAD * len(prepared.closed))
         return made[row]
 
 
-def _prepared(llm: LLM, row: int, texts: list[str | None]) -> Prepared:
+def _prepared(llm: LLM, row: int, reasons: npt.NDArray[np.integer[Any]], texts: list[str | None]) -> Prepared:
     size = len(texts)
+    finishes = bytes(reasons[row, :size].tolist())
+    known = sum(text is not None for text in texts)
     return Prepared(
-        tuple(_NO_TEXT if text is None else _compact(orjson.dumps(text)) for text in texts),
-        tuple(llm.pool.output_tokens[row, :size].tolist()),
-        tuple(llm.pool.finish[row, :size].tolist()),
-        sum(text is not None for text in texts),
+        tuple(
+            (_NO_TEXT if text is None else orjson.dumps(text)) + _ENDINGS[finish]
+            for text, finish in zip(texts, finishes, strict=True)
+        ),
+        array("q", llm.pool.output_tokens[row, :size].tolist()),
+        finishes,
+        int(llm.pool.prompt_tokens[row]),
+        known,
+        known == size and UNKNOWN_FINISH not in finishes,
     )
-
-
-def _compact(content: bytes) -> bytes:
-    """A copy: orjson allocates for the worst case, and what it gives back lies in pieces too small for the next text."""
-    return bytes(memoryview(content))
