@@ -108,6 +108,11 @@ class Circle:
             self._tables[share] = exactly, np.cumsum(exactly, axis=0)
         return self._tables[share]
 
+    def all_at_most(self, shares: Floats) -> Complex:
+        """[S, most + 1, J] generating functions of S answers with at most k votes: `terms` of all of them, and none is kept."""
+        exactly = _poisson(self.rate * shares, self.most + 1)[..., None] * self.roots
+        return np.cumsum(exactly, axis=-2, out=exactly)
+
     def at_most(self, share: float, votes: int) -> Complex:
         """[J] generating function of an answer with at most that many votes, without a table of all of them."""
         if share in self._tables:
@@ -135,19 +140,18 @@ class Circle:
         return max(int(matters[-1]) - self.low, self.high - int(matters[0])) + 1
 
 
-def _poisson(mean: float, length: int) -> Floats:
-    """[length] Poisson probabilities: ratios of neighbours, multiplied outwards from the mode, divided by their sum.
+def _poisson(mean: float | Floats, length: int) -> Floats:
+    """[..., length] Poisson probabilities of each mean: ratios of neighbours, multiplied outwards from the mode, over their sum.
 
     Where the mass is, errors stay near 1e-16; logarithms of factorials would lose three digits at a mean of 1,000.
     """
-    mode = int(mean)
-    above = np.arange(mode + 1, int(mean + 10.0 * mean**0.5) + 31)
-    below = np.arange(mode, 0, -1)
-    down = np.cumprod(below / mean)[::-1] if mode else np.empty(0)
-    whole = np.concatenate([down, [1.0], np.cumprod(mean / above)])
-    whole /= whole.sum()
-    probabilities = np.zeros(length)
-    probabilities[: len(whole)] = whole[:length]
+    own = np.asarray(mean, np.float64)[..., None]
+    k = np.arange(max(int(own.max(initial=0.0) + 10.0 * own.max(initial=0.0) ** 0.5) + 31, length))
+    mode = np.floor(own)
+    above = np.cumprod(np.divide(own, k, out=np.ones(np.broadcast_shapes(own.shape, k.shape)), where=k > mode), axis=-1)
+    down = np.divide(k + 1.0, own, out=np.ones_like(above), where=k < mode)
+    whole = above * np.cumprod(down[..., ::-1], axis=-1)[..., ::-1]
+    probabilities: Floats = whole[..., :length] / whole.sum(axis=-1, keepdims=True)
     return probabilities
 
 

@@ -344,14 +344,10 @@ def _newton(
 
 def _solved(jacobian: Floats, residual: Floats) -> Floats:
     """Newton steps; rows with a singular matrix get NaN."""
-    try:
-        return np.asarray(np.linalg.solve(jacobian, residual[..., None])[..., 0], np.float64)
-    except np.linalg.LinAlgError:  # one singular matrix fails them all: take them singly
-        steps = np.full(residual.shape, np.nan)
-        for row, (matrix, right) in enumerate(zip(jacobian, residual, strict=True)):
-            if abs(np.linalg.det(matrix)) > 0:
-                steps[row] = np.linalg.solve(matrix, right)
-        return steps
+    steps = np.full(residual.shape, np.nan)
+    regular = np.abs(np.linalg.det(jacobian)) > 0  # one singular matrix would fail them all
+    steps[regular] = np.linalg.solve(jacobian[regular], residual[regular][..., None])[..., 0]
+    return steps
 
 
 def _conditions(

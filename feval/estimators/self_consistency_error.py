@@ -36,7 +36,7 @@ import numpy as np
 import numpy.typing as npt
 
 from feval.errors import OutOfRangeError
-from feval.estimators.poissonised import Circle, circles
+from feval.estimators.poissonised import circles
 from feval.estimators.probabilities import MOST_VOTES
 from feval.estimators.vote_polynomials import broadcast, is_whole
 
@@ -65,6 +65,7 @@ MOST_CALLS = 100_000
 """Calls per question up to which exact moments are computed."""
 
 _NORMALISED = 1e-9
+_BLOCK_NUMBERS = 1 << 18  # complex numbers of generating functions held at once
 _STRATEGIES = ("union", "differences")
 
 
@@ -272,21 +273,26 @@ def multiclass_plugin_expectation(p: Floats, n: int) -> Floats:
         raise OutOfRangeError(f"A plug-in takes 1 to {MOST_VOTES:,} calls; {n} were given.")
     rows = -np.sort(-shares.reshape(-1, shares.shape[-1]), axis=1)
     distinct, places = np.unique(rows, axis=0, return_inverse=True)
-    [circle] = circles(np.array([n]), most=n)
-    most = np.array([_expected_most(circle, row[row > 0.0], n) for row in distinct])[places.ravel()]
+    most = _expected_most(distinct[:, distinct.any(axis=0)], n)[places.ravel()]
     errors: Floats = np.clip(1.0 - most / n, 0.0, 1.0).reshape(shares.shape[:-1])
     return errors
 
 
-def _expected_most(circle: Circle, shares: Floats, n: int) -> float:
-    """E[max_c k_c] for the probabilities of one question, none of them 0; tables of a share serve all questions."""
-    if len(shares) == 1:
-        return float(n)
-    product = np.ones_like(circle.roots)
-    for share in shares.tolist():
-        product *= circle.terms(share)[1]
-    at_most = np.clip(circle.coefficients(product)[:n, 0], 0.0, 1.0)
-    return float(n - at_most.sum())
+def _expected_most(shares: Floats, n: int) -> Floats:
+    """[Q] E[max_c k_c] for the probabilities [Q, C] of questions, largest first: a factor per rank, for blocks of questions."""
+    [circle] = circles(np.array([n]), most=n)
+    step = max(1, _BLOCK_NUMBERS // circle.roots.size)
+    most = np.empty(len(shares))
+    for start in range(0, len(shares), step):
+        block = shares[start : start + step]
+        product = np.ones((len(block), *circle.roots.shape), np.complex128)
+        for rank in block.T:
+            chances, which = np.unique(rank, return_inverse=True)
+            product *= circle.all_at_most(chances)[which]  # a probability of 0 is a factor of 1
+        at_most = np.clip(circle.coefficients(product)[:, :n, 0], 0.0, 1.0)
+        most[start : start + step] = n - at_most.sum(axis=1)
+    most[shares[:, 0] == 1.0] = n
+    return most
 
 
 def self_consistency_mse_exact(p: Floats, weights: Floats | None, m: int, n: int) -> float:
