@@ -133,7 +133,7 @@ def signatures_of_counts(gold: Integers, rivals: Integers, no_answer: Integers) 
 def checked_votes(votes: Sequence[int] | Integers) -> Int64:
     """Numbers of votes M as an array.
 
-    The M of p*(M), eq. (3) of "Compute-efficient evaluation of LLM voting accuracy". Arithmetic; assumes nothing of the
+    The M of C_M, eq. (2) of "Compute-efficient evaluation of LLM voting accuracy". Arithmetic; assumes nothing of the
     calls.
 
     Args:
