@@ -420,6 +420,35 @@ def test_quadratics_of_other_objectives_dominate_in_exact_rational_arithmetic(te
             assert is_positive_on_the_unit_interval(residual_of(bound, index)), index
 
 
+EDGES = Moments.from_correlation(
+    np.array(
+        [
+            0.0,
+            1.0,
+            0.5,
+            0.3,
+            0.6884467305709401,
+            1e-300,
+            *10.0 ** -np.arange(2.0, 16),
+            *(1 - 10.0 ** -np.arange(2.0, 16)),
+        ]
+    )[:, None],
+    np.array([0.0, 1.0, 0.3, 0.5, *10.0 ** -np.arange(1.0, 18, 2), *(1 - 10.0 ** -np.arange(1.0, 15, 3))]),
+)
+
+
+@pytest.mark.parametrize("text", ["P_3 - P_1", "P_5 - 2*P_2 + P_1", "q - q^2"])
+def test_bounds_of_objectives_are_sharp_and_proven_at_the_edges_of_the_moments(text: str) -> None:
+    interval = polynomial_objective_interval(objective(text), EDGES)
+    for bound in (interval.lower, interval.upper):
+        check = bound.check()
+        assert check.holds(1e-11), (float(check.moment_error.max()), float(check.gap.max()))
+        assert float(check.dual_margin.min()) > 0.0
+    if text == "q - q^2":  # mu - nu, whatever the law
+        assert interval.low == pytest.approx(EDGES.unsteady, abs=1e-12)
+        assert interval.high == pytest.approx(EDGES.unsteady, abs=1e-12)
+
+
 @pytest.mark.parametrize("mu", [1e-300, 1e-12, 0.3, 0.49, 0.8721954680])
 def test_quadratics_stay_on_their_side_where_the_law_is_all_but_certain(mu: float) -> None:
     """Against the vote polynomial itself on a fine grid of all scales; errors of a double contact must not show."""
