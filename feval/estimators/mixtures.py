@@ -30,7 +30,14 @@ from feval.estimators.pair_table import ONE_QUESTION
 from feval.estimators.per_question import distinct
 from feval.estimators.probabilities import compositions
 from feval.estimators.reasons import Texts, reasons_of
-from feval.estimators.vote_polynomials import budget_index, check_budget, is_whole, majority_accuracy, probabilities
+from feval.estimators.vote_polynomials import (
+    at_index,
+    budget_index,
+    check_budget,
+    is_whole,
+    majority_accuracy,
+    probabilities,
+)
 
 __all__ = [
     "BestMixture",
@@ -375,7 +382,7 @@ def _weights(weights: npt.ArrayLike) -> Floats:
     if len(wrong):
         at = tuple(int(i) for i in wrong[0])
         raise OutOfRangeError(
-            f"The weights of a mixture add up to 1; mixture {list(at)} has {float(shares[at].sum())!r}."
+            f"The weights of a mixture add up to 1; those{at_index(at)} add up to {float(shares[at].sum())!r}."
         )
     return shares
 
