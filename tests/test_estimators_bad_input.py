@@ -57,7 +57,10 @@ CASES: dict[str, tuple[Callable[[], object], str]] = {
     "a mixture's broken n": (lambda: mixture_from_counts([[1, 3]], 3, [0.5, 0.5], [0.5]), r"n = 0\.5"),  # type: ignore[list-item]
     "a mixture's broken K": (lambda: mixture_from_counts([[1, 3]], 3.5, [0.5, 0.5]), r"size 3\.5"),  # type: ignore[arg-type]
     "one weight for two policies": (lambda: mixture_from_counts([[1, 3]], 3, 1.0), "one for each policy"),
-    "weights of 1.1": (lambda: mixture_from_counts([[1, 3]], 3, [[0.5, 0.5], [0.5, 0.6]]), r"those at index \[1\] add up to 1\.1"),
+    "weights of 1.1": (
+        lambda: mixture_from_counts([[1, 3]], 3, [[0.5, 0.5], [0.5, 0.6]]),
+        r"those at index \[1\] add up to 1\.1",
+    ),
     "words for shares": (lambda: plurality_accuracy(A(["a"]), *HALF[1:], [1]), "Answer probabilities are numbers"),
     "a negative probability": (
         lambda: plurality_accuracy(A([-0.1]), A([[1.1]]), A([0.0]), [1]),
