@@ -1,6 +1,7 @@
 """The two-call estimators: sharp intervals for all budgets up to 101 votes at thousands of (mu, nu), their proofs, completions.
 
-Regions and completions of a whole table are measured over a Python loop of the same function, one entry at a time.
+Regions, completions and proofs of a whole table, and expectations over the calls of many laws, are measured over a Python loop of
+the same function, one entry at a time.
 
 Moments are random and seeded, with rho from a law that favours both ends. A linear program by SciPy on a grid of 2,000 points is
 measured beside the closed solution, one program for one end at one (mu, nu).
@@ -18,6 +19,7 @@ PAIRS = 5_000
 BUDGETS = range(51)
 GRID = 2_000
 TABLES = 200
+LAWS = 2_000
 
 
 def goals(_workspace: Workspace) -> Iterator[Goal]:
@@ -25,7 +27,11 @@ def goals(_workspace: Workspace) -> Iterator[Goal]:
     from feval.estimators.completions import ldgp_completion, maxent_completion
     from feval.estimators.moments import Moments
     from feval.estimators.pair_table import PairTable
+    from feval.estimators.plugin import plugin_expectation
+    from feval.estimators.polynomial_objectives import polynomial_objective_interval
+    from feval.estimators.self_consistency_error import multiclass_plugin_expectation
     from feval.estimators.two_call import vote_interval
+    from feval.estimators.vote_polynomials import majority_polynomial
     from feval.estimators.wald_regions import likelihood_projection, wald_projection
 
     rng = np.random.default_rng(0)
@@ -38,6 +44,8 @@ def goals(_workspace: Workspace) -> Iterator[Goal]:
         [PairTable(own.both_right[i], own.disagree[i], own.both_wrong[i]) for i in range(20)] for own in (pairs, few)
     )
     alone = [some.take(i) for i in range(20)]
+    gain = polynomial_objective_interval(majority_polynomial(3) - majority_polynomial(1), table).upper
+    laws, nobody = rng.dirichlet(np.ones(5), LAWS), np.zeros(LAWS)
     one = cpu_ms({"all": lambda: [vote_interval(n, table) for n in BUDGETS]}, batch_ms=1.0)["all"]
     yield Goal(f"[L_n, U_n], n = 0..50, {PAIRS:,} (mu, nu), with laws and duals", one / 1e3, 5.0, "s")
     own = cpu_ms(
@@ -52,6 +60,14 @@ def goals(_workspace: Workspace) -> Iterator[Goal]:
             "likelihood loop": lambda: [likelihood_projection(own, 2) for own in single_few],
             "maxent loop": lambda: [maxent_completion(own, [1, 2, 50]) for own in alone],
             "ldgp loop": lambda: [ldgp_completion(own, [1, 2, 50]) for own in alone],
+            "margins": lambda: gain.check(),
+            "margins loop": lambda: [gain.proven_margin(i) for i in range(20)],
+            "plug-in": lambda: plugin_expectation(laws[:, 0], laws[:, 1:], nobody, 5, [1, 5, 21, 101]),
+            "plug-in loop": lambda: [
+                plugin_expectation(p[None, 0], p[None, 1:], nobody[:1], 5, [1, 5, 21, 101]) for p in laws[:20]
+            ],
+            "shares": lambda: multiclass_plugin_expectation(laws, 10),
+            "shares loop": lambda: [multiclass_plugin_expectation(p, 10) for p in laws[:20]],
             "program": lambda: linear_program(0.7, 0.595),
         }
     )
@@ -66,6 +82,9 @@ def goals(_workspace: Workspace) -> Iterator[Goal]:
         ("likelihood", "likelihood regions", TABLES, 3),
         ("maxent", "maximum-entropy completions", len(some.mu), 3),
         ("ldgp", "latent-difficulty completions", PAIRS, 20),
+        ("margins", "proofs of bounds on V_3 - V_1", PAIRS, 10),
+        ("plug-in", "expected plug-ins of 5 calls", LAWS, 10),
+        ("shares", "expected largest shares of 10 calls", LAWS, 10),
     ):
         together, loop = own[name] / entries, own[f"{name} loop"] / 20
         note = f"each: {loop:.3g} ms against {together:.3g} ms"

@@ -11,7 +11,7 @@ import pytest
 from feval.errors import FevalError
 from feval.estimators.empirical_votes import empirical_vote_accuracy, hypergeometric_majority
 from feval.estimators.gaussian import gaussian_estimate
-from feval.estimators.mixtures import mixture_from_counts
+from feval.estimators.mixtures import mixture_from_counts, mixture_from_probabilities
 from feval.estimators.moments import Moments
 from feval.estimators.multinomial import plugin_plurality_accuracy, plurality_accuracy
 from feval.estimators.pair_table import PairTable, pair_table
@@ -26,10 +26,12 @@ from feval.estimators.self_consistency_error import (
     multiclass_plugin_expectation,
     plugin_error,
     self_consistency_bias,
+    self_consistency_bound,
+    self_consistency_error,
     self_consistency_mse_exact,
 )
 from feval.estimators.vote_polynomials import budget_index, majority_accuracy
-from feval.estimators.wald_regions import wald_projection
+from feval.estimators.wald_regions import simultaneous_gains, wald_projection
 
 A = np.array
 HALF = A([0.5]), A([[0.5]]), A([0.0])
@@ -55,7 +57,10 @@ CASES: dict[str, tuple[Callable[[], object], str]] = {
     "a mixture's broken n": (lambda: mixture_from_counts([[1, 3]], 3, [0.5, 0.5], [0.5]), r"n = 0\.5"),  # type: ignore[list-item]
     "a mixture's broken K": (lambda: mixture_from_counts([[1, 3]], 3.5, [0.5, 0.5]), r"size 3\.5"),  # type: ignore[arg-type]
     "one weight for two policies": (lambda: mixture_from_counts([[1, 3]], 3, 1.0), "one for each policy"),
-    "weights of 1.1": (lambda: mixture_from_counts([[1, 3]], 3, [[0.5, 0.5], [0.5, 0.6]]), r"mixture \[1\] has 1\.1"),
+    "weights of 1.1": (
+        lambda: mixture_from_counts([[1, 3]], 3, [[0.5, 0.5], [0.5, 0.6]]),
+        r"those at index \[1\] add up to 1\.1",
+    ),
     "words for shares": (lambda: plurality_accuracy(A(["a"]), *HALF[1:], [1]), "Answer probabilities are numbers"),
     "a negative probability": (
         lambda: plurality_accuracy(A([-0.1]), A([[1.1]]), A([0.0]), [1]),
@@ -86,6 +91,18 @@ CASES: dict[str, tuple[Callable[[], object], str]] = {
     "half a question": (lambda: self_consistency_mse_exact(A([0.5]), None, 1.5, 1), r"m=1\.5"),  # type: ignore[arg-type]
     "a budget in words": (lambda: best_integer_split("5"), "'5' was given"),  # type: ignore[arg-type]
     "half a call in a bound": (lambda: high_probability_bound(5, 5.5), r"n=5\.5"),  # type: ignore[arg-type]
+    "ragged moments": (lambda: Moments.of([0.5, [0.3]], 0.2), "mu, nu; their shapes do not fit"),  # type: ignore[list-item]
+    "no question in a bound": (lambda: self_consistency_bound(A([3.0, 0.5]), 2.0), r"m holds 0\.5 at index \[1\]"),
+    "m and n that do not fit": (lambda: self_consistency_bound(A([3.0, 5.0]), A([1.0, 2.0, 3.0])), "m, n; their"),
+    "a single probability of 1.2": (lambda: self_consistency_error(1.2), r"p holds 1\.2\.$"),
+    "more right than calls": (
+        lambda: simultaneous_gains([3, 4, 9], [5, 5, 5], [1], 0.95),
+        "question 2 has 9 right of 5 calls",
+    ),
+    "a single mixture of 1.1": (
+        lambda: mixture_from_probabilities(A([[0.5, 0.5]]), A([0.5, 0.6])),
+        r"add up to 1; those add up to 1\.1",
+    ),
     "half a call in a share": (lambda: icc_variance_phat(0.2, 2.5, 0.1), r"n=2\.5"),  # type: ignore[arg-type]
 }
 

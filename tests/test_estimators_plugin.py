@@ -15,6 +15,7 @@ from feval.errors import OutOfRangeError
 from feval.estimators.multinomial import plugin_plurality_accuracy, plurality_accuracy
 from feval.estimators.plugin import plugin_bias, plugin_expectation, unbiased_plurality_accuracy
 from feval.estimators.plurality import subset_plurality_accuracy
+from feval.estimators.probabilities import compositions
 from feval.estimators.ties import TIES
 
 LAWS = st.lists(st.integers(0, 5), min_size=2, max_size=4).filter(sum)
@@ -95,6 +96,33 @@ def test_many_calls_over_two_answers_are_enumerated() -> None:
     own = plugin_plurality_accuracy(counts, 1000 - counts[:, None], np.zeros(1001, int), [3]).per_question()[:, 0]
     expected = binom.pmf(counts, 1000, 0.6) @ own
     assert plugin_expectation(*two, 1000, [3]).per_question()[0, 0] == pytest.approx(expected, abs=1e-12)
+
+
+@pytest.mark.parametrize("ties", TIES)
+def test_a_table_of_questions_tells_what_each_question_alone_tells(ties: str) -> None:
+    rng = np.random.default_rng(7)
+    p = rng.dirichlet(np.ones(5), 60)
+    p[::3, 4] = 0.0  # some without a rival, an answer, or a chance
+    p[1::5, 1] = 0.0
+    p[2::7, 0] = 0.0
+    p[3] = [1.0, 0.0, 0.0, 0.0, 0.0]
+    p[4] = [0.0, 1.0, 0.0, 0.0, 0.0]
+    p /= p.sum(axis=1, keepdims=True)
+    votes = [1, 2, 7, 40]
+    together = plugin_expectation(p[:, 0], p[:, 2:], p[:, 1], 4, votes, ties=ties).per_question()
+    for own, told in zip(p[:12], together, strict=False):
+        total = np.zeros(len(votes))
+        for calls in product(np.flatnonzero(own).tolist(), repeat=4):
+            counts = np.bincount(calls, minlength=5)[None]
+            estimate = plugin_plurality_accuracy(counts[:, 0], counts[:, 2:], counts[:, 1], votes, ties=ties)
+            total += own[list(calls)].prod() * estimate.per_question()[0]
+        assert told == pytest.approx(total, abs=1e-13)
+
+
+@pytest.mark.parametrize(("total", "parts"), [(0, 1), (0, 3), (5, 1), (1, 4), (6, 3)])
+def test_compositions_are_all_of_them_in_order(total: int, parts: int) -> None:
+    found = [ways for ways in product(range(total + 1), repeat=parts) if sum(ways) == total]
+    assert compositions(total, parts).tolist() == [list(ways) for ways in found]
 
 
 def test_what_cannot_be_enumerated_is_refused() -> None:

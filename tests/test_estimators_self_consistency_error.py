@@ -179,6 +179,19 @@ def test_the_multiclass_expectation_of_a_hundred_answers_agrees_with_simulation(
     assert abs(values.mean() - found) <= 4 * values.std() / 20_000**0.5
 
 
+def test_a_table_of_laws_in_any_shape_tells_what_each_law_alone_tells() -> None:
+    rng = np.random.default_rng(11)
+    p = rng.dirichlet(np.full(6, 0.4), (30, 20))
+    p[3, 4], p[5, 6] = np.eye(6)[2], np.full(6, 1 / 6)
+    p[:, 7, 3:] = 0.0
+    p /= p.sum(axis=-1, keepdims=True)
+    together = multiclass_plugin_expectation(p, 90)  # in several blocks
+    assert together.shape == (30, 20)
+    for place in ((0, 0), (3, 4), (5, 6), (29, 19), (12, 7)):
+        assert together[place] == pytest.approx(multiclass_plugin_expectation(p[place], 90), abs=1e-14)
+    assert together[3, 4] == 0.0
+
+
 def test_plugins_and_averages_by_hand() -> None:
     assert plugin_error(np.array([0, 3, 5]), 5).tolist() == [0.0, 0.4, 0.0]
     assert multiclass_plugin_error(np.array([[2, 2, 1], [0, 5, 0]])).tolist() == [0.6, 0.0]
@@ -220,14 +233,14 @@ def test_the_high_probability_bound_shrinks_with_calls_questions_and_doubt() -> 
 @pytest.mark.parametrize(
     ("call", "says"),
     [
-        (lambda: self_consistency_error(np.array([0.1, 1.1])), r"1\.1 at \[1\]"),
+        (lambda: self_consistency_error(np.array([0.1, 1.1])), r"1\.1 at index \[1\]"),
         (lambda: self_consistency_bias(0.5, 0), r"n=0"),
         (lambda: self_consistency_bias(0.5, np.array([2.0])), r"n holds float64"),
-        (lambda: plugin_error(np.array([1, 6]), 5), r"k=6 of n=5 stands at \(1,\)"),
-        (lambda: multiclass_error(np.array([[0.5, 0.5], [0.5, 0.4]])), r"those at \[1\] sum to 0\.9"),
+        (lambda: plugin_error(np.array([1, 6]), 5), r"k=6 of n=5 was found at index \[1\]"),
+        (lambda: multiclass_error(np.array([[0.5, 0.5], [0.5, 0.4]])), r"those at index \[1\] sum to 0\.9"),
         (lambda: multiclass_error(np.float64(1.0)), r"a single number"),
-        (lambda: multiclass_plugin_error(np.array([[1], [0]])), r"Question \[1\] has no calls"),
-        (lambda: multiclass_plugin_error(np.array([[1], [-1]])), r"-1 stands at \(1, 0\)"),
+        (lambda: multiclass_plugin_error(np.array([[1], [0]])), r"question at index \[1\] has no calls"),
+        (lambda: multiclass_plugin_error(np.array([[1], [-1]])), r"-1 was found at index \[1, 0\]"),
         (lambda: multiclass_plugin_expectation(np.array([1.0]), 0), r"0 were given"),
         (lambda: average_error(np.zeros(0)), r"1 question or more"),
         (lambda: average_error(np.zeros(2), np.array([1.0, -1.0])), r"question 1 has -1\.0"),

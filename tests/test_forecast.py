@@ -10,12 +10,13 @@ import os
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from fractions import Fraction
-from itertools import combinations, product
+from itertools import combinations, permutations, product
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -351,10 +352,10 @@ def test_the_split_is_the_best_of_all_that_the_budget_pays(loaded: tuple[Dataset
 
 def test_the_purchase_is_the_smallest_of_the_best_that_are_paid(loaded: tuple[Dataset, LLM]) -> None:
     told = plan(*loaded, budget_tokens=4 * (7 + 5 * CALL))
-    paid = {option.votes: option.accuracy for option in told.options if option.affordable}
+    paid = {option.votes: option.plurality for option in told.options if option.affordable}
     assert max(paid) == 5
     bought = told.purchase
-    assert bought.accuracy >= max(paid.values()) - 1e-3
+    assert bought.plurality >= max(paid.values()) - 1e-3
     assert all(accuracy < max(paid.values()) - 1e-3 for votes, accuracy in paid.items() if votes < bought.votes)
     assert bought.tokens == pytest.approx(4 * (7 + bought.votes * CALL))
     assert bought.tokens <= told.budget.amount + 1e-9
@@ -383,8 +384,8 @@ def test_votes_are_certified_where_all_questions_are_alike_and_not_where_calls_a
             "spread in some direction, so there is no region of mu and nu to prove it by."
         ),
     )
-    assert [option.gain_low_together for option in alike.options] == [None] * 3
-    assert alike.options[1].gain_low == pytest.approx(0.8**3 + 3 * 0.8**2 * 0.2 - 0.8)
+    assert [option.majority_gain_low_together for option in alike.options] == [None] * 3
+    assert alike.options[1].majority_gain_bound == pytest.approx(0.8**3 + 3 * 0.8**2 * 0.2 - 0.8)
     steady = plan(*toy(tmp_path / "two", [["a"] * 5] * 16 + [["b"] * 5] * 4), budget_tokens=10**6, most_votes=5)
     assert not any(option.certified for option in steady.options)
     assert steady.purchase.votes == 1
@@ -397,7 +398,7 @@ def test_certificates_hold_together_by_one_region_and_over_a_family_by_a_wider_o
     many = plan(*pilot, budget_tokens=10**6, most_votes=7, family=1000)
     right = [c for c in shares for _ in range(12)]
     for own, level in ((told, 0.95), (many, 1 - 0.05 / 1000)):
-        gains = [option.gain_low_together for option in own.options]
+        gains = [option.majority_gain_low_together for option in own.options]
         assert gains == pytest.approx(
             simultaneous_gains(right, [10] * len(right), [0, 1, 2, 3], level).tolist(), abs=1e-12
         )
@@ -434,11 +435,72 @@ def test_a_price_list_is_named_only_where_it_prices(loaded: tuple[Dataset, LLM],
     assert plan(*toy(tmp_path, llm="nobody-sells-this"), budget_tokens=1000, most_votes=1).prices is None
 
 
-def test_beyond_the_pilot_votes_are_a_models_and_say_so(loaded: tuple[Dataset, LLM]) -> None:
-    told = plan(*loaded, budget_tokens=10**6, most_votes=9)
-    assert [option.kind for option in told.options] == ["pilot"] * 3 + ["max-entropy"] * 2
-    assert any("Beyond M = 6" in sentence for sentence in told.warnings)
-    assert told.purchase.votes <= 6
+def test_the_column_of_pluralities_holds_pluralities_up_to_the_pool_and_beyond_it(tmp_path: Path) -> None:
+    pools = [["a", "a", "b", "c"], ["a", "b", "b", "c"], ["a", "a", "a", None]]
+    told = plan(*toy(tmp_path, pools), budget_tokens=10**6, most_votes=5)
+    assert [option.plurality_kind for option in told.options] == ["subsets", "subsets", "plug-in"]
+    for option in told.options:
+        drawn = permutations if option.plurality_kind == "subsets" else _with_replacement
+        votes = [mean([credit(vote) for vote in drawn(own, option.votes)]) for own in pools]
+        assert option.plurality == pytest.approx(float(mean(votes)), abs=1e-12)
+        assert option.plurality_low <= option.plurality <= option.plurality_high
+    assert told.purchase.votes <= 3
+
+
+def _with_replacement(pool: list[str | None], votes: int) -> Iterable[tuple[str | None, ...]]:
+    return product(pool, repeat=votes)
+
+
+def test_pluralities_beyond_the_pool_are_warned_of_with_what_they_miss_where_it_can_be_seen(tmp_path: Path) -> None:
+    pools = [["a", "a", "b", "c"], ["a", "b", "b", "c"], ["a", "a", "a", None]]
+    told = plan(*toy(tmp_path, pools), budget_tokens=10**6, most_votes=5)
+    measured = mean([mean([credit(vote) for vote in permutations(own, 3)]) for own in pools])
+    shares = mean([mean([credit(vote) for vote in product(own, repeat=3)]) for own in pools])
+    [said] = [sentence for sentence in told.warnings if sentence.startswith("Beyond M = 4, the pilot's pool")]
+    assert "level off at the 4-call vote" in said
+    assert f"At M = 3, where the pilot shows {100 * float(measured):.2f} %" in said
+    assert f"the shares tell {100 * float(shares):.2f} %" in said
+    assert not any(
+        "Beyond M" in said for said in plan(*toy(tmp_path / "b", pools), budget_tokens=500, most_votes=3).warnings
+    )
+
+
+def test_what_is_sure_of_a_majority_holds_its_bounds_and_is_missing_where_nothing_can_be_certified(
+    tmp_path: Path,
+) -> None:
+    few = plan(*toy(tmp_path / "few", [["a", "a", "b", "c"]] * 3), budget_tokens=10**6, most_votes=5)
+    assert [(option.majority_low, option.majority_high) for option in few.options] == [(None, None)] * 3
+    pools = [["a"] * c + ["b"] * (10 - c) for c in (4, 6, 7, 8, 9, 10) for _ in range(6)]
+    told = plan(*toy(tmp_path / "many", pools), budget_tokens=10**6, most_votes=7)
+    right = np.array([pool.count("a") for pool in pools])
+    moments = Moments.of(float((right / 10).mean()), float((right * (right - 1) / 90).mean()))
+    for option in told.options:
+        sharp = vote_interval(option.votes // 2, moments)
+        ends = option.majority_bound_low, option.majority_bound_high
+        assert ends == pytest.approx((float(sharp.low), float(sharp.high)), abs=1e-12)
+        assert option.majority_low is not None
+        assert option.majority_high is not None
+        assert option.majority_low < ends[0] <= ends[1] < option.majority_high
+        assert option.majority_gain_bound == pytest.approx(ends[0] - float(moments.mu), abs=1e-12)
+
+
+def test_a_vote_beyond_the_pool_is_bought_only_where_its_majority_is_sure_to_beat_what_was_measured(
+    tmp_path: Path,
+) -> None:
+    pools = [["a"] * c + ["b"] * (10 - c) for c in (5, 8) for _ in range(100)]
+    told = plan(*toy(tmp_path, pools), budget_tokens=10**9, most_votes=51)
+    best = max(option.plurality for option in told.options if option.plurality_kind == "subsets")
+    sure = [option for option in told.options if option.votes > 10 and (option.majority_low or 0.0) > best]
+    bought = told.purchase
+    assert (bought.votes, bought.plurality_kind) == (sure[0].votes, "plug-in")
+    assert bought.plurality == sure[0].plurality
+    assert f"surely reaches {100 * (sure[0].majority_low or 0.0):.2f} %" in bought.why
+    assert any(f"At M = {sure[0].votes} even what is sure of a majority exceeds them" in said for said in told.warnings)
+    within = plan(*toy(tmp_path / "within", pools), budget_tokens=10**9, most_votes=9)
+    assert (within.purchase.votes, within.purchase.plurality_kind) == (
+        5,
+        "subsets",
+    )  # two wrong of ten never lead there
 
 
 @pytest.mark.parametrize(
@@ -549,7 +611,13 @@ def test_the_plan_is_shown_with_its_cost(loaded: tuple[Dataset, LLM]) -> None:
     told = plan(*loaded, budget_usd=1.0, most_votes=9)
     shown = "".join(map(plain, plan_tables(told)))
     assert "certified to help" in shown
-    assert "9 *" in shown
+    assert "plurality %" in shown
+    assert "majority, surely %" in shown
+    nine = next(line for line in shown.splitlines() if line.strip().startswith("9 "))
+    assert f"{100 * told.options[-1].plurality:.2f} *" in nine
+    assert "*: beyond M = 6, at the pilot's shares" in shown
+    few = "".join(map(plain, plan_tables(plan(*loaded, budget_usd=1.0, most_votes=5))))
+    assert "*" not in few
     assert json.loads(json.dumps(told.to_dict(), allow_nan=False))["budget"] == {"amount": 1.0, "unit": "usd"}
 
 
@@ -650,14 +718,3 @@ def test_unknown_prompt_tokens_name_llm_and_question(tmp_path: Path) -> None:
         PriceNotFoundError, match=rf"{NAME} have on 1 of 2 questions of toy, '{dataset.question_ids[1]}' first"
     ):
         plan(dataset, llm, budget_tokens=500)
-
-
-def test_beyond_the_pool_the_plurality_at_its_shares_stands_beside_the_model(tmp_path: Path) -> None:
-    pools = [["a", "a", "b", "c"], ["a", "b", "b", "c"], ["a", "a", "a", None]]
-    told = plan(*toy(tmp_path, pools), budget_tokens=10**6, most_votes=5)
-    assert [option.plug_in is None for option in told.options] == [True, True, False]
-    votes = [mean([credit(vote) for vote in product(own, repeat=5)]) for own in pools]
-    assert told.options[-1].plug_in == pytest.approx(float(mean(votes)), abs=1e-12)
-    assert any(
-        f"({100 * float(mean(votes)):.2f} % at M = 5) levels off at the 4-call vote" in said for said in told.warnings
-    )

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 from feval.channels import ArrayChannels
 from feval.errors import NotRecordedError, OutOfRangeError, UnknownNameError, UsageError
+from feval.estimators.best_of_n import subset_best_accuracy
 from feval.exact import exact_expectation
 from feval.exact_errors import exact_errors
 from feval.methods import BestOfN, SelfConsistency, WeightedBestOfN
@@ -117,6 +118,24 @@ def test_the_exact_expectation_is_the_mean_over_all_orders(
     assert exact.cots[0] == n
     assert exact.output_tokens[0] == pytest.approx(n * pool.output_tokens[0].mean())
     assert exact_expectation(BestOfN(n, aggregate="score"), [pool], np.array([-1])).right[0] == 0
+
+
+def test_a_table_of_questions_with_ties_gaps_and_pools_of_any_size_is_the_mean_over_all_draws() -> None:
+    rng = np.random.default_rng(5)
+    sizes = rng.integers(2, 6, 40)
+    scores = np.where(np.arange(5) < sizes[:, None], rng.integers(0, 3, (40, 5)), np.nan)
+    scores[rng.random((40, 5)) < 0.2] = np.nan
+    scores[0, :2] = np.inf
+    right = rng.random((40, 5)) < 0.5
+    for n in (1, 2):
+        told = subset_best_accuracy(scores, right, sizes, n)
+        for row, size in enumerate(sizes.tolist()):
+            wins = []
+            for drawn in permutations(range(size), n):
+                known = [k for k in drawn if not math.isnan(scores[row, k])]
+                best = max(known, key=lambda k: scores[row, k], default=None)  # the first of equals
+                wins.append(best is not None and bool(right[row, best]))
+            assert told[row] == pytest.approx(sum(wins) / len(wins), abs=1e-14)
 
 
 def test_with_equal_scores_the_sum_is_self_consistency() -> None:

@@ -28,6 +28,7 @@ from feval.estimators.mixtures import (
 )
 from feval.estimators.moments import Moments
 from feval.estimators.pair_table import PairTable, pair_table, pair_table_summary
+from feval.estimators.polynomial_minima import least_distances
 from feval.estimators.polynomial_objectives import polynomial_objective_interval
 from feval.estimators.two_call import (
     VoteInterval,
@@ -173,6 +174,47 @@ def test_the_least_value_of_a_polynomial_is_enclosed(coefficients: list[int]) ->
     lowest = min(float(values(q)) for q in (0.0, 1.0, *inner))
     bound = float(least_value(polynomial, 1e-9))
     assert lowest - 1e-8 <= bound <= lowest + 1e-8
+
+
+COEFFICIENT = st.one_of(
+    st.floats(-1e6, 1e6),
+    st.floats(-1e-9, 1e-9),
+    st.sampled_from([0.0, 5e-324, -1e-300, 1e200, -1e200, 1 / 3]),
+)
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    quadratics=st.lists(st.tuples(COEFFICIENT, COEFFICIENT, COEFFICIENT), min_size=1, max_size=5),
+    coefficients=st.lists(st.integers(-20, 20), min_size=1, max_size=7),
+    sign=st.sampled_from([1, -1]),
+    slack=st.sampled_from([1e-3, 1e-9, 1e-13]),
+)
+def test_distances_of_a_table_lie_below_the_exact_minima_by_no_more_than_the_slack(
+    quadratics: list[tuple[float, float, float]], coefficients: list[int], sign: int, slack: float
+) -> None:
+    goal = UnitPolynomial.of_powers(coefficients)
+    for own, told in zip(quadratics, least_distances(np.array(quadratics), goal, sign, slack).tolist(), strict=True):
+        fine = Fraction(max(20, *map(abs, own))) / 10**14
+        bound = least_value(sign * (UnitPolynomial.of_powers(own) - goal), float(fine))
+        assert Fraction(told) <= bound + fine
+        assert Fraction(told) >= bound - Fraction(slack) - 20 * fine
+
+
+def test_margins_of_thousands_of_entries_are_proven_together_and_a_crossing_shows() -> None:
+    rng = np.random.default_rng(3)
+    mu = rng.random((50, 40))
+    bound = polynomial_objective_interval(
+        objective("P_3 - P_1"), Moments.from_correlation(mu, rng.random((50, 40)))
+    ).upper
+    margins = bound.check().dual_margin
+    assert margins.shape == (50, 40)
+    assert 0.0 < float(margins.min()) <= float(margins.max()) < 1.0
+    for index in ((0, 0), (49, 39), (20, 7)):
+        assert float(margins[index]) == pytest.approx(float(bound.proven_margin(index)), abs=1e-13)
+    crossing = type(bound)(**{**vars(bound), "quadratic": bound.quadratic - np.array([1e-12, 0.0, 0.0])})
+    assert float(crossing.check().dual_margin.max()) <= float(margins.max()) - 9e-13
+    assert float(crossing.check().dual_margin.min()) < 0.0
 
 
 @pytest.mark.parametrize("size", [1, 2, 5, 6])
@@ -376,6 +418,35 @@ def test_quadratics_of_other_objectives_dominate_in_exact_rational_arithmetic(te
     for bound in (interval.lower, interval.upper):
         for index in np.ndindex(bound.value.shape):
             assert is_positive_on_the_unit_interval(residual_of(bound, index)), index
+
+
+EDGES = Moments.from_correlation(
+    np.array(
+        [
+            0.0,
+            1.0,
+            0.5,
+            0.3,
+            0.6884467305709401,
+            1e-300,
+            *10.0 ** -np.arange(2.0, 16),
+            *(1 - 10.0 ** -np.arange(2.0, 16)),
+        ]
+    )[:, None],
+    np.array([0.0, 1.0, 0.3, 0.5, *10.0 ** -np.arange(1.0, 18, 2), *(1 - 10.0 ** -np.arange(1.0, 15, 3))]),
+)
+
+
+@pytest.mark.parametrize("text", ["P_3 - P_1", "P_5 - 2*P_2 + P_1", "q - q^2"])
+def test_bounds_of_objectives_are_sharp_and_proven_at_the_edges_of_the_moments(text: str) -> None:
+    interval = polynomial_objective_interval(objective(text), EDGES)
+    for bound in (interval.lower, interval.upper):
+        check = bound.check()
+        assert check.holds(1e-11), (float(check.moment_error.max()), float(check.gap.max()))
+        assert float(check.dual_margin.min()) > 0.0
+    if text == "q - q^2":  # mu - nu, whatever the law
+        assert interval.low == pytest.approx(EDGES.unsteady, abs=1e-12)
+        assert interval.high == pytest.approx(EDGES.unsteady, abs=1e-12)
 
 
 @pytest.mark.parametrize("mu", [1e-300, 1e-12, 0.3, 0.49, 0.8721954680])

@@ -17,7 +17,7 @@
 - `moments`, `pair_table`: mu, nu and rho from two labelled calls per question, with standard errors.
 - `two_call`: sharp intervals [L_n, U_n] for every odd budget and for infinitely many votes; certified gains.
 - `polynomial_objectives`: the same for any polynomial, such as V_3 - V_1.
-- `certificates`: the proof each bound carries, and how it is checked.
+- `certificates`, `polynomial_minima`: the proof each bound carries, and how it is checked, a whole table at once.
 - `wald_regions`: confidence intervals for V_n from a pair table.
 - `completions`: maximum-entropy and latent-difficulty curves that match two moments.
 - `mixtures`: randomized mixtures of policies, the best one, overtaking pairs.
@@ -32,5 +32,4 @@
 - `stopping`, `orders`, `by_partition`: Adaptive-Consistency's criteria; rules that stop early, over all orders of a pool.
 - `early_stopping`, `early_plurality`: ESC over all orders of a pool, in closed form.
 - `per_question`: what the exact estimators return, values per question, stored once per distinct question.
-- `gumbel_coupling`, `coupling`, `winrates`: shared noise: laws of pairs of answers, variances and errors, win-rates and ranks.
 """

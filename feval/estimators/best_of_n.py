@@ -35,19 +35,23 @@ def subset_best_accuracy(scores: Floats, right: npt.NDArray[np.bool_], sizes: np
     order = np.argsort(-scores, axis=1, kind="stable")  # NaN comes last
     ordered = np.take_along_axis(scores, order, axis=1)
     hits = np.take_along_axis(right & ~np.isnan(scores), order, axis=1)
-    total = np.zeros(len(scores))
-    for row in range(len(scores)):
-        own = ordered[row, : int((~np.isnan(ordered[row])).sum())]
-        missed = _missed(int(sizes[row]), n)
-        starts = np.flatnonzero(np.diff(own, prepend=np.inf))
-        ends = np.append(starts[1:], len(own)) if len(own) else starts
-        shares = np.add.reduceat(hits[row].astype(float), starts) / (ends - starts) if len(own) else np.zeros(0)
-        total[row] = ((missed[starts] - missed[ends]) * shares).sum()
+    length = ordered.shape[1]
+    place = np.arange(length)
+    known = (~np.isnan(ordered)).sum(axis=1, keepdims=True)
+    leads = np.ones(ordered.shape, bool)  # the first of equal scores
+    leads[:, 1:] = ordered[:, 1:] != ordered[:, :-1]
+    first = np.maximum.accumulate(np.where(leads, place, 0), axis=1)
+    following = np.append(np.where(leads, place, length)[:, 1:], np.full((len(scores), 1), length), axis=1)
+    last = np.minimum(np.minimum.accumulate(following[:, ::-1], axis=1)[:, ::-1], known)
+    missed = _missed(sizes, n, length)
+    chance = np.take_along_axis(missed, first, axis=1) - np.take_along_axis(missed, last, axis=1)
+    total: Floats = np.where(hits, chance / np.maximum(last - first, 1), 0.0).sum(axis=1)
     return total
 
 
-def _missed(size: int, n: int) -> Floats:
-    """[size + 1] probability that a draw of n out of `size` misses the k best, for k = 0, 1, ..."""
-    k = np.arange(size)
-    factors = np.clip((size - n - k) / (size - k), 0, 1)
-    return np.concatenate([[1.0], np.cumprod(factors)])
+def _missed(sizes: npt.NDArray[Any], n: int, most: int) -> Floats:
+    """[Q, most + 1] probability that a draw of n out of a size misses the k best, for k = 0, 1, ..."""
+    k, size = np.arange(most), sizes[:, None]
+    missed = np.ones((len(sizes), most + 1))
+    np.cumprod(np.clip((size - n - k) / np.maximum(size - k, 1), 0, 1), axis=1, out=missed[:, 1:])
+    return missed

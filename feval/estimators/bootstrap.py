@@ -2,7 +2,9 @@
 
 Questions are the independent evidence; draws within a question are not. So questions are resampled, with replacement, and a
 question brings all its columns along: every curve and every method in one call sees the same resamples, and differences taken
-between columns stay paired (Efron and Tibshirani, An Introduction to the Bootstrap, 1993, chapter 13).
+between columns stay paired (Efron and Tibshirani, An Introduction to the Bootstrap, 1993, chapter 13). E. Miller, Adding Error
+Bars to Evals (arXiv 2411.00640), argues for the same of benchmarks: questions are draws from a population, and two models are
+compared by their differences on the same questions. Its intervals are normal ones; resamples need no normal law.
 
 The numbers are meant to last. Resamples come from the raw 64-bit outputs of Philox (whose stream NumPy promises to keep; those of
 `Generator` methods it does not), two 32-bit halves each, scaled to 0..Q-1 by multiply and shift (relative bias below Q / 2^32).
@@ -126,7 +128,7 @@ def bootstrap_means(values: PerQuestion | npt.NDArray[Any], *, resamples: int = 
 
 
 def wilson_interval(successes: float | Floats, trials: int, confidence: float = 0.95) -> Interval:
-    """Wilson's score interval for a proportion (Wilson 1927, doi:10.1080/01621459.1927.10502953).
+    """Wilson's score interval for a proportion (E. B. Wilson 1927, doi:10.1080/01621459.1927.10502953).
 
     (p + z^2/2n +- z sqrt(p(1-p)/n + z^2/4n^2)) / (1 + z^2/n), with p = successes / n and z the normal quantile. It never
     leaves [0, 1] and is never a point, which is why it stands in where nothing or everything is right.

@@ -3,7 +3,8 @@
 By Theorem 4.1 of arXiv 2605.03379 the largest E g(Q) over all laws with moments (mu, nu) equals the least a + b mu + c nu with
 a + b q + c q^2 >= g(q) on [0, 1]. A `QuadraticBound` holds both sides: the law (at most three atoms) shows that the value is
 reached, the quadratic that it is not exceeded. Whoever doubts how they were found need not care: `check` looks at the moments, at
-the gap, and at the inequality on all of [0, 1], through its critical points; `proven_margin` does the last in exact arithmetic.
+the gap, and at the inequality on all of [0, 1], through its critical points or, for other polynomials than P_n, in integers
+that are rounded down; `proven_margin` does the last for one entry in exact fractions, for any objective.
 
 A quadratic that touches g exactly would, once its coefficients are rounded to floats, cross it by some 1e-15. So a is moved
 outwards by more than all rounding (`ROOM`, some 2e-13): the floats of `quadratic`, taken literally, satisfy the inequality on all
@@ -21,6 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from feval.estimators.moments import Moments
+from feval.estimators.polynomial_minima import least_distances
 from feval.estimators.vote_polynomials import (
     UnitPolynomial,
     least_value,
@@ -37,6 +39,7 @@ Floats = npt.NDArray[np.float64]
 ROOM = 2e-13
 """By how much at least a quadratic is moved away from g, in units of g's largest coefficient (1 for P_n)."""
 
+_SLACK = 1e-13  # by how much a proven margin may fall short, in the same units
 _BISECTIONS = 60  # from width 1 to below the spacing of doubles
 
 
@@ -114,7 +117,8 @@ class QuadraticBound:
         The inequality is checked on all of [0, 1]. For P_n: P_n''' vanishes only at (1 -+ 1/sqrt(2n - 1)) / 2, so the second
         derivative of quadratic minus P_n is monotone on three intervals and has one root at most in each; between those roots
         the first derivative is monotone and has one root at most; the least value is at one of these or at 0 or 1, and all of
-        them are found by bisection. For other polynomials: `least_value`, in exact arithmetic.
+        them are found by bisection. For other polynomials: `least_distances`, in integers that are rounded down, so that the
+        margin is a proof as `proven_margin` is.
         """
         reached = (self.weights * self._objective(self.atoms)).sum(-1)
         a, b, c = np.moveaxis(self.quadratic, -1, 0)
@@ -153,10 +157,8 @@ class QuadraticBound:
     def _dual_margin(self) -> Floats:
         if isinstance(self.objective, int):
             return _least_distance(self.objective, self.quadratic, 1.0 if self.side == "upper" else -1.0)
-        margins = np.empty(self.moments.shape)
-        for index in np.ndindex(margins.shape):
-            margins[index] = self.proven_margin(index)
-        return margins
+        scale = float(max(abs(value) for value in self.objective.coefficients))
+        return least_distances(self.quadratic, self.objective, 1 if self.side == "upper" else -1, _SLACK * scale)
 
 
 def _least_distance(n: int, quadratic: Floats, sign: float) -> Floats:

@@ -45,7 +45,7 @@ def vote_counts(codes: Integers, gold: Integers) -> VoteCounts:
 
     Cost: one pass over the codes per candidate, in blocks; memory beyond the result does not grow with Q.
 
-    c_a = #{samples with answer a}, the counts of eq. (5) of "Compute-efficient evaluation of LLM voting accuracy".
+    c_a = #{samples with answer a}, the counts C_M of eq. (2) of "Compute-efficient evaluation of LLM voting accuracy".
     Arithmetic; assumes nothing of the calls.
 
     Args:

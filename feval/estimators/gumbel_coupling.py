@@ -142,8 +142,10 @@ def gumbel_coupling_joint(p: npt.ArrayLike, p_prime: npt.ArrayLike) -> Floats:
 def gumbel_agreement(p: npt.ArrayLike, p_prime: npt.ArrayLike) -> Floats:
     """Probability that two LLMs give the same answer under shared Gumbel noise: the sum of Pr(i, i), O(K log K).
 
-    At least sum_i p_i p'_i, what it would be by chance, and at most sum_i min(p_i, p'_i), what no coupling exceeds.
-    Source: arXiv 2502.01754, Proposition 5 (ties). Assumes one token, or one answer, per call.
+    At least sum_i p_i p'_i, what it would be by chance, and at most sum_i min(p_i, p'_i), what no coupling exceeds: so there are
+    no fewer ties than in independent calls, whether the LLMs are close (arXiv 2502.01754, Proposition 5) or not.
+
+    Assumes one token, or one answer, per call.
 
     Args:
         p: [..., K] law of the first LLM.
@@ -165,7 +167,8 @@ def coupled_correctness(p: npt.ArrayLike, p_prime: npt.ArrayLike, correct: npt.A
         Cov = sum over right i, j of Pr(i, j) - p(C) p'(C),     Var(S - S') = Var S + Var S' - 2 Cov
 
     The covariance is never negative, for any two laws and any set C: both events move the same way in every E_k (Harris'
-    inequality), so Propositions 2 and 3 of arXiv 2502.01754 hold without their condition that the LLMs be close.
+    inequality), so Proposition 3 of arXiv 2502.01754 needs no condition that the LLMs be close; Proposition 2 is the case of two
+    answers.
     Assumes one token, or one answer, per call.
 
     Args:

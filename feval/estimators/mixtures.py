@@ -15,7 +15,7 @@ gives V_n for all weights.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from math import comb, factorial
@@ -28,8 +28,16 @@ from feval.errors import OutOfRangeError, ShortPoolError
 from feval.estimators.empirical_votes import hypergeometric_majority
 from feval.estimators.pair_table import ONE_QUESTION
 from feval.estimators.per_question import distinct
+from feval.estimators.probabilities import compositions
 from feval.estimators.reasons import Texts, reasons_of
-from feval.estimators.vote_polynomials import budget_index, check_budget, is_whole, majority_accuracy, probabilities
+from feval.estimators.vote_polynomials import (
+    at_index,
+    budget_index,
+    check_budget,
+    is_whole,
+    majority_accuracy,
+    probabilities,
+)
 
 __all__ = [
     "BestMixture",
@@ -301,17 +309,17 @@ class _Table:
         first, rows = distinct(tuple(right.T))
         share = np.bincount(rows, minlength=len(first)) / len(right)
         unique = right[first]
-        compositions = np.array(list(_compositions(votes, right.shape[1])), np.int64)
+        drawn = compositions(votes, right.shape[1])
         hits = _hits(size, votes)
-        coefficients = np.empty(len(compositions))
-        for row, parts in enumerate(compositions.tolist()):
+        coefficients = np.empty(len(drawn))
+        for row, parts in enumerate(drawn.tolist()):
             ways = factorial(votes)
             chance = np.ones((len(unique), 1))
             for policy, k in enumerate(parts):
                 ways //= factorial(k)
                 chance = _convolved(chance, hits[k][unique[:, policy]])
             coefficients[row] = ways * float(share @ chance[:, votes // 2 + 1 :].sum(1))
-        return cls(compositions, coefficients)
+        return cls(drawn, coefficients)
 
     def accuracy(self, weights: Floats) -> Floats:
         """[...] V_n for weights [..., J]."""
@@ -336,17 +344,8 @@ def _convolved(a: Floats, b: Floats) -> Floats:
     return out
 
 
-def _compositions(total: int, parts: int) -> Iterator[tuple[int, ...]]:
-    if parts == 1:
-        yield (total,)
-        return
-    for head in range(total + 1):
-        for rest in _compositions(total - head, parts - 1):
-            yield head, *rest
-
-
 def _simplex_grid(parts: int, steps: int) -> Floats:
-    return np.array(list(_compositions(steps, parts)), np.float64) / steps
+    return compositions(steps, parts) / steps
 
 
 def _around(centre: Floats, width: float) -> Floats:
@@ -383,7 +382,7 @@ def _weights(weights: npt.ArrayLike) -> Floats:
     if len(wrong):
         at = tuple(int(i) for i in wrong[0])
         raise OutOfRangeError(
-            f"The weights of a mixture add up to 1; mixture {list(at)} has {float(shares[at].sum())!r}."
+            f"The weights of a mixture add up to 1; those{at_index(at)} add up to {float(shares[at].sum())!r}."
         )
     return shares
 

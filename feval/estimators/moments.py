@@ -148,12 +148,15 @@ class Moments:
 
 def _exact(*values: Any) -> bool:
     """Whether fractions are among the values and nothing but whole numbers beside them."""
-    kinds = [np.asarray(value).dtype.kind for value in values]
+    try:
+        kinds = [np.asarray(value).dtype.kind for value in values]
+    except ValueError:  # ragged rows, which are refused with a sentence where they are broadcast
+        return False
     return "O" in kinds and all(kind in "Oiu" for kind in kinds)
 
 
 def _each(kind: Callable[[Any], Any], values: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    out = np.empty(np.shape(values), object)
+    out = np.empty(np.shape(values), object)  # fractions are Python objects: there is no array of them to compute with
     for index, value in np.ndenumerate(values):
         try:
             out[index] = kind(value.item() if isinstance(value, np.generic) else value)

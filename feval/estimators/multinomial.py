@@ -21,6 +21,9 @@ enumeration. How it is evaluated:
    power.
 4. Questions with the same (p*, sorted p_y, p_0) are solved once: 5,000 questions with G = 10 have some two hundred. One vote,
    no rivals and no chance need no sum.
+5. The probabilities of all answers of a batch of questions are tabulated at once. What is left of a loop is over distinct sets of
+   rivals: each has its own window of k, its own powers and its own number of nodes, and padding them to one shape would cost more
+   than it saves as soon as candidates are many. Where all questions differ that is some 0.1 ms each beside the sums themselves.
 
 **What is assumed, above all: calls are independent given the question, each with the same probabilities**
 (conditional i.i.d.).
@@ -207,6 +210,8 @@ def _accuracy(circle: Circle, batch: list[_Contest], ties: str) -> Floats:
     The gold answer's votes k fall into three parts: too few (k < low), contested (low <= k <= high), won (k > high).
     """
     correct = np.array([p for contest in batch for p in contest.correct])
+    circle.tabulate(np.concatenate([correct, *(contest.rivals for contest in batch)]))
+    own = np.array([circle.probabilities(p) for p in correct.tolist()])
     won, contested = circle.everything(correct), np.zeros((len(correct), circle.roots.shape[1]), np.complex128)
     start = 0
     for contest in batch:
@@ -219,8 +224,9 @@ def _accuracy(circle: Circle, batch: list[_Contest], ties: str) -> Floats:
             far = sum(p * n for p, n, yes in zip(contest.rivals, contest.powers, near, strict=True) if not yes)
             product = _rival_product(circle, contest, near, low, high, ties)
             product *= circle.roots[low : high + 1]
-            votes = np.array([circle.probabilities(p)[low : high + 1] for p in contest.correct])
-            np.multiply(votes @ product, circle.everything(contest.no_answer + far), out=contested[rows])
+            np.multiply(
+                own[rows, low : high + 1] @ product, circle.everything(contest.no_answer + far), out=contested[rows]
+            )
     return circle.coefficients(won * circle.everything(1.0 - correct) + contested)
 
 

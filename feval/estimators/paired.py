@@ -151,10 +151,11 @@ def two_sided_p(resampled: Floats) -> float:
 def holm(p_values: npt.NDArray[Any] | list[float]) -> Floats:
     """Holm's adjustment: the chance of even one false alarm among all m comparisons stays below the level.
 
-    With p_(1) <= ... <= p_(m): adjusted p_(i) = min(1, max_{j <= i} (m - j + 1) p_(j)) (Holm 1979, Scandinavian Journal of
-    Statistics 6, 65-70). It holds whatever the dependence between comparisons.
+    With p_(1) <= ... <= p_(m): adjusted p_(i) = min(1, max_{j <= i} (m - j + 1) p_(j)) (Holm 1979, A simple sequentially
+    rejective multiple test procedure, Scandinavian Journal of Statistics 6, https://www.jstor.org/stable/4615733). It holds
+    whatever the dependence between comparisons.
 
-    Source: doi:10.2307/4615733. Assumes that each p-value by itself is valid.
+    Assumes that each p-value by itself is valid.
 
     Args:
         p_values: m of them.

@@ -24,7 +24,7 @@ what a few calls do tell about many votes.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import comb
 from typing import Any
@@ -35,8 +35,13 @@ import numpy.typing as npt
 from feval.errors import OutOfRangeError
 from feval.estimators.multinomial import plugin_plurality_accuracy, plurality_accuracy
 from feval.estimators.per_question import PerQuestion
-from feval.estimators.plurality import LARGEST_POOL, subset_plurality_accuracy
-from feval.estimators.probabilities import checked_votes, signatures_of_counts, signatures_of_probabilities
+from feval.estimators.plurality import LARGEST_POOL, binomials, subset_plurality_accuracy
+from feval.estimators.probabilities import (
+    checked_votes,
+    compositions,
+    signatures_of_counts,
+    signatures_of_probabilities,
+)
 from feval.estimators.vote_polynomials import is_whole
 
 __all__ = ["MOST_OUTCOMES", "Unbiased", "plugin_bias", "plugin_expectation", "unbiased_plurality_accuracy"]
@@ -47,6 +52,8 @@ Floats = npt.NDArray[np.float64]
 
 MOST_OUTCOMES = 1_000_000
 """Outcomes of G calls over which an expectation is enumerated."""
+
+_BLOCK_NUMBERS = 1 << 20  # chances of outcomes held at once
 
 
 @dataclass(frozen=True, eq=False)
@@ -146,15 +153,16 @@ def plugin_expectation(
     """
     wanted = checked_votes(votes)
     signatures = signatures_of_probabilities(correct, rivals, no_answer)
-    values = np.empty((len(signatures.correct), len(wanted)))
-    for row in range(len(values)):
-        shares = np.array([signatures.correct[row], signatures.no_answer[row], *signatures.rivals[row]])
-        shares[2:] = np.sort(shares[2:])[::-1]
-        used = np.concatenate([[True, True], shares[2:] > 0.0])
-        outcomes = _outcomes(calls, shares[used], question=int(np.argmax(signatures.rows == row)))
+    shares = np.column_stack([signatures.correct, signatures.no_answer, signatures.rivals])
+    _check_outcomes(calls, np.count_nonzero(shares, axis=1), signatures.rows)
+    patterns, which = np.unique(shares > 0.0, axis=0, return_inverse=True)
+    values = np.empty((len(shares), len(wanted)))
+    for pattern, possible in enumerate(patterns):  # which answers there can be: a few, as rivals are sorted
+        own = np.flatnonzero(which.ravel() == pattern)
+        outcomes = np.zeros((comb(calls + int(possible.sum()) - 1, calls), shares.shape[1]), np.int64)
+        outcomes[:, possible] = compositions(calls, int(possible.sum()))
         estimates = plugin_plurality_accuracy(outcomes[:, 0], outcomes[:, 2:], outcomes[:, 1], wanted, ties=ties)
-        chances = np.bincount(estimates.rows, _chances(outcomes, shares[used]), minlength=len(estimates.values))
-        values[row] = chances @ estimates.values
+        values[own] = _expected(estimates, outcomes[:, possible], shares[np.ix_(own, possible)])
     return PerQuestion(values, signatures.rows)
 
 
@@ -193,41 +201,41 @@ def plugin_bias(
     return PerQuestion(expected.values - true.values, expected.rows)
 
 
-def _outcomes(calls: int, shares: Floats, question: int) -> Int64:
-    """[N, C] all counts of G calls over C answers. Answers with probability 0 get none."""
-    possible = np.flatnonzero(shares > 0.0)
+def _check_outcomes(calls: int, answers: Integers, rows: Integers) -> None:
     if not is_whole(calls) or not 1 <= calls <= LARGEST_POOL:
         raise OutOfRangeError(f"An estimate is made from 1 to {LARGEST_POOL:,} calls; {calls!r} were given.")
-    number = comb(calls + len(possible) - 1, calls)
-    if number > MOST_OUTCOMES:
+    most = int(answers.max(initial=1))
+    if (number := comb(calls + most - 1, calls)) > MOST_OUTCOMES:
+        question = int(np.argmax(answers[rows] == most))
         raise OutOfRangeError(
-            f"{calls} calls over the {len(possible)} answers of question {question} have {number:,} outcomes; up to "
+            f"{calls} calls over the {most} answers of question {question} have {number:,} outcomes; up to "
             f"{MOST_OUTCOMES:,} are enumerated. Ask for fewer calls, or merge the rarest rivals."
         )
-    outcomes = np.zeros((number, len(shares)), np.int64)
-    outcomes[:, possible] = np.array(list(_compositions(calls, len(possible))), np.int64)
-    return outcomes
 
 
-def _compositions(total: int, parts: int) -> Iterator[tuple[int, ...]]:
-    if parts == 1:
-        yield (total,)
-        return
-    for head in range(total + 1):
-        for rest in _compositions(total - head, parts - 1):
-            yield (head, *rest)
+def _expected(estimates: PerQuestion, outcomes: Int64, shares: Floats) -> Floats:
+    """[Q, D] mean over the outcomes [N, C] of their estimates, for the probabilities [Q, C]; blocks of questions at once."""
+    order = np.argsort(estimates.rows, kind="stable")  # outcomes with one estimate stand together
+    starts = np.flatnonzero(np.diff(estimates.rows[order], prepend=-1))
+    values = np.empty((len(shares), estimates.values.shape[1]))
+    step = max(1, _BLOCK_NUMBERS // len(outcomes))
+    for start in range(0, len(shares), step):
+        chances = _chances(outcomes[order], shares[start : start + step])
+        values[start : start + step] = np.add.reduceat(chances, starts, axis=1) @ estimates.values
+    return values
 
 
 def _chances(outcomes: Int64, shares: Floats) -> Floats:
-    """[N] multinomial probability of each outcome: a product of binomials, which fit a double."""
-    chances = np.ones(len(outcomes))
-    drawn = np.zeros(len(outcomes), np.int64)
+    """[Q, N] multinomial probability of each outcome [N, C] under each question's probabilities [Q, C].
+
+    A product of binomials, which fit a double.
+    """
     calls = int(outcomes[0].sum())
-    choose = np.eye(calls + 1)
-    choose[:, 0] = 1.0
-    for n in range(1, calls + 1):
-        choose[n, 1:] = choose[n - 1, 1:] + choose[n - 1, :-1]
-    for counts, share in zip(outcomes.T, shares.tolist(), strict=True):
+    choose = binomials(calls, calls + 1)
+    powers = shares[..., None] ** np.arange(calls + 1)
+    chances = np.ones((len(shares), len(outcomes)))
+    drawn = np.zeros(len(outcomes), np.int64)
+    for answer, counts in enumerate(outcomes.T):
         drawn += counts
-        chances *= choose[drawn, counts] * share**counts
+        chances *= choose[drawn, counts] * powers[:, answer, counts]
     return chances

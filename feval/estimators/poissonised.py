@@ -17,8 +17,7 @@ absolute error of some 1e-14.
 
 from __future__ import annotations
 
-import math
-from bisect import bisect_left, bisect_right
+from collections.abc import Callable
 
 import numpy as np
 import numpy.typing as npt
@@ -31,6 +30,7 @@ Complex = npt.NDArray[np.complex128]
 
 _WIDTH = 2.8  # of a window, in sqrt(M): its ends keep a hundredth of the mass of its middle
 _NEGLIGIBLE = 42.0  # e^-42 = 6e-19
+_TINY = 1e-300  # in the place of 0 in x log x
 _TABLES_BYTES = 1 << 26  # tables of a circle that are kept
 
 
@@ -96,8 +96,19 @@ class Circle:
     def probabilities(self, share: float) -> Floats:
         """[most + 1] probability of k votes for an answer with that probability: Poisson(lambda p)."""
         if share not in self._probabilities:
-            self._probabilities[share] = _poisson(self.rate * share, self.most + 1)
+            self.tabulate(np.array([share]))
         return self._probabilities[share]
+
+    def tabulate(self, shares: Floats) -> None:
+        """Work out `probabilities` and `reach` of S answers at once, for those who will ask for them one by one."""
+        new = np.setdiff1d(shares, np.array(list(self._reach)))
+        fewest, most = _likely(self.low, new)[0], _likely(self.high, new)[1]
+        reach = zip(np.minimum(fewest, most).tolist(), most.tolist(), strict=True)
+        self._reach.update(zip(new.tolist(), reach, strict=True))
+        step = max(1, _TABLES_BYTES // (32 * (self.most + 60)))
+        for start in range(0, len(new), step):
+            some = new[start : start + step]
+            self._probabilities.update(zip(some.tolist(), _poisson(self.rate * some, self.most + 1), strict=True))
 
     def terms(self, share: float) -> tuple[Complex, Complex]:
         """[most + 1, J] generating functions of an answer with exactly, and with at most, k votes."""
@@ -107,6 +118,11 @@ class Circle:
                 self._tables.clear()
             self._tables[share] = exactly, np.cumsum(exactly, axis=0)
         return self._tables[share]
+
+    def all_at_most(self, shares: Floats) -> Complex:
+        """[S, most + 1, J] generating functions of S answers with at most k votes: `terms` of all of them, and none is kept."""
+        exactly = _poisson(self.rate * shares, self.most + 1)[..., None] * self.roots
+        return np.cumsum(exactly, axis=-2, out=exactly)
 
     def at_most(self, share: float, votes: int) -> Complex:
         """[J] generating function of an answer with at most that many votes, without a table of all of them."""
@@ -119,7 +135,7 @@ class Circle:
     def reach(self, share: float) -> tuple[int, int]:
         """The fewest and the most votes of an answer, but for a probability below 1e-18, for all M of the window."""
         if share not in self._reach:
-            self._reach[share] = _likely(self.low, share)[0], _likely(self.high, share)[1]
+            self.tabulate(np.array([share]))
         return self._reach[share]
 
     def coefficients(self, values: Complex) -> Floats:
@@ -135,35 +151,45 @@ class Circle:
         return max(int(matters[-1]) - self.low, self.high - int(matters[0])) + 1
 
 
-def _poisson(mean: float, length: int) -> Floats:
-    """[length] Poisson probabilities: ratios of neighbours, multiplied outwards from the mode, divided by their sum.
+def _poisson(mean: float | Floats, length: int) -> Floats:
+    """[..., length] Poisson probabilities of each mean: ratios of neighbours, multiplied outwards from the mode, over their sum.
 
     Where the mass is, errors stay near 1e-16; logarithms of factorials would lose three digits at a mean of 1,000.
     """
-    mode = int(mean)
-    above = np.arange(mode + 1, int(mean + 10.0 * mean**0.5) + 31)
-    below = np.arange(mode, 0, -1)
-    down = np.cumprod(below / mean)[::-1] if mode else np.empty(0)
-    whole = np.concatenate([down, [1.0], np.cumprod(mean / above)])
-    whole /= whole.sum()
-    probabilities = np.zeros(length)
-    probabilities[: len(whole)] = whole[:length]
+    own = np.asarray(mean, np.float64)[..., None]
+    k = np.arange(max(int(own.max(initial=0.0) + 10.0 * own.max(initial=0.0) ** 0.5) + 31, length))
+    mode = np.floor(own)
+    above = np.cumprod(np.divide(own, k, out=np.ones(np.broadcast_shapes(own.shape, k.shape)), where=k > mode), axis=-1)
+    down = np.divide(k + 1.0, own, out=np.ones_like(above), where=k < mode)
+    whole = above * np.cumprod(down[..., ::-1], axis=-1)[..., ::-1]
+    probabilities: Floats = whole[..., :length] / whole.sum(axis=-1, keepdims=True)
     return probabilities
 
 
-def _likely(calls: int, share: float) -> tuple[int, int]:
-    """Fewest and most successes of a binomial, but for tails that Chernoff's exp(-M KL(k/M || p)) puts below 1e-18."""
-    if share <= 0.0 or share >= 1.0:
-        return (0, 0) if share <= 0.0 else (calls, calls)
-    hit, missed = math.log(share), math.log1p(-share)
+def _likely(calls: int, shares: Floats) -> tuple[Int64, Int64]:
+    """[S] fewest and most successes of binomials, but for tails that Chernoff's exp(-M KL(k/M || p)) puts below 1e-18."""
+    p = np.clip(shares, np.finfo(np.float64).tiny, 1.0 - 2.0**-53)
 
-    def exponent(k: int) -> float:
-        """M KL(k / M || p): falls up to the mean, rises beyond it."""
-        successes = k * (math.log(k / calls) - hit) if k else 0.0
-        return successes + ((calls - k) * (math.log1p(-k / calls) - missed) if k < calls else 0.0)
+    def unlikely(k: Int64) -> npt.NDArray[np.bool_]:
+        """Whether M KL(k / M || p), which falls up to the mean and rises beyond it, is too large."""
+        hit, missed = k / calls, 1.0 - k / calls
+        logs = hit * (np.log(np.maximum(hit, _TINY)) - np.log(p)) + missed * (
+            np.log(np.maximum(missed, _TINY)) - np.log1p(-p)
+        )
+        return np.asarray(calls * logs > _NEGLIGIBLE)
 
-    mean = int(calls * share)
-    below, above = range(mean + 1), range(mean + 1, calls + 1)
-    fewest = bisect_left(below, -_NEGLIGIBLE, key=lambda k: -exponent(k))
-    most = mean + bisect_right(above, _NEGLIGIBLE, key=exponent)
-    return min(fewest, mean), most
+    mean = (calls * p).astype(np.int64)
+    fewest = _first(np.zeros_like(mean), mean, lambda k: ~unlikely(k))
+    most = _first(mean + 1, np.full_like(mean, calls + 1), unlikely) - 1
+    certain = shares >= 1.0
+    return np.where(certain, calls, fewest), np.where(certain, calls, np.where(shares <= 0.0, 0, most))
+
+
+def _first(low: Int64, high: Int64, reached: Callable[[Int64], npt.NDArray[np.bool_]]) -> Int64:
+    """[S] the first k from low on for which a condition holds that holds ever after; high where it is reached nowhere before."""
+    low, high = low.copy(), high.copy()
+    for _ in range(int((high - low).max(initial=0)).bit_length()):
+        middle = (low + high) // 2
+        holds = reached(np.minimum(middle, high)) | (low >= high)
+        low, high = np.where(holds, low, middle + 1), np.where(holds, middle, high)
+    return low

@@ -7,7 +7,8 @@ For g = P_n `two_call.vote_interval` has closed forms; here the linear program o
    [0, 1], refined by Newton's method; so atoms are real numbers, not grid points.
 2. Atoms that crowd together are one atom at which the quadratic touches g. With the pattern of contacts known, Newton's method on
    the optimality conditions (equal values at all atoms, equal slopes at inner ones, the three moments) gives full precision.
-3. What remains of a violation is added to the value, which therefore never lies inside the true interval by more than rounding.
+3. What remains of a violation is added to the value, and a is moved until `least_distances` proves that the quadratic does not
+   cross g. So the value never lies inside the true interval by more than rounding.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from numpy.polynomial import chebyshev
 from feval.errors import OutOfRangeError
 from feval.estimators.certificates import ROOM, QuadraticBound
 from feval.estimators.moments import Moments
+from feval.estimators.polynomial_minima import least_distances
 from feval.estimators.two_call import VoteInterval
 from feval.estimators.vote_polynomials import UnitPolynomial
 
@@ -38,7 +40,9 @@ _PEAKS = 6  # maxima looked at more closely
 _GOALS = (1e-8, 1e-10, 1e-12)  # violations after which the pattern of contacts may be plain, tried in turn
 _FINE = 1e-13  # violation that is rounding
 _CROWDS = (0.05, 0.01, 2e-3, 2e-4)  # distances within which atoms are taken for one, tried in turn
+_LAWFUL = 3e-12  # by which a law may miss its moments
 _CHUNK = 2048
+_NO_SPREAD = 1e-17  # variance times the largest curvature, 4 d^2, that does not show in a double
 
 
 @dataclass(frozen=True)
@@ -50,12 +54,13 @@ class _Objective:
     curvature: Callable[[Floats], Floats]
     on_grid: Floats
     scale: float
+    degree: int
 
     @classmethod
     def of(cls, objective: UnitPolynomial) -> _Objective:
         slope = objective.derivative()
         scale = max(float(max(abs(value) for value in objective.coefficients)), 1e-300)
-        return cls(_fast(objective), _fast(slope), _fast(slope.derivative()), objective(_GRID), scale)
+        return cls(_fast(objective), _fast(slope), _fast(slope.derivative()), objective(_GRID), scale, objective.degree)
 
 
 def _fast(polynomial: UnitPolynomial) -> Callable[[Floats], Floats]:
@@ -100,17 +105,20 @@ def polynomial_objective_interval(objective: UnitPolynomial, moments: Moments) -
 
 def _upper(objective: UnitPolynomial, moments: Moments) -> QuadraticBound:
     flat = moments.flat()
-    problem = _Objective.of(objective)
+    problem, mirrored = _Objective.of(objective), _Objective.of(objective.reflected())
     scale = problem.scale
     atoms, weights, quadratic = np.empty((3, flat.mu.size, 3))
     for start in range(0, flat.mu.size, _CHUNK):
-        some = slice(start, start + _CHUNK)
-        own = flat.take(some)
-        atoms[some], weights[some], quadratic[some] = _solve(problem, own)
-    allowed = (quadratic * np.stack([np.ones_like(flat.mu), flat.mu, flat.nu], -1)).sum(-1)
+        some = np.arange(start, min(start + _CHUNK, flat.mu.size))
+        low, high = some[flat.mu[some] <= 0.5], some[flat.mu[some] > 0.5]
+        atoms[low], weights[low], quadratic[low] = _solve(problem, flat.take(low))
+        # Near 1 what counts are differences from 1, so the law of 1 - Q is looked for.
+        atoms[high], weights[high], quadratic[high] = _mirrored(*_solve(mirrored, flat.take(high).reflected()))
+    allowed = (quadratic * _targets(flat)).sum(-1)
     reached = (weights * objective(atoms)).sum(-1)
     value = np.where(np.abs(allowed - reached) <= _FINE * scale, reached, np.maximum(allowed, reached))
-    quadratic[:, 0] += ROOM * scale
+    margin = least_distances(quadratic, objective, 1, 0.25 * ROOM * scale)
+    quadratic[:, 0] += np.maximum(ROOM * scale - margin, 0.0)  # proven, whatever rounding left of the touching
     shape = moments.shape
     return QuadraticBound(
         "upper",
@@ -123,10 +131,17 @@ def _upper(objective: UnitPolynomial, moments: Moments) -> QuadraticBound:
     )
 
 
+def _mirrored(atoms: Floats, weights: Floats, quadratic: Floats) -> tuple[Floats, Floats, Floats]:
+    """The same of 1 - Q: atoms ascending again, and a + b (1 - q) + c (1 - q)^2 by powers of q."""
+    a, b, c = quadratic.T
+    return 1.0 - atoms[:, ::-1], weights[:, ::-1], np.stack([a + b + c, -b - 2.0 * c, c], -1)
+
+
 def _solve(problem: _Objective, moments: Moments) -> tuple[Floats, Floats, Floats]:
     """Atoms, weights and quadratic of each row of a flat table."""
     atoms, weights, quadratic = np.empty((3, moments.mu.size, 3))
-    certain = moments.variance == 0
+    degree = problem.degree
+    certain = 4.0 * degree * degree * moments.variance < _NO_SPREAD
     split = ~certain & (moments.unsteady == 0)
     inner = ~certain & ~split
     for rows, find in (
@@ -180,7 +195,7 @@ def _inner(problem: _Objective, moments: Moments) -> tuple[Floats, Floats, Float
         own = moments.take(rows)
         basis, shares, found = _simplex(problem, own, atoms[rows], goal)
         atoms[rows], weights[rows], quadratic[rows] = basis, shares, found
-        solved = _violation(problem, found) <= _FINE * problem.scale
+        solved = np.abs(_violation(problem, found)) <= _FINE * problem.scale  # below 0: crowded atoms lost the contact
         for crowd in _CROWDS:
             left = np.flatnonzero(~solved)
             if not len(left):
@@ -193,7 +208,7 @@ def _inner(problem: _Objective, moments: Moments) -> tuple[Floats, Floats, Float
         rows = rows[~solved]
         if not len(rows):
             break
-    quadratic[rows, 0] += np.maximum(_violation(problem, quadratic[rows]), 0.0)
+    quadratic[rows, 0] += _violation(problem, quadratic[rows])
     order = np.argsort(atoms, -1, kind="stable")
     return np.take_along_axis(atoms, order, -1), np.take_along_axis(weights, order, -1), quadratic
 
@@ -267,7 +282,7 @@ def _highest(problem: _Objective, quadratic: Floats) -> tuple[Floats, Floats]:
 
 
 def _violation(problem: _Objective, quadratic: Floats) -> Floats:
-    """[T] how far g exceeds the quadratic; 0 or a rounding where it does not."""
+    """[T] how far g exceeds the quadratic at most; 0 to rounding where it touches, negative where it stays below."""
     return _highest(problem, quadratic)[1] if len(quadratic) else np.empty(0)
 
 
@@ -338,20 +353,18 @@ def _newton(
         ok = solvable
         if np.abs(step[ok]).max(initial=0.0) < 1e-15:
             break
-    apart = (np.diff(x, axis=1) > 0).all(1)
-    return ok & apart & (w >= -1e-13).all(1), x, np.maximum(w, 0.0), abc
+    apart, shares = (np.diff(x, axis=1) > 0).all(1), np.maximum(w, 0.0)
+    missed = np.einsum("tkp,tk->tp", x[..., None] ** np.arange(3), shares) - _targets(moments)
+    lawful = (w >= -1e-13).all(1) & (np.abs(missed) <= _LAWFUL).all(1)
+    return ok & apart & lawful, x, shares, abc
 
 
 def _solved(jacobian: Floats, residual: Floats) -> Floats:
     """Newton steps; rows with a singular matrix get NaN."""
-    try:
-        return np.asarray(np.linalg.solve(jacobian, residual[..., None])[..., 0], np.float64)
-    except np.linalg.LinAlgError:  # one singular matrix fails them all: take them singly
-        steps = np.full(residual.shape, np.nan)
-        for row, (matrix, right) in enumerate(zip(jacobian, residual, strict=True)):
-            if abs(np.linalg.det(matrix)) > 0:
-                steps[row] = np.linalg.solve(matrix, right)
-        return steps
+    steps = np.full(residual.shape, np.nan)
+    regular = np.abs(np.linalg.det(jacobian)) > 0  # one singular matrix would fail them all
+    steps[regular] = np.linalg.solve(jacobian[regular], residual[regular][..., None])[..., 0]
+    return steps
 
 
 def _conditions(
@@ -380,6 +393,10 @@ def _conditions(
     jacobian[:, last + 1, 3 : 3 + many] = w[:, inner]
     jacobian[:, last + 2, 3 : 3 + many] = 2.0 * w[:, inner] * y
     jacobian[:, last:, 3 + many :] = powers.transpose(0, 2, 1)
-    target = np.stack([np.ones(rows), moments.mu, moments.nu], -1)
-    residual[:, last:] = np.einsum("tkp,tk->tp", powers, w) - target
+    residual[:, last:] = np.einsum("tkp,tk->tp", powers, w) - _targets(moments)
     return jacobian, residual
+
+
+def _targets(moments: Moments) -> Floats:
+    """[T, 3] what the total, the mean and the second moment of a law must be."""
+    return np.stack([np.ones_like(moments.mu), moments.mu, moments.nu], -1)

@@ -17,7 +17,14 @@ import numpy.typing as npt
 from feval.errors import OutOfRangeError
 from feval.estimators.per_question import distinct
 
-__all__ = ["MOST_VOTES", "Signatures", "checked_votes", "signatures_of_counts", "signatures_of_probabilities"]
+__all__ = [
+    "MOST_VOTES",
+    "Signatures",
+    "checked_votes",
+    "compositions",
+    "signatures_of_counts",
+    "signatures_of_probabilities",
+]
 
 Integers = npt.NDArray[np.integer[Any]]
 Int64 = npt.NDArray[np.int64]
@@ -126,7 +133,7 @@ def signatures_of_counts(gold: Integers, rivals: Integers, no_answer: Integers) 
 def checked_votes(votes: Sequence[int] | Integers) -> Int64:
     """Numbers of votes M as an array.
 
-    The M of p*(M), eq. (3) of "Compute-efficient evaluation of LLM voting accuracy". Arithmetic; assumes nothing of the
+    The M of C_M, eq. (2) of "Compute-efficient evaluation of LLM voting accuracy". Arithmetic; assumes nothing of the
     calls.
 
     Args:
@@ -146,6 +153,27 @@ def checked_votes(votes: Sequence[int] | Integers) -> Int64:
             f"Numbers of votes go from 1 to {MOST_VOTES:,}; {wanted[wrong[0]]} stands at place {wrong[0]}."
         )
     return wanted.astype(np.int64)
+
+
+def compositions(total: int, parts: int) -> Int64:
+    """All ways to write a number as an ordered sum, in lexicographic order.
+
+    Feval's own enumeration. Arithmetic; assumes nothing of the calls.
+
+    Args:
+        total: the number, from 0.
+        parts: summands, from 1; each from 0.
+
+    Returns:
+        [N, parts], N = C(total + parts - 1, total).
+    """
+    found, left = np.empty((1, 0), np.int64), np.array([total])
+    for _ in range(parts - 1):
+        ways = left + 1
+        head = np.arange(int(ways.sum())) - np.repeat(np.cumsum(ways) - ways, ways)
+        found = np.column_stack([np.repeat(found, ways, axis=0), head])
+        left = np.repeat(left, ways) - head
+    return np.column_stack([found, left])
 
 
 def _check_shapes(what: str, first: str, correct: Any, rivals: Any, no_answer: Any) -> None:

@@ -133,7 +133,9 @@ def monte_carlo_plurality_accuracy(
     all M, as in a vote that is continued. Ties have the rule's credit instead of a lot.
 
     Calls come from the raw 64-bit outputs of Philox with the key (seed, key of the question), whose stream NumPy
-    promises to keep, two 32-bit halves each; a half below 2^32 times a running sum of the probabilities decides.
+    promises to keep, two 32-bit halves each; a half below 2^32 times a running sum of the probabilities decides. So
+    a question's votes do not depend on which others stand beside it: each has a stream of its own, drawn in turn, and
+    K M numbers are an array at a time.
 
     "Compute-efficient evaluation of LLM voting accuracy", section 4.1. Assumes calls that are independent given the
     question, each with the same probabilities.

@@ -36,9 +36,9 @@ import numpy as np
 import numpy.typing as npt
 
 from feval.errors import OutOfRangeError
-from feval.estimators.poissonised import Circle, circles
+from feval.estimators.poissonised import circles
 from feval.estimators.probabilities import MOST_VOTES
-from feval.estimators.vote_polynomials import broadcast, is_whole
+from feval.estimators.vote_polynomials import at_index, broadcast, is_whole
 
 __all__ = [
     "MOST_CALLS",
@@ -65,6 +65,7 @@ MOST_CALLS = 100_000
 """Calls per question up to which exact moments are computed."""
 
 _NORMALISED = 1e-9
+_BLOCK_NUMBERS = 1 << 18  # complex numbers of generating functions held at once
 _STRATEGIES = ("union", "differences")
 
 
@@ -171,7 +172,8 @@ def plugin_error(positive: Integers, calls: int | Integers) -> Floats:
     if len(wrong := np.argwhere((n < 1) | (k < 0) | (k > n))):
         place = tuple(wrong[0].tolist())
         raise OutOfRangeError(
-            f"A plug-in takes k of n calls with n from 1 and k from 0 to n; k={k[place]} of n={n[place]} stands at {place}."
+            f"A plug-in takes k of n calls with n from 1 and k from 0 to n; k={k[place]} of n={n[place]} "
+            f"was found{at_index(place)}."
         )
     errors: Floats = np.minimum(k, n - k) / n
     return errors
@@ -196,10 +198,11 @@ def multiclass_plugin_error(counts: Integers) -> Floats:
     _require_integers(counts=k)
     if not k.ndim or len(wrong := np.argwhere(k < 0)):
         place = tuple(wrong[0].tolist()) if k.ndim else ()
-        raise OutOfRangeError(f"Counts are [..., answers] and not negative; {k[place]} stands at {place}.")
+        raise OutOfRangeError(f"Counts are [..., answers] and not negative; {k[place]} was found{at_index(place)}.")
     n = k.sum(axis=-1)
     if len(wrong := np.argwhere(n == 0)):
-        raise OutOfRangeError(f"Question {wrong[0].tolist()} has no calls, so no shares; leave it out.")
+        where = at_index(tuple(wrong[0].tolist()))
+        raise OutOfRangeError(f"The question{where} has no calls, so no shares; leave it out.")
     errors: Floats = (n - k.max(axis=-1)) / n
     return errors
 
@@ -237,7 +240,7 @@ def self_consistency_bias(p: float | Floats, n: int | Integers) -> Floats:
     a, calls = broadcast(p=a, n=calls)
     if len(wrong := np.argwhere(calls < 1)):
         place = tuple(wrong[0].tolist())
-        raise OutOfRangeError(f"A plug-in takes 1 call or more; n={calls[place]} stands at {place}.")
+        raise OutOfRangeError(f"A plug-in takes 1 call or more; n={calls[place]} was found{at_index(place)}.")
     half = calls // 2
     # Pr{Bin(n, a) >= k} is betainc(k, n - k + 1, a) for k = 1..n, and 1 for k = 0.
     inner = np.where(half >= 1, betainc(np.maximum(half, 1), np.maximum(calls - half, 1), a), 1.0)
@@ -272,21 +275,26 @@ def multiclass_plugin_expectation(p: Floats, n: int) -> Floats:
         raise OutOfRangeError(f"A plug-in takes 1 to {MOST_VOTES:,} calls; {n} were given.")
     rows = -np.sort(-shares.reshape(-1, shares.shape[-1]), axis=1)
     distinct, places = np.unique(rows, axis=0, return_inverse=True)
-    [circle] = circles(np.array([n]), most=n)
-    most = np.array([_expected_most(circle, row[row > 0.0], n) for row in distinct])[places.ravel()]
+    most = _expected_most(distinct[:, distinct.any(axis=0)], n)[places.ravel()]
     errors: Floats = np.clip(1.0 - most / n, 0.0, 1.0).reshape(shares.shape[:-1])
     return errors
 
 
-def _expected_most(circle: Circle, shares: Floats, n: int) -> float:
-    """E[max_c k_c] for the probabilities of one question, none of them 0; tables of a share serve all questions."""
-    if len(shares) == 1:
-        return float(n)
-    product = np.ones_like(circle.roots)
-    for share in shares.tolist():
-        product *= circle.terms(share)[1]
-    at_most = np.clip(circle.coefficients(product)[:n, 0], 0.0, 1.0)
-    return float(n - at_most.sum())
+def _expected_most(shares: Floats, n: int) -> Floats:
+    """[Q] E[max_c k_c] for the probabilities [Q, C] of questions, largest first: a factor per rank, for blocks of questions."""
+    [circle] = circles(np.array([n]), most=n)
+    step = max(1, _BLOCK_NUMBERS // circle.roots.size)
+    most = np.empty(len(shares))
+    for start in range(0, len(shares), step):
+        block = shares[start : start + step]
+        product = np.ones((len(block), *circle.roots.shape), np.complex128)
+        for rank in block.T:
+            chances, which = np.unique(rank, return_inverse=True)
+            product *= circle.all_at_most(chances)[which]  # a probability of 0 is a factor of 1
+        at_most = np.clip(circle.coefficients(product)[:, :n, 0], 0.0, 1.0)
+        most[start : start + step] = n - at_most.sum(axis=1)
+    most[shares[:, 0] == 1.0] = n
+    return most
 
 
 def self_consistency_mse_exact(p: Floats, weights: Floats | None, m: int, n: int) -> float:
@@ -371,11 +379,13 @@ def self_consistency_bound(m: float | Floats, n: float | Floats, icc: float = 0.
     Raises:
         OutOfRangeError: m or n below 1, or an icc outside [0, 1].
     """
-    questions, calls = np.asarray(m, np.float64), np.asarray(n, np.float64)
+    questions, calls = (np.asarray(values, np.float64) for values in (m, n))
+    questions, calls = broadcast(m=questions, n=calls)
     for name, array in (("m", questions), ("n", calls)):
-        if not (array >= 1.0).all():
+        if len(wrong := np.argwhere(~(array >= 1.0))):
+            place = tuple(wrong[0].tolist())
             raise OutOfRangeError(
-                f"Theorem 1 takes 1 question and 1 call or more; {name} holds {array[~(array >= 1.0)].flat[0]}."
+                f"Theorem 1 takes 1 question and 1 call or more; {name} holds {array[place]}{at_index(place)}."
             )
     _check_icc(icc)
     bound: Floats = _bound(questions, calls, icc)
@@ -535,7 +545,7 @@ def _probabilities(name: str, p: float | Floats) -> Floats:
     shares = np.asarray(p, np.float64)
     if len(wrong := np.argwhere(~((shares >= 0.0) & (shares <= 1.0)))):
         place = tuple(wrong[0].tolist())
-        raise OutOfRangeError(f"Probabilities lie in [0, 1]; {name} holds {shares[place]} at {list(place)}.")
+        raise OutOfRangeError(f"Probabilities lie in [0, 1]; {name} holds {shares[place]}{at_index(place)}.")
     return shares
 
 
@@ -547,7 +557,7 @@ def _distributions(p: Floats) -> Floats:
     if len(wrong := np.argwhere(~(np.abs(total - 1.0) <= _NORMALISED))):
         place = tuple(wrong[0].tolist())
         raise OutOfRangeError(
-            f"Probabilities of all answers sum to 1; those at {list(place)} sum to {float(total[place])!r}."
+            f"Probabilities of all answers sum to 1; those{at_index(place)} sum to {float(total[place])!r}."
         )
     normalised: Floats = shares / total[..., None]
     return normalised

@@ -191,10 +191,15 @@ def simultaneous_gains(
     for n in budgets:
         check_budget(n)
     c, g = (np.asarray(values, np.float64) for values in (right, size))
-    if c.ndim != 1 or c.shape != g.shape or len(c) < 3 or not ((g >= 2) & (c >= 0) & (c <= g)).all():
+    if c.ndim != 1 or c.shape != g.shape or len(c) < 3:
         raise OutOfRangeError(
-            "A simultaneous region takes right calls and calls of 3 questions or more, 2 calls or more on each; shapes "
-            f"{c.shape} and {g.shape} with {g.min(initial=np.inf):g} calls at least were given."
+            f"A simultaneous region takes right calls and calls of 3 questions or more; the shapes are {c.shape} and {g.shape}."
+        )
+    if len(wrong := np.flatnonzero(~((g >= 2) & (c >= 0) & (c <= g)))):
+        first = int(wrong[0])
+        raise OutOfRangeError(
+            f"A simultaneous region takes 2 calls or more on each question, 0 to all of them right; question {first} has "
+            f"{c[first]:g} right of {g[first]:g} calls."
         )
     values = np.stack([c / g, c * (c - 1.0) / (g * (g - 1.0))])
     covariance = np.cov(values)

@@ -281,8 +281,9 @@ def ranking_change(
 ) -> RankingChange:
     """Test whether LLMs change places between coupled and independent generation.
 
-    Two LLMs change places if the difference of their average win-rates has opposite signs. An intersection-union test (Berger
-    1982, doi:10.1080/00401706.1982.10487790) rejects "same order or level" when both signs are beyond doubt: its p value is the
+    Two LLMs change places if the difference of their average win-rates has opposite signs. An intersection-union test (R. L.
+    Berger 1982, Multiparameter hypothesis testing and acceptance sampling, Technometrics 24, 295-300,
+    doi:10.1080/00401706.1982.10487790) rejects "same order or level" when both signs are beyond doubt: its p value is the
     larger of the two one-sided ones, each the share of resamples of the questions without that sign, plus one in numerator and
     denominator, and at least 2^-Q, the chance that Q questions without a preference all point one way. Holm's adjustment covers
     all pairs.

@@ -16,6 +16,7 @@ from feval.forecast.evidence import moments_of, ordered_by_key, rare_pairs, requ
 
 if TYPE_CHECKING:
     from feval.estimators.counts import VoteCounts
+    from feval.estimators.per_question import PerQuestion
     from feval.forecast.evidence import SampleMoments
     from feval.prices import Price
     from feval.replay import LLM, Dataset
@@ -73,7 +74,7 @@ class Budget:
         """
         if (usd is None) == (tokens is None):
             raise UsageError("A plan has one budget: give budget_usd or budget_tokens, and not both.")
-        return cls._checked(float(tokens if usd is None else usd), "tokens" if usd is None else "usd")  # type: ignore[arg-type]
+        return cls._checked(float(usd), "usd") if usd is not None else cls._checked(float(tokens or 0.0), "tokens")
 
     @classmethod
     def _checked(cls, amount: float, unit: str) -> Self:
@@ -105,21 +106,23 @@ class VoteOption:
 
     Attributes:
         votes: M.
-        accuracy: expected of a plurality of M calls: unbiased from the pilot up to its pool; beyond it, that of a majority under
-            the law of greatest entropy.
-        low: lower end of its interval: bootstrap over the pilot's questions; beyond the pool, of the two-call lower bound.
-        high: upper end; beyond the pool, of the two-call upper bound.
-        kind: "pilot" or "max-entropy".
-        plug_in: beyond the pilot's pool, the plurality of M calls at the pool's shares: of what `accuracy` is within it, but it
-            levels off at the accuracy of the pool's own vote; `None` within the pool.
-        bound_low: L, least accuracy of a majority of M calls for any law with the pilot's mu and nu.
-        bound_high: U, greatest.
-        gain_low: L - mu, the gain over one call that mu and nu prove.
-        gain_low_end: lower confidence limit of that (one-sided, over the pilot's questions).
+        plurality: accuracy of a plurality of M calls, ties by lot. Up to the pilot's pool the mean over all subsets of M of its
+            calls, which is unbiased; beyond it that of M independent calls at the pool's shares, which levels off at the accuracy
+            of the pool's own vote.
+        plurality_low: lower end of its interval, by resampling the pilot's questions; that holds no bias.
+        plurality_high: upper end.
+        plurality_kind: "subsets" up to the pilot's pool, "plug-in" beyond it.
+        majority_bound_low: L, least accuracy of a majority of M calls for any law with the pilot's mu and nu.
+        majority_bound_high: U, greatest.
+        majority_low: lower end of the interval of L and U with sampling error: what is certain of a majority, at the plan's
+            confidence, and of a plurality, too, which wins whenever a majority does; `None` where nothing can be certified.
+        majority_high: upper end; it bounds no plurality.
+        majority_gain_bound: L - mu, the gain over one call that mu and nu prove.
+        majority_gain_low: lower confidence limit of that (one-sided, over the pilot's questions).
         certified: whether that limit is above 0, from 20 questions or more, 5 of them or more with each kind of pair of calls
             (both right, one right, both wrong): on fewer, resampling proves nothing.
-        gain_low_together: the least L - mu over one confidence region of (mu, nu) for all votes; `None` where nothing can be
-            certified.
+        majority_gain_low_together: the least L - mu over one confidence region of (mu, nu) for all votes; `None` where nothing
+            can be certified.
         certified_together: whether the vote is certified and this, too, is above 0: all such votes help, at the plan's
             confidence for all at once.
         cost_per_question: in the budget's unit.
@@ -130,17 +133,18 @@ class VoteOption:
     """
 
     votes: int
-    accuracy: float
-    low: float
-    high: float
-    kind: str
-    plug_in: float | None
-    bound_low: float
-    bound_high: float
-    gain_low: float
-    gain_low_end: float
+    plurality: float
+    plurality_low: float
+    plurality_high: float
+    plurality_kind: str
+    majority_bound_low: float
+    majority_bound_high: float
+    majority_low: float | None
+    majority_high: float | None
+    majority_gain_bound: float
+    majority_gain_low: float
     certified: bool
-    gain_low_together: float | None
+    majority_gain_low_together: float | None
     certified_together: bool
     cost_per_question: float
     usd_per_question: float | None
@@ -156,9 +160,10 @@ class Purchase:
     Attributes:
         votes: M.
         questions: on how many.
-        accuracy: expected.
-        low: lower end of its interval.
-        high: upper end.
+        plurality: expected accuracy of a plurality of M calls.
+        plurality_low: lower end of its interval.
+        plurality_high: upper end.
+        plurality_kind: "subsets" or "plug-in", as in `VoteOption`.
         usd: in all; `None` without a price.
         tokens: in all.
         why: a sentence.
@@ -166,9 +171,10 @@ class Purchase:
 
     votes: int
     questions: int
-    accuracy: float
-    low: float
-    high: float
+    plurality: float
+    plurality_low: float
+    plurality_high: float
+    plurality_kind: str
     usd: float | None
     tokens: float
     why: str
@@ -196,7 +202,7 @@ class BudgetPlan:
         rho_reason: why it is `None`; `None` where it is a number.
         confidence: of intervals and certificates.
         family: how many plans are made at once: certificates that hold together do so over all of them (Bonferroni).
-        resamples: of the accuracies' bootstrap.
+        resamples: of the pluralities' bootstrap.
         seed: of it.
         estimating: the split for estimating; `None` where the budget pays no question.
         options: by votes.
@@ -248,8 +254,8 @@ def plan(
     """Say what a budget buys, from a pilot: the split for estimating, the votes, their accuracies and certificates, the cost.
 
     Costs are the pilot's means: prompt tokens once per question or per call, by the LLM's billing, output tokens per call, at its
-    price list. The vote that is bought is the smallest whose expected accuracy is within a tenth of a point of the best that the
-    budget pays on all questions; a vote larger than the pilot's pool only where its certified lower end beats that.
+    price list. The vote that is bought is the smallest whose expected plurality accuracy is within a tenth of a point of the best
+    that the budget pays on all questions; a vote beyond the pilot's pool only where what is certain of its majority beats that.
     Each vote is certified by itself and together with all others, by one region of (mu, nu) (`simultaneous_gains`). Gains are
     certified by arXiv 2605.03379, Theorem 4.1, from mu and nu of all pairs of the pilot's calls, for a majority of
     right calls, hence for every plurality (which wins whenever a majority does).
@@ -451,62 +457,57 @@ class _Pilot:
         gains = simultaneous_gains(self.counts.gold, self.counts.size, [m // 2 for m in votes], level)
         return [None if np.isnan(gain) else gain for gain in gains.tolist()]
 
-    def accuracies(self, votes: Sequence[int]) -> Floats:
-        """[3, len(votes)] accuracy, low and high of votes within the pool."""
+    def pluralities(self, votes: Sequence[int]) -> Floats:
+        """[3, len(votes)] accuracy, low and high of pluralities: over subsets up to the pool, at its shares beyond."""
         from feval.estimators.bootstrap import bootstrap_interval
-        from feval.estimators.plurality import subset_plurality_accuracy
 
-        counts = self.counts
-        values = subset_plurality_accuracy(counts.gold, counts.rivals, counts.no_answer, votes)
+        within, beyond = [m for m in votes if m <= self.pool], [m for m in votes if m > self.pool]
+        values = self._subsets(within).beside(self._plug_in(beyond)) if beyond else self._subsets(within)
         ends = bootstrap_interval(values, confidence=self.confidence, resamples=self.resamples, seed=self.seed)
         return np.stack([values.mean(), ends.low, ends.high])
 
-    def plug_in(self, votes: Sequence[int]) -> dict[int, float]:
-        """Plurality accuracies at the shares of the pool, by the votes beyond it."""
+    def seam(self, votes: int) -> tuple[float, float]:
+        """What the subsets show of a vote within the pool, and what its shares would have told."""
+        return float(self._subsets([votes]).mean()[0]), float(self._plug_in([votes]).mean()[0])
+
+    def _subsets(self, votes: Sequence[int]) -> PerQuestion:
+        from feval.estimators.plurality import subset_plurality_accuracy
+
+        return subset_plurality_accuracy(self.counts.gold, self.counts.rivals, self.counts.no_answer, votes)
+
+    def _plug_in(self, votes: Sequence[int]) -> PerQuestion:
         from feval.estimators.multinomial import plugin_plurality_accuracy
 
-        beyond, counts = [m for m in votes if m > self.pool], self.counts
-        if not beyond:
-            return {}
-        values = plugin_plurality_accuracy(counts.gold, counts.rivals, counts.no_answer, beyond).mean()
-        return dict(zip(beyond, values.tolist(), strict=True))
+        return plugin_plurality_accuracy(self.counts.gold, self.counts.rivals, self.counts.no_answer, votes)
 
 
 def _options(pilot: _Pilot, costs: _Costs, questions: int, votes: Sequence[int]) -> list[VoteOption]:
-    from feval.estimators.completions import maxent_completion
     from feval.estimators.two_call import vote_interval
 
     sample, resampled = moments_of(pilot.moments)
-    measured = pilot.accuracies([m for m in votes if m <= pilot.pool])
-    completed = maxent_completion(sample, [m // 2 for m in votes]).votes
+    pluralities, together = pilot.pluralities(votes).T.tolist(), pilot.gains_together(votes)
     tail = (1.0 - pilot.confidence) / 2.0
-    together, plug_in = pilot.gains_together(votes), pilot.plug_in(votes)
     options = []
-    for place, m in enumerate(votes):
+    for m, (accuracy, low, high), at_once in zip(votes, pluralities, together, strict=True):
         sharp, spread = vote_interval(m // 2, sample), vote_interval(m // 2, resampled)
-        low, high = float(sharp.low), float(sharp.high)
         limit = float(np.quantile(spread.low - resampled.mu, 1.0 - pilot.confidence))
-        if m <= pilot.pool:
-            (accuracy, *ends), kind = measured[:, place].tolist(), "pilot"
-        else:
-            ends = [float(np.quantile(spread.low, tail)), float(np.quantile(spread.high, 1.0 - tail))]
-            accuracy, kind = float(completed[place]), "max-entropy"
+        sure = float(np.quantile(spread.low, tail)), float(np.quantile(spread.high, 1.0 - tail))
         certified = m > 1 and limit > 1e-12 and pilot.can_certify
-        at_once = together[place]
         options.append(
             VoteOption(
                 votes=m,
-                accuracy=accuracy,
-                low=ends[0],
-                high=ends[1],
-                kind=kind,
-                plug_in=plug_in.get(m),
-                bound_low=low,
-                bound_high=high,
-                gain_low=low - pilot.moments.mu,
-                gain_low_end=limit,
+                plurality=accuracy,
+                plurality_low=low,
+                plurality_high=high,
+                plurality_kind="subsets" if m <= pilot.pool else "plug-in",
+                majority_bound_low=float(sharp.low),
+                majority_bound_high=float(sharp.high),
+                majority_low=sure[0] if pilot.can_certify else None,
+                majority_high=sure[1] if pilot.can_certify else None,
+                majority_gain_bound=float(sharp.low) - pilot.moments.mu,
+                majority_gain_low=limit,
                 certified=certified,
-                gain_low_together=at_once,
+                majority_gain_low_together=at_once,
                 certified_together=certified and at_once is not None and at_once > 1e-12,
                 cost_per_question=costs.cost(m),
                 usd_per_question=costs.usd(m),
@@ -520,20 +521,27 @@ def _options(pilot: _Pilot, costs: _Costs, questions: int, votes: Sequence[int])
 
 def _purchase(options: Sequence[VoteOption], costs: _Costs, questions: int) -> Purchase:
     paid = [option for option in options if option.affordable]
-    known = [option for option in paid if option.kind == "pilot"]
+    known = [option for option in paid if option.plurality_kind == "subsets"]
     if not known:
         single = options[0]
         why = (
             f"The budget pays one call on {single.questions:,} of {questions:,} questions, and no vote on all of them."
         )
         return _bought(single, min(single.questions, questions), costs, why)
-    best = max(known, key=lambda option: option.accuracy)
-    beyond = [option for option in paid if option.kind != "pilot" and option.low > best.accuracy]
+    best = max(known, key=lambda option: option.plurality)
+    beyond = [
+        option
+        for option in paid
+        if option.plurality_kind == "plug-in"
+        and option.majority_low is not None
+        and option.majority_low > best.plurality
+    ]
     if beyond:
         chosen = beyond[0]
-        why = "Its certified lower end beats every vote that the pilot can measure."
+        sure, measured = 100 * (chosen.majority_low or 0.0), 100 * best.plurality
+        why = f"Its majority surely reaches {sure:.2f} %, more than the {measured:.2f} % of the best vote the pilot measures."
     else:
-        chosen = next(option for option in known if option.accuracy >= best.accuracy - _AS_GOOD)
+        chosen = next(option for option in known if option.plurality >= best.plurality - _AS_GOOD)
         why = (
             "One call: no vote that the budget pays is expected to be better by more than a tenth of a point."
             if chosen.votes == 1
@@ -547,9 +555,10 @@ def _bought(option: VoteOption, questions: int, costs: _Costs, why: str) -> Purc
     return Purchase(
         option.votes,
         questions,
-        option.accuracy,
-        option.low,
-        option.high,
+        option.plurality,
+        option.plurality_low,
+        option.plurality_high,
+        option.plurality_kind,
         None if dollars is None else questions * dollars,
         questions * costs.tokens(option.votes),
         why,
@@ -558,14 +567,8 @@ def _bought(option: VoteOption, questions: int, costs: _Costs, why: str) -> Purc
 
 def _warnings(options: Sequence[VoteOption], pilot: _Pilot, questions: int) -> list[str]:
     said, asked = [], len(pilot.counts.gold)
-    if options[-1].votes > pilot.pool:
-        last = options[-1]
-        shares = "" if last.plug_in is None else f" ({100 * last.plug_in:.2f} % at M = {last.votes})"
-        said.append(
-            f"Beyond M = {pilot.pool}, the pilot's pool, accuracies are a model's (greatest entropy, of a majority of right "
-            "calls, which a plurality exceeds where wrong answers differ), and their intervals are the two-call bounds. The "
-            f"plurality at the pool's shares{shares} levels off at the {pilot.pool}-call vote. Record more calls to measure them."
-        )
+    if options[-1].plurality_kind == "plug-in":
+        said.append(_beyond(options, pilot))
     if pilot.moments.clipped:
         said.append(
             "The pilot's calls on a question disagree more often than independent calls would, which happens by chance on few "
@@ -588,6 +591,21 @@ def _warnings(options: Sequence[VoteOption], pilot: _Pilot, questions: int) -> l
     return said
 
 
+def _beyond(options: Sequence[VoteOption], pilot: _Pilot) -> str:
+    """What is wrong with pluralities beyond the pool, and by how much where that can be seen."""
+    last = max(option.votes for option in options if option.plurality_kind == "subsets")
+    measured, told = pilot.seam(last)
+    beyond = [option for option in options if option.plurality_kind == "plug-in"]
+    over = [option.votes for option in beyond if (option.majority_low or 0.0) > option.plurality]
+    instead = f" At M = {over[0]} even what is sure of a majority exceeds them: go by that." if over else ""
+    return (
+        f"Beyond M = {pilot.pool}, the pilot's pool, pluralities are those of independent calls at the pool's shares: they level "
+        f"off at the {pilot.pool}-call vote, whatever more votes would do, and their intervals hold no such bias. At M = {last}, "
+        f"where the pilot shows {100 * measured:.2f} %, the shares tell {100 * told:.2f} %.{instead} Record more calls to "
+        "measure them."
+    )
+
+
 def _family(options: Sequence[VoteOption], pilot: _Pilot) -> list[str]:
     """How sure the certificates are, taken together."""
     certified = sum(option.certified for option in options)
@@ -600,7 +618,7 @@ def _family(options: Sequence[VoteOption], pilot: _Pilot) -> list[str]:
         "none of them does" if not together else "all of them do" if together == certified else f"{together} of them do"
     )
     alone = "The vote is" if certified == 1 else f"Each of the {certified} votes is"
-    if options[-1].gain_low_together is None:
+    if options[-1].majority_gain_low_together is None:
         how = "the questions show no spread in some direction, so there is no region of mu and nu to prove it by."
     else:
         how = f"by one region of mu and nu that serves every vote, at {level} for all at once."

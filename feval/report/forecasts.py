@@ -11,7 +11,7 @@ from feval.report.tables import Column, Table
 from feval.report.text import counted, decimals_for, fixed, percent
 
 if TYPE_CHECKING:
-    from feval.forecast import BudgetPlan, Estimate, EstimatePoint, Forecast, VoteOption
+    from feval.forecast import BudgetPlan, Estimate, EstimatePoint, Forecast, Purchase, VoteOption
 
 __all__ = ["FORECAST_COLUMNS", "forecast_csv", "forecast_tables", "landmarks", "plan_tables"]
 
@@ -154,9 +154,9 @@ def _summary(plan: BudgetPlan) -> Table:
         ("budget", f"{_amount(plan.budget.amount)} {unit} for {counted(plan.questions, 'question')}"),
         ("pilot", f"{counted(plan.pilot_questions, 'question')} x {plan.pilot_calls} calls"),
         ("a question costs", f"{prompt} prompt tokens, {output} output tokens per call; billing {plan.billing}"),
-        ("one call", f"{percent(plan.mu)} %, {rho}"),
+        ("one call", f"{percent(plan.options[0].plurality)} %, {rho}"),
         ("buy", f"{counted(bought.votes, 'vote')} on {counted(bought.questions, 'question')}"),
-        ("expect", f"{percent(bought.accuracy)} %, {_span(bought.low, bought.high)}"),
+        ("expect", _expected(bought)),
         ("it costs", f"{_dollars(bought.usd)}{bought.tokens:,.0f} tokens"),
         ("why", bought.why),
         ("certified to help", ", ".join(certified) or "no odd vote that was looked at"),
@@ -167,6 +167,12 @@ def _summary(plan: BudgetPlan) -> Table:
         ),
     )
     return Table(f"Plan for {plan.llm} on {plan.dataset}", (Column(""), Column("")), rows)
+
+
+def _expected(bought: Purchase) -> str:
+    span = _span(bought.plurality_low, bought.plurality_high)
+    beyond = "" if bought.plurality_kind == "subsets" else ", at the pilot's shares"
+    return f"{percent(bought.plurality)} % of questions right by plurality, {span}{beyond}"
 
 
 def _within(bound: float) -> str:
@@ -186,31 +192,35 @@ def _votes(plan: BudgetPlan) -> Table:
     options = [option for option in plan.options if option.votes in shown]
     decimals = decimals_for(option.cost_per_question for option in options)
     unit = "USD" if plan.budget.unit == "usd" else "tokens"
-    names = ("votes", "accuracy %", f"{100 * plan.confidence:g} % interval", "two-call bounds %", "sure gain")
+    level = f"{100 * plan.confidence:g} %"
+    names = ("votes", "plurality %", f"{level} interval", "majority, surely %", "sure gain")
     last = ("certified", "together", f"{unit}/question", "questions paid")
+    beyond = options[-1].plurality_kind == "plug-in"
     prices = f"prices {plan.prices}" if plan.prices else "no prices"
     return Table(
         title="Votes",
         columns=tuple(Column(name, number=True) for name in (*names, *last)),
-        rows=tuple(_option_row(option, decimals) for option in options),
+        rows=tuple(_option_row(option, decimals, marked=beyond) for option in options),
         notes=(
-            "sure gain: the lower end of L - mu, in points; certified: it is above 0; *: a model's, beyond the pilot's pool",
+            f"plurality: exact, over all subsets of M of the pilot's {counted(plan.pilot_calls, 'call')}"
+            + (f"; *: beyond M = {plan.pilot_calls}, at the pilot's shares, where it levels off" if beyond else ""),
+            f"majority, surely: over half of the calls right, with mu and nu alone known, at {level}; a plurality wins then, too",
+            "sure gain: the least such gain over one call, in points; certified: it is above 0",
             "together: certified with all other votes at once, by one region of mu and nu"
             + (f", over a family of {plan.family} plans" if plan.family > 1 else ""),
-            "two-call bounds: of a majority of right calls; a plurality can be above them where wrong answers differ",
             f"billing {plan.billing}; {prices}; seed {plan.seed}",
         ),
     )
 
 
-def _option_row(option: VoteOption, decimals: int) -> tuple[str, ...]:
-    model = "" if option.kind == "pilot" else " *"
+def _option_row(option: VoteOption, decimals: int, *, marked: bool) -> tuple[str, ...]:
+    mark = "" if not marked else "  " if option.plurality_kind == "subsets" else " *"
     return (
-        f"{option.votes}{model}",
-        percent(option.accuracy),
-        _span(option.low, option.high),
-        _span(option.bound_low, option.bound_high),
-        f"{100 * option.gain_low_end:+.2f}" if option.votes > 1 else "-",
+        str(option.votes),
+        percent(option.plurality) + mark,
+        _span(option.plurality_low, option.plurality_high),
+        _span(option.majority_low, option.majority_high),
+        f"{100 * option.majority_gain_low:+.2f}" if option.votes > 1 and option.majority_low is not None else "-",
         "yes" if option.certified else "no",
         "yes" if option.certified_together else "no",
         fixed(option.cost_per_question, decimals),
