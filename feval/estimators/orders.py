@@ -32,7 +32,6 @@ __all__ = [
     "Pools",
     "codes_of",
     "ends_of_rule",
-    "latest_stops",
     "means",
     "none_codes_of",
     "number_of_counts",
@@ -211,7 +210,9 @@ def require_budget(budget: int) -> None:
         )
 
 
-def ends_of_rule(stops: Callable[[Integers, int], npt.NDArray[np.bool_]], bounds: Int64, budget: int) -> Ends:
+def ends_of_rule(
+    stops: Callable[[Integers, int], npt.NDArray[np.bool_]], bounds: Int64, budget: int, *, only_last: bool = False
+) -> Ends:
     """The table of a rule that looks at the counts after every draw.
 
     ends(v) = reach(v) where the rule stops, the module's recursion; feval's own. Assumes only that a question's
@@ -221,6 +222,7 @@ def ends_of_rule(stops: Callable[[Integers, int], npt.NDArray[np.bool_]], bounds
         stops: (counts of candidates [N, K] with the largest first, draws so far) -> [N] whether it stops there.
         bounds: see `Pools.bounds`.
         budget: most draws.
+        only_last: leave out the ends before the budget.
 
     Returns:
         The table of the rule's ends.
@@ -228,38 +230,12 @@ def ends_of_rule(stops: Callable[[Integers, int], npt.NDArray[np.bool_]], bounds
     Raises:
         UsageError: a budget above 300.
     """
-    ended, chances = [], []
-    for _, counts, reach in _ended(stops, bounds, budget):
-        ended.append(counts)
-        chances.append(reach)
+    ended, chances = [np.zeros((0, len(bounds)), np.int16)], [np.zeros(0)]
+    for drawn, counts, reach in _ended(stops, bounds, budget):
+        if drawn == budget or not only_last:
+            ended.append(counts)
+            chances.append(reach)
     return Ends.of(np.concatenate(ended), np.concatenate(chances), budget)
-
-
-def latest_stops(stops: Callable[[Integers, int], npt.NDArray[np.bool_]], bounds: Int64, budget: int) -> Int16:
-    """Until when a rule may still stop, by the two largest counts so far.
-
-    feval's own. Assumes nothing of the draws, and of the rule that it looks at counts alone.
-
-    Args:
-        stops: see `ends_of_rule`.
-        bounds: see `Pools.bounds`.
-        budget: most draws.
-
-    Returns:
-        [budget + 1, budget + 1] the most draws, fewer than the budget, after which it stops for counts whose largest and second
-        largest are those or more; 0 where it never does.
-
-    Raises:
-        UsageError: a budget above 300.
-    """
-    latest = np.zeros((budget + 1, budget + 1), np.int16)
-    for drawn, counts, _ in _ended(stops, bounds, budget):
-        if drawn < budget:
-            second = counts[:, 2] if counts.shape[1] > 2 else np.zeros(len(counts), np.int16)
-            latest[counts[:, 1], second] = drawn
-    for axis in (0, 1):
-        latest = np.flip(np.maximum.accumulate(np.flip(latest, axis), axis=axis), axis)
-    return latest
 
 
 def _ended(

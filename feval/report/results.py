@@ -57,7 +57,7 @@ def evaluation_tables(evaluations: Sequence[Evaluation]) -> list[Table]:
         rows=tuple(_row(told, decimals) for told in evaluations),
         notes=_notes(evaluations),
     )
-    split = [told for told in evaluations if told.errors_unknown or None not in told.errors().values()]
+    split = [told for told in evaluations if None not in told.errors().values()]
     return [results, _errors(split)] if split else [results]
 
 
@@ -81,14 +81,23 @@ def _errors(evaluations: Sequence[Evaluation]) -> Table:
         title="How wrong answers came about",
         columns=(Column("method"), *(Column(name, number=True) for name in names)),
         rows=tuple(
-            (label(t), *("-" if share is None else percent(max(share, 0.0)) for share in t.errors().values()))
+            (label(t), *("-" if share is None else percent(share) for share in t.errors().values()))
             for t in evaluations
         ),
         notes=(
-            "stopped early: all CoTs the method might have drawn of an LLM it asked vote right",
+            "stopped early: all CoTs the method might have drawn of an LLM it asked vote right (1/m, if m answers lead)",
             "routed wrong: the CoTs of an LLM it did not ask vote right",
-            *dict.fromkeys(t.errors_unknown for t in evaluations if t.errors_unknown),
+            *(_estimated(t) for t in evaluations if t.errors_estimate),
         ),
+    )
+
+
+def _estimated(told: Evaluation) -> str:
+    own = told.errors_estimate
+    assert own is not None
+    return (
+        f"{label(told)}: wrong vote and stopped early are estimated on {counted(own.questions, 'question')}, from "
+        f"{counted(own.replicates, 'seeded draw')} of each (standard error {percent(own.standard_error)} points); their sum is exact"
     )
 
 
