@@ -137,10 +137,11 @@ class Evaluation:
 
     @property
     def stopped_early(self) -> Floats | None:
-        """[Q] probability of an answer that is wrong where more CoTs would have been right; `None` where not known (users' methods).
+        """[Q] probability of an answer that is wrong where more CoTs would have been right.
 
         That is, where the plurality of all CoTs that the method might have drawn of an LLM it asked, and did not all draw, is the
-        gold; where m answers lead there, the gold one of them, the wrong answer counts as 1/m.
+        gold; if the gold is one of m answers that lead there, the wrong answer counts as 1/m. `None` where not known (users'
+        methods).
         """
         return self.error_shares().stopped_early
 

@@ -155,13 +155,15 @@ def adaptive_over_orders(method: AdaptiveConsistency, held: Held) -> OverOrders:
     return over_counts(held, ends_of_rule(method.rule.stop_mask, held.pools.bounds(), method.budget))
 
 
-def over_counts(held: Held, ends: Ends) -> OverOrders:
-    """What a table of ends comes to on some pools, by the faster of two ways."""
+def over_counts(held: Held, ends: Ends, most_states: int | None = None) -> OverOrders:
+    """What a table of ends comes to on some pools, by the faster of two ways; see `over_orders` for `most_states`."""
     from feval.estimators.by_partition import MOST_PARTITIONS, number_of_partitions, over_partitions
-    from feval.estimators.orders import over_orders
+    from feval.estimators.orders import MOST_STATES, over_orders
 
-    over = over_partitions if number_of_partitions(ends.budget) <= MOST_PARTITIONS else over_orders
-    return over(held.pools, held.gold_tokens, held.rival_tokens, held.none_tokens, ends)
+    own = (held.pools, held.gold_tokens, held.rival_tokens, held.none_tokens, ends)
+    if number_of_partitions(ends.budget) <= MOST_PARTITIONS:
+        return over_partitions(*own)
+    return over_orders(*own, most_states=most_states or MOST_STATES)
 
 
 def _random_stop(method: AdaptiveConsistency, pool: Pool, gold: Integers) -> Expectation:

@@ -1,17 +1,18 @@
-"""How wrong answers come about: no answer, stopped too early, routed wrong; what is none of these is a wrong vote.
+"""How wrong answers came about: no answer, stopped too early, routed wrong; what is none of these is a wrong vote.
 
-A wrong answer was stopped too early as far as the vote over all CoTs that the method might have drawn of an LLM it asked, and did
-not all draw, is right: where the gold is one of m answers that lead there, as far as 1/m. It was routed wrong, as far as it was not
-stopped too early, in the same sense of LLMs that were not asked. Of several LLMs each vote breaks its ties by a lot of its own.
+A wrong answer was stopped too early if the vote over all CoTs that the method might have drawn, of an LLM it asked and of which
+it did not draw all, is right. If the gold is one of m answers that lead there, it was so as far as 1/m. What is left of it was
+routed wrong, in the same sense, by LLMs that were not asked. With several LLMs each vote breaks its ties by a lot of its own.
 
-`split_errors` counts in replicates; `exact_errors` has the expectation over all draws of those methods that have an exact one. Let
-u(V) be the gold's share of the lead in the counts V of the whole budget: 1/m, or 0. One LLM was asked, so that
+`split_errors` counts in replicates. `exact_errors` is what that tends to, for the methods that have an exact expectation. With
+u(V), the share that the gold has of the lead in the counts V of the whole budget,
 
-    P[stopped too early] = sum_V P(V) u(V) P[wrong, stopped before the budget | V]
+    P[stopped too early] = sum_V P(V) u(V) P[wrong, and stopped before the budget | V]
 
-Where all recorded CoTs are the budget there is one V, and what is wrong at the budget is left out: there each of the m is the answer
-equally often, so that it is m - 1 times as likely as the gold. Else the sum is over all V (`feval.estimators.hasty`); where these are
-too many, it is estimated from replicates, and the result says so.
+Where all recorded CoTs are the budget there is one V. What is wrong at the budget is left out: each of the m answers is given
+there equally often, so that this is m - 1 times as likely as to be right there. Else the sum is over all V
+(`feval.estimators.hasty`). Where these are too many, replicates tell which part of what is wrong was stopped too early, and the
+result says so.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from feval.errors import UsageError
 from feval.exact import Held, Oracle, adaptive_over_orders, over_counts, share_of_whole
 from feval.methods import AdaptiveConsistency, BestOfN, EarlyStopping, SelfConsistency, SingleCall
 from feval.methods.vote import share_of_lead
@@ -42,7 +44,9 @@ Bools = npt.NDArray[np.bool_]
 Rows = npt.NDArray[np.intp]
 Draw = Callable[[Rows, int], "Iterator[Orders]"]
 
-_MOST_STATES = 1_500_000  # of `hasty`, at each draw
+_MOST_STATES = 1_000_000  # of `hasty`, at each draw: some seconds
+_MOST_IN_FRACTIONS = 5_000  # where the windows are so many that their sums are taken in fractions
+_MOST_WALKED = 20_000_000  # counts of the whole budget: some seconds
 _MOST_REPLICATES, _LEAST_REPLICATES, _ESTIMATE_CODES = 1_000, 100, 50_000_000  # some seconds
 
 
@@ -132,6 +136,7 @@ def exact_errors(method: Any, pool: Pool, gold: Integers, right: Floats, draw: D
     early, estimate = _early(method, pool, gold, wrong, draw)
     return ErrorShares(none, np.minimum(early, wrong), nothing, estimate)
 
+
 # -- no answer --------------------------------------------------------------------------------------------------------
 
 
@@ -191,11 +196,7 @@ def _coin_stops(method: AdaptiveConsistency) -> Floats:
 def _early(
     method: AdaptiveConsistency | EarlyStopping, pool: Pool, gold: Integers, wrong: Floats, draw: Draw
 ) -> tuple[Floats, Estimate | None]:
-    """[Q] probability of being stopped too early, and what of it is estimated.
-
-    Args:
-        wrong: [Q] probability of a wrong answer.
-    """
+    """[Q] probability of being stopped too early, of [Q] wrong answers, and what of it is estimated."""
     pools, budget = Held.of(pool, gold, "drop").pools, method.draws(1)[0]
     early = np.zeros(len(wrong))
     if (method.windows if isinstance(method, EarlyStopping) else budget) == 1:
@@ -214,11 +215,7 @@ def _early(
 
 
 def _early_of_whole(method: AdaptiveConsistency | EarlyStopping, pools: Pools, wrong: Floats) -> Floats:
-    """[Q] the same where all recorded CoTs are the budget.
-
-    Args:
-        wrong: [Q] probability of a wrong answer.
-    """
+    """[Q] the same where all recorded CoTs are the budget, of [Q] wrong answers."""
     share = share_of_whole(pools)
     if isinstance(method, EarlyStopping) and method.answer == "window":
         return share * _wrong_windows(method, pools)
@@ -238,7 +235,7 @@ def _right_at_budget(method: AdaptiveConsistency | EarlyStopping, pools: Pools) 
         return share_of_whole(pools) * _windows_before_last(method, pools).no_stop
     held = Held.of_counts(pools, method.no_answer)
     if method.criterion == "random":
-        return share_of_whole(held.pools) * _coin_stops(method)[-1]
+        return share_of_whole(held.pools) * float(_coin_stops(method)[-1])
     ends = ends_of_rule(method.rule.stop_mask, held.pools.bounds(), method.budget, only_last=True)
     return over_counts(held, ends).right
 
@@ -260,16 +257,21 @@ def _wrong_windows(method: EarlyStopping, pools: Pools) -> Floats:
 
 def _early_of_some(method: AdaptiveConsistency | EarlyStopping, pools: Pools) -> Floats | None:
     """[Q] the same where the budget is some of the CoTs, over all its counts; `None` where these are too many."""
+    from feval.estimators.early_stopping import MOST_WINDOWS_IN_FLOATS
     from feval.estimators.hasty import hasty_states
     from feval.estimators.orders import Ends, partitions
 
     budget, bounds = method.draws(1)[0], pools.bounds()
-    if hasty_states(bounds, budget) > _MOST_STATES:
+    fractions = isinstance(method, EarlyStopping) and method.answer == "all" and method.windows > MOST_WINDOWS_IN_FLOATS
+    if hasty_states(bounds, budget) > (_MOST_IN_FRACTIONS if fractions else _MOST_STATES):
         return None
     whole = partitions(bounds, budget)
     whole = whole[whole[:, 1] > 0]
     ends = Ends.of(whole, _wrong_before(method, whole), budget)
-    return over_counts(Held.of_counts(pools, "drop"), ends).right
+    try:
+        return over_counts(Held.of_counts(pools, "drop"), ends, _MOST_WALKED).right
+    except UsageError:  # too many counts
+        return None
 
 
 def _wrong_before(method: AdaptiveConsistency | EarlyStopping, whole: Integers) -> Floats:
@@ -298,11 +300,7 @@ def _wrong_before(method: AdaptiveConsistency | EarlyStopping, whole: Integers) 
 def _estimated(
     method: AdaptiveConsistency | EarlyStopping, pool: Pool, gold: Integers, rows: Rows, wrong: Floats, draw: Draw
 ) -> tuple[Floats, Estimate]:
-    """The same for some questions, from replicates: the share of what was wrong there, times what is wrong over all draws.
-
-    Args:
-        wrong: [N] probability of a wrong answer on each of these questions.
-    """
+    """[N] the same for some rows, from replicates: its share of what was wrong there, times what is wrong over all draws, [N]."""
     own, own_gold = pool.rows(rows), gold[rows]
     codes = len(rows) * method.draws(1)[0]
     replicates = min(max(_ESTIMATE_CODES // codes, _LEAST_REPLICATES), _MOST_REPLICATES)

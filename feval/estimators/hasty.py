@@ -1,4 +1,4 @@
-"""Stops that were too early, over all orders: how likely a rule stops before its budget with another answer than the whole budget's.
+"""Stops that were too early, over all orders: how likely a rule stops before its budget, at another answer than the vote of all.
 
 Let V be how often each candidate occurs in the B draws of the budget. Given V all orders are equally likely. Call one of those
 that lead in V the gold, and let G(v) be the probability that the draws stop at one of the first n, n < B, with an answer that is
@@ -48,7 +48,7 @@ def wrong_stops(
     The recursion above; feval's own. Assumes all orders of the draws equally likely.
 
     Args:
-        whole: [N, 1 + K] counts of the budget's draws: those without an answer, then those of the candidates with the largest first,
+        whole: [N, 1 + K] counts of the budget's draws: those without an answer, then the candidates', with the largest first,
             which is called the gold.
         budget: B.
         ends: (keys of counts, see `orders.Ends`, draws) -> the chance that draws with these counts end there and no earlier; not
@@ -116,9 +116,7 @@ class _States:
         place: npt.NDArray[np.intp] = self.order[np.searchsorted(self.keys, keys, sorter=self.order)]
         return place
 
-    def wrong_ends(
-        self, drawn: int, none: Int64, ends: Callable[[UInt64, int], Floats], none_votes: bool
-    ) -> Floats:
+    def wrong_ends(self, drawn: int, none: Int64, ends: Callable[[UInt64, int], Floats], none_votes: bool) -> Floats:
         """[P, Z] the probability to end at a partition and some draws without an answer, with another answer than the gold."""
         gold = drawn - self.totals[:, None] - none
         row, column = np.nonzero((gold >= 0) & (self.largest[:, None] >= np.maximum(gold, 1)))

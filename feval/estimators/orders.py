@@ -27,6 +27,7 @@ from feval.errors import UsageError
 from feval.estimators.per_question import distinct
 
 __all__ = [
+    "MOST_STATES",
     "Ends",
     "OverOrders",
     "Pools",
@@ -46,7 +47,9 @@ Int64 = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
 UInt64 = npt.NDArray[np.uint64]
 
-_MOST_STATES = 400_000_000  # under a minute
+MOST_STATES = 400_000_000
+"""Counts that `over_orders` visits at most, if it is not told otherwise: a minute."""
+
 _LARGEST_BUDGET = 300  # the table of smallest ends grows with its cube
 _NEVER = np.iinfo(np.int16).max
 _BLOCK = 1 << 16  # states walked at once
@@ -230,7 +233,8 @@ def ends_of_rule(
     Raises:
         UsageError: a budget above 300.
     """
-    ended, chances = [np.zeros((0, len(bounds)), np.int16)], [np.zeros(0)]
+    ended: list[Integers] = [np.zeros((0, len(bounds)), np.int16)]
+    chances = [np.zeros(0)]
     for drawn, counts, reach in _ended(stops, bounds, budget):
         if drawn == budget or not only_last:
             ended.append(counts)
@@ -341,7 +345,13 @@ class OverOrders:
 
 
 def over_orders(
-    pools: Pools, gold_tokens: Integers, rival_tokens: Integers, none_tokens: Integers, ends: Ends
+    pools: Pools,
+    gold_tokens: Integers,
+    rival_tokens: Integers,
+    none_tokens: Integers,
+    ends: Ends,
+    *,
+    most_states: int = MOST_STATES,
 ) -> OverOrders:
     """Accuracy, samples and tokens of a rule on some pools.
 
@@ -354,6 +364,7 @@ def over_orders(
         rival_tokens: [Q, K] of each other candidate, in the order of `pools.rivals`.
         none_tokens: [Q] of the samples without an answer.
         ends: the table of the rule.
+        most_states: counts that may be visited for pools with equally many rivals.
 
     Returns:
         [Q] means for each question.
@@ -367,7 +378,7 @@ def over_orders(
     kinds = (unique.rivals > 0).sum(axis=1)
     for kind in np.unique(kinds):
         same = np.flatnonzero(kinds == kind)
-        walk = _Walk(unique.rows(same), int(kind), ends)
+        walk = _Walk(unique.rows(same), int(kind), ends, most_states)
         right[same], votes[same, : 2 + kind] = walk.right, walk.votes
     mean = np.column_stack([
         means(none_tokens, pools.none), means(gold_tokens, pools.gold), _lumped_mean(rival_tokens, pools.rivals)
@@ -433,8 +444,8 @@ class _Walk:
         votes: [Q, 2 + K] expected samples without an answer, with the gold, and of each rival.
     """
 
-    def __init__(self, pools: Pools, rivals: int, ends: Ends) -> None:
-        self.ends, self.rivals = ends, rivals
+    def __init__(self, pools: Pools, rivals: int, ends: Ends, most_states: int) -> None:
+        self.ends, self.rivals, self.most_states = ends, rivals, most_states
         self.counts = np.column_stack([pools.none, pools.gold, pools.rivals[:, :rivals]]).astype(np.int16)
         self.to_come = pools.none[:, None] + np.cumsum(self.counts[:, :0:-1], axis=1)[:, ::-1]  # from a column on
         self.to_come = np.column_stack([self.to_come, pools.none]).astype(np.int16)
@@ -513,10 +524,10 @@ class _Walk:
 
     def _count(self, states: int) -> None:
         self.walked += states
-        if self.walked > _MOST_STATES:
+        if self.walked > self.most_states:
             raise UsageError(
-                f"The exact expectation over all orders would visit more than {_MOST_STATES:,} counts of answers: the pools hold "
-                "too many different answers. Take seeded replicates (order 'seeded'), a smaller budget, or fewer recorded CoTs."
+                f"The exact expectation over all orders would visit more than {self.most_states:,} counts of answers: the pools "
+                "hold too many different answers. Take seeded replicates (order 'seeded'), a smaller budget, or fewer CoTs."
             )
 
 

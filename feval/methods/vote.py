@@ -102,7 +102,7 @@ def _winners(rows: Integers, candidates: int) -> Integers:
 
 
 def share_of_lead(codes: Integers, answer: Integers) -> Floats:
-    """The share that an answer has of the lead in votes that leave out samples without an answer: 1/m if it is one of m that lead.
+    """The share that an answer has of the lead in a vote: 1/m if it is one of m that lead. No answer does not vote.
 
     Args:
         codes: [N, n] answer codes, negative ones for no answer.

@@ -11,6 +11,7 @@ from feval.report.text import counted, decimals_for, fixed, percent
 
 if TYPE_CHECKING:
     from feval.evaluation import Evaluation
+    from feval.exact_errors import Estimate
     from feval.grading import Grade
 
 __all__ = ["evaluation_tables", "grade_table", "label"]
@@ -87,17 +88,15 @@ def _errors(evaluations: Sequence[Evaluation]) -> Table:
         notes=(
             "stopped early: all CoTs the method might have drawn of an LLM it asked vote right (1/m, if m answers lead)",
             "routed wrong: the CoTs of an LLM it did not ask vote right",
-            *(_estimated(t) for t in evaluations if t.errors_estimate),
+            *(_estimated(label(t), t.errors_estimate) for t in evaluations if t.errors_estimate),
         ),
     )
 
 
-def _estimated(told: Evaluation) -> str:
-    own = told.errors_estimate
-    assert own is not None
+def _estimated(name: str, own: Estimate) -> str:
     return (
-        f"{label(told)}: wrong vote and stopped early are estimated on {counted(own.questions, 'question')}, from "
-        f"{counted(own.replicates, 'seeded draw')} of each (standard error {percent(own.standard_error)} points); their sum is exact"
+        f"{name}: what was stopped early of the wrong is estimated on {counted(own.questions, 'question')}, from "
+        f"{counted(own.replicates, 'seeded draw')} of each; standard error {percent(own.standard_error)} %"
     )
 
 
