@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ERRORS",
+    "ERRORS_SCHEME",
     "MAX_REPLICATES",
     "ORDERS",
     "Evaluation",
@@ -48,6 +49,9 @@ Rows = npt.NDArray[np.intp]
 
 ERRORS = ("no_answer", "wrong_vote", "stopped_early", "routed_wrong")
 """How a wrong answer came about."""
+
+ERRORS_SCHEME = "errors-v2"
+"""By which rules: see `feval.exact_errors`. In v1 a tied vote was right if the gold was drawn first of the tied, else wrong."""
 
 _CHUNK_CODES = 1 << 22
 _WHOLE = math.lcm(*range(1, 17)) << 20  # of which shares of replicates are counted: up to sixteenths are whole numbers

@@ -203,7 +203,7 @@ def _early(
         return early, None
     whole = np.flatnonzero((pools.size == budget) & (wrong > 0))
     early[whole] = _early_of_whole(method, pools.rows(whole), wrong[whole])
-    some = np.flatnonzero((pools.size > budget) & (pools.gold > 0) & (wrong > 0))
+    some = np.flatnonzero((pools.size > budget) & _may_lead(pools, budget) & (wrong > 0))
     if not len(some):
         return early, None
     found = _early_of_some(method, pools.rows(some))
@@ -212,6 +212,13 @@ def _early(
         return early, None
     early[some], estimate = _estimated(method, pool, gold, some, wrong[some], draw)
     return early, replace(estimate, standard_error=estimate.standard_error * len(some) / len(early))
+
+
+def _may_lead(pools: Pools, budget: int) -> Bools:
+    """[Q] whether the gold leads in some counts of the whole budget: if no other answer is drawn more often than it can be."""
+    most = pools.gold + np.minimum(pools.rivals, pools.gold[:, None]).sum(axis=1) + pools.none
+    may: Bools = (pools.gold > 0) & (most >= budget)
+    return may
 
 
 def _early_of_whole(method: AdaptiveConsistency | EarlyStopping, pools: Pools, wrong: Floats) -> Floats:
