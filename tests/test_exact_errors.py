@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict
 from fractions import Fraction
 from functools import cache
 from itertools import permutations
@@ -16,14 +18,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from real_files import real_codes
 from test_methods_stopping import Recorded, pool_of
+from typer.testing import CliRunner
 
-from feval import evaluate, load
+from feval import compare, evaluate, load
+from feval.cli import app
 from feval.estimators.orders import number_of_counts, partitions
 from feval.exact import Oracle, exact_expectation
 from feval.exact_errors import ErrorShares, exact_errors, split_errors
 from feval.methods import AdaptiveConsistency, EarlyStopping, SelfConsistency, SingleCall
 from feval.methods.decisions import Decisions, Ledger
+from feval.plans import Plan
 from feval.pools import Pool
+from feval.receipts import verify_receipt
+from feval.report.results import evaluation_tables
 from recorders.demo import bundled_recording
 
 Answers = tuple[str | None, ...]
@@ -205,6 +212,36 @@ def test_too_many_counts_are_estimated_and_that_is_said(limit: str, monkeypatch:
     assert 0 < abs(off) < 4 * shares.estimate.standard_error < 0.1 * known.stopped_early.mean()
     assert (shares.stopped_early <= 1 - right - shares.no_answer + 1e-12).all()
     assert shares.no_answer.tolist() == known.no_answer.tolist()
+
+
+def test_an_estimated_split_is_said_in_json_tables_and_receipts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("feval.exact_errors._MOST_STATES", 1)
+    with bundled_recording() as folder:
+        plan = Plan.from_dict({
+            "dataset": "tiny_sums", "recordings": [str(folder)], "resamples": 100,
+            "method": [{"name": "early-stopping", "llms": ["feval/tiny-42k"], "budgets": {"budget": [20, 40]}}],
+        })  # fmt: skip
+        told = compare(plan)
+        part, whole = told.curves[0].points
+        assert whole.errors_estimate is None
+        assert part.errors_estimate is not None
+        assert sum(part.errors().values()) == pytest.approx(1 - part.accuracy)
+        loaded = load("tiny_sums", ["feval/tiny-42k"], recording=folder)
+        said = told.to_dict()["curves"][0]["points"]
+        assert said[0]["errors_estimate"] == asdict(part.errors_estimate)
+        assert "errors_estimate" not in said[1]
+        assert said[0]["errors"] == evaluate(EarlyStopping(budget=20), *loaded, confidence=None).errors()
+        notes = evaluation_tables([part, whole])[1].notes
+        assert len(notes) == 3
+        assert f"{part.errors_estimate.questions} questions, from 1,000 seeded draws of each" in notes[2]
+        receipt = tmp_path / "receipt.json"
+        asked = ["run", "early-stopping", "--set", "budget=20", "--recording", folder, "--llm", "feval/tiny-42k"]
+        done = CliRunner().invoke(app, [str(one) for one in (*asked, "--receipt", receipt)])
+        assert done.exit_code == 0, done.output
+        assert json.loads(receipt.read_text())["numbers"]["errors_estimate"] == asdict(part.errors_estimate)
+        assert verify_receipt(receipt).equal
 
 
 def test_a_small_sample_says_how_far_it_may_be_off(monkeypatch: pytest.MonkeyPatch) -> None:
