@@ -44,10 +44,14 @@ Bools = npt.NDArray[np.bool_]
 Rows = npt.NDArray[np.intp]
 Draw = Callable[[Rows, int], "Iterator[Orders]"]
 
-_MOST_STATES = 1_000_000  # of `hasty`, at each draw: some seconds
-_MOST_IN_FRACTIONS = 5_000  # where the windows are so many that their sums are taken in fractions
-_MOST_WALKED = 20_000_000  # counts of the whole budget: some seconds
-_MOST_REPLICATES, _LEAST_REPLICATES, _ESTIMATE_CODES = 1_000, 100, 50_000_000  # some seconds
+# Each of these is a few seconds.
+_MOST_STEPS = 40_000_000  # of `hasty`
+_MOST_IN_FRACTIONS = (
+    150_000_000  # steps times windows cubed, where these are so many that their sums are taken in fractions
+)
+_MOST_WALKED = 10_000_000  # counts of the whole budget
+_ESTIMATE_CODES = 30_000_000  # drawn for an estimate
+_MOST_REPLICATES, _LEAST_REPLICATES = 1_000, 100
 
 
 @dataclass(frozen=True)
@@ -224,7 +228,7 @@ def _may_lead(pools: Pools, budget: int) -> Bools:
 def _early_of_whole(method: AdaptiveConsistency | EarlyStopping, pools: Pools, wrong: Floats) -> Floats:
     """[Q] the same where all recorded CoTs are the budget, of [Q] wrong answers."""
     share = share_of_whole(pools)
-    if isinstance(method, EarlyStopping) and method.answer == "window":
+    if isinstance(method, EarlyStopping) and _answers_window(method):
         return share * _wrong_windows(method, pools)
     early = share * wrong
     tied = np.flatnonzero((share > 0) & (share < 1))
@@ -247,6 +251,11 @@ def _right_at_budget(method: AdaptiveConsistency | EarlyStopping, pools: Pools) 
     return over_counts(held, ends).right
 
 
+def _answers_window(method: EarlyStopping) -> bool:
+    """Whether a stop answers with its window; a window of one is the only vote."""
+    return method.answer == "window" or method.window == 1
+
+
 def _windows_before_last(method: EarlyStopping, pools: Pools) -> EarlyStops:
     from feval.estimators.early_stopping import early_stops
 
@@ -264,21 +273,33 @@ def _wrong_windows(method: EarlyStopping, pools: Pools) -> Floats:
 
 def _early_of_some(method: AdaptiveConsistency | EarlyStopping, pools: Pools) -> Floats | None:
     """[Q] the same where the budget is some of the CoTs, over all its counts; `None` where these are too many."""
-    from feval.estimators.early_stopping import MOST_WINDOWS_IN_FLOATS
-    from feval.estimators.hasty import hasty_states
     from feval.estimators.orders import Ends, partitions
 
     budget, bounds = method.draws(1)[0], pools.bounds()
-    fractions = isinstance(method, EarlyStopping) and method.answer == "all" and method.windows > MOST_WINDOWS_IN_FLOATS
-    if hasty_states(bounds, budget) > (_MOST_IN_FRACTIONS if fractions else _MOST_STATES):
+    if _is_long(method, bounds):
         return None
     whole = partitions(bounds, budget)
     whole = whole[whole[:, 1] > 0]
-    ends = Ends.of(whole, _wrong_before(method, whole), budget)
     try:
+        ends = Ends.of(whole, _wrong_before(method, whole), budget)
         return over_counts(Held.of_counts(pools, "drop"), ends, _MOST_WALKED).right
     except UsageError:  # too many counts
         return None
+
+
+def _is_long(method: AdaptiveConsistency | EarlyStopping, bounds: Integers) -> bool:
+    """Whether all counts of the whole budget within some bounds are more than a few seconds' work."""
+    from feval.estimators.early_stopping import MOST_WINDOWS_IN_FLOATS
+    from feval.estimators.hasty import hasty_states
+    from feval.estimators.orders import LARGEST_BUDGET
+
+    budget = method.draws(1)[0]
+    if budget > LARGEST_BUDGET:
+        return True
+    steps = hasty_states(bounds.astype(np.int64), budget) * budget
+    if isinstance(method, EarlyStopping) and method.windows > MOST_WINDOWS_IN_FLOATS and not _answers_window(method):
+        return steps * method.windows**3 > _MOST_IN_FRACTIONS
+    return steps > _MOST_STEPS
 
 
 def _wrong_before(method: AdaptiveConsistency | EarlyStopping, whole: Integers) -> Floats:
@@ -289,7 +310,7 @@ def _wrong_before(method: AdaptiveConsistency | EarlyStopping, whole: Integers) 
 
     pools = Pools(whole[:, 1].astype(np.int64), whole[:, 2:].astype(np.int64), whole[:, 0].astype(np.int64))
     if isinstance(method, EarlyStopping):
-        if method.answer == "window":
+        if _answers_window(method):
             return _wrong_windows(method, pools)
         ends = window_ends(pools.bounds(), window=method.window, windows=method.windows, only_unstopped=False)
         return wrong_stops(whole, method.draws(1)[0], lambda keys, _: ends.at(keys))

@@ -27,6 +27,7 @@ from feval.errors import UsageError
 from feval.estimators.per_question import distinct
 
 __all__ = [
+    "LARGEST_BUDGET",
     "MOST_STATES",
     "Ends",
     "OverOrders",
@@ -50,7 +51,9 @@ UInt64 = npt.NDArray[np.uint64]
 MOST_STATES = 400_000_000
 """Counts that `over_orders` visits at most, if it is not told otherwise: a minute."""
 
-_LARGEST_BUDGET = 300  # the table of smallest ends grows with its cube
+LARGEST_BUDGET = 300
+"""Of a table of ends: that of the smallest grows with its cube."""
+
 _NEVER = np.iinfo(np.int16).max
 _BLOCK = 1 << 16  # states walked at once
 _GOLDEN = 0x9E3779B97F4A7C15
@@ -206,9 +209,9 @@ def require_budget(budget: int) -> None:
     Raises:
         UsageError: it would be.
     """
-    if budget > _LARGEST_BUDGET:
+    if budget > LARGEST_BUDGET:
         raise UsageError(
-            f"The exact expectation over all orders reaches budgets of {_LARGEST_BUDGET} samples; {budget} were asked for. "
+            f"The exact expectation over all orders reaches budgets of {LARGEST_BUDGET} samples; {budget} were asked for. "
             "Take seeded replicates (order 'seeded'), or a smaller budget."
         )
 
