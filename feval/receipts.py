@@ -601,7 +601,7 @@ def _remarks(receipt: Mapping[str, Any], differences: Sequence[Difference]) -> l
 
 def _compare(where: str, receipt: Any, now: Any, differences: list[Difference]) -> int:
     """Compare two JSON values; gives how many plain values were looked at."""
-    if _unsaid(where, receipt):
+    if _unsaid(where, receipt, now):
         return 0
     if isinstance(receipt, dict) and isinstance(now, dict):
         keys = dict.fromkeys([*receipt, *now])
@@ -618,13 +618,13 @@ def _compare(where: str, receipt: Any, now: Any, differences: list[Difference]) 
     return 1
 
 
-def _unsaid(where: str, receipt: Any) -> bool:
+def _unsaid(where: str, receipt: Any, now: Any) -> bool:
     """Whether it is how errors came about, in a receipt that does not say: exact numbers had no split, or one with gaps."""
     parent, _, place = where.rpartition(".")
     if place == "errors_unknown":  # the sentence that said so
         return True
     if place == "errors_estimate" or parent.rpartition(".")[2] == "errors":
-        return receipt is None
+        return receipt is None and now is not None
     return place == "errors" and isinstance(receipt, dict) and all(share is None for share in receipt.values())
 
 

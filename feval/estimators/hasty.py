@@ -36,6 +36,9 @@ def hasty_states(bounds: Int64, budget: int) -> float:
     Args:
         bounds: of the whole budget's counts, see `orders.Pools.bounds`.
         budget: B.
+
+    Returns:
+        The number, as a float: it may be beyond every integer type.
     """
     return number_of_counts(_of_others(bounds, budget), budget) * (min(int(bounds[0]), budget) + 1)
 
