@@ -128,8 +128,7 @@ class Comparison:
 
         `method` (label), `point` (its place in the curve), `budget` (value of the swept field, as text), `llms`, `kind`,
         `question` (id), and means over the draws: `right` (probability), `usd` and `tokens` (NaN where not known), `samples`,
-        `calls`, and how errors came about: `no_answer`, `stopped_early`, `routed_wrong` (NaN where not known, or where finding
-        it takes seconds: `Evaluation.errors` of the point does).
+        `calls`, and how errors came about: `no_answer`, `stopped_early`, `routed_wrong` (NaN where not known).
         """
         points = [(curve, place, told) for curve in self.curves for place, told in enumerate(curve.points)]
         repeated = [np.full(told.questions, i) for i, (_, _, told) in enumerate(points)]
@@ -144,7 +143,7 @@ class Comparison:
         columns["point"] = np.array([points[i][1] for i in which])
         columns["question"] = [name for _, _, told in points for name in told.question_ids]
         for name in ("right", "usd", "tokens", "samples", "calls", *_SPLIT):
-            known = [None if name in _SPLIT and told.slow_errors else getattr(told, name) for _, _, told in points]
+            known = [getattr(told, name) for _, _, told in points]
             columns[name] = np.concatenate(
                 [
                     np.full(t.questions, np.nan) if own is None else own
@@ -188,7 +187,7 @@ class Comparison:
             "plan": self.plan.to_dict(),
             "curves": [_curve_dict(curve) for curve in self.curves],
             "missing": [asdict(missing) for missing in self.missing],
-            "baselines": [told.to_dict(slow_errors=False) for told in self.baselines],
+            "baselines": [told.to_dict() for told in self.baselines],
             "ceilings": [_curve_dict(curve) for curve in self.ceilings],
             "tests": self.tests,
         }
@@ -203,7 +202,7 @@ def _budget(curve: MethodCurve, told: Evaluation) -> str:
 
 def _curve_dict(curve: MethodCurve) -> dict[str, Any]:
     sweep = None if curve.entry.sweep is None else curve.entry.sweep[0]
-    points = [point.to_dict(slow_errors=False) for point in curve.points]
+    points = [point.to_dict() for point in curve.points]
     return {"label": curve.label, "llms": list(curve.entry.llms), "sweep": sweep, "points": points}
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, fields, is_dataclass, replace
+from dataclasses import asdict, dataclass, field, fields, is_dataclass, replace
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +23,7 @@ from feval.specs import MethodFile
 
 if TYPE_CHECKING:
     from feval.exact import Expectation, Oracle
-    from feval.exact_errors import ErrorShares
+    from feval.exact_errors import ErrorShares, Estimate
     from feval.methods.decisions import Decisions
     from feval.methods.protocol import BatchMethod, Method, Orders
     from feval.pools import Pool
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ERRORS",
+    "ERRORS_SCHEME",
     "MAX_REPLICATES",
     "ORDERS",
     "Evaluation",
@@ -50,7 +51,11 @@ Rows = npt.NDArray[np.intp]
 ERRORS = ("no_answer", "wrong_vote", "stopped_early", "routed_wrong")
 """How a wrong answer came about."""
 
+ERRORS_SCHEME = "errors-v2"
+"""By which rules: see `feval.exact_errors`. In v1 a tied vote was right if the gold was drawn first of the tied, else wrong."""
+
 _CHUNK_CODES = 1 << 22
+_WHOLE = math.lcm(*range(1, 17)) << 20  # of which shares of replicates are counted: up to sixteenths are whole numbers
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,7 +83,6 @@ class Evaluation:
         usd: [Q] dollars, `None` without a price or prompt tokens.
         error_shares: gives how wrong answers came about, see `no_answer`, `stopped_early` and `routed_wrong`. Exact
             expectations find it when it is first asked for.
-        slow_errors: whether that may take seconds, as for exact Adaptive-Consistency and early stopping.
         train_questions: how many other questions were set aside to learn from; 0 for none.
         accuracy_low: lower end of the confidence interval, `None` where none was asked for.
         accuracy_high: upper end.
@@ -105,7 +109,6 @@ class Evaluation:
     tokens: Floats | None = field(repr=False)
     usd: Floats | None = field(repr=False)
     error_shares: Callable[[], ErrorShares] = field(repr=False)
-    slow_errors: bool = False
     train_questions: int = 0
     accuracy_low: float | None = None
     accuracy_high: float | None = None
@@ -142,7 +145,8 @@ class Evaluation:
         """[Q] probability of an answer that is wrong where more CoTs would have been right.
 
         That is, where the plurality of all CoTs that the method might have drawn of an LLM it asked, and did not all draw, is the
-        gold; of tied answers the first drawn wins. `None` where not known (users' methods, see also `exact_errors`).
+        gold; if the gold is one of m answers that lead there, the wrong answer counts as 1/m. `None` where not known (users'
+        methods).
         """
         return self.error_shares().stopped_early
 
@@ -150,14 +154,14 @@ class Evaluation:
     def routed_wrong(self) -> Floats | None:
         """[Q] probability of being wrong, not by stopping early, where the plurality of the CoTs of an LLM not asked is right.
 
-        `None` where not known. What is neither, nor without an answer, is a wrong vote.
+        Ties count as in `stopped_early`. `None` where not known. What is neither, nor without an answer, is a wrong vote.
         """
         return self.error_shares().routed_wrong
 
     @property
-    def errors_unknown(self) -> str | None:
-        """Why `stopped_early` of an exact evaluation is not known, and what to do; `None` where it is, and for other kinds."""
-        return self.error_shares().unknown
+    def errors_estimate(self) -> Estimate | None:
+        """What of the split of an exact evaluation is estimated from replicates; `None` where nothing is, and for other kinds."""
+        return self.error_shares().estimate
 
     def errors(self) -> dict[str, float | None]:
         """Shares of all questions: how the wrong answers came about; see the properties. They add up to 1 - accuracy."""
@@ -165,16 +169,13 @@ class Evaluation:
             None if part is None else float(part.mean())
             for part in (self.no_answer, self.stopped_early, self.routed_wrong)
         )
-        vote = None if none is None or early is None or routed is None else 1 - self.accuracy - none - early - routed
+        if none is None or early is None or routed is None:
+            return dict.fromkeys(ERRORS) | {"no_answer": none}
+        vote = max(1 - self.accuracy - none - early - routed, 0.0)  # rounding
         return dict(zip(ERRORS, (none, vote, early, routed), strict=True))
 
-    def to_dict(self, *, slow_errors: bool = True) -> dict[str, Any]:
-        """The averages as JSON values: what `feval run --json` prints.
-
-        Args:
-            slow_errors: find how errors came about, also where it takes seconds; else that is `None` there.
-        """
-        split = self.errors() if slow_errors or not self.slow_errors else dict.fromkeys(ERRORS)
+    def to_dict(self) -> dict[str, Any]:
+        """The averages as JSON values: what `feval run --json` prints."""
         result: dict[str, Any] = {
             "method": self.method,
             "fields": {name: _json(value) for name, value in self.fields.items()},
@@ -193,10 +194,10 @@ class Evaluation:
             "seed": self.seed,
             "billing": self.billing,
             "prices": self.prices,
-            "errors": split,
+            "errors": self.errors(),
         }
-        if (slow_errors or not self.slow_errors) and self.errors_unknown is not None:
-            result["errors_unknown"] = self.errors_unknown
+        if self.errors_estimate is not None:
+            result["errors_estimate"] = asdict(self.errors_estimate)
         if self.train_questions:
             result["train_questions"] = self.train_questions
         if self.kind == "recorded":
@@ -450,7 +451,8 @@ class _Sums:
     """Sums over replicates, per question: integers, so that they add up the same in any order and in any number of processes.
 
     Attributes:
-        right, none, early, routed: [Q] replicates with that outcome; `split` says whether the last two were looked at.
+        right, none: [Q] replicates with that outcome.
+        early, routed: [Q] replicates that were, in parts of `_WHOLE`; `split` says whether they were looked at.
         prompts: [L, Q] prompts billed.
         ledgers: [L, 6, Q] fields of `Ledger`, in their order.
     """
@@ -495,7 +497,7 @@ class _Sums:
         billed = [
             p * t + a for p, t, a in zip(self.prompts, prompt_tokens, own["auxiliary_prompt_tokens"], strict=True)
         ]
-        split = (self.early / count, self.routed / count) if self.split else (None, None)
+        split = (self.early / (count * _WHOLE), self.routed / (count * _WHOLE)) if self.split else (None, None)
         shares = ErrorShares(self.none / count, *split)
         return _Means(
             self.right / count,
@@ -517,7 +519,6 @@ class _Means:
     samples: Floats
     prompt_tokens: list[Floats]
     output_tokens: list[Floats]
-    slow_errors: bool = False
 
 
 def _kind(method: object, order: str | None) -> str:
@@ -572,6 +573,7 @@ def _block(
     time_limit: float | None,
 ) -> _Sums:
     """Run a method over some questions."""
+    from feval.exact_errors import split_errors
     from feval.methods.protocol import BatchMethod
 
     gold = dataset.gold[rows]
@@ -587,32 +589,10 @@ def _block(
         decided = method.decide(pools, orders)
         right = (decided.answer == gold) & (gold >= 0)
         sums.add(decided, right, llms[0].billing)
-        _split_errors(sums, decided, right, gold, pools, orders)
+        early, routed = split_errors(decided, right, gold, pools, orders)
+        sums.early += np.rint(early * _WHOLE).astype(np.int64).sum(axis=0)
+        sums.routed += np.rint(routed * _WHOLE).astype(np.int64).sum(axis=0)
     return sums
-
-
-def _split_errors(
-    sums: _Sums,
-    decided: Decisions,
-    right: npt.NDArray[np.bool_],
-    gold: npt.NDArray[Any],
-    pools: Sequence[Pool],
-    orders: Sequence[Orders],
-) -> None:
-    """Which wrong answers more CoTs of an LLM that was asked, or any of another, would have put right."""
-    from feval.methods.protocol import drawn
-    from feval.methods.vote import plurality_codes
-
-    wrong = ~right & (decided.answer >= 0) & (gold >= 0)
-    early, elsewhere = np.zeros((2, *right.shape), np.bool_)
-    for pool, order, ledger in zip(pools, orders, decided.ledgers, strict=True):
-        short = wrong & (ledger.cots < order.shape[2])
-        if short.any():
-            put_right = short & (plurality_codes(drawn(pool.codes, order)) == gold)
-            early |= put_right & (ledger.cots > 0)
-            elsewhere |= put_right & (ledger.cots == 0)
-    sums.early += early.sum(axis=0)
-    sums.routed += (elsewhere & ~early).sum(axis=0)
 
 
 def called(
@@ -666,21 +646,25 @@ def _code(given: str | None, dataset: Dataset, row: int) -> int:
 
 def _expected(method: Any, dataset: Dataset, llms: Sequence[LLM], rows: Rows) -> _Means:
     from feval.exact import exact_expectation
-    from feval.exact_errors import exact_errors, takes_seconds
+    from feval.exact_errors import exact_errors
 
     for llm, draws in zip(llms, method.draws(len(llms)), strict=True):
         llm.require(None, draws)
     [pool], gold = [llm.pool.rows(rows) for llm in llms], dataset.gold[rows]
     expected = exact_expectation(method, [pool], gold)
     prompts = _expected_prompts(llms[0].billing, expected)
+    needed = method.draws(1)[0]
+
+    def draw(some: Rows, replicates: int) -> Iterator[Orders]:
+        return drawn_orders(llms[0], "seeded", replicates, needed, rows[some])
+
     return _Means(
         expected.right,
-        cache(partial(exact_errors, method, pool, gold, expected.right)),
+        cache(partial(exact_errors, method, pool, gold, expected.right, draw)),
         expected.rounds,
         expected.cots,
         [prompts * llms[0].pool.prompt_tokens[rows]],
         [expected.output_tokens],
-        takes_seconds(method),
     )
 
 
@@ -731,7 +715,6 @@ def _evaluation(
         tokens=tokens,
         usd=dollars,
         error_shares=means.error_shares,
-        slow_errors=means.slow_errors,
         accuracy_low=low,
         accuracy_high=high,
         confidence=confidence,

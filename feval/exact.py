@@ -30,6 +30,7 @@ __all__ = [
     "exact_expectation",
     "has_exact_form",
     "over_counts",
+    "share_of_whole",
 ]
 
 Floats = npt.NDArray[np.float64]
@@ -154,13 +155,15 @@ def adaptive_over_orders(method: AdaptiveConsistency, held: Held) -> OverOrders:
     return over_counts(held, ends_of_rule(method.rule.stop_mask, held.pools.bounds(), method.budget))
 
 
-def over_counts(held: Held, ends: Ends) -> OverOrders:
-    """What a table of ends comes to on some pools, by the faster of two ways."""
+def over_counts(held: Held, ends: Ends, most_states: int | None = None) -> OverOrders:
+    """What a table of ends comes to on some pools, by the faster of two ways; see `over_orders` for `most_states`."""
     from feval.estimators.by_partition import MOST_PARTITIONS, number_of_partitions, over_partitions
-    from feval.estimators.orders import over_orders
+    from feval.estimators.orders import MOST_STATES, over_orders
 
-    over = over_partitions if number_of_partitions(ends.budget) <= MOST_PARTITIONS else over_orders
-    return over(held.pools, held.gold_tokens, held.rival_tokens, held.none_tokens, ends)
+    own = (held.pools, held.gold_tokens, held.rival_tokens, held.none_tokens, ends)
+    if number_of_partitions(ends.budget) <= MOST_PARTITIONS:
+        return over_partitions(*own)
+    return over_orders(*own, most_states=most_states or MOST_STATES)
 
 
 def _random_stop(method: AdaptiveConsistency, pool: Pool, gold: Integers) -> Expectation:
@@ -198,7 +201,7 @@ def _early_stopping(method: EarlyStopping, pool: Pool, gold: Integers) -> Expect
     elif method.answer == "all":
         right = _early_votes(method, held)
     elif bool((pool.sizes == method.draws(1)[0]).all()):  # no stop, and the whole pool votes
-        right = stops.gold_window + stops.no_stop * _whole_pool(held.pools)
+        right = stops.gold_window + stops.no_stop * share_of_whole(held.pools)
     else:
         right = stops.gold_window + _early_votes(method, held)
     return Expectation(np.minimum(right, 1.0), stops.windows, stops.windows * method.window, stops.output_tokens)
@@ -227,8 +230,8 @@ def _early_votes(method: EarlyStopping, held: Held) -> Floats:
     return right
 
 
-def _whole_pool(pools: Pools) -> Floats:
-    """[Q] the gold answer's share of the lead when all recorded CoTs vote."""
+def share_of_whole(pools: Pools) -> Floats:
+    """[Q] the gold answer's share of the lead when all recorded CoTs of some pools vote."""
     most = np.maximum(pools.gold, pools.rivals.max(axis=1, initial=0))
     leaders = 1 + (pools.rivals == most[:, None]).sum(axis=1)
     share: Floats = np.where((pools.gold == most) & (most > 0), 1.0 / leaders, 0.0)
@@ -243,6 +246,16 @@ class Held:
     gold_tokens: Integers
     rival_tokens: Integers
     none_tokens: Integers
+
+    @classmethod
+    def of_counts(cls, pools: Pools, no_answer: str) -> Held:
+        """Without tokens; with "vote" for `no_answer`, no answer is one more rival."""
+        from feval.estimators.orders import Pools
+
+        free = np.zeros_like(pools.none)
+        if no_answer == "vote":
+            pools = Pools.of(pools.gold, np.column_stack([pools.rivals, pools.none]), free)
+        return cls(pools, free, np.zeros_like(pools.rivals), free)
 
     @classmethod
     def of(cls, pool: Pool, gold: Integers, no_answer: str) -> Held:

@@ -1,34 +1,72 @@
-"""How wrong answers come about, over all draws: the split of errors of those methods that have an exact expectation.
+"""How wrong answers came about: no answer, stopped too early, routed wrong; what is none of these is a wrong vote.
 
-It is what the split of seeded replicates tends to. A method that draws all it may was never stopped early, and one of one LLM is
-never routed wrong; for the two that stop see `feval.estimators.hasty`.
+A wrong answer was stopped too early if the vote over all CoTs that the method might have drawn, of an LLM it asked and of which
+it did not draw all, is right. If the gold is one of m answers that lead there, it was so as far as 1/m. What is left of it was
+routed wrong, in the same sense, by LLMs that were not asked. With several LLMs each vote breaks its ties by a lot of its own.
+
+`split_errors` counts in replicates. `exact_errors` is what that tends to, for the methods that have an exact expectation. With
+u(V), the share that the gold has of the lead in the counts V of the whole budget,
+
+    P[stopped too early] = sum_V P(V) u(V) P[wrong, and stopped before the budget | V]
+
+Where all recorded CoTs are the budget there is one V. What is wrong at the budget is left out: each of the m answers is given
+there equally often, so that this is m - 1 times as likely as to be right there. Else the sum is over all V
+(`feval.estimators.hasty`). Where these are too many, replicates tell which part of what is wrong was stopped too early, and the
+result says so.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
-from feval.exact import TOLERANCE, Held, Oracle, adaptive_over_orders, over_counts
+from feval.errors import UsageError
+from feval.exact import Held, Oracle, adaptive_over_orders, over_counts, share_of_whole
 from feval.methods import AdaptiveConsistency, BestOfN, EarlyStopping, SelfConsistency, SingleCall
+from feval.methods.vote import share_of_lead
 
 if TYPE_CHECKING:
-    from feval.estimators.hasty import Stops
+    from feval.estimators.early_stopping import EarlyStops
     from feval.estimators.orders import Pools
+    from feval.methods.decisions import Decisions
+    from feval.methods.protocol import Orders
     from feval.pools import Pool
 
-__all__ = ["ErrorShares", "exact_errors", "takes_seconds"]
+__all__ = ["ErrorShares", "Estimate", "exact_errors", "split_errors"]
 
 Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.integer[Any]]
 Bools = npt.NDArray[np.bool_]
-Missed = Callable[[Integers], Floats | None]
+Rows = npt.NDArray[np.intp]
+Draw = Callable[[Rows, int], "Iterator[Orders]"]
 
-_MOST_COUNTS = 10_000  # that the whole budget can have
+# Each of these is a few seconds.
+_MOST_STEPS = 40_000_000  # of `hasty`
+_MOST_IN_FRACTIONS = (
+    150_000_000  # steps times windows cubed, where these are so many that their sums are taken in fractions
+)
+_MOST_WALKED = 10_000_000  # counts of the whole budget
+_ESTIMATE_CODES = 30_000_000  # drawn for an estimate
+_MOST_REPLICATES, _LEAST_REPLICATES = 1_000, 100
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """What of the split of an exact evaluation is estimated from replicates: how much of the wrong answers was stopped too early.
+
+    Attributes:
+        questions: on how many questions.
+        replicates: seeded draws of each of these.
+        standard_error: of the mean of `stopped_early` over all questions, and so of that of wrong votes.
+    """
+
+    questions: int
+    replicates: int
+    standard_error: float
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,60 +75,70 @@ class ErrorShares:
 
     Attributes:
         no_answer: [Q] probability that there is no answer; `None` where not known.
-        stopped_early: [Q] probability of being wrong where the vote over all CoTs that the method might have drawn of an LLM it
-            asked, and did not all draw, is right; `None` where not known.
-        routed_wrong: [Q] probability of being wrong, not by stopping early, where the vote over the CoTs of an LLM it did not ask
-            is right; `None` where not known.
-        unknown: a sentence that says why `stopped_early` is not known, where it could be, and what to do.
+        stopped_early: [Q] probability of a wrong answer that was stopped too early; `None` where not known.
+        routed_wrong: [Q] probability of a wrong answer that was routed wrong; `None` where not known.
+        estimate: what of an exact evaluation is estimated; `None` for nothing.
     """
 
     no_answer: Floats | None = None
     stopped_early: Floats | None = None
     routed_wrong: Floats | None = None
-    unknown: str | None = None
+    estimate: Estimate | None = None
 
 
-def takes_seconds(method: object) -> bool:
-    """Whether `exact_errors` may take seconds."""
-    return isinstance(method, (AdaptiveConsistency, EarlyStopping))
+# -- in replicates ----------------------------------------------------------------------------------------------------
 
 
-def exact_errors(method: Any, pool: Pool, gold: Integers, right: Floats) -> ErrorShares:
+def split_errors(
+    decided: Decisions, right: Bools, gold: Integers, pools: Sequence[Pool], orders: Sequence[Orders]
+) -> tuple[Floats, Floats]:
+    """How far each decision was stopped too early, and routed wrong: [R, Q] each, from 0 to 1.
+
+    Args:
+        decided: answers and ledgers [R, Q].
+        right: [R, Q] whether the answer is the gold.
+        gold: [Q] code of the gold answer, -1 where there is none.
+        pools: one per LLM.
+        orders: one per LLM, all that the method might have drawn.
+    """
+    wrong = ~right & (decided.answer >= 0) & (gold >= 0)
+    no_stop, no_route = np.ones((2, *right.shape))  # how far no vote would have been right
+    for pool, order, ledger in zip(pools, orders, decided.ledgers, strict=True):
+        replicate, question = np.nonzero(wrong & (ledger.cots < order.shape[2]))
+        codes = pool.codes[question[:, None], order[replicate, question]]
+        missed = 1.0 - share_of_lead(codes, gold[question])
+        asked = ledger.cots[replicate, question] > 0
+        no_stop[replicate, question] *= np.where(asked, missed, 1.0)
+        no_route[replicate, question] *= np.where(asked, 1.0, missed)
+    return 1.0 - no_stop, no_stop * (1.0 - no_route)
+
+
+# -- over all draws ---------------------------------------------------------------------------------------------------
+
+
+def exact_errors(method: Any, pool: Pool, gold: Integers, right: Floats, draw: Draw) -> ErrorShares:
     """The split over all draws, of a method in `exact.EXACT`.
 
-    Milliseconds, but for Adaptive-Consistency and early stopping: there some milliseconds to a second for each question on which
-    the gold is tied when all recorded CoTs vote, and some seconds where they may draw only some of the CoTs. No more than some
-    seconds and 300 MB in all: `stopped_early` is not known where more than `hasty.MOST_COUNTS` counts would have to be followed,
-    or a budget below the number of recorded CoTs can be drawn with more than 10,000 different counts.
+    Milliseconds, but for Adaptive-Consistency and early stopping where they may draw only some of the recorded CoTs: there up to
+    some seconds.
 
     Args:
         method: of one LLM.
         pool: of Q questions.
         gold: [Q] code of the gold answer, -1 where there is none.
         right: [Q] `exact_expectation(...).right`.
+        draw: (rows of questions, replicates) -> their seeded orders, some replicates at a time: for what must be estimated.
     """
     nothing = np.zeros(len(right))
     if isinstance(method, AdaptiveConsistency):
         none = _adaptive_silence(method, pool)
-        return _shares(none, _adaptive(method, pool, gold, 1.0 - right - none))
-    if isinstance(method, EarlyStopping):
+    elif isinstance(method, EarlyStopping):
         none = _silence(pool.codes >= 0, pool.sizes, method.draws(1)[0])
-        return _shares(none, _windows(method, pool, gold, 1.0 - right - none))
-    return ErrorShares(_silence_of_all(method, pool), nothing, nothing)
-
-
-def _shares(none: Floats, early: Floats | None) -> ErrorShares:
-    """Of a method of one LLM."""
-    from feval.estimators.hasty import MOST_COUNTS
-
-    unknown = None
-    if early is None:
-        unknown = (
-            f"How many answers were stopped too early is not known exactly: more than {MOST_COUNTS:,} counts of CoTs, or "
-            f"{_MOST_COUNTS:,} of the whole budget, would have to be looked at. Evaluate with seeded replicates (order 'seeded') "
-            "to estimate it; the other numbers are exact."
-        )
-    return ErrorShares(none, early, np.zeros(len(none)), unknown)
+    else:
+        return ErrorShares(_silence_of_all(method, pool), nothing, nothing)
+    wrong = np.maximum(1.0 - right - none, 0.0)
+    early, estimate = _early(method, pool, gold, wrong, draw)
+    return ErrorShares(none, np.minimum(early, wrong), nothing, estimate)
 
 
 # -- no answer --------------------------------------------------------------------------------------------------------
@@ -149,180 +197,151 @@ def _coin_stops(method: AdaptiveConsistency) -> Floats:
 # -- stopped early ----------------------------------------------------------------------------------------------------
 
 
-def _adaptive(method: AdaptiveConsistency, pool: Pool, gold: Integers, wrong: Floats) -> Floats | None:
-    from feval.estimators.hasty import Stops
-
-    rule, coin = method.rule, float(method.rule.threshold)
-
-    def chance(counts: Integers, drawn: int) -> Floats:
-        return np.full(len(counts), coin) if rule.name == "random" else rule.stop_mask(counts, drawn).astype(np.float64)
-
-    def missed(whole: Integers) -> Floats | None:
-        found = _missed_by_votes(method, whole)
-        tied = np.flatnonzero(np.isnan(found))
-        met = _met(whole[tied], stops, none_votes=method.no_answer == "vote")
-        silent = _silent_stops(method, whole[tied], stops)
-        if met is None or silent is None:
-            return None
-        found[tied] = 1.0 - met - silent
-        return found
-
-    stops = Stops(method.budget, chance, certain=rule.name != "random")
-    return _early(Held.of(pool, gold, "drop").pools, method.budget, wrong, missed)
-
-
-def _missed_by_votes(method: AdaptiveConsistency, whole: Integers) -> Floats:
-    """[N] probability of another answer than the whole budget's; NaN where several lead there, and for coins."""
-    from feval.estimators.orders import Pools
-
-    found = np.full(len(whole), np.nan)
-    alone = np.flatnonzero(whole[:, 1] > whole[:, 2:].max(axis=1, initial=0))
-    if method.criterion == "random" or not len(alone):
-        return found
-    counts = whole[alone].astype(np.int64)
-    none, lead, rivals = counts[:, 0], counts[:, 1], counts[:, 2:]
-    if method.no_answer == "drop":
-        found[alone] = 1.0 - _answered(method, Pools.of(lead, rivals, none))
-        return found
-    free = np.zeros_like(none)
-    other = _answered(method, Pools.of(lead, np.column_stack([rivals, none]), free))
-    silent = _answered(method, Pools.of(none, counts[:, 1:], free))
-    found[alone] = 1.0 - other - silent
-    return found
-
-
-def _answered(method: AdaptiveConsistency, pools: Pools) -> Floats:
-    free = np.zeros_like(pools.gold)
-    return adaptive_over_orders(method, Held(pools, free, np.zeros_like(pools.rivals), free)).right
-
-
-def _silent_stops(method: AdaptiveConsistency, whole: Integers, stops: Stops) -> Floats | None:
-    """[N] probability to stop before the budget, with no answer."""
-    from feval.estimators.hasty import Whole, met
-    from feval.estimators.plurality import pass_at_k
-
-    if method.no_answer == "vote":
-        rivals = whole[:, 1:]
-        return met(
-            Whole(0 * whole[:, 0], whole[:, 0], rivals, np.zeros(rivals.shape, np.bool_)), stops, at_budget=False
-        )
-    if method.criterion != "random" or method.budget == 1:
-        return np.zeros(len(whole))
-    n, size = np.arange(1, method.budget), whole.sum(axis=1, dtype=np.int64)
-    silent: Floats = (1.0 - pass_at_k(size - whole[:, 0], size, n).per_question()) @ _coin_stops(method)[:-1]
-    return silent
-
-
-def _windows(method: EarlyStopping, pool: Pool, gold: Integers, wrong: Floats) -> Floats | None:
-    from feval.estimators.hasty import Stops
-
+def _early(
+    method: AdaptiveConsistency | EarlyStopping, pool: Pool, gold: Integers, wrong: Floats, draw: Draw
+) -> tuple[Floats, Estimate | None]:
+    """[Q] probability of being stopped too early, of [Q] wrong answers, and what of it is estimated."""
     pools, budget = Held.of(pool, gold, "drop").pools, method.draws(1)[0]
-    if method.answer == "window":
-        wrong = _wrong_windows(method, pools)
-    stops = Stops(budget, window=method.window, of_window=method.answer == "window")
+    early = np.zeros(len(wrong))
+    if (method.windows if isinstance(method, EarlyStopping) else budget) == 1:
+        return early, None
+    whole = np.flatnonzero((pools.size == budget) & (wrong > 0))
+    early[whole] = _early_of_whole(method, pools.rows(whole), wrong[whole])
+    some = np.flatnonzero((pools.size > budget) & _may_lead(pools, budget) & (wrong > 0))
+    if not len(some):
+        return early, None
+    found = _early_of_some(method, pools.rows(some))
+    if found is not None:
+        early[some] = found
+        return early, None
+    early[some], estimate = _estimated(method, pool, gold, some, wrong[some], draw)
+    return early, replace(estimate, standard_error=estimate.standard_error * len(some) / len(early))
 
-    def missed(whole: Integers) -> Floats | None:
-        found = _missed_by_windows(method, whole)
-        rest = np.flatnonzero(np.isnan(found))
-        met = _met(whole[rest], stops, none_votes=False)
-        if met is None:
-            return None
-        found[rest] = 1.0 - met
-        return found
 
-    return _early(pools, budget, wrong, missed)
+def _may_lead(pools: Pools, budget: int) -> Bools:
+    """[Q] whether the gold leads in some counts of the whole budget: if no other answer is drawn more often than it can be."""
+    most = pools.gold + np.minimum(pools.rivals, pools.gold[:, None]).sum(axis=1) + pools.none
+    may: Bools = (pools.gold > 0) & (most >= budget)
+    return may
 
 
-def _missed_by_windows(method: EarlyStopping, whole: Integers) -> Floats:
-    """[N] probability of another answer than the whole budget's; NaN where several lead there, or rounding would show."""
-    from feval.estimators.early_plurality import early_plurality
-    from feval.estimators.orders import Pools
+def _early_of_whole(method: AdaptiveConsistency | EarlyStopping, pools: Pools, wrong: Floats) -> Floats:
+    """[Q] the same where all recorded CoTs are the budget, of [Q] wrong answers."""
+    share = share_of_whole(pools)
+    if isinstance(method, EarlyStopping) and _answers_window(method):
+        return share * _wrong_windows(method, pools)
+    early = share * wrong
+    tied = np.flatnonzero((share > 0) & (share < 1))
+    if len(tied):
+        at_budget = _right_at_budget(method, pools.rows(tied))
+        early[tied] = share[tied] * np.maximum(wrong[tied] - (1.0 / share[tied] - 1.0) * at_budget, 0.0)
+    return early
 
-    found = np.full(len(whole), np.nan)
-    alone = np.flatnonzero(whole[:, 1] > whole[:, 2:].max(axis=1, initial=0))
-    counts = whole[alone].astype(np.int64)
-    pools = Pools(counts[:, 1], counts[:, 2:], counts[:, 0])
-    if method.answer == "window":
-        found[alone] = _wrong_windows(method, pools)
-    else:
-        voted = early_plurality(pools.gold, pools.rivals, pools.size, window=method.window, windows=method.windows)
-        found[alone] = np.where(voted.error > TOLERANCE, np.nan, 1.0 - voted.right)
-    return found
+
+def _right_at_budget(method: AdaptiveConsistency | EarlyStopping, pools: Pools) -> Floats:
+    """[Q] probability to go on to the budget, which is the whole pool, and to be right there."""
+    from feval.estimators.orders import ends_of_rule
+
+    if isinstance(method, EarlyStopping):
+        return share_of_whole(pools) * _windows_before_last(method, pools).no_stop
+    held = Held.of_counts(pools, method.no_answer)
+    if method.criterion == "random":
+        return share_of_whole(held.pools) * float(_coin_stops(method)[-1])
+    ends = ends_of_rule(method.rule.stop_mask, held.pools.bounds(), method.budget, only_last=True)
+    return over_counts(held, ends).right
+
+
+def _answers_window(method: EarlyStopping) -> bool:
+    """Whether a stop answers with its window; a window of one is the only vote."""
+    return method.answer == "window" or method.window == 1
+
+
+def _windows_before_last(method: EarlyStopping, pools: Pools) -> EarlyStops:
+    from feval.estimators.early_stopping import early_stops
+
+    counts, first = np.column_stack([pools.gold, pools.rivals]), np.zeros(len(pools.gold), np.intp)
+    shape = {"window": method.window, "windows": method.windows - 1}
+    return early_stops(counts, first, pools.size, counts, pools.size, **shape)
 
 
 def _wrong_windows(method: EarlyStopping, pools: Pools) -> Floats:
     """[Q] probability to stop at a window for another answer than the gold, before the last: of that one nothing is left."""
-    from feval.estimators.early_stopping import early_stops
-
-    counts, first = np.column_stack([pools.gold, pools.rivals]), np.zeros(len(pools.gold), np.intp)
-    if method.windows == 1:
-        return np.zeros(len(counts))
-    shape = {"window": method.window, "windows": method.windows - 1}
-    stopped = early_stops(counts, first, pools.size, counts, pools.size, **shape)
-    wrong: Floats = 1.0 - stopped.no_stop - stopped.gold_window
+    stops = _windows_before_last(method, pools)
+    wrong: Floats = np.maximum(1.0 - stops.no_stop - stops.gold_window, 0.0)
     return wrong
 
 
-def _met(whole: Integers, stops: Stops, *, none_votes: bool) -> Floats | None:
-    """[N] probability that a stop answers what the whole budget [N, 1 + K] does, whose first leader is in column 1."""
-    from feval.estimators.hasty import Whole, met
+def _early_of_some(method: AdaptiveConsistency | EarlyStopping, pools: Pools) -> Floats | None:
+    """[Q] the same where the budget is some of the CoTs, over all its counts; `None` where these are too many."""
+    from feval.estimators.orders import Ends, partitions
 
-    none, lead, rivals = whole[:, 0], whole[:, 1], whole[:, 2:]
-    tied = rivals == lead[:, None]
-    if none_votes:
-        own = Whole(
-            np.zeros_like(none),
-            lead,
-            np.column_stack([rivals, none]),
-            np.column_stack([tied, np.zeros(len(none), np.bool_)]),
-        )
-    else:
-        own = Whole(none, lead, rivals, tied)
-    found = met(own, stops)
-    return None if found is None else found * (1 + tied.sum(axis=1))
-
-
-def _early(pools: Pools, budget: int, wrong: Floats, missed: Missed) -> Floats | None:
-    """[Q] probability that a stop misses the gold that the whole budget answers.
-
-    Args:
-        pools: of Q questions.
-        budget: most draws.
-        wrong: [Q] probability of a wrong answer, which is what is asked for where all CoTs are the budget, and agree on the gold.
-        missed: [N, 1 + K] counts of the budget, with the largest first -> [N] probability of another answer than theirs.
-    """
-    most = pools.rivals.max(axis=1, initial=0)
-    leaders = 1 + (pools.rivals == pools.gold[:, None]).sum(axis=1)
-    whole = pools.size == budget
-    leads = (pools.gold > 0) & (pools.gold >= most)
-    early = np.where(whole & leads & (leaders == 1), np.maximum(wrong, 0.0), 0.0)
-    tied = np.flatnonzero(whole & leads & (leaders > 1))
-    counts = np.column_stack([pools.none, pools.gold, pools.rivals])
-    if len(tied):
-        own = missed(counts[tied])
-        if own is None:
-            return None
-        early[tied] = np.maximum(own, 0.0) / leaders[tied]
-    some = np.flatnonzero(~whole & (pools.gold > 0))
-    if len(some):
-        found = _early_of_some(pools.rows(some), budget, missed)
-        if found is None:
-            return None
-        early[some] = found
-    return early
-
-
-def _early_of_some(pools: Pools, budget: int, missed: Missed) -> Floats | None:
-    """The same where the budget is some of the CoTs: over all counts that it can have."""
-    from feval.estimators.orders import Ends, number_of_counts, partitions
-
-    if number_of_counts(pools.bounds(), budget) > _MOST_COUNTS:
+    budget, bounds = method.draws(1)[0], pools.bounds()
+    if _is_long(method, bounds):
         return None
-    whole = partitions(pools.bounds(), budget)
+    whole = partitions(bounds, budget)
     whole = whole[whole[:, 1] > 0]
-    chance = missed(whole)
-    if chance is None:
+    try:
+        ends = Ends.of(whole, _wrong_before(method, whole), budget)
+        return over_counts(Held.of_counts(pools, "drop"), ends, _MOST_WALKED).right
+    except UsageError:  # too many counts
         return None
-    ends = Ends.of(whole, np.maximum(chance, 0.0), budget)
-    free = np.zeros_like(pools.gold)
-    return over_counts(Held(pools, free, np.zeros_like(pools.rivals), free), ends).right
+
+
+def _is_long(method: AdaptiveConsistency | EarlyStopping, bounds: Integers) -> bool:
+    """Whether all counts of the whole budget within some bounds are more than a few seconds' work."""
+    from feval.estimators.early_stopping import MOST_WINDOWS_IN_FLOATS
+    from feval.estimators.hasty import hasty_states
+    from feval.estimators.orders import LARGEST_BUDGET
+
+    budget = method.draws(1)[0]
+    if budget > LARGEST_BUDGET:
+        return True
+    steps = hasty_states(bounds.astype(np.int64), budget) * budget
+    if isinstance(method, EarlyStopping) and method.windows > MOST_WINDOWS_IN_FLOATS and not _answers_window(method):
+        return steps * method.windows**3 > _MOST_IN_FRACTIONS
+    return steps > _MOST_STEPS
+
+
+def _wrong_before(method: AdaptiveConsistency | EarlyStopping, whole: Integers) -> Floats:
+    """[N] probability of a stop before the budget, with another answer than the first leader of its counts [N, 1 + K]."""
+    from feval.estimators.early_stopping import window_ends
+    from feval.estimators.hasty import wrong_stops
+    from feval.estimators.orders import Pools, ends_of_rule
+
+    pools = Pools(whole[:, 1].astype(np.int64), whole[:, 2:].astype(np.int64), whole[:, 0].astype(np.int64))
+    if isinstance(method, EarlyStopping):
+        if _answers_window(method):
+            return _wrong_windows(method, pools)
+        ends = window_ends(pools.bounds(), window=method.window, windows=method.windows, only_unstopped=False)
+        return wrong_stops(whole, method.draws(1)[0], lambda keys, _: ends.at(keys))
+    none_votes = method.no_answer == "vote"
+    if method.criterion == "random":
+        share = _coin_stops(method)
+        return wrong_stops(
+            whole, method.budget, lambda keys, drawn: np.full(len(keys), share[drawn - 1]), none_votes=none_votes
+        )
+    bounds = Held.of_counts(pools, method.no_answer).pools.bounds()
+    ends = ends_of_rule(method.rule.stop_mask, bounds, method.budget)
+    return wrong_stops(whole, method.budget, lambda keys, _: ends.at(keys), none_votes=none_votes)
+
+
+def _estimated(
+    method: AdaptiveConsistency | EarlyStopping, pool: Pool, gold: Integers, rows: Rows, wrong: Floats, draw: Draw
+) -> tuple[Floats, Estimate]:
+    """[N] the same for some rows, from replicates: its share of what was wrong there, times what is wrong over all draws, [N]."""
+    own, own_gold = pool.rows(rows), gold[rows]
+    codes = len(rows) * method.draws(1)[0]
+    replicates = min(max(_ESTIMATE_CODES // codes, _LEAST_REPLICATES), _MOST_REPLICATES)
+    seen, early, squares = np.zeros((3, len(rows)))
+    for orders in draw(rows, replicates):
+        decided = method.decide([own], [orders])
+        right = decided.answer == own_gold
+        parts, _ = split_errors(decided, right, own_gold, [own], [orders])
+        seen += (~right & (decided.answer >= 0)).sum(axis=0)
+        early += parts.sum(axis=0)
+        squares += (parts**2).sum(axis=0)
+    some = np.maximum(seen, 1.0)
+    share = early / some
+    # Of a ratio; a question that was never wrong in any replicate may have any share of its little.
+    variance = wrong**2 * np.where(seen > 0, (squares - share * early) / some**2, 1.0 / 3.0)
+    return wrong * share, Estimate(len(rows), replicates, float(np.sqrt(variance.sum())) / len(rows))

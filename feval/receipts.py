@@ -103,12 +103,14 @@ def pins(dataset: Dataset, llms: Sequence[LLM], folder: Path) -> dict[str, Any]:
     """
     from feval import __version__
     from feval.draws import SCHEME
+    from feval.evaluation import ERRORS_SCHEME
 
     listed = llms[0].prices
     recordings = zip(dataset.recording_hashes, dataset.recording_paths, strict=True)
     return {
         "feval": __version__,
         "draws": SCHEME,
+        "errors": ERRORS_SCHEME,
         "recordings": [{"hash": own, "path": _path_from(folder, path)} for own, path in recordings],
         "prices": None if listed is None else {"id": listed.id, "digest": listed.digest},
         "counters": {llm.name: llm.counter for llm in llms},
@@ -269,7 +271,7 @@ def verify_receipt(
     differences: list[Difference] = []
     count = _compare("", receipt["numbers"], numbers, differences)
     _compare("counters", receipt.get("counters", {}), _counters(receipt, opened), differences)
-    return ReceiptCheck(receipt["kind"], count, tuple(differences), tuple(_remarks(receipt)))
+    return ReceiptCheck(receipt["kind"], count, tuple(differences), tuple(_remarks(receipt, differences)))
 
 
 def _counters(receipt: Mapping[str, Any], opened: Sequence[Recording]) -> dict[str, str | None]:
@@ -594,17 +596,25 @@ _RECOMPUTE: dict[str, Callable[[_Again], dict[str, Any]]] = {
 }
 
 
-def _remarks(receipt: Mapping[str, Any]) -> list[str]:
+def _remarks(receipt: Mapping[str, Any], differences: Sequence[Difference]) -> list[str]:
     from feval import __version__
+    from feval.evaluation import ERRORS_SCHEME
 
-    if receipt["feval"] == __version__:
-        return []
-    return [f"The receipt was written by feval {receipt['feval']}; this is {__version__}."]
+    said = []
+    if receipt["feval"] != __version__:
+        said.append(f"The receipt was written by feval {receipt['feval']}; this is {__version__}.")
+    scheme = receipt.get("errors", "errors-v1")
+    if scheme != ERRORS_SCHEME and any("errors." in difference.where for difference in differences):
+        said.append(
+            f"The receipt splits errors by {scheme!r:.40}, this feval by {ERRORS_SCHEME!r}: where the gold is tied in the vote "
+            "over all CoTs, the split may differ."
+        )
+    return said
 
 
 def _compare(where: str, receipt: Any, now: Any, differences: list[Difference]) -> int:
     """Compare two JSON values; gives how many plain values were looked at."""
-    if _unsaid(where, receipt):
+    if _unsaid(where, receipt, now):
         return 0
     if isinstance(receipt, dict) and isinstance(now, dict):
         keys = dict.fromkeys([*receipt, *now])
@@ -621,11 +631,13 @@ def _compare(where: str, receipt: Any, now: Any, differences: list[Difference]) 
     return 1
 
 
-def _unsaid(where: str, receipt: Any) -> bool:
-    """Whether it is how errors came about, in a receipt that does not say: exact numbers had no split before."""
-    place = where.rpartition(".")[2]
-    if place == "errors_unknown":
-        return receipt is None
+def _unsaid(where: str, receipt: Any, now: Any) -> bool:
+    """Whether it is how errors came about, in a receipt that does not say: exact numbers had no split, or one with gaps."""
+    parent, _, place = where.rpartition(".")
+    if place == "errors_unknown":  # the sentence that said so
+        return True
+    if place == "errors_estimate" or parent.rpartition(".")[2] == "errors":
+        return receipt is None and now is not None
     return place == "errors" and isinstance(receipt, dict) and all(share is None for share in receipt.values())
 
 

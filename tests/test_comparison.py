@@ -312,6 +312,24 @@ def test_a_comparison_of_nothing_is_refused(toy: Path) -> None:
         compare(plan(SC, dataset="gsm8k"), base=toy)
 
 
+def test_exact_points_say_how_errors_came_about(toy: Path) -> None:
+    stopping = [
+        {"name": name, "llms": ["gpt-3.5-turbo"], "budgets": {"budget": [4, 6]}}
+        for name in ("adaptive-consistency", "early-stopping")
+    ]
+    stopping[0]["fields"], stopping[1]["fields"] = {"threshold": "0.6"}, {"window": 2}
+    told = compare(plan(*stopping), base=toy)
+    columns = told.per_question()
+    for curve, said in zip(told.curves, told.to_dict()["curves"], strict=True):
+        for place, (point, numbers) in enumerate(zip(curve.points, said["points"], strict=True)):
+            assert point.kind == "exact"
+            assert numbers["errors"] == point.errors()
+            assert sum(point.errors().values()) == pytest.approx(1 - point.accuracy)
+            rows = (np.array(columns["method"]) == curve.label) & (columns["point"] == place)
+            assert columns["stopped_early"][rows].tolist() == point.stopped_early.tolist()
+            assert point.errors()["stopped_early"] > 0
+
+
 def test_without_dollars_another_axis_is_named(toy: Path) -> None:
     with pytest.raises(UsageError, match="another axis: tokens, calls, samples"):
         compare(plan(SC, prices="none"), base=toy)

@@ -206,6 +206,25 @@ def test_errors_are_told_apart(replay: tuple[Dataset, list[LLM]]) -> None:
     assert sum(share or 0 for share in early.errors().values()) == pytest.approx(1 - early.accuracy)
 
 
+@pytest.mark.parametrize("order", ["seeded", "recorded"])
+def test_ties_of_the_whole_budget_are_shares_for_any_number_of_workers(order: str, tmp_path: Path) -> None:
+    pools = [["b", "a", "b", "a"], ["b", "a", "c", None], ["a", "b", "c", "d"], ["b", "b", "b", "a"]]
+    out = write_toy(tmp_path / "toy", {"gpt-3.5-turbo": pools}, ["a"] * 4)
+    dataset, llm = load("toy", recording=out)
+    one, two = (
+        evaluate(
+            AdaptiveConsistency(threshold=0.5, budget=4), dataset, llm, order=order, replicates=30, workers=workers
+        )
+        for workers in (1, 2)
+    )
+    assert one.to_dict() == two.to_dict()
+    assert one.stopped_early is not None
+    wrong = (1 - one.right).tolist()
+    assert wrong[0] > 0
+    # The first answer stops. None is right without a vote for it among all four.
+    assert one.stopped_early == pytest.approx([wrong[0] / 2, wrong[1] / 3, wrong[2] / 4, 0], abs=1e-15)
+
+
 # -- splits ---------------------------------------------------------------------------------------------------------
 
 

@@ -64,7 +64,7 @@ def test_errors_over_all_draws(n: int) -> None:
     ):
         pool, gold, method = scored(answers, scores), np.array([0]), BestOfN(n, aggregate="score")
         right = exact_expectation(method, [pool], gold).right
-        shares = exact_errors(method, pool, gold, right)
+        shares = exact_errors(method, pool, gold, right, lambda _, __: iter(()))
         drawn = list(permutations(range(5), n))
         silent = [all(answers[i] == "-" or scores[i] is None for i in own) for own in drawn]
         assert shares.no_answer == pytest.approx([np.mean(silent)], abs=1e-12)

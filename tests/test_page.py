@@ -164,6 +164,10 @@ def test_the_page_holds_the_numbers_of_the_comparison(told: Comparison, page: st
     assert data["frontier"] == [[point.cost, point.accuracy] for point in told.frontier]
     tables = {table["id"]: table for table in data["tables"]}
     assert len(tables["results"]["rows"]) == 5 + 2  # points and single calls
+    errors = [point.errors().values() for curve in told.curves for point in curve.points]
+    known = [[*shares] for shares in errors if None not in shares]
+    assert [[cell["s"] for cell in row[2:]] for row in tables["errors"]["rows"]] == known
+    assert known
     assert len(tables["differences"]["rows"]) == len(told.differences)
     assert [row[0] for row in tables["missing"]["rows"]] == [EVIL]
     assert "99" in tables["missing"]["rows"][0][1]

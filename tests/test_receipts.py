@@ -151,7 +151,7 @@ def test_a_place_that_takes_no_receipt_is_said_before_the_work(toy: Path, monkey
 
 def test_a_receipt_pins_what_it_rests_on_and_no_absolute_path(toy: Path) -> None:
     read = json.loads(receipt(toy).read_text())
-    pinned = {"feval", "draws", "recordings", "prices", "counters"}
+    pinned = {"feval", "draws", "errors", "recordings", "prices", "counters"}
     assert set(read) == {"feval_receipt", "kind", *pinned, "request", "numbers"}
     assert read["counters"] == {"gpt-3.5-turbo": "words"}
     assert read["draws"] == "draws-v1"
@@ -283,6 +283,22 @@ def test_what_is_no_receipt(text: str, words: str, tmp_path: Path) -> None:
 def test_a_kind_nobody_knows(toy: Path) -> None:
     with pytest.raises(UnknownNameError, match="walk"):
         verify_receipt(changed(receipt(toy), kind="walk"))
+
+
+def test_a_split_by_other_rules_is_explained(toy: Path) -> None:
+    path = receipt(toy, "exact")
+    whole = json.loads(path.read_text())
+    assert whole.pop("errors") == "errors-v2"
+    path.write_text(json.dumps(whole))
+    assert verify_receipt(path).notes == ()  # the same numbers by either rules
+    numbers = whole["numbers"]
+    changed(path, numbers=numbers | {"errors": numbers["errors"] | {"wrong_vote": 0.123}})
+    found = verify_receipt(path)
+    assert not found.equal
+    assert "'errors-v1'" in found.notes[0]
+    gaps = dict.fromkeys(("wrong_vote", "stopped_early"))
+    changed(path, numbers=numbers | {"errors": numbers["errors"] | gaps, "errors_unknown": "It is not known."})
+    assert verify_receipt(path).equal
 
 
 def test_another_version_is_a_note(toy: Path) -> None:

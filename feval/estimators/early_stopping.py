@@ -33,7 +33,7 @@ import numpy.typing as npt
 from feval.errors import OutOfRangeError
 from feval.estimators.orders import Ends, partitions, require_budget
 
-__all__ = ["EarlyStops", "early_stops", "expected_samples", "window_ends"]
+__all__ = ["MOST_WINDOWS_IN_FLOATS", "EarlyStops", "early_stops", "expected_samples", "window_ends"]
 
 Integers = npt.NDArray[np.integer[Any]]
 Int64 = npt.NDArray[np.int64]
@@ -41,7 +41,9 @@ Floats = npt.NDArray[np.float64]
 Numbers = npt.NDArray[Any]  # float64, longdouble, or Fractions in an array of objects
 
 _MOST_WINDOWS_IN_DOUBLES = 8
-_MOST_WINDOWS_IN_FLOATS = 14  # of one table of ends, where one sum is taken
+MOST_WINDOWS_IN_FLOATS = 14
+"""Of a table of `window_ends`, whose sums are taken in fractions beyond, a hundred times slower."""
+
 _ROUNDINGS = 128  # that follow on each other in one number, at most
 _TOLERANCE = 1e-11  # of a probability, a number of windows, or a share of the tokens
 _LEFT = 1e-15  # probability that may be left undecided
@@ -190,7 +192,7 @@ def window_ends(bounds: Int64, *, window: int, windows: int, only_unstopped: boo
 
 def _unanimous(counts: Integers, window: int, windows: int) -> list[Numbers]:
     """f(0) .. f(j) for N counts [N, K] of j windows together."""
-    exactly = windows > _MOST_WINDOWS_IN_FLOATS or window * windows > _LARGEST_POOL_IN_FLOATS
+    exactly = windows > MOST_WINDOWS_IN_FLOATS or window * windows > _LARGEST_POOL_IN_FLOATS
     kind: np.dtype[Any] = np.dtype(object if exactly else np.float64)
     polynomial = _ones(len(counts), windows, kind)
     for column in range(min(counts.shape[1], windows)):

@@ -27,12 +27,13 @@ from feval.errors import UsageError
 from feval.estimators.per_question import distinct
 
 __all__ = [
+    "LARGEST_BUDGET",
+    "MOST_STATES",
     "Ends",
     "OverOrders",
     "Pools",
     "codes_of",
     "ends_of_rule",
-    "latest_stops",
     "means",
     "none_codes_of",
     "number_of_counts",
@@ -47,8 +48,12 @@ Int64 = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
 UInt64 = npt.NDArray[np.uint64]
 
-_MOST_STATES = 400_000_000  # under a minute
-_LARGEST_BUDGET = 300  # the table of smallest ends grows with its cube
+MOST_STATES = 400_000_000
+"""Counts that `over_orders` visits at most, if it is not told otherwise: a minute."""
+
+LARGEST_BUDGET = 300
+"""Of a table of ends: that of the smallest grows with its cube."""
+
 _NEVER = np.iinfo(np.int16).max
 _BLOCK = 1 << 16  # states walked at once
 _GOLDEN = 0x9E3779B97F4A7C15
@@ -204,14 +209,16 @@ def require_budget(budget: int) -> None:
     Raises:
         UsageError: it would be.
     """
-    if budget > _LARGEST_BUDGET:
+    if budget > LARGEST_BUDGET:
         raise UsageError(
-            f"The exact expectation over all orders reaches budgets of {_LARGEST_BUDGET} samples; {budget} were asked for. "
+            f"The exact expectation over all orders reaches budgets of {LARGEST_BUDGET} samples; {budget} were asked for. "
             "Take seeded replicates (order 'seeded'), or a smaller budget."
         )
 
 
-def ends_of_rule(stops: Callable[[Integers, int], npt.NDArray[np.bool_]], bounds: Int64, budget: int) -> Ends:
+def ends_of_rule(
+    stops: Callable[[Integers, int], npt.NDArray[np.bool_]], bounds: Int64, budget: int, *, only_last: bool = False
+) -> Ends:
     """The table of a rule that looks at the counts after every draw.
 
     ends(v) = reach(v) where the rule stops, the module's recursion; feval's own. Assumes only that a question's
@@ -221,6 +228,7 @@ def ends_of_rule(stops: Callable[[Integers, int], npt.NDArray[np.bool_]], bounds
         stops: (counts of candidates [N, K] with the largest first, draws so far) -> [N] whether it stops there.
         bounds: see `Pools.bounds`.
         budget: most draws.
+        only_last: leave out the ends before the budget.
 
     Returns:
         The table of the rule's ends.
@@ -228,38 +236,13 @@ def ends_of_rule(stops: Callable[[Integers, int], npt.NDArray[np.bool_]], bounds
     Raises:
         UsageError: a budget above 300.
     """
-    ended, chances = [], []
-    for _, counts, reach in _ended(stops, bounds, budget):
-        ended.append(counts)
-        chances.append(reach)
+    ended: list[Integers] = [np.zeros((0, len(bounds)), np.int16)]
+    chances = [np.zeros(0)]
+    for drawn, counts, reach in _ended(stops, bounds, budget):
+        if drawn == budget or not only_last:
+            ended.append(counts)
+            chances.append(reach)
     return Ends.of(np.concatenate(ended), np.concatenate(chances), budget)
-
-
-def latest_stops(stops: Callable[[Integers, int], npt.NDArray[np.bool_]], bounds: Int64, budget: int) -> Int16:
-    """Until when a rule may still stop, by the two largest counts so far.
-
-    feval's own. Assumes nothing of the draws, and of the rule that it looks at counts alone.
-
-    Args:
-        stops: see `ends_of_rule`.
-        bounds: see `Pools.bounds`.
-        budget: most draws.
-
-    Returns:
-        [budget + 1, budget + 1] the most draws, fewer than the budget, after which it stops for counts whose largest and second
-        largest are those or more; 0 where it never does.
-
-    Raises:
-        UsageError: a budget above 300.
-    """
-    latest = np.zeros((budget + 1, budget + 1), np.int16)
-    for drawn, counts, _ in _ended(stops, bounds, budget):
-        if drawn < budget:
-            second = counts[:, 2] if counts.shape[1] > 2 else np.zeros(len(counts), np.int16)
-            latest[counts[:, 1], second] = drawn
-    for axis in (0, 1):
-        latest = np.flip(np.maximum.accumulate(np.flip(latest, axis), axis=axis), axis)
-    return latest
 
 
 def _ended(
@@ -365,7 +348,13 @@ class OverOrders:
 
 
 def over_orders(
-    pools: Pools, gold_tokens: Integers, rival_tokens: Integers, none_tokens: Integers, ends: Ends
+    pools: Pools,
+    gold_tokens: Integers,
+    rival_tokens: Integers,
+    none_tokens: Integers,
+    ends: Ends,
+    *,
+    most_states: int = MOST_STATES,
 ) -> OverOrders:
     """Accuracy, samples and tokens of a rule on some pools.
 
@@ -378,6 +367,7 @@ def over_orders(
         rival_tokens: [Q, K] of each other candidate, in the order of `pools.rivals`.
         none_tokens: [Q] of the samples without an answer.
         ends: the table of the rule.
+        most_states: counts that may be visited for pools with equally many rivals.
 
     Returns:
         [Q] means for each question.
@@ -391,7 +381,7 @@ def over_orders(
     kinds = (unique.rivals > 0).sum(axis=1)
     for kind in np.unique(kinds):
         same = np.flatnonzero(kinds == kind)
-        walk = _Walk(unique.rows(same), int(kind), ends)
+        walk = _Walk(unique.rows(same), int(kind), ends, most_states)
         right[same], votes[same, : 2 + kind] = walk.right, walk.votes
     mean = np.column_stack([
         means(none_tokens, pools.none), means(gold_tokens, pools.gold), _lumped_mean(rival_tokens, pools.rivals)
@@ -457,8 +447,8 @@ class _Walk:
         votes: [Q, 2 + K] expected samples without an answer, with the gold, and of each rival.
     """
 
-    def __init__(self, pools: Pools, rivals: int, ends: Ends) -> None:
-        self.ends, self.rivals = ends, rivals
+    def __init__(self, pools: Pools, rivals: int, ends: Ends, most_states: int) -> None:
+        self.ends, self.rivals, self.most_states = ends, rivals, most_states
         self.counts = np.column_stack([pools.none, pools.gold, pools.rivals[:, :rivals]]).astype(np.int16)
         self.to_come = pools.none[:, None] + np.cumsum(self.counts[:, :0:-1], axis=1)[:, ::-1]  # from a column on
         self.to_come = np.column_stack([self.to_come, pools.none]).astype(np.int16)
@@ -537,10 +527,10 @@ class _Walk:
 
     def _count(self, states: int) -> None:
         self.walked += states
-        if self.walked > _MOST_STATES:
+        if self.walked > self.most_states:
             raise UsageError(
-                f"The exact expectation over all orders would visit more than {_MOST_STATES:,} counts of answers: the pools hold "
-                "too many different answers. Take seeded replicates (order 'seeded'), a smaller budget, or fewer recorded CoTs."
+                f"The exact expectation over all orders would visit more than {self.most_states:,} counts of answers: the pools "
+                "hold too many different answers. Take seeded replicates (order 'seeded'), a smaller budget, or fewer CoTs."
             )
 
 

@@ -21,6 +21,7 @@ __all__ = [
     "plurality",
     "plurality_codes",
     "require_no_answer_rule",
+    "share_of_lead",
     "weighted_plurality",
     "weighted_plurality_codes",
 ]
@@ -98,6 +99,30 @@ def _winners(rows: Integers, candidates: int) -> Integers:
     leading = (drawn >= 0) & (leads[np.maximum(drawn, 0), tied] == 1)
     winner[tied] = drawn[leading.argmax(axis=0), np.arange(len(tied))]
     return winner
+
+
+def share_of_lead(codes: Integers, answer: Integers) -> Floats:
+    """The share that an answer has of the lead in a vote: 1/m if it is one of m that lead. No answer does not vote.
+
+    Args:
+        codes: [N, n] answer codes, negative ones for no answer.
+        answer: [N] the code of an answer, from 0.
+
+    Returns:
+        [N] shares, 0 where others lead.
+    """
+    share = np.zeros(len(codes))
+    candidates = max(int(codes.max(initial=-1)), int(answer.max(initial=-1))) + 1
+    step = max(1, _BLOCK // max(candidates, 1))
+    for start in range(0, len(codes), step):
+        block, own = codes[start : start + step].astype(np.intp), answer[start : start + step].astype(np.intp)
+        row, _ = np.nonzero(block >= 0)
+        place = row * candidates + block[block >= 0]
+        votes = np.bincount(place, minlength=len(block) * candidates).reshape(len(block), candidates)
+        most = votes.max(axis=1, initial=0)
+        leads = (votes[np.arange(len(block)), own] == most) & (most > 0)
+        share[start : start + step] = leads / np.maximum((votes == most[:, None]).sum(axis=1), 1)
+    return share
 
 
 def weighted_plurality(answers: Sequence[str | None], weights: Sequence[float]) -> str | None:

@@ -27,7 +27,7 @@ def cost(told: Evaluation, axis: str) -> float | None:
 
 def page_tables(comparison: Comparison) -> list[dict[str, Any]]:
     """Return the tables of a page, from left to right and top to bottom; those with nothing to say are left out."""
-    made = (_results, _frontier, _differences, _savings, _reaches, _ranking, _areas, _missing)
+    made = (_results, _errors, _frontier, _differences, _savings, _reaches, _ranking, _areas, _missing)
     return [table for make in made if (table := make(comparison))["rows"]]
 
 
@@ -120,6 +120,25 @@ def _results(comparison: Comparison) -> dict[str, Any]:
     ]
     intro = "Every method at every budget; costs are means per question. Press a heading to sort."
     return _table("results", "Results", "Results", intro, columns, rows)
+
+
+def _errors(comparison: Comparison) -> dict[str, Any]:
+    from feval.report.results import ERROR_COLUMNS, ERROR_NOTES, estimate_note
+    from feval.traces import budget_label
+
+    told = [
+        (curve.label, budget_label(curve.entry, point), point) for curve in comparison.curves for point in curve.points
+    ]
+    rows = [(label, budget, *map(_percent, point.errors().values())) for label, budget, point in told]
+    known = [row for row, (_, _, point) in zip(rows, told, strict=True) if None not in point.errors().values()]
+    notes = [
+        estimate_note(f"{label} {budget}", point.errors_estimate)
+        for label, budget, point in told
+        if point.errors_estimate
+    ]
+    intro = "Wrong answers in percent of all questions; what is none of the others is a wrong vote."
+    columns = ("method", "budget", *(f"#{name}" for name in ERROR_COLUMNS))
+    return _table("errors", "Errors", "How wrong answers came about", intro, columns, known, [*ERROR_NOTES, *notes])
 
 
 def _interval(comparison: Comparison) -> str:

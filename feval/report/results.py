@@ -11,9 +11,19 @@ from feval.report.text import counted, decimals_for, fixed, percent
 
 if TYPE_CHECKING:
     from feval.evaluation import Evaluation
+    from feval.exact_errors import Estimate
     from feval.grading import Grade
 
-__all__ = ["evaluation_tables", "grade_table", "label"]
+__all__ = ["ERROR_COLUMNS", "ERROR_NOTES", "estimate_note", "evaluation_tables", "grade_table", "label"]
+
+ERROR_COLUMNS = ("no answer %", "wrong vote %", "stopped early %", "routed wrong %")
+"""What a table of errors has, in the order of `evaluation.ERRORS`."""
+
+ERROR_NOTES = (
+    "stopped early: all CoTs the method might have drawn of an LLM it asked vote right (1/m, if m answers lead)",
+    "routed wrong: the CoTs of an LLM it did not ask vote right",
+)
+"""What two of them mean."""
 
 _KINDS = {
     "exact": "expectation over all draws of the recorded CoTs",
@@ -57,7 +67,7 @@ def evaluation_tables(evaluations: Sequence[Evaluation]) -> list[Table]:
         rows=tuple(_row(told, decimals) for told in evaluations),
         notes=_notes(evaluations),
     )
-    split = [told for told in evaluations if told.errors_unknown or None not in told.errors().values()]
+    split = [told for told in evaluations if None not in told.errors().values()]
     return [results, _errors(split)] if split else [results]
 
 
@@ -76,19 +86,30 @@ def _row(told: Evaluation, decimals: int) -> tuple[str, ...]:
 
 
 def _errors(evaluations: Sequence[Evaluation]) -> Table:
-    names = ("no answer %", "wrong vote %", "stopped early %", "routed wrong %")
     return Table(
         title="How wrong answers came about",
-        columns=(Column("method"), *(Column(name, number=True) for name in names)),
+        columns=(Column("method"), *(Column(name, number=True) for name in ERROR_COLUMNS)),
         rows=tuple(
-            (label(t), *("-" if share is None else percent(max(share, 0.0)) for share in t.errors().values()))
+            (label(t), *("-" if share is None else percent(share) for share in t.errors().values()))
             for t in evaluations
         ),
         notes=(
-            "stopped early: all CoTs the method might have drawn of an LLM it asked vote right",
-            "routed wrong: the CoTs of an LLM it did not ask vote right",
-            *dict.fromkeys(t.errors_unknown for t in evaluations if t.errors_unknown),
+            *ERROR_NOTES,
+            *(estimate_note(label(t), t.errors_estimate) for t in evaluations if t.errors_estimate),
         ),
+    )
+
+
+def estimate_note(name: str, own: Estimate) -> str:
+    """What of a split of errors is estimated.
+
+    Args:
+        name: of the evaluation.
+        own: its estimate.
+    """
+    return (
+        f"{name}: what was stopped early of the wrong is estimated on {counted(own.questions, 'question')}, from "
+        f"{counted(own.replicates, 'seeded draw')} of each; standard error {percent(own.standard_error)} %"
     )
 
 
