@@ -20,7 +20,7 @@ from pathlib import Path
 from benchmarks.measure import ROOT, Goal, Workspace, python
 
 _BATCH = 20_000
-_ROUNDS = 3
+_ROUNDS = 8
 _KEPT = 100_000
 _COTS = (1, 20)
 _POOL = 40  # no run may use up a pool
