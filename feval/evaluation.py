@@ -620,6 +620,7 @@ def called(
         MethodError: the method failed; the message names it and the question.
     """
     from feval.methods.decisions import Decisions
+    from feval.replay import close_ledger
 
     if isinstance(method, MethodFile):
         method.load()  # in a new process the first question would pay for it with its time
@@ -632,7 +633,7 @@ def called(
         answer[0, place] = _code(given, dataset, row)
         for llm, taken in zip(metered, consumed, strict=True):
             taken[:, 0, place] = [getattr(llm, field) for field in _LEDGER]
-            llm.close()
+            close_ledger(llm)
     return Decisions(answer, tuple(Ledger(*taken) for taken in consumed))
 
 

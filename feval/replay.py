@@ -53,6 +53,7 @@ __all__ = [
     "Noise",
     "Pool",
     "Request",
+    "close_ledger",
     "load",
     "open_recordings",
 ]
@@ -616,10 +617,6 @@ class MeteredLLM:
         self._tokens += self._llm.pool.output_tokens[self._row, list(response.samples)].tolist()
         return response
 
-    def close(self) -> None:
-        """Close the ledger: it has been read, and a CoT handed out from now on would be counted nowhere."""
-        self._closed = True
-
     def truncate(self, index: int, tokens: int) -> None:
         """Stop a CoT early: only its first tokens are billed. Cutting a recorded CoT does not change what came before the cut.
 
@@ -666,6 +663,11 @@ class MeteredLLM:
             output_tokens=self.output_tokens + output_tokens,
             auxiliary_prompt_tokens=prompt_tokens,
         )
+
+
+def close_ledger(llm: MeteredLLM) -> None:
+    """Close a ledger that has been read: a CoT handed out from now on would be counted nowhere. No method can do it."""
+    llm._closed = True
 
 
 class Dataset:
