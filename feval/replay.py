@@ -667,7 +667,7 @@ class MeteredLLM:
 
 def close_ledger(llm: MeteredLLM) -> None:
     """Close a ledger that has been read: a CoT handed out from now on would be counted nowhere. No method can do it."""
-    llm._closed = True
+    llm._closed = True  # noqa: SLF001  the class is of this module, but methods see what it makes public
 
 
 class Dataset:
