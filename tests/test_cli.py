@@ -262,6 +262,10 @@ def test_info_of_something_else(tmp_path: Path) -> None:
     failed(feval("info", tmp_path / "absent"), 1, "does not exist")
 
 
+def test_the_folder_above_a_recording_is_told_from_it(two: Path) -> None:
+    failed(feval("info", two.parent), 1, "has no manifest.json", f"There is one in {two}; name the folder itself.")
+
+
 def test_info_shows_ragged_pools_as_a_range(tmp_path: Path) -> None:
     ragged = write(tmp_path / "ragged", llms={"gpt-4": [["1"], ["1", "2", "1"]]})
     assert "1 to 3" in feval("info", ragged).stdout

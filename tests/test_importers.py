@@ -135,7 +135,7 @@ def test_the_question_stands_for_a_request_that_the_source_lacks(save: Save, imp
     table = requests(recording)
     assert [json.loads(prompt) for prompt in table["prompt"]] == [[{"role": "user", "content": "What is 1 + 1?"}]]
     assert table["prompt_tokens"] == [7]
-    assert "1 requests are not in the source; the question's text stands" in notes(recording)
+    assert "1 request is not in the source; the question's text stands" in notes(recording)
 
 
 def test_numbers_become_decimal_keys(save: Save, imported: Import) -> None:
@@ -492,8 +492,8 @@ def test_reads_a_line_per_question(save: Save, imported: Import) -> None:
     assert json.loads(asked["prompt"][0]) == first["prompt"]
     assert asked["prompt_tokens"] == [11, None]
     assert "members that are not imported: mood" in notes(recording)
-    assert "1 questions have no gold answer" in notes(recording)
-    assert "1 requests have no token count" in notes(recording)
+    assert "1 question has no gold answer" in notes(recording)
+    assert "1 request has no token count" in notes(recording)
 
 
 def test_a_line_without_an_id_is_named_by_its_row(save: Save, imported: Import) -> None:
@@ -622,8 +622,8 @@ def test_unreadable_answers_and_golds_are_noted(save: Save, imported: Import) ->
     entries = [mot_entry(results=["2", "plates", None]), mot_entry(answer="no number")]
     recording = imported("mot-cascade", save("x.json", dumped(entries)), answer_kind="number")
     assert rows(recording)["answer"][:3] == ["2", None, None]
-    assert "1 raw answers cannot be read as number" in notes(recording)
-    assert "1 gold answers cannot be read as number" in notes(recording)
+    assert "1 raw answer cannot be read as number; it counts" in notes(recording)
+    assert "1 gold answer cannot be read as number; no answer to its" in notes(recording)
 
 
 def test_the_card_gives_the_answer_kind(save: Save, imported: Import) -> None:

@@ -71,10 +71,8 @@ def test_what_was_written_is_computed_again(name: str, toy: Path) -> None:
     assert found.numbers > 10
     done = call("verify", path)
     assert done.exit_code == 0, done.output
-    assert (
-        f"{found.numbers} values of {'an' if found.kind == 'estimate' else 'a'} {found.kind} computed again, all equal"
-        in done.stdout
-    )
+    what = {"compare": "a comparison", "estimate": "an estimate"}.get(found.kind, f"a {found.kind}")
+    assert f"{found.numbers} values of {what} computed again, all equal" in done.stdout
 
 
 @pytest.mark.parametrize("name", ["exact", "curve"])
@@ -141,6 +139,10 @@ def test_a_place_that_takes_no_receipt_is_said_before_the_work(toy: Path, monkey
     done = call(*RUNS["exact"], "--recording", ".")
     assert (done.exit_code, done.stdout) == (1, "")
     assert "lies inside the recording" in done.stderr
+    assert (
+        f"{toy} is a recording, which never changes"
+        in call(*RUNS["exact"], "--recording", ".", "--receipt", "r.json").stderr
+    )
     assert "--no-receipt" in done.stderr
     assert sorted(toy.rglob("*")) == before
     assert call(*RUNS["exact"], "--recording", ".", "--no-receipt").exit_code == 0

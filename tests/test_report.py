@@ -21,7 +21,7 @@ from feval.report.csv import POINT_COLUMNS, curve_csv, curves_csv
 from feval.report.files import save_files
 from feval.report.picture import curves_png
 from feval.report.tables import Column, Table, curve_table, curves_table, plain, rich_table, subtitles
-from feval.report.text import counted, decimals_for, fixed, plain_number, visible
+from feval.report.text import counted, decimals_for, fixed, plain_number, signed_points, visible
 
 
 def point(
@@ -97,6 +97,21 @@ def test_decimals_show_the_smallest_value_with_three_digits() -> None:
     assert decimals_for([12.0]) == 2
     assert decimals_for([0.0]) == 2
     assert decimals_for([]) == 2
+
+
+@pytest.mark.parametrize(
+    ("difference", "shown"),
+    [
+        (0.077, "+7.70"),
+        (-0.00005, "-0.01"),
+        (0.0, "+0.00"),
+        (-1e-14, "+0.00"),
+        (9.4e-6, "+0.0009"),
+        (-3e-8, "-0.000003"),
+    ],
+)
+def test_a_small_difference_does_not_look_like_none(difference: float, shown: str) -> None:
+    assert signed_points(difference) == shown
 
 
 def test_unknown_numbers_are_a_dash() -> None:
@@ -390,8 +405,8 @@ def test_a_full_disk_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.M
 
 def test_no_report_is_written_into_a_recording(tmp_path: Path) -> None:
     toy = write_toy(tmp_path / "toy", {"alpha": [["4"]]}, ["4"])
-    for folder in (toy, toy / "votes", toy / "curves"):
-        with pytest.raises(StorageError, match="inside the recording"):
+    for folder, where in ((toy, "is a"), (toy / "votes", "lies inside the"), (toy / "curves", "lies inside the")):
+        with pytest.raises(StorageError, match=rf"{where} recording.*, which never changes"):
             save_files(folder, {"curve.csv": b"n\n"}, replace=True)
     assert verify_recording(toy).ok
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -219,6 +220,16 @@ def test_a_list_of_one_is_given_as_its_value() -> None:
     assert make_method("cascade", {"thresholds": "0.4"}).thresholds == (0.4,)
     assert make_method("model-switch", {"weights": "2"}).weights == (2.0,)
     assert make_method("model-switch", {"samples": "3"}).samples == 3
+
+
+def test_a_threshold_that_follows_its_criterion_is_listed_with_every_value() -> None:
+    from feval.methods.adaptive_consistency import THRESHOLDS
+    from feval.specs import method_fields
+
+    [field] = [field for field in method_fields("adaptive-consistency") if field["field"] == "threshold"]
+    own = field["about"].partition("the criterion's own: ")[2]
+    for criterion, value in THRESHOLDS.items():
+        assert re.search(rf"{re.escape(value)} \([^)]*\b{criterion}\b[^)]*\)", own)
 
 
 def test_the_fields_of_every_method_are_listed_with_a_meaning() -> None:

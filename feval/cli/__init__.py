@@ -521,12 +521,8 @@ def _verify_receipt(
         "numbers": found.numbers,
         "differences": [{"where": d.where, "receipt": d.receipt, "now": d.now} for d in found.differences],
     }
-    article = "an" if found.kind == "estimate" else "a"
-    shown = (
-        [f"{path} is right: {found.numbers} values of {article} {found.kind} computed again, all equal"]
-        if found.equal
-        else []
-    )
+    what = {"compare": "a comparison", "estimate": "an estimate"}.get(found.kind, f"a {found.kind}")
+    shown = [f"{path} is right: {found.numbers} values of {what} computed again, all equal"] if found.equal else []
     show.result(account, *shown)
     if not found.equal:
         for difference in found.differences[:_MOST_DIFFERENCES]:

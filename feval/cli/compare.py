@@ -162,7 +162,7 @@ def _init(
         raise ConflictError(
             f"{file} is there already, with another plan. Name another file, or pass --force to replace it."
         )
-    save_files(file.parent, {file.name: written}, replace=replace)
+    save_files(file.parent, {file.name: written}, replace=replace, option="FILE")
     entries = ", ".join(entry.label for entry in plan.entries)
     show.result(
         {"file": str(file), "plan": plan.to_dict()},

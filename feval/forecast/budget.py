@@ -392,8 +392,8 @@ class _Costs:
         if self.paid(calls) < 1:
             unit = self.budget.unit
             raise OutOfRangeError(
-                f"A budget of {self.budget.amount:g} {unit} does not pay a single call: one on a mean question costs "
-                f"{self.cost(calls):.3g} {unit}. Raise the budget."
+                f"A budget of {_plain(self.budget.amount)} {unit} does not pay a single call: one on a mean question costs "
+                f"{_plain(self.cost(calls))} {unit}. Raise the budget."
             )
 
 
@@ -623,3 +623,8 @@ def _family(options: Sequence[VoteOption], pilot: _Pilot) -> list[str]:
     else:
         how = f"by one region of mu and nu that serves every vote, at {level} for all at once."
     return [f"{alone} certified by itself, at {level}. Taken together{plans}, {which}: {how}"]
+
+
+def _plain(amount: float) -> str:
+    """An amount with at most three significant digits and no exponent."""
+    return np.format_float_positional(amount, precision=3, fractional=False, trim="-")

@@ -223,17 +223,31 @@ class _Conversion:
         facts = [
             (
                 seen["question as request"],
+                "request is not in the source; the question's text stands for it.",
                 "requests are not in the source; the question's text stands for each of them.",
             ),
-            (seen["request not counted"], "requests have no token count, so nothing can be priced on their questions."),
-            (seen["unreadable"], f"raw answers cannot be read as {kind}; they count as no answer."),
-            (without, "questions have no gold answer; no answer to them counts as right."),
+            (
+                seen["request not counted"],
+                "request has no token count, so nothing can be priced on its question.",
+                "requests have no token count, so nothing can be priced on their questions.",
+            ),
+            (
+                seen["unreadable"],
+                f"raw answer cannot be read as {kind}; it counts as no answer.",
+                f"raw answers cannot be read as {kind}; they count as no answer.",
+            ),
+            (
+                without,
+                "question has no gold answer; no answer to it counts as right.",
+                "questions have no gold answer; no answer to them counts as right.",
+            ),
             (
                 golds.count(None),
+                f"gold answer cannot be read as {kind}; no answer to its question counts as right.",
                 f"gold answers cannot be read as {kind}; no answer to their questions counts as right.",
             ),
         ]
-        notes = [f"{number} {sentence}" for number, sentence in facts if number]
+        notes = [f"{number} {one if number == 1 else many}" for number, one, many in facts if number]
         if not seen["stored"]:
             how = "the authors' rule" if kind == "verbatim" else extractor_version(kind)
             notes.append(f"Answers were extracted from the texts by {how}.")

@@ -58,7 +58,8 @@ class AdaptiveConsistency:
     Attributes:
         criterion: "beta", "dirichlet", "entropy", "majority", "random" or "crp".
         threshold: where it stops: a probability or share at least this high (beta, dirichlet, majority, crp), an entropy at most
-            this high, or the probability to stop after each draw (random). `None` for the criterion's own, see `THRESHOLDS`.
+            this high, or the probability to stop after each draw (random). `None` for the criterion's own: 0.95 (beta,
+            dirichlet, crp), 0.75 (entropy), 0.8 (majority), 0.1 (random).
         budget: most CoTs.
         no_answer: "drop": a CoT without an answer casts no vote; "vote": no answer is one more answer, which is never right.
         top: "dirichlet" looks at so many of the largest counts; `None` for all.

@@ -9,6 +9,7 @@ import json
 import math
 from dataclasses import dataclass
 from functools import cache
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -83,10 +84,20 @@ def recording_around(folder: str | Path) -> Path | None:
     return next((path for path in (place, *place.parents) if _is_recording(path)), None)
 
 
+def _recordings_in(folder: Path) -> list[Path]:
+    """Recordings that somebody who named the folder above them may have meant: the first few."""
+    try:
+        return sorted(islice(filter(_is_recording, islice(folder.iterdir(), 100)), 3))
+    except OSError:
+        return []
+
+
 def _is_recording(folder: Path) -> bool:
     try:
+        if not (folder / MANIFEST).exists():
+            return False
         raw = _parse(folder / MANIFEST, _read(folder / MANIFEST, folder))
-    except FevalError:
+    except (FevalError, OSError):
         return False
     return isinstance(raw, dict) and raw.get("format") == FORMAT
 
@@ -98,9 +109,13 @@ def _read(path: Path, folder: Path) -> bytes:
         found = (
             "has no manifest.json" if folder.is_dir() else "is not a folder" if folder.exists() else "does not exist"
         )
-        raise NotARecordingError(
-            f"No recording at {folder}: it {found}. Make one with `feval record` or `feval import`, or check the path."
-        ) from error
+        within = _recordings_in(folder)
+        advice = (
+            f"There is one in {' and in '.join(map(str, within))}; name the folder itself."
+            if within
+            else "Make one with `feval record` or `feval import`, or check the path."
+        )
+        raise NotARecordingError(f"No recording at {folder}: it {found}. {advice}") from error
     except OSError as error:
         raise StorageError(f"{path} could not be read: {error.strerror or error}.") from error
     if len(data) > MOST_BYTES:

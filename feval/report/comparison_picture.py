@@ -49,7 +49,7 @@ def comparison_png(comparison: Comparison, *, width: float = 6.4, dpi: int = 200
     """Draw a comparison and return the PNG's bytes.
 
     One line per method with its confidence band; a hollow circle for a single call of each LLM; the Pareto frontier as steps; the
-    pass@k ceiling of each LLM in grey. The legend stands below the axes. The bytes depend on the numbers and on
+    pass@n ceiling of each LLM in grey. The legend stands below the axes. The bytes depend on the numbers and on
     matplotlib's version only.
 
     Args:
@@ -259,7 +259,7 @@ def _entries(comparison: Comparison) -> dict[str, Any]:
         entries[_legible(curve.label, entries)] = handle
     for position, ceiling in enumerate(comparison.ceilings):
         dashes = _CEILINGS[position % len(_CEILINGS)]
-        name = f"pass@k of {ceiling.label.rpartition('/')[2]}"
+        name = f"pass@n of {ceiling.label.rpartition('/')[2]}"
         entries[_legible(name, entries)] = Line2D([], [], color=_GREY, linestyle=dashes, linewidth=1.2)
     if comparison.baselines:
         entries["single call"] = Line2D([], [], **_HOLLOW)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from feval.report.parquet import table_bytes
 from feval.report.tables import Column, Table
-from feval.report.text import decimals_for, fixed, percent
+from feval.report.text import decimals_for, fixed, percent, signed_points
 
 if TYPE_CHECKING:
     from feval.comparison import Comparison, MethodCurve
@@ -158,8 +158,8 @@ def _differences(told: Comparison) -> Table:
                 row.a,
                 row.b,
                 cost(row.cost),
-                f"{100 * row.difference:+.2f}",
-                f"{100 * row.low:+.2f} to {100 * row.high:+.2f}",
+                signed_points(row.difference),
+                f"{signed_points(row.low)} to {signed_points(row.high)}",
                 percent(row.flips),
                 f"{row.p_value:.4f}",
                 f"{row.p_holm:.4f}",
@@ -208,8 +208,17 @@ def _savings(told: Comparison) -> Table:
         notes=(
             *left,
             "never: share of resampled question sets in which the method does not reach the accuracy at any budget",
+            *(
+                ("to any: so often does the first not reach it that the ratio has no upper end",)
+                if _unbounded(rows)
+                else ()
+            ),
         ),
     )
+
+
+def _unbounded(rows: Iterable[Saving]) -> bool:
+    return any(row.ratio_low is not None and row.ratio_high is None for row in rows)
 
 
 def _or_more(high: float | None) -> str:
@@ -226,7 +235,7 @@ def _reaches(told: Comparison) -> Table:
                 row.label,
                 percent(row.accuracy),
                 "never" if row.cost is None else cost(row.cost),
-                "-" if row.cost_low is None else f"{cost(row.cost_low)} to {cost(row.cost_high, 'any')}",
+                f"{cost(row.cost_low, 'never')} to {cost(row.cost_high, 'never')}",
                 percent(row.never),
             )
             for row in told.reaches

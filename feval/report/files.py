@@ -32,13 +32,14 @@ def save_files(folder: Path, files: Mapping[str, bytes], *, replace: bool = Fals
         StorageError: a file is there with other content, the folder lies inside a recording, or the disk said no.
     """
     paths = [folder / name for name in files]
+    named = folder.absolute() if folder == Path() else folder
     check_folder(folder, option)
     try:
         changed = {path: data for path, data in zip(paths, files.values(), strict=True) if not _holds(path, data)}
         taken = [path.name for path in changed if path.exists()]
         if taken and not replace:
             raise StorageError(
-                f"{folder} already holds {', '.join(taken)} with other content, and nothing was overwritten. "
+                f"{named} already holds {', '.join(taken)} with other content, and nothing was overwritten. "
                 f"Choose another place with {option}, or pass --force to replace."
             )
         folder.mkdir(parents=True, exist_ok=True)
@@ -64,13 +65,14 @@ def check_folder(folder: Path, option: str = "--out") -> None:
     there = next(path for path in (folder, *folder.absolute().parents) if path.exists())
     if not there.is_dir():
         raise StorageError(f"{there} is a file; reports are written to a folder. Name another one with {option}.")
+    named = folder.absolute() if folder == Path() else folder
     holder = recording_around(folder)
     if holder is not None:
-        raise StorageError(
-            f"{folder} lies inside the recording {holder}, which never changes. Name another folder with {option}."
-        )
+        inside = "is a recording" if holder == folder.resolve() else f"lies inside the recording {holder}"
+        raise StorageError(f"{named} {inside}, which never changes. Name another place with {option}.")
     if not os.access(there, os.W_OK):
-        raise StorageError(f"{there} may not be written to, as {folder} needs. Name another folder with {option}.")
+        needed = "" if there == folder else f", as {named} needs"
+        raise StorageError(f"{there.absolute()} may not be written to{needed}. Name another place with {option}.")
 
 
 def _holds(path: Path, data: bytes) -> bool:

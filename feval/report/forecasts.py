@@ -204,9 +204,9 @@ def _votes(plan: BudgetPlan) -> Table:
         notes=(
             f"plurality: exact, over all subsets of M of the pilot's {counted(plan.pilot_calls, 'call')}"
             + (f"; *: beyond M = {plan.pilot_calls}, at the pilot's shares, where it levels off" if beyond else ""),
-            f"majority, surely: over half of the calls right, with mu and nu alone known, at {level}; a plurality wins then, too",
-            "sure gain: the least such gain over one call, in points; certified: it is above 0",
-            "together: certified with all other votes at once, by one region of mu and nu"
+            f"majority, surely: over half of the calls right, as far as the pilot's calls and pairs of calls tell, at {level}",
+            "sure gain: the least that a majority, and so a plurality, gains over one call, in points; certified: it is above 0",
+            "together: certified with all other votes at once, by one region for all"
             + (f", over a family of {plan.family} plans" if plan.family > 1 else ""),
             f"billing {plan.billing}; {prices}; seed {plan.seed}",
         ),

@@ -186,7 +186,7 @@
     spots.sort((a, b) => a.x - b.x || a.y - b.y);
   }
 
-  const KINDS = { ceiling: "pass@k ceiling", baseline: "single call" };
+  const KINDS = { ceiling: "pass@n ceiling", baseline: "single call" };
   function lines(spot) {
     const { s, p } = spot;
     const found = [];
@@ -255,7 +255,7 @@
   function toggles() {
     const entries = data.curves.map((c, i) => ({ kind: "curve", i, key: "curve " + i, label: c.label }));
     if (data.baselines.length) entries.push({ kind: "baseline", key: "baseline", label: "single call" });
-    data.ceilings.forEach((c, i) => entries.push({ kind: "ceiling", i, key: "ceiling", label: `pass@k ceiling, ${c.label}` }));
+    data.ceilings.forEach((c, i) => entries.push({ kind: "ceiling", i, key: "ceiling", label: `pass@n ceiling, ${c.label}` }));
     if (data.frontier.length) entries.push({ kind: "frontier", key: "frontier", label: "Pareto frontier" });
     const list = el("ul", { class: "legend", "aria-label": "Lines of the figure; press one to hide it" });
     const press = (entry) => {

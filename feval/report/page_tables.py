@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from feval.report.text import decimals_for, fixed, percent, plain_number
+from feval.report.text import decimals_for, fixed, percent, plain_number, signed_points
 
 if TYPE_CHECKING:
     from feval.comparison import Comparison
@@ -136,7 +136,7 @@ def _errors(comparison: Comparison) -> dict[str, Any]:
         for label, budget, point in told
         if point.errors_estimate
     ]
-    intro = "Wrong answers in percent of all questions; what is none of the others is a wrong vote."
+    intro = "Wrong answers in percent of all questions."
     columns = ("method", "budget", *(f"#{name}" for name in ERROR_COLUMNS))
     return _table("errors", "Errors", "How wrong answers came about", intro, columns, known, [*ERROR_NOTES, *notes])
 
@@ -173,7 +173,10 @@ def _differences(comparison: Comparison) -> dict[str, Any]:
             _plain(row.cost, "each at its dearest"),
             _percent(row.accuracy_a),
             _percent(row.accuracy_b),
-            _cell(f"{100 * row.difference:+.2f} ({100 * row.low:+.2f} to {100 * row.high:+.2f})", row.difference),
+            _cell(
+                f"{signed_points(row.difference)} ({signed_points(row.low)} to {signed_points(row.high)})",
+                row.difference,
+            ),
             {"t": "", "s": row.difference, "i": [row.low, row.difference, row.high]},
             _cell(_p_value(row.p_value), row.p_value),
             _cell(_p_value(row.p_holm), row.p_holm),

@@ -20,10 +20,10 @@ ERROR_COLUMNS = ("no answer %", "wrong vote %", "stopped early %", "routed wrong
 """What a table of errors has, in the order of `evaluation.ERRORS`."""
 
 ERROR_NOTES = (
-    "stopped early: all CoTs the method might have drawn of an LLM it asked vote right (1/m, if m answers lead)",
-    "routed wrong: the CoTs of an LLM it did not ask vote right",
+    "stopped early: all CoTs that the method might have drawn of an LLM it asked would vote right (1/m where m answers lead)",
+    "routed wrong: those of an LLM it did not ask would; wrong vote: none of the others",
 )
-"""What two of them mean."""
+"""What three of them mean."""
 
 _KINDS = {
     "exact": "expectation over all draws of the recorded CoTs",
@@ -108,8 +108,8 @@ def estimate_note(name: str, own: Estimate) -> str:
         own: its estimate.
     """
     return (
-        f"{name}: what was stopped early of the wrong is estimated on {counted(own.questions, 'question')}, from "
-        f"{counted(own.replicates, 'seeded draw')} of each; standard error {percent(own.standard_error)} %"
+        f"{name}: which wrong answers were stopped early is estimated on {counted(own.questions, 'question')}, from "
+        f"{counted(own.replicates, 'seeded draw')} of each; its standard error is {percent(own.standard_error)} points"
     )
 
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 import unicodedata
 from collections.abc import Iterable
 
-__all__ = ["counted", "decimals_for", "fixed", "percent", "plain_number", "visible"]
+__all__ = ["counted", "decimals_for", "fixed", "percent", "plain_number", "signed_points", "visible"]
+
+_NO_DIFFERENCE = 1e-11  # what rounding leaves of a difference of zero, as in `estimators.paired`
 
 # Control, format (bidirectional overrides, zero-width), surrogate, line and paragraph separator: each can move the
 # cursor, colour the terminal, reorder a line or forge a second one.
@@ -34,6 +36,16 @@ def counted(number: int, noun: str) -> str:
 def percent(share: float) -> str:
     """Write a share between 0 and 1 as a percentage with two decimals and no sign, such as 65.07."""
     return f"{100 * share:.2f}"
+
+
+def signed_points(difference: float) -> str:
+    """Write a difference of two shares in percentage points, with its sign and two decimals, such as +7.70.
+
+    A smaller one has the decimals that its first digit needs, such as -0.0009, so that it does not look like none; what is left
+    of one by rounding is none.
+    """
+    points = 100 * difference if abs(difference) > _NO_DIFFERENCE else 0.0
+    return f"{points:+.{2 if abs(points) >= 0.005 else decimals_for([points], 1)}f}"
 
 
 def plain_number(value: float) -> str:

@@ -11,6 +11,7 @@ from typing import Any
 import orjson
 
 from feval.errors import ConflictError, SourceError, StorageError
+from feval.recording import recording_around
 
 __all__ = ["FORMAT", "LedgerFile", "read_ledger"]
 
@@ -44,6 +45,10 @@ class LedgerFile:
         self._wake = Condition()
         self._closed = False
         self._failure: str | None = None
+        if (holder := recording_around(self.path.absolute().parent)) is not None:
+            raise StorageError(
+                f"The ledger {self.path} would lie inside the recording {holder}, which never changes. Name another file."
+            )
         try:
             self._file = os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
         except OSError as error:
