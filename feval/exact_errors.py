@@ -61,7 +61,8 @@ class Estimate:
     Attributes:
         questions: on how many questions.
         replicates: seeded draws of each of these.
-        standard_error: of the mean of `stopped_early` over all questions, and so of that of wrong votes.
+        standard_error: of the mean of `stopped_early` over all questions, and so of that of wrong votes; by the orders, as the
+            coins of Adaptive-Consistency's "random" are the same for the same draws.
     """
 
     questions: int

@@ -465,6 +465,17 @@ def test_pluralities_beyond_the_pool_are_warned_of_with_what_they_miss_where_it_
     )
 
 
+def test_the_warning_of_pools_of_several_sizes_names_the_smallest_and_no_vote_that_not_all_level_off_at(
+    tmp_path: Path,
+) -> None:
+    pools = [["a", "a", "b", "c"], ["a", "b", "b", "c", "b", "a"], ["a", "a", "a", None, "b"]]
+    told = plan(*toy(tmp_path, pools), budget_tokens=10**6, most_votes=5)
+    shares = mean([mean([credit(vote) for vote in product(own, repeat=5)]) for own in pools])
+    assert told.options[-1].plurality == pytest.approx(float(shares), abs=1e-12)
+    [said] = [sentence for sentence in told.warnings if sentence.startswith("Beyond M = 4, the pilot's smallest pool")]
+    assert "level off at the vote of all calls that a question has" in said
+
+
 def test_what_is_sure_of_a_majority_holds_its_bounds_and_is_missing_where_nothing_can_be_certified(
     tmp_path: Path,
 ) -> None:

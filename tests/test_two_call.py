@@ -449,6 +449,35 @@ def test_bounds_of_objectives_are_sharp_and_proven_at_the_edges_of_the_moments(t
         assert interval.high == pytest.approx(EDGES.unsteady, abs=1e-12)
 
 
+@pytest.mark.parametrize(
+    ("heights", "mu", "rho"),
+    [
+        ([0, 1, 0, 1, 1, 0, 1, 0, 0, 1, 1, 1, 0, 0, 0], 0.5, 1e-17),
+        ([2.04, 4.65, 7.18, -9.81, -6.68, 6.33, 9.72, 1.17], 0.5, 1e-8),
+        ([int(c) for c in "110000011001111011010101010001"], 0.9999999, 1e-4),
+    ],
+)
+def test_bounds_are_sharp_where_the_atoms_of_a_law_lie_between_two_points_of_the_grid(
+    heights: list[float], mu: float, rho: float
+) -> None:
+    polynomial = UnitPolynomial(tuple(Fraction(height) for height in heights))
+    interval = polynomial_objective_interval(polynomial, Moments.from_correlation(mu, rho))
+    for bound in (interval.lower, interval.upper):
+        check = bound.check()
+        scale = max(abs(height) for height in heights)
+        assert float(check.moment_error) < 1e-11
+        assert float(check.gap) < 1e-11 * scale
+        assert float(bound.proven_margin()) > 0.0
+
+
+@pytest.mark.parametrize("constant", [Fraction(1, 3), Fraction(0)])
+def test_laws_that_attain_a_constant_have_the_moments(constant: Fraction) -> None:
+    interval = polynomial_objective_interval(UnitPolynomial((constant,)), EDGES)
+    for bound in (interval.lower, interval.upper):
+        assert bound.check().holds(1e-11)
+        assert bound.value == pytest.approx(np.full(EDGES.shape, float(constant)), abs=1e-12)
+
+
 @pytest.mark.parametrize("mu", [1e-300, 1e-12, 0.3, 0.49, 0.8721954680])
 def test_quadratics_stay_on_their_side_where_the_law_is_all_but_certain(mu: float) -> None:
     """Against the vote polynomial itself on a fine grid of all scales; errors of a double contact must not show."""
@@ -472,6 +501,16 @@ def test_a_certificate_that_was_tampered_with_does_not_pass() -> None:
         forged = type(bound)(**{**vars(bound), field: getattr(bound, field) + change})
         assert not forged.check().holds()
     assert bound.check().holds()
+
+
+@pytest.mark.parametrize(("atoms", "error"), [([0.0, 0.5, 0.7], 0.0), ([0.0, 0.5, 1.1], 0.1)])
+def test_negative_weights_and_atoms_outside_the_unit_interval_make_no_law(atoms: list[float], error: float) -> None:
+    bound = polynomial_objective_interval(majority_polynomial(2), Moments.of(0.7, 0.6)).upper
+    places = np.array(atoms)
+    weights = np.linalg.solve(places ** np.arange(3)[:, None], [1.0, 0.7, 0.6])
+    forged = type(bound)(**{**vars(bound), "atoms": places, "weights": weights})
+    assert float(forged.check().moment_error) == pytest.approx(max(error, -weights.min()))
+    assert not forged.check().holds()
 
 
 @settings(max_examples=300, deadline=None)

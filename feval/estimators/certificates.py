@@ -48,7 +48,8 @@ class CertificateCheck:
     """What a check of bounds found: 0, `ROOM` and not negative, to rounding.
 
     Attributes:
-        moment_error: [...] largest difference of the law's total, mean and second moment from 1, mu and nu.
+        moment_error: [...] largest difference of the law's total, mean and second moment from 1, mu and nu, or by which a weight
+            is negative or an atom outside [0, 1].
         gap: [...] largest difference between the value, the law's E g(Q) and the quadratic's a + b mu + c nu.
         dual_margin: [...] least distance of the quadratic from g on [0, 1], negative where it is on the wrong side.
     """
@@ -125,6 +126,8 @@ class QuadraticBound:
         target = np.stack([np.ones(self.moments.shape), self.moments.mu, self.moments.nu], -1)
         powers = self.atoms[..., None, :] ** np.arange(3)[:, None]
         moment_error = np.abs((powers * self.weights[..., None, :]).sum(-1) - target).max(-1)
+        for excess in (-self.weights, -self.atoms, self.atoms - 1.0):
+            moment_error = np.maximum(moment_error, excess.max(-1))
         allowed = a + b * self.moments.mu + c * self.moments.nu
         gap = np.maximum(np.abs(reached - self.value), np.abs(allowed - self.value))
         return CertificateCheck(moment_error, gap, self._dual_margin())

@@ -114,10 +114,10 @@ def _upper(objective: UnitPolynomial, moments: Moments) -> QuadraticBound:
         atoms[low], weights[low], quadratic[low] = _solve(problem, flat.take(low))
         # Near 1 what counts are differences from 1, so the law of 1 - Q is looked for.
         atoms[high], weights[high], quadratic[high] = _mirrored(*_solve(mirrored, flat.take(high).reflected()))
-    allowed = (quadratic * _targets(flat)).sum(-1)
+    margin = least_distances(quadratic, objective, 1, 0.25 * ROOM * scale)
+    allowed = (quadratic * _targets(flat)).sum(-1) + np.where(margin < -_FINE * scale, -margin, 0.0)
     reached = (weights * objective(atoms)).sum(-1)
     value = np.where(np.abs(allowed - reached) <= _FINE * scale, reached, np.maximum(allowed, reached))
-    margin = least_distances(quadratic, objective, 1, 0.25 * ROOM * scale)
     quadratic[:, 0] += np.maximum(ROOM * scale - margin, 0.0)  # proven, whatever rounding left of the touching
     shape = moments.shape
     return QuadraticBound(
@@ -140,7 +140,7 @@ def _mirrored(atoms: Floats, weights: Floats, quadratic: Floats) -> tuple[Floats
 def _solve(problem: _Objective, moments: Moments) -> tuple[Floats, Floats, Floats]:
     """Atoms, weights and quadratic of each row of a flat table."""
     atoms, weights, quadratic = np.empty((3, moments.mu.size, 3))
-    degree = problem.degree
+    degree = max(problem.degree, 1)  # a constant is bounded by laws with these moments, too
     certain = 4.0 * degree * degree * moments.variance < _NO_SPREAD
     split = ~certain & (moments.unsteady == 0)
     inner = ~certain & ~split
@@ -195,7 +195,8 @@ def _inner(problem: _Objective, moments: Moments) -> tuple[Floats, Floats, Float
         own = moments.take(rows)
         basis, shares, found = _simplex(problem, own, atoms[rows], goal)
         atoms[rows], weights[rows], quadratic[rows] = basis, shares, found
-        solved = np.abs(_violation(problem, found)) <= _FINE * problem.scale  # below 0: crowded atoms lost the contact
+        excess = _violation(problem, found, basis)  # below 0 where crowded atoms lost the contact
+        solved = np.abs(excess) <= _FINE * problem.scale
         for crowd in _CROWDS:
             left = np.flatnonzero(~solved)
             if not len(left):
@@ -208,9 +209,18 @@ def _inner(problem: _Objective, moments: Moments) -> tuple[Floats, Floats, Float
         rows = rows[~solved]
         if not len(rows):
             break
-    quadratic[rows, 0] += _violation(problem, quadratic[rows])
+    quadratic[rows, 0] += _violation(problem, quadratic[rows], atoms[rows])
     order = np.argsort(atoms, -1, kind="stable")
-    return np.take_along_axis(atoms, order, -1), np.take_along_axis(weights, order, -1), quadratic
+    return np.take_along_axis(atoms, order, -1), _lawful(np.take_along_axis(weights, order, -1)), quadratic
+
+
+def _lawful(weights: Floats) -> Floats:
+    """[T, 3] a law, where atoms crowd and rounding left negative weights or another total: the largest gives what it takes."""
+    shares = np.maximum(weights, 0.0)
+    rows, most = np.arange(len(shares)), shares.argmax(-1)
+    shares[rows, most] = 0.0
+    shares[rows, most] = 1.0 - shares.sum(-1)
+    return shares
 
 
 # -- 1. the simplex method ------------------------------------------------------------------------------------------
@@ -224,7 +234,7 @@ def _simplex(problem: _Objective, moments: Moments, atoms: Floats, goal: float) 
     for _ in range(_PIVOTS):
         own = atoms[active]
         quadratic = _through(own, heights[active])
-        entering, excess = _highest(problem, quadratic)
+        entering, excess = _highest(problem, quadratic, own)
         going = excess > goal * problem.scale
         active, own, entering = active[going], own[going], entering[going]
         if not len(active):
@@ -262,15 +272,21 @@ def _through(atoms: Floats, heights: Floats) -> Floats:
     return np.stack([f - x * (b + c * x), b, c], -1)
 
 
-def _highest(problem: _Objective, quadratic: Floats) -> tuple[Floats, Floats]:
-    """Where g exceeds the quadratic most, and by how much: the best maxima on the grid, each refined by Newton's method."""
+def _highest(problem: _Objective, quadratic: Floats, atoms: Floats) -> tuple[Floats, Floats]:
+    """Where g exceeds the quadratic most, and by how much: maxima on the grid and between atoms, refined by Newton's method."""
     a, b, c = quadratic.T[..., None]
     excess = problem.on_grid - (a + _GRID * (b + c * _GRID))
     walled = np.pad(excess, ((0, 0), (1, 1)), constant_values=-np.inf)
     peaks = np.where((excess >= walled[:, :-2]) & (excess >= walled[:, 2:]), excess, -np.inf)
     best = np.argpartition(peaks, -_PEAKS, -1)[:, -_PEAKS:]  # a peak between grid points may top a higher grid value
-    q, top = _GRID[best], np.take_along_axis(excess, best, -1)
-    low, high = _GRID[np.maximum(best - 1, 0)], _GRID[np.minimum(best + 1, len(_GRID) - 1)]
+    ends = np.sort(atoms, -1)  # atoms may crowd between two grid points
+    between = 0.5 * (ends[:, :-1] + ends[:, 1:])
+    q = np.hstack([_GRID[best], between])
+    top = np.hstack([
+        np.take_along_axis(excess, best, -1), problem.g(between) - (a + between * (b + c * between))
+    ])  # fmt: skip
+    low = np.hstack([_GRID[np.maximum(best - 1, 0)], ends[:, :-1]])
+    high = np.hstack([_GRID[np.minimum(best + 1, len(_GRID) - 1)], ends[:, 1:]])
     for _ in range(3):
         slope, bend = problem.slope(q) - b - 2.0 * c * q, problem.curvature(q) - 2.0 * c
         step = np.divide(-slope, bend, out=np.zeros_like(q), where=bend < 0)
@@ -281,9 +297,9 @@ def _highest(problem: _Objective, quadratic: Floats) -> tuple[Floats, Floats]:
     return q[rows, choice], top[rows, choice]
 
 
-def _violation(problem: _Objective, quadratic: Floats) -> Floats:
+def _violation(problem: _Objective, quadratic: Floats, atoms: Floats) -> Floats:
     """[T] how far g exceeds the quadratic at most; 0 to rounding where it touches, negative where it stays below."""
-    return _highest(problem, quadratic)[1] if len(quadratic) else np.empty(0)
+    return _highest(problem, quadratic, atoms)[1] if len(quadratic) else np.empty(0)
 
 
 # -- 2. Newton's method on the optimality conditions ----------------------------------------------------------------
@@ -310,7 +326,7 @@ def _polish(
         at_one = bool(pattern & 1) and len(groups[-1]) == 1
         own = moments.take(rows)
         ok, x, w, abc = _newton(problem, own, *starts, quadratic[rows], at_zero, at_one)
-        ok &= _violation(problem, abc) <= 10.0 * _FINE * problem.scale
+        ok &= _violation(problem, abc, x) <= 10.0 * _FINE * problem.scale
         pad = 3 - x.shape[1]
         better[rows] = ok
         for target, source in zip(

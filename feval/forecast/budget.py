@@ -598,9 +598,12 @@ def _beyond(options: Sequence[VoteOption], pilot: _Pilot) -> str:
     beyond = [option for option in options if option.plurality_kind == "plug-in"]
     over = [option.votes for option in beyond if (option.majority_low or 0.0) > option.plurality]
     instead = f" At M = {over[0]} even what is sure of a majority exceeds them: go by that." if over else ""
+    alike = int(pilot.counts.size.max()) == pilot.pool
+    pool = "the pilot's pool" if alike else "the pilot's smallest pool"
+    vote = f"the {pilot.pool}-call vote" if alike else "the vote of all calls that a question has"
     return (
-        f"Beyond M = {pilot.pool}, the pilot's pool, pluralities are those of independent calls at the pool's shares: they level "
-        f"off at the {pilot.pool}-call vote, whatever more votes would do, and their intervals hold no such bias. At M = {last}, "
+        f"Beyond M = {pilot.pool}, {pool}, pluralities are those of independent calls at the pool's shares: they level "
+        f"off at {vote}, whatever more votes would do, and their intervals hold no such bias. At M = {last}, "
         f"where the pilot shows {100 * measured:.2f} %, the shares tell {100 * told:.2f} %.{instead} Record more calls to "
         "measure them."
     )

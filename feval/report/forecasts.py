@@ -202,7 +202,7 @@ def _votes(plan: BudgetPlan) -> Table:
         columns=tuple(Column(name, number=True) for name in (*names, *last)),
         rows=tuple(_option_row(option, decimals, marked=beyond) for option in options),
         notes=(
-            f"plurality: exact, over all subsets of M of the pilot's {counted(plan.pilot_calls, 'call')}"
+            "plurality: exact, over all subsets of M of a question's calls"
             + (f"; *: beyond M = {plan.pilot_calls}, at the pilot's shares, where it levels off" if beyond else ""),
             f"majority, surely: over half of the calls right, as far as the pilot's calls and pairs of calls tell, at {level}",
             "sure gain: the least that a majority, and so a plurality, gains over one call, in points; certified: it is above 0",
