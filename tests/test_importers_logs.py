@@ -303,8 +303,8 @@ def test_worked_solutions_lists_and_options_become_golds(save: Save, imported: I
     assert [question.choices for question in questions] == [(), (("A", "two"), ("B", "three"))] * 1 + [
         (("A", "two"), ("B", "three")), (),
     ]  # fmt: skip
-    assert "1 questions have several accepted answers" in notes(recording)
-    assert "The targets of 1 questions are worked solutions" in notes(recording)
+    assert "several accepted answers, whose first is the gold answer: 1." in notes(recording)
+    assert "worked solution, with the gold answer behind '####': 1." in notes(recording)
 
 
 def test_equal_repeats_are_noted(save: Save, imported: Import) -> None:
@@ -457,7 +457,7 @@ def test_a_failed_sample_is_no_answer(save: Save, imported: Import) -> None:
     assert table["answer"] == ["2", None, None]
     assert table["finish_reason"] == ["stop", "error", "error"]
     assert table["output_tokens"] == [5, 0, 5]
-    assert "2 samples ended in an error" in notes(recording)
+    assert "and the finish reason 'error': 2." in notes(recording)
     assert "did not end well (status 'error')" in notes(recording)
 
 
@@ -482,7 +482,7 @@ def test_several_calls_and_choices_are_told_apart(save: Save, imported: Import) 
     several = inspect_sample(messages=talk, model_usage=usage)
     recording = imported("inspect-ai", save("x.json", dumped(inspect_log(several))))
     assert rows(recording)["output_tokens"] == [11]
-    assert "1 samples took several calls" in notes(recording)
+    assert "the tokens of all: 1." in notes(recording)
     output = inspect_sample()["output"]
     parts = [[{"type": "reasoning", "reasoning": "hm"}, {"type": "text", "text": f"It is {n}."}] for n in (2, 3)]
     output["choices"] = [{"message": {"role": "assistant", "content": content}} for content in parts]
@@ -492,7 +492,7 @@ def test_several_calls_and_choices_are_told_apart(save: Save, imported: Import) 
     assert rows(both)["text"] == ["It is 2.", "It is 3."]
     assert rows(both)["answer"] == ["2", "3"]
     assert manifest(both)["pairs"][0]["counter"] == "words"  # usage is of both together
-    assert "1 samples have several choices" in notes(both)
+    assert "each of them a CoT: 1." in notes(both)
 
 
 def test_attachments_options_and_conversations_are_resolved(save: Save, imported: Import) -> None:
@@ -508,7 +508,7 @@ def test_attachments_options_and_conversations_are_resolved(save: Save, imported
         (("A", "two"), ("B", "three")),
     )
     assert json.loads(requests(recording)["prompt"][0]) == [{"role": "user", "content": "A long question?"}]
-    assert "1 questions have several accepted targets" in notes(recording)
+    assert "several accepted targets, whose first is the gold answer: 1." in notes(recording)
 
 
 def with_usage(usage: Any) -> dict[str, Any]:
@@ -666,7 +666,7 @@ def test_golds_may_be_labels_or_several(save: Save, imported: Import) -> None:
     several = details_row(choices=["1/2", "0.5"], gold_index=[0, 1])
     again = imported("lighteval", save("y.parquet", details(several)), answer_kind="number")
     assert [(q.answer, q.choices) for q in again.questions("toy")] == [("1/2", ())]
-    assert "1 questions have several accepted answers" in notes(again)
+    assert "several accepted answers, whose first is the gold answer: 1." in notes(again)
 
 
 def test_a_text_that_never_came_is_empty(save: Save, imported: Import) -> None:

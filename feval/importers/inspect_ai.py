@@ -392,10 +392,10 @@ def _epoch_notes(drafts: Sequence[_Draft], *, counted: bool) -> list[str]:
         len({epoch.prompt_tokens for epoch in draft.epochs.values() if epoch.prompt_tokens}) > 1 for draft in drafts
     )
     facts = [
-        (sum(draft.other_golds for draft in drafts), "questions have several accepted targets; the first is the gold answer."),
-        (sum(e.failed for e in epochs), "samples ended in an error; they have no answer and the finish reason 'error'."),
-        (sum(e.calls > 1 for e in epochs), "samples took several calls; the text is of the last, the tokens are of all of them."),
-        (sum(len(e.texts) > 1 for e in epochs), "samples have several choices; each of them is a CoT."),
-        (uneven if counted else 0, "questions have epochs with other numbers of input tokens; those of the first were taken."),
+        (sum(draft.other_golds for draft in drafts), "Questions with several accepted targets, whose first is the gold answer"),
+        (sum(e.failed for e in epochs), "Samples that ended in an error, with no answer and the finish reason 'error'"),
+        (sum(e.calls > 1 for e in epochs), "Samples of several calls, with the text of the last and the tokens of all"),
+        (sum(len(e.texts) > 1 for e in epochs), "Samples with several choices, each of them a CoT"),
+        (uneven if counted else 0, "Questions whose epochs differ in their input tokens, of which those of the first were taken"),
     ]  # fmt: skip
-    return [f"{number} {sentence}" for number, sentence in facts if number]
+    return [f"{what}: {number:,}." for number, what in facts if number]

@@ -251,7 +251,7 @@ def _row_notes(rows: list[_Row], filled: int) -> list[str]:
     others, empty = sum(row.other_golds for row in rows), sum(row.empty for row in rows)
     notes = []
     if others:
-        notes.append(f"{others} questions have several accepted answers; the first of them is the gold answer.")
+        notes.append(f"Questions with several accepted answers, whose first is the gold answer: {others}.")
     if filled:
         notes.append(f"{filled} samples are filled up with their end token, as batches are; it was counted once.")
     if empty:

@@ -219,9 +219,9 @@ def _doc_notes(docs: Sequence[_Doc]) -> list[str]:
     others, short = sum(doc.other_golds for doc in docs), sum(doc.shortened_gold for doc in docs)
     notes = []
     if others:
-        notes.append(f"{others} questions have several accepted answers; the first of them is the gold answer.")
+        notes.append(f"Questions with several accepted answers, whose first is the gold answer: {others}.")
     if short:
-        notes.append(f"The targets of {short} questions are worked solutions; what follows '####' is the gold answer.")
+        notes.append(f"Questions whose target is a worked solution, with the gold answer behind '####': {short}.")
     if any(doc.arguments != docs[0].arguments for doc in docs):
         notes.append("The generation arguments differ between questions; those of the first stand in the recording.")
     return notes
