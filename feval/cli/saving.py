@@ -63,7 +63,7 @@ class Saved:
         receipt: Callable[[Path], Mapping[str, Any]],
         files: Callable[[Path], Mapping[str, bytes]],
     ) -> None:
-        """Write, and print what was computed and written; what was computed also where nothing can be written.
+        """Write, and print what was computed and written; what was computed also where the disk said no.
 
         Args:
             show: where to print.
@@ -75,8 +75,9 @@ class Saved:
         try:
             with show.progress("writing"):
                 written = self._write(receipt, files)
-        except (FevalError, OSError):
-            show.result(numbers, *tables)  # what took long to compute is not lost with a disk that is full
+        except (FevalError, OSError) as error:
+            if isinstance(error.__cause__ or error, OSError):  # what took long to compute is not lost with a full disk
+                show.result(numbers, *tables)
             raise
         show.result(numbers, *tables, *(f"wrote {path}" for path in written))
 
