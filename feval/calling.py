@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import inspect
 import io
@@ -156,6 +157,8 @@ def _limited(seconds: float | None) -> Iterator[None]:
             yield
 
 
+_MACHINERY = (__file__, contextlib.__file__)
+
 _RING_AGAIN = 0.5
 """Seconds after which time is said to be up once more: a bare `except:` may have swallowed it."""
 
@@ -164,9 +167,13 @@ _RING_AGAIN = 0.5
 def _by_signal(seconds: float) -> Iterator[None]:
     """In the main thread a signal interrupts even a sleep."""
     traced: list[FrameType] = []
+    base = _limiting(inspect.currentframe())
 
-    def ring(_: int, frame: FrameType | None) -> NoReturn:
-        traced.extend(_trace(frame))
+    def ring(_: int, frame: FrameType | None) -> None:
+        above = _above(frame, base)
+        if above and all(one.f_code.co_filename in _MACHINERY for one in above):
+            return  # nobody's code runs: the limit is being set, or taken away, and would never be if this raised
+        traced.extend(_trace(above))
         raise _TimeUpError
 
     tracer, handler = sys.gettrace(), signal.signal(signal.SIGALRM, ring)
@@ -184,7 +191,27 @@ def _by_signal(seconds: float) -> Iterator[None]:
             signal.setitimer(signal.ITIMER_REAL, max(left - (time.monotonic() - started), 1e-6), interval)
 
 
-def _trace(frame: FrameType | None) -> Iterator[FrameType]:
+def _limiting(frame: FrameType | None) -> FrameType | None:
+    """The frame whose code is limited: the one that entered `contained`, or what joins it to `_by_signal`."""
+    names = {"_by_signal", "_limited", "contained"}
+    while frame is not None and (
+        frame.f_code.co_filename == contextlib.__file__
+        or (frame.f_code.co_filename == __file__ and frame.f_code.co_name in names)
+    ):
+        frame = frame.f_back
+    return frame
+
+
+def _above(frame: FrameType | None, base: FrameType | None) -> list[FrameType]:
+    """The frames that were called from `base`, from the innermost."""
+    found = []
+    while frame is not None and frame is not base:
+        found.append(frame)
+        frame = frame.f_back
+    return found
+
+
+def _trace(frames: Sequence[FrameType]) -> Iterator[FrameType]:
     """Raise `_TimeUpError` at the next line, too, of the user's code; gives its frames.
 
     Where a loop swallows what is raised inside its `try`, the next line is that of its `except`, which is outside.
@@ -195,11 +222,10 @@ def _trace(frame: FrameType | None) -> Iterator[FrameType]:
             raise _TimeUpError
         return again
 
-    while frame is not None and frame.f_code.co_filename != __file__:
+    for frame in frames:
         if not frame.f_code.co_filename.startswith(_OWN) and frame.f_trace is None:
             frame.f_trace = again
             yield frame
-        frame = frame.f_back
     sys.settrace(lambda *_: None)  # traces nothing that is called from now on, but without it no frame is traced
 
 

@@ -214,7 +214,7 @@ class Plan:
         """The plan for a file in another folder: paths of recordings, price lists and users' methods lead to the same files."""
 
         def along(path: str) -> str:
-            return path if is_address(path) else Path(os.path.relpath(old / path, new)).as_posix()
+            return path if is_address(path) else path_from(new, old / path)
 
         entries = tuple(
             replace(e, method=along(e.method.rpartition(":")[0]) + ":" + e.method.rpartition(":")[2])
@@ -224,6 +224,26 @@ class Plan:
         )
         prices = along(self.prices) if self.prices and (old / self.prices).is_file() else self.prices
         return replace(self, recordings=tuple(map(along, self.recordings)), entries=entries, prices=prices)
+
+
+def path_from(folder: Path, path: Path) -> str:
+    """A path as it starts from a folder.
+
+    Where links lead on the way, ".." is the folder above the one that they lead to; so the way is one without links, but for the
+    last name, which may be a link that somebody changes.
+
+    Args:
+        folder: there, or to be made.
+        path: of a file or folder; on another drive than `folder` it stays absolute.
+
+    Returns:
+        The path with "/" between its parts.
+    """
+    own = Path(os.path.realpath(path.parent), path.name)
+    try:
+        return Path(os.path.relpath(own, os.path.realpath(folder))).as_posix()
+    except ValueError:
+        return own.as_posix()
 
 
 # -- reading ------------------------------------------------------------------------------------------------------------

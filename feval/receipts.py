@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import math
-import os
 import posixpath
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -362,9 +361,10 @@ def read_receipt(path: Path) -> dict[str, Any]:
 
 def _path_from(folder: Path, recording: Path) -> str:
     """A recording's address where it lies in the Hub's cache, which is nobody else's; its path from a folder otherwise."""
+    from feval.plans import path_from
     from feval.recording.origin import cached_from
 
-    return cached_from(recording) or os.path.relpath(recording, folder)
+    return cached_from(recording) or path_from(folder, recording)
 
 
 def _texts(value: Any, *keys: str) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import math
+import signal
 import sys
 import threading
 import time
@@ -18,7 +19,7 @@ import pytest
 from small import write_scored_toy, write_toy
 
 from feval import SelfConsistency, evaluate, load
-from feval.calling import contained
+from feval.calling import call_method, contained
 from feval.errors import MethodError, NotRecordedError, OutOfRangeError, ShortPoolError, UnknownNameError, UsageError
 from feval.evaluation import train_test_rows
 from feval.exact import Oracle
@@ -449,6 +450,23 @@ def test_a_limit_within_a_limit_does_not_end_the_outer_one(replay: tuple[Dataset
 
     with pytest.raises(MethodError, match=r"loads on question 'toy/0' did not come to an end"):
         evaluate(loads, *replay, time_limit=0.05)
+
+
+def test_a_limit_that_is_reached_as_the_answer_comes_leaves_nothing_behind(replay: tuple[Dataset, list[LLM]]) -> None:
+    limit, handler, tracer = 3e-5, signal.getsignal(signal.SIGALRM), sys.gettrace()
+
+    def just_so(question: str, *llms: Any) -> str:
+        end = time.perf_counter() + limit
+        while time.perf_counter() < end:
+            pass
+        return "a"
+
+    for _ in range(1500):
+        with contextlib.suppress(MethodError):
+            call_method(just_so, "just_so", "q", "?", [None], limit)
+        assert signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0)
+        assert signal.getsignal(signal.SIGALRM) is handler
+        assert sys.gettrace() is tracer
 
 
 class EqualsAll(str):

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import shutil
 from pathlib import Path
 from typing import Any
@@ -118,6 +120,90 @@ def test_what_differs_gets_a_receipt_of_its_own(toy: Path, tmp_path: Path, monke
     for seed in (1, 2):
         assert call(*RUNS["seeded"], "--seed", seed, "--recording", toy).exit_code == 0
     assert len(list((tmp_path / "kept").glob("run-self-consistency-toy-*/receipt.json"))) == 2
+
+
+@pytest.mark.parametrize("name", ["exact", "compare"])
+def test_links_on_the_way_to_a_receipt_or_a_recording(name: str, toy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    base = toy.parent
+    (base / "far" / "away").mkdir(parents=True)
+    for link, there in {"kept": "far", "plans": "far/away", "recordings": ".", "latest": "toy"}.items():
+        (base / link).symlink_to(base / there)
+    monkeypatch.setenv("FEVAL_RECEIPTS", "kept/receipts")
+    monkeypatch.chdir(base)
+    for number, place in enumerate(("toy", base / "recordings" / "toy", "latest", "plans/../../toy"), 1):
+        if name == "compare":
+            assert call("compare", "plans/plan.toml", "--init", "--recording", place, "--force").exit_code == 0
+            done = call("compare", "plans/plan.toml")
+        else:
+            done = call(*RUNS[name], "--recording", place)
+        assert done.exit_code == 0, done.output
+        kept = Path(done.stdout.splitlines()[-1].removeprefix("wrote "))
+        for path in (kept, base / kept, (base / kept).resolve()):
+            assert verify_receipt(path).equal, (number, path)
+        said = json.loads(kept.read_text())["recordings"][0]["path"]
+        assert said == f"../../../{'latest' if place == 'latest' else 'toy'}"
+
+
+def test_the_name_of_a_kept_receipt_is_one_that_file_systems_take(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("FEVAL_RECEIPTS")
+    monkeypatch.chdir(tmp_path)
+    mine = tmp_path / "mine.py"
+    name = "\u0444" * 120
+    mine.write_text(MINE.replace("first", name))
+    write_toy(tmp_path / "toy", {"gpt-3.5-turbo": POOLS}, GOLDS)
+    done = call("run", f"mine.py:{name}", "--recording", "toy", "--replicates", "2")
+    assert done.exit_code == 0, done.output
+    [kept] = Path("feval-receipts").iterdir()
+    assert kept.name.startswith("run-\u0444\u0444")
+    assert len(kept.name.encode()) < 128
+    assert verify_receipt(kept / "receipt.json", methods=[f"mine.py:{name}"]).equal
+
+
+@pytest.mark.parametrize("said", ["", "  ", "~/kept", "~nobody-of-this-name/kept"])
+def test_where_receipts_are_kept(said: str, toy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FEVAL_RECEIPTS", said)
+    monkeypatch.setenv("HOME", str(toy.parent / "home"))
+    monkeypatch.setenv("USERPROFILE", str(toy.parent / "home"))
+    monkeypatch.chdir(toy.parent)
+    assert call(*RUNS["exact"], "--recording", "toy").exit_code == 0
+    where = {"": "feval-receipts", "~/kept": "home/kept"}.get(said.strip(), said)
+    assert [path.parent.parent for path in toy.parent.rglob("receipt.json")] == [toy.parent / where]
+
+
+@pytest.mark.parametrize("json_too", [[], ["--json"]])
+@pytest.mark.parametrize("place", [[], ["--receipt", "receipt.json"], ["--out", "out"]])
+def test_numbers_are_not_lost_with_a_disk_that_is_full(
+    place: list[str], json_too: list[str], toy: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(file: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.delenv("FEVAL_RECEIPTS")
+    monkeypatch.chdir(toy.parent)
+    monkeypatch.setattr("feval.report.files.os.fsync", full)
+    done = call(*RUNS["exact"], "--recording", "toy", *place, *json_too)
+    assert done.exit_code == 1
+    assert "No space left on device" in done.stderr
+    assert "wrote" not in done.stdout
+    told = call(*RUNS["exact"], "--recording", "toy", "--no-receipt", *json_too)
+    assert (told.exit_code, told.stdout) == (0, done.stdout)
+    assert not [path for path in toy.parent.rglob("*") if "receipt.json" in path.name]
+
+
+def test_a_kept_receipt_that_was_changed_is_replaced_only_when_asked(
+    toy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FEVAL_RECEIPTS", str(tmp_path / "kept"))
+    assert call(*RUNS["exact"], "--recording", toy).exit_code == 0
+    [path] = (tmp_path / "kept").glob("*/receipt.json")
+    path.write_text("mine")
+    refused = call(*RUNS["exact"], "--recording", toy)
+    assert (refused.exit_code, path.read_text()) == (1, "mine")
+    assert "--force" in refused.stderr
+    assert call(*RUNS["exact"], "--recording", toy, "--force").exit_code == 0
+    assert verify_receipt(path).equal
 
 
 def test_no_receipt(toy: Path, monkeypatch: pytest.MonkeyPatch) -> None:

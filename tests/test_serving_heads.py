@@ -105,6 +105,8 @@ class Answers:
     def _respond(self, call: Call) -> Reply:
         self.calls.append(call)
         said = b"%d. %b" % (len(self.calls), call.body)
+        if call.path.startswith("/missing"):
+            return Reply(404, {"content-type": "text/plain"}, said)
         if call.path == "/stream":
             return Reply(200, {"content-type": "text/event-stream"}, [said, b"end"])
         return Reply(200, {"content-type": "text/plain"}, said)
@@ -128,6 +130,8 @@ REQUESTS = [
     b"\r\n" + request("GET", "/one"),
     b"GET /one HTTP/1.1\nhost: localhost\n\n" + request("POST", "/one", b"x"),
     b"GET /one HTTP/1.0\r\nhost: localhost\r\n\r\n",
+    request("POST", "/one", b"x", **{f"header_{number}": "" for number in range(300)}),
+    request("GET", "/missing"),
     b"nonsense\r\n\r\n",
 ]
 
@@ -203,6 +207,8 @@ def test_an_answer_waits_for_the_stream_before_it() -> None:
         ("authorization", "Basic dXNlcjpwYXNz", 0),
         ("x_api_key", "sk-ant-abc", 0),
         ("api_key", "0123456789abcdef0123456789abcdef", 0),
+        ("x_feval_run", "my-run", 1),
+        ("x_feval_run", "sk-abc", 0),
     ],
 )
 def test_a_head_with_what_may_be_a_secret_is_not_kept(header: str, value: str, kept: int) -> None:
@@ -227,3 +233,38 @@ def test_with_a_token_a_known_head_still_gives_the_application_no_key() -> None:
     [(refused, sent, _)] = [answers.to([request("POST", "/one", b"x", authorization="Bearer another-token-x")])]
     assert not refused
     assert b" 401 " in sent
+
+
+def test_a_head_that_was_an_error_is_not_kept() -> None:
+    answers = Answers()
+    _, sent, closed = answers.to([request("GET", "/missing/sk-abcdef"), request("GET", "/one")])
+    assert (sent.count(b" 404 "), sent.count(b" 200 "), closed) == (1, 1, False)
+    assert [head.path for (head, _), _ in answers.heads._young.values()] == ["/one"]
+
+
+@pytest.mark.parametrize("cut", [1 << 20, 100])
+@pytest.mark.parametrize("end", [b"", request("GET", "/inner")])
+@pytest.mark.parametrize("chunked", [False, True])
+@pytest.mark.parametrize(
+    "headers", [{f"header_{number}": "v" for number in range(300)}, {"header": "v" * 70_000}], ids=["many", "long"]
+)
+def test_a_head_that_is_too_long_is_refused_once_and_draws_nothing(
+    headers: dict[str, str], chunked: bool, end: bytes, cut: int
+) -> None:
+    answers = Answers()
+    sent = request(
+        "POST", "/one", None if chunked else b"x", **headers, **{"transfer_encoding": "chunked"} if chunked else {}
+    )
+    sent += b"1\r\nx\r\n0\r\n\r\n" * chunked + end
+    for _ in range(2):
+        calls, said, closed = answers.to([sent[:-cut], sent[-cut:]] if len(sent) > cut else [sent])
+        assert not calls
+        assert (said.count(b"HTTP/1.1 "), said.count(b" 431 "), closed) == (1, 1, True)
+
+
+def test_what_is_kept_counts_as_large_as_it_is() -> None:
+    answers = Answers(100_000)
+    for number in range(100):
+        answers.to([request("GET", f"/{number:0>10000}")])
+        answers.to([request("GET", "/one", x_feval_question=f"{number:0>10000}")])
+    assert 0 < len(answers.heads) < 10

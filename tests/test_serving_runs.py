@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import orjson
 import pytest
 from hypothesis import given, settings
@@ -17,11 +18,13 @@ from feval import load
 from feval.errors import ConflictError, NotRecordedError, SourceError, StorageError, UsageError
 from feval.prices import BILLINGS
 from feval.replay import MeteredLLM
+from feval.serving import runs
 from feval.serving.application import Application, Call
 from feval.serving.errors import RequestError
 from feval.serving.ledger import read_ledger
 from feval.serving.runs import chosen_run, run_name, run_of_key
 from tests.serving_doubles import body, chat, error, get, opened, samples_of, simple, texts_of
+from tests.small import write_toy
 
 QUESTIONS = [f"What is the answer to question number {i}, please?" for i in range(5)]
 
@@ -433,3 +436,26 @@ def test_what_has_no_price_says_why(tmp_path: Path) -> None:
         assert reply.headers["x-feval-unknown"] == "prompt_tokens"
         assert body(reply)["usage"]["prompt_tokens"] == 0
         assert "prompt tokens" in app.ledger("default")["usd_missing"]
+
+
+@pytest.mark.parametrize("keys", [1, 7, 60, 1 << 15])
+def test_of_a_wide_pool_few_questions_are_drawn_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, keys: int
+) -> None:
+    recording = write_toy(tmp_path / "wide", {"gpt-4o-mini": [["a"] * (9 - row % 4) for row in range(40)]}, ["a"] * 40)
+    _, [llm] = load("toy", "gpt-4o-mini", recording=recording)
+    whole = llm.orders([2], 9, np.arange(40))[0]
+    seen: list[int] = []
+
+    def counted(replicates: Any, width: int, rows: Any) -> Any:
+        seen.append(width * len(rows))
+        return usual(replicates, width, rows)
+
+    usual = llm.orders
+    monkeypatch.setattr(type(llm), "orders", lambda _, *given: counted(*given))
+    monkeypatch.setattr(runs, "_KEYS_AT_ONCE", keys)
+    orders = runs._Orders()
+    for row in [*range(40), *range(40)]:
+        assert list(orders.of(llm, row, 2)) == whole[row, : 9 - row % 4].tolist()
+    assert max(seen) <= max(keys, 9)
+    assert sum(seen) == 9 * 40  # each once

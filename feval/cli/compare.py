@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -173,5 +172,6 @@ def _init(
 
 def _place_from(folder: Path, place: Path) -> str:
     from feval.hub.addresses import is_address, parse_address
+    from feval.plans import path_from
 
-    return str(parse_address(place)) if is_address(place) else Path(os.path.relpath(place, folder)).as_posix()
+    return str(parse_address(place)) if is_address(place) else path_from(folder, place)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from feval.errors import UsageError
+from feval.errors import FevalError, UsageError
 from feval.report.files import check_folder, save_files
 
 if TYPE_CHECKING:
@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Saved", "encoded"]
 
-_ELSEWHERE = "--receipt (or keep no receipt with --no-receipt)"
+_ELSEWHERE = "--receipt or FEVAL_RECEIPTS (or keep no receipt with --no-receipt)"
+_LONGEST_NAME = 100  # bytes; file systems take 255
 
 
 @dataclass(frozen=True)
@@ -62,7 +63,7 @@ class Saved:
         receipt: Callable[[Path], Mapping[str, Any]],
         files: Callable[[Path], Mapping[str, bytes]],
     ) -> None:
-        """Write, and print what was computed and written.
+        """Write, and print what was computed and written; what was computed also where the disk said no.
 
         Args:
             show: where to print.
@@ -71,8 +72,13 @@ class Saved:
             receipt: folder that it will lie in -> the receipt.
             files: folder `out` -> file name -> content of what is written beside the receipt.
         """
-        with show.progress("writing"):
-            written = self._write(receipt, files)
+        try:
+            with show.progress("writing"):
+                written = self._write(receipt, files)
+        except (FevalError, OSError) as error:
+            if isinstance(error.__cause__ or error, OSError):  # what took long to compute is not lost with a full disk
+                show.result(numbers, *tables)
+            raise
         show.result(numbers, *tables, *(f"wrote {path}" for path in written))
 
     def _write(
@@ -88,15 +94,15 @@ class Saved:
             data = {alone.name: encoded(receipt(alone.parent))}
             written += save_files(alone.parent, data, replace=self.replace, option="--receipt")
         if not written and not self.none:
-            written.append(_keep(receipt))
+            written.append(_keep(receipt, replace=self.replace))
         return written
 
 
 def _kept() -> Path:
-    return Path(os.environ.get("FEVAL_RECEIPTS") or "feval-receipts")
+    return Path(os.path.expanduser(os.environ.get("FEVAL_RECEIPTS", "").strip() or "feval-receipts"))  # noqa: PTH111  no error
 
 
-def _keep(receipt: Callable[[Path], Mapping[str, Any]]) -> Path:
+def _keep(receipt: Callable[[Path], Mapping[str, Any]], *, replace: bool) -> Path:
     """Write the receipt that nobody named a place for."""
     import hashlib
 
@@ -104,7 +110,7 @@ def _keep(receipt: Callable[[Path], Mapping[str, Any]]) -> Path:
     told = receipt(kept / "any")  # paths in it start from its folder, whose own name is not in them
     data = encoded(told)
     name = f"{_name(told)}-{hashlib.sha256(data).hexdigest()[:12]}"
-    [path] = save_files(kept / name, {"receipt.json": data}, option=_ELSEWHERE)
+    [path] = save_files(kept / name, {"receipt.json": data}, replace=replace, option=_ELSEWHERE)
     return path
 
 
@@ -113,7 +119,8 @@ def _name(told: Mapping[str, Any]) -> str:
     request = told["request"]
     dataset = request.get("dataset") or request.get("plan", {}).get("dataset", "")
     words = (told["kind"], str(request.get("method", "")).rpartition(":")[2], dataset)
-    return re.sub(r"[^\w.-]+", "_", "-".join(filter(None, words)))[:100]
+    plain = re.sub(r"[^\w.-]+", "_", "-".join(filter(None, words)))
+    return plain.encode()[:_LONGEST_NAME].decode(errors="ignore")
 
 
 def encoded(value: Mapping[str, Any]) -> bytes:

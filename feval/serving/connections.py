@@ -27,7 +27,8 @@ __all__ = ["Connection", "Head", "Uvicorn"]
 _LOOKED_AT = tuple((name.encode(), name) for name in dict.fromkeys((*OF_DOOR, *OF_KEYS, *OF_FEVAL)))
 _UNUSUAL = frozenset((b"transfer-encoding", b"upgrade", b"expect"))
 _HEAD_END = b"\r\n\r\n"
-_KNOWN_BYTES = 1500  # about what a head that is known takes
+_KNOWN_BYTES = 1500  # about what a head that is known takes, besides its path and headers
+_MAY_BE_SECRET = (*OF_KEYS, "x-feval-run")
 
 
 class _Joined:
@@ -94,7 +95,7 @@ class Connection(HttpToolsProtocol):
     byte is parsed. Every other one, and every stream, is uvicorn's: a task of its own.
 
     Clients send the same heads again and again, and parsing one takes longer than the answer. So what a head means is kept, by
-    its digest, if the request was usual and came in one piece; the next one with the same bytes is not parsed.
+    its digest, if the request was usual, came in one piece and was no error; the next one with the same bytes is not parsed.
 
     Args:
         limits: of requests.
@@ -113,6 +114,8 @@ class Connection(HttpToolsProtocol):
         self._body: list[bytes] = []
         self._between = True  # the next byte is the first one of a request, and the connection stays
         self._answered: tuple[Head, int] | None = None  # the last head in this piece, and the bytes of its body
+        self._begun = 0  # requests in this piece
+        self._too_long = False  # a head was: it is refused, and what follows is not looked at
         self._made: Reply | None = None
         self._ends = False
         self._defaults: list[tuple[bytes, bytes]] = []
@@ -150,7 +153,8 @@ class Connection(HttpToolsProtocol):
             return
         self._parse(data)
         answered = self._answered
-        if answered is not None and answered[1] == len(data) - end:  # the piece was one request, no more and no less
+        # The piece was one request, no more and no less.
+        if answered is not None and self._begun == 1 and answered[1] == len(data) - end:
             self._know(digest, *answered)
 
     def _answer_known(self, head: Head, data: bytes, end: int) -> None:
@@ -166,13 +170,17 @@ class Connection(HttpToolsProtocol):
 
     def _parse(self, data: bytes) -> None:
         """Parse, and give up a request whose head has no end."""
-        self._answered = None
+        self._answered, self._begun = None, 0
         super().data_received(data)
         if self._in_head:
             self._head_bytes += len(data)
-        if self._head_bytes > self.limits.head_bytes or (self.headers and len(self.headers) > self.limits.headers):
-            self._head_bytes = 0
-            self._refuse(431, "The headers of this request are too long, or too many. Send fewer.")
+        many = self.headers and len(self.headers) > self.limits.headers  # those after a chunked body, too
+        if not self._too_long and (many or self._head_bytes > self.limits.head_bytes):
+            self._refuse_head()
+
+    def _refuse_head(self) -> None:
+        self._too_long = True
+        self._refuse(431, "The headers of this request are too long, or too many. Send fewer.")
 
     def eof_received(self) -> bool | None:  # type: ignore[override]  # uvicorn's returns nothing: close
         """Answer a client that will say nothing more but still listens."""
@@ -187,6 +195,7 @@ class Connection(HttpToolsProtocol):
         self.since = time.monotonic()
         self._arriving = self._in_head = True
         self._between = False
+        self._begun += 1
 
     def on_header(self, name: bytes, value: bytes) -> None:
         """Keep a header."""
@@ -194,6 +203,10 @@ class Connection(HttpToolsProtocol):
 
     def on_headers_complete(self) -> None:
         """Note the end of the head."""
+        if self._too_long or self._is_too_long():
+            if not self._too_long:
+                self._refuse_head()
+            return
         self._in_head = False
         self._head_bytes = 0
         self._at_once = self._usual()
@@ -202,6 +215,8 @@ class Connection(HttpToolsProtocol):
 
     def on_body(self, body: bytes) -> None:
         """Keep a piece of a body."""
+        if self._too_long:
+            return
         if self._at_once is not None:
             self._body.append(body)
         else:
@@ -209,6 +224,8 @@ class Connection(HttpToolsProtocol):
 
     def on_message_complete(self) -> None:
         """Stop the clock, and answer."""
+        if self._too_long:
+            return
         self._arriving = False
         self.since = time.monotonic()
         head, self._at_once = self._at_once, None
@@ -219,8 +236,9 @@ class Connection(HttpToolsProtocol):
         self._body.clear()
         self._between = True
         if not self.transport.is_closing():
-            self._answer(head, body)
-            self._answered = head, len(body)
+            status = self._answer(head, body)
+            # What is refused may hold anything, and nobody asks for it often.
+            self._answered = (head, len(body)) if status < 400 else None
 
     def on_response_complete(self) -> None:
         """Send the head of a reply without a body."""
@@ -240,6 +258,14 @@ class Connection(HttpToolsProtocol):
         """Whether what is sent now is not in the way of another reply."""
         before = self._current
         return (before is None or before.response_complete) and not self.pipeline and not self.flow.write_paused
+
+    def _is_too_long(self) -> bool:
+        """Whether the head that has come is: one that came in one piece was not counted while it arrived."""
+        limits, headers = self.limits, self.headers
+        return (
+            len(headers) > limits.headers
+            or len(self.url) + sum([len(name) + len(value) for name, value in headers]) > limits.head_bytes
+        )
 
     def _usual(self) -> Head | None:
         """Return the head that has come, if its request can be answered at once."""
@@ -264,9 +290,10 @@ class Connection(HttpToolsProtocol):
 
     def _know(self, digest: bytes, head: Head, length: int) -> None:
         """Keep what a head means, unless it holds what may be a secret."""
-        keys = [head.headers[name] for name in OF_KEYS if name in head.headers]
+        keys = [head.headers[name] for name in _MAY_BE_SECRET if name in head.headers]
         if not any(may_be_secret(key.removeprefix("Bearer ")) for key in keys):
-            self._heads.put(digest, (head, length), _KNOWN_BYTES)
+            size = _KNOWN_BYTES + len(head.path) + sum(map(len, head.headers.values()))
+            self._heads.put(digest, (head, length), size)
 
     @property
     def _door(self) -> Door:
@@ -279,12 +306,13 @@ class Connection(HttpToolsProtocol):
         )
         super().on_headers_complete()
 
-    def _answer(self, head: Head, body: bytes) -> None:
+    def _answer(self, head: Head, body: bytes) -> int:
+        """Send the reply, or have uvicorn send it; gives its status."""
         reply = self._made or self._door.at_once(head.method, head.path, head.headers, body)
         self._made = None
         if isinstance(reply.body, bytes):
             self._send_whole(reply, reply.body)
-            return
+            return reply.status
         door, self.app = self.app, cast("Any", _delivering(reply))
         try:
             self._as_usual()
@@ -292,6 +320,7 @@ class Connection(HttpToolsProtocol):
             self.app = door
         self.cycle.keep_alive = not self._ends
         super().on_message_complete()
+        return reply.status
 
     def _send_whole(self, reply: Reply, body: bytes) -> None:
         self._joined.write_whole(*self._whole(reply, body))
@@ -357,6 +386,8 @@ class Connection(HttpToolsProtocol):
             headers = {**reply.headers, "content-length": str(len(body)), "connection": "close"}
             head = b"".join(f"{name}: {value}\r\n".encode("latin-1") for name, value in headers.items())
             self.transport.write(STATUS_LINE[status] + head + b"\r\n" + body)
+            if before is not None and not before.response_complete:
+                before.disconnected = True  # it has its answer: nothing is drawn for it
         self.transport.close()
 
 

@@ -40,6 +40,7 @@ _MOST_RUNS = 100_000
 _MOST_RECYCLED = 1024
 _ORDER_BYTES = 32 << 20
 _ROWS_AT_ONCE = 512
+_KEYS_AT_ONCE = 1 << 15  # of wide pools, fewer rows: drawing more holds up every other request
 _ARRAY_BYTES = 90  # besides its items
 
 
@@ -333,14 +334,16 @@ class _Orders:
         """The whole draw of a question: recorded places."""
         if replicate is None:
             return range(llm.pool.sizes[row])
-        key = llm, replicate, row // _ROWS_AT_ONCE
-        return (self._kept.get(key) or self._drawn(key))[row % _ROWS_AT_ONCE]
+        width = max(int(llm.pool.codes.shape[1]), 1)
+        many = min(max(_KEYS_AT_ONCE // width, 1), _ROWS_AT_ONCE)
+        key = llm, replicate, row // many
+        block = self._kept.get(key) or self._drawn(key, many, width)
+        return block[row % many]
 
-    def _drawn(self, key: tuple[LLM, int, int]) -> list[array[int]]:
+    def _drawn(self, key: tuple[LLM, int, int], many: int, width: int) -> list[array[int]]:
         llm, replicate, block = key
         sizes = llm.pool.sizes
-        rows = np.arange(block * _ROWS_AT_ONCE, min((block + 1) * _ROWS_AT_ONCE, len(sizes)))
-        width = max(llm.pool.codes.shape[1], 1)
+        rows = np.arange(block * many, min((block + 1) * many, len(sizes)))
         drawn = llm.orders([replicate], width, rows)[0].tolist()
         # An array of NumPy's takes three times as long to cut.
         found = [array("H", own[:size]) for own, size in zip(drawn, sizes[rows].tolist(), strict=True)]
