@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import resource
 import subprocess
 import sys
 import time
@@ -22,6 +21,7 @@ from typing import Any
 
 import openai
 
+from benchmarks.open import resident_mb
 from recorders.backends.endpoint import Endpoint
 from recorders.backends.openai_compatible import OpenAICompatible
 from recorders.engine import record
@@ -92,23 +92,19 @@ def _timed(work: Callable[[], Coroutine[Any, Any, None]]) -> tuple[float, float]
     return time.process_time() - cpu, time.monotonic() - wall
 
 
-def _peak_mib() -> float:
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-
-
 def main(folder: Path, cots: int, per_request: int, runs: int) -> None:
     """Measure and print."""
     with _server() as url:
         _record(url, folder, 10 * _SAMPLES, per_request)
-        before = _peak_mib()
+        before = resident_mb("VmRSS")
         recorded = [_record(url, folder, cots, per_request) for _ in range(runs)]
-        grown = _peak_mib() - before
+        grown = resident_mb("VmHWM") - before
         fewer = cots // 2
         rates = {
             "recorder": [cots / seconds for seconds in min(recorded)],
             "client": [fewer / seconds for seconds in _ask(url, fewer, per_request)],
         }
-    print(json.dumps(rates | {"grown_mib": grown}))
+    print(json.dumps(rates | {"grown_mb": grown}))
 
 
 if __name__ == "__main__":

@@ -18,8 +18,9 @@ _MANY = 1_000_000
 _HTTP_RUNS = 3
 
 _RECORD = """
-import asyncio, resource, sys, time
+import asyncio, sys, time
 from pathlib import Path
+from benchmarks.open import resident_mb
 from recorders.engine import record
 from recorders.journal import Journal
 from recorders.pace import Limits
@@ -39,7 +40,7 @@ def request(index):
 
 plan = Plan([request(i) for i in range(cots // 40)], 40)
 with Journal.open(folder, {}) as journal:
-    begun = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    begun = resident_mb("VmRSS")
     cpu, wall = time.process_time(), time.monotonic()
     limits = Limits(256, samples_per_request=per_request)
     outcome = asyncio.run(record(plan, Server(), journal, limits=limits))
@@ -47,7 +48,7 @@ with Journal.open(folder, {}) as journal:
     assert outcome.complete, outcome
     size = journal.path.stat().st_size
     journal.remove()
-print(cpu, wall, (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - begun) / 1024, size / 2**20)
+print(cpu, wall, resident_mb("VmHWM") - begun, size / 1e6)
 """
 
 
@@ -71,7 +72,7 @@ def _http_goals(folder: Path) -> list[Goal]:
         measured = _over_http(folder, cots, per_request)
         (rate, wall), (bare, _) = measured["recorder"], measured["client"]
         note = (
-            f"{1e3 / rate:.2f} ms per CoT, {wall:,.0f} CoT/s by the wall clock, {measured['grown_mib']:.0f} MiB; the official "
+            f"{1e3 / rate:.2f} ms per CoT, {wall:,.0f} CoT/s by the wall clock, {measured['grown_mb']:.0f} MB; the official "
             f"client as it comes, keeping nothing: {bare:,.0f} CoT/s"
         )
         name = f"recording over HTTP, n = {per_request}, CoTs per CPU second"
@@ -82,11 +83,11 @@ def _http_goals(folder: Path) -> list[Goal]:
 def goals(workspace: Workspace) -> list[Goal]:
     """Throughput of one core, and memory for many CoTs."""
     cpu, wall, _, size = _record(workspace.folder, _COTS, 1)
-    note = f"{_COTS / wall:,.0f} CoT/s by the wall clock, {size:.0f} MiB of journal, every CoT synced"
+    note = f"{_COTS / wall:,.0f} CoT/s by the wall clock, {size:.0f} MB of journal, every CoT synced"
     many_cpu, many_wall, grown, many_size = _record(workspace.folder, _MANY, 40)
-    many = f"{many_size:,.0f} MiB of journal in {many_wall:.0f} s, {_MANY / many_cpu:,.0f} CoT per CPU second"
+    many = f"{many_size:,.0f} MB of journal in {many_wall:.0f} s, {_MANY / many_cpu:,.0f} CoT per CPU second"
     return [
         Goal("recording, concurrency 256, CoTs per CPU second", _COTS / cpu, 1000, "CoT/s", at_least=True, note=note),
         *_http_goals(workspace.folder),
-        Goal("memory of recording a million CoTs", grown, 100, "MiB", note=many),
+        Goal("memory of recording a million CoTs", grown, 100, "MB", note=many),
     ]

@@ -589,6 +589,8 @@ def _block(
         decided = method.decide(pools, orders)
         right = (decided.answer == gold) & (gold >= 0)
         sums.add(decided, right, llms[0].billing)
+        if all((ledger.cots >= order.shape[2]).all() for ledger, order in zip(decided.ledgers, orders, strict=True)):
+            continue  # all was drawn that might have been: nothing was stopped early or left out
         early, routed = split_errors(decided, right, gold, pools, orders)
         sums.early += np.rint(early * _WHOLE).astype(np.int64).sum(axis=0)
         sums.routed += np.rint(routed * _WHOLE).astype(np.int64).sum(axis=0)
