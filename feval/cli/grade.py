@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -20,9 +20,6 @@ from feval.cli import (
     app,
 )
 from feval.cli.saving import Saved, encoded
-
-if TYPE_CHECKING:
-    from feval.serving.grading import Graded
 
 __all__: list[str] = []
 
@@ -68,17 +65,14 @@ def _grade(
     show, saved = _Out(as_json=as_json, quiet=quiet), Saved(out, receipt, no_receipt, force)
     held = read_ledger(ledger)
     opened = [open_recording(folder) for folder in _folders(recordings)]
-
-    def graded(folder: Path) -> Graded:
-        return grade_saved(held, run, read_answers(answers), opened, dataset=dataset, prices=prices, folder=folder)
-
-    told = graded(Path()).grade
+    graded = grade_saved(held, run, read_answers(answers), opened, dataset=dataset, prices=prices)
+    told = graded.grade
     for sentence in told.remarks():
         show.note(sentence)
     saved.show(
         show,
         told.to_dict(),
         grade_table(told),
-        receipt=lambda folder: graded(folder).receipt,
+        receipt=graded.receipt,
         files=lambda _: {"result.json": encoded(told.to_dict())},
     )

@@ -28,20 +28,30 @@ class Graded:
 
     Attributes:
         grade: the numbers.
-        receipt: what they rest on; `feval verify` computes them again.
+        dataset: that they are of.
+        llms: that were asked.
     """
 
     grade: Grade
-    receipt: dict[str, Any]
+    dataset: Dataset
+    llms: Sequence[LLM]
+
+    def receipt(self, folder: Path | None = None) -> dict[str, Any]:
+        """What the numbers rest on; `feval verify` computes them again.
+
+        Args:
+            folder: where it will lie, whose recordings are named by their path from there; the working directory for `None`.
+        """
+        from feval.receipts import grade_receipt
+
+        return grade_receipt(self.grade, self.dataset, self.llms, folder or Path())
 
     def to_dict(self) -> dict[str, Any]:
         """What POST /feval/grade replies."""
-        return {"grade": self.grade.to_dict(), "remarks": self.grade.remarks(), "receipt": self.receipt}
+        return {"grade": self.grade.to_dict(), "remarks": self.grade.remarks(), "receipt": self.receipt()}
 
 
-def grade(
-    application: Application, run: str, answers: object, *, dataset: str | None = None, folder: Path | None = None
-) -> Graded:
+def grade(application: Application, run: str, answers: object, *, dataset: str | None = None) -> Graded:
     """Grade the answers of a run of a running application.
 
     Args:
@@ -49,7 +59,6 @@ def grade(
         run: its name, as the ledger has it.
         answers: see `feval.grading.answers_by_id`.
         dataset: which one, where the run asked about several.
-        folder: where the receipt will lie, whose recordings are named by their path from there; the working directory for `None`.
 
     Raises:
         NotRecordedError: the run has asked nothing.
@@ -63,7 +72,7 @@ def grade(
     held = {llm.name: llm for llm in application.library.llms if llm.dataset == chosen}
     llms = [held[name] for name in dict.fromkeys(entry["llm"] for entry in asked)]
     found = application.library.datasets[chosen]
-    return _graded(found, llms, asked, answers, ledger["run"], ledger["replicate"], folder)
+    return _graded(found, llms, asked, answers, ledger["run"], ledger["replicate"])
 
 
 def grade_posted(application: Application, run: str, body: bytes) -> dict[str, Any]:
@@ -106,13 +115,10 @@ def _graded(
     answers: object,
     run: str,
     replicate: int | None,
-    folder: Path | None,
 ) -> Graded:
-    from feval.receipts import grade_receipt
-
     consumed = [Consumed(e["llm"], e["question"], e["requests"], tuple(e["samples"])) for e in asked]
     told = grade_answers(dataset, llms, consumed, answers_by_id(dataset, answers), run=run, replicate=replicate)
-    return Graded(told, grade_receipt(told, dataset, llms, folder or Path()))
+    return Graded(told, dataset, llms)
 
 
 def _of_dataset(asked: Sequence[Mapping[str, Any]], run: str, dataset: str | None) -> list[Mapping[str, Any]]:
@@ -176,7 +182,6 @@ def grade_saved(
     *,
     dataset: str | None = None,
     prices: str | Path | None = None,
-    folder: Path | None = None,
 ) -> Graded:
     """Grade the answers of a run whose ledger was saved.
 
@@ -187,7 +192,6 @@ def grade_saved(
         recordings: what was served.
         dataset: which one, where the run asked about several.
         prices: id or file of a price list; that of the ledger for `None`.
-        folder: where the receipt will lie; see `grade`.
 
     Raises:
         ConflictError: the recordings are not those that were served, or a question has two answers.
@@ -204,7 +208,7 @@ def grade_saved(
     served = _served(saved, recordings)
     listed = prices if prices is not None else _listed(saved)
     found, llms = load(asked[0]["dataset"], names, served, seed=saved.seed, prices=listed, billing=saved.billing)
-    return _graded(found, llms, asked, answers, name, replicate, folder)
+    return _graded(found, llms, asked, answers, name, replicate)
 
 
 def _served(saved: SavedLedger, recordings: Sequence[Recording]) -> list[Recording]:
