@@ -164,5 +164,13 @@ class ConflictError(RecordingError):
     """Two recordings, or two rows of one source, contradict each other."""
 
 
-class UnpinnedWarning(UserWarning):
+class FevalWarning(UserWarning):
+    """Something that a number rests on and that nobody asked for; the command line prints it as a note."""
+
+
+class SeparateAnswersWarning(FevalWarning):
+    """Recordings that were never merged are opened together, so not all of their answers were compared with each other."""
+
+
+class UnpinnedWarning(FevalWarning):
     """What was asked for by the name of a branch may be something else tomorrow; the message has the address to pin."""

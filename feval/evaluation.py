@@ -640,11 +640,12 @@ def called(
 
 
 def _code(given: str | None, dataset: Dataset, row: int) -> int:
-    """The code of an answer; an answer nobody gave gets a code of its own, which is never right."""
-    if given is None:
+    """The code of a method's answer, in whatever spelling; an answer nobody gave has a code of its own, which is never right."""
+    key = dataset.answer_key(row, given)
+    if key is None:
         return -1
     candidates = dataset.candidates(row)
-    return candidates.index(given) if given in candidates else len(candidates)
+    return candidates.index(key) if key in candidates else len(candidates)
 
 
 def _expected(method: Any, dataset: Dataset, llms: Sequence[LLM], rows: Rows) -> _Means:

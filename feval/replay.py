@@ -727,7 +727,7 @@ class Dataset:
         return self._view.votes.question_ids
 
     def is_right(self, question: str | int, answer: str | None) -> bool:
-        """Whether an answer is the gold one, once it is written in the canonical form of the dataset's answer kind.
+        """Whether an answer votes with the gold, see `answer_key`.
 
         Args:
             question: its id or row.
@@ -742,27 +742,32 @@ class Dataset:
                 f"Question {self.question_ids[row]!r} of {self.id} has no gold answer, so nothing can be right or wrong; "
                 "leave it out."
             )
-        gold = self._view.candidates(row)[int(self.gold[row])]
-        return answer == gold or (answer is not None and self.answer_key(row, answer) == gold)
+        return answer is not None and self.answer_key(row, answer) == self._view.candidates(row)[int(self.gold[row])]
 
     def answer_key(self, question: str | int, answer: str | None) -> str | None:
-        """An answer in the canonical form of the dataset's answer kind, in which equal answers are equal strings.
+        """The key that an answer votes with: its normal form, or that of the party that it was found equal to.
+
+        Verdicts are those of the recording, so an answer that nobody recorded is equal to another only in its normal form.
 
         Args:
             question: its id or row.
-            answer: as somebody wrote it; `None` for no answer.
+            answer: as somebody wrote it, or as `sample` gives it; `None` for no answer.
 
         Returns:
-            The key; `None` for no answer, and for one that the kind cannot read.
+            The key, one of `candidates` where the answer is equal to one; `None` for no answer, and for one that the kind cannot
+            read.
 
         Raises:
             NotRecordedError: no such question.
         """
-        from feval.answers import keys
+        row = self._view.row(question)
+        if answer is None or answer in self._view.candidates(row):
+            return answer
+        from feval.answers import canonical
 
-        found = self._view.questions[self._view.row(question)]
         kind = self._view.recording.dataset_info(self.id).answer_kind
-        return keys(kind, [answer], found.answer, found.choices).answers[0]
+        form = canonical(kind, answer, self._view.questions[row].choices if kind == "choice" else ())
+        return None if form is None else self._view.key(row, form)
 
     def candidates(self, question: str | int) -> list[str]:
         """The distinct answers of a question by code, the gold among them if there is one."""

@@ -23,6 +23,7 @@ __all__ = [
     "Dataset",
     "DatasetEntry",
     "DatasetRecord",
+    "EqualityRecord",
     "FileRecord",
     "FinishReason",
     "LLMConfig",
@@ -146,8 +147,18 @@ class FileRecord(_Frozen):
     rows: int = Field(ge=0)
 
 
+class EqualityRecord(_Frozen):
+    """What the manifest says of the equality between normal forms of a dataset's answers: its name, and pairs by outcome."""
+
+    name: str
+    equal: int = Field(ge=0)
+    different: int = Field(ge=0)
+    undecided: int = Field(ge=0)
+    not_asked: int = Field(ge=0)
+
+
 class DatasetRecord(_Frozen):
-    """What the manifest says of a dataset."""
+    """What the manifest says of a dataset. Without an equality, answers are equal where their normal forms are."""
 
     id: str = Field(min_length=1)
     title: str
@@ -157,6 +168,7 @@ class DatasetRecord(_Frozen):
     with_gold: int = Field(ge=0)
     system_prompt: str | None = None
     licence: str | None = None
+    equality: EqualityRecord | None = None
 
 
 class LLMRecord(_Frozen):

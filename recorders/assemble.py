@@ -66,6 +66,7 @@ class Ask:
         exemplars: "card" for the prompt card's own, "train" for worked questions from the dataset's train split.
         train_rows: a file of the train split's rows; `None` fetches them from the Hub.
         exemplar_count: how many train exemplars; `None`: as many as the card has.
+        equality: of answers, see `feval.answers.equality.named_equality`; `None`: that of the answer kind.
     """
 
     dataset: str
@@ -80,6 +81,7 @@ class Ask:
     exemplars: str = "card"
     train_rows: Path | None = None
     exemplar_count: int | None = None
+    equality: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +126,17 @@ def assemble(ask: Ask, questions: Sequence[Question]) -> Asked:
     version, messages = _prompt(ask, questions, reasoning=reasoning)
     peculiar = tuple(remarks(questions))
     work = Work(
-        questions, ask.dataset, ask.llm, messages, version, ask.decoding, samples, ask.model, ask.answer_kind, peculiar
+        questions,
+        ask.dataset,
+        ask.llm,
+        messages,
+        version,
+        ask.decoding,
+        samples,
+        ask.model,
+        ask.answer_kind,
+        peculiar,
+        ask.equality,
     )
     return Asked(work, version, reasoning, peculiar)
 

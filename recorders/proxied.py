@@ -11,7 +11,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from feval.answers import extractor_version
+from feval.answers import EXTRACTOR_VERSION
+from feval.answers.equality import named_equality
 from feval.cards import find_dataset_card
 from feval.errors import FevalError, StorageError
 from feval.recording import DatasetInfo, LLMInfo, Question, merge, open_recording
@@ -43,6 +44,7 @@ def seal_proxied(
     questions: Sequence[Question] = (),
     prices: str = "none",
     counter: str = "usage",
+    equality: str | None = None,
 ) -> Path | None:
     """Seal what a proxy journalled; the journal stays, to be replayed and gone on with.
 
@@ -57,6 +59,7 @@ def seal_proxied(
             there for one question alone). Every other request is a question of its own, without gold.
         prices: id of the price list, or "none".
         counter: as in `recorders.seal.seal`.
+        equality: of answers, see `feval.answers.equality.named_equality`; `None`: that of the answer kind.
 
     Returns:
         The recording, made now or before; `None` where the journal holds no CoT.
@@ -72,7 +75,9 @@ def seal_proxied(
         return newest
     card = find_dataset_card(dataset)
     title, licence = (card.title, card.licence) if card else (dataset, None)
-    info = DatasetInfo(dataset, title, answer_kind, extractor_version(answer_kind), None, licence)
+    info = DatasetInfo(
+        dataset, title, answer_kind, EXTRACTOR_VERSION, None, licence, named_equality(answer_kind, equality)
+    )
     sealing = _Sealing(journal, info, prices, counter)
     groups = _groups(_requests(journal, dataset), dataset, questions)
     names = _names(list(groups))

@@ -20,7 +20,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from feval.answers import KINDS, extractor_version
+from feval.answers import EXTRACTOR_VERSION, KINDS
+from feval.answers.equality import named_equality
 from feval.cards import find_dataset_card
 from feval.errors import ConflictError, FevalError, UnknownNameError, UsageError
 from feval.prices import Price, price_list
@@ -56,8 +57,10 @@ class Work:
         model: as the provider calls it; `None`: what stands before "@" in `llm_name`.
         answer_kind: a key of `feval.answers.KINDS`; `None`: as the dataset's card says.
         notes: sentences for the recording, about its questions.
+        equality: of answers, see `feval.answers.equality.named_equality`; `None`: that of the answer kind.
 
     Raises:
+        AnswerError: answers would be compared by math-verify, which is not installed.
         UsageError: there is no question, or the answer kind is not known or cannot be extracted from texts, or a name or text
             cannot be stored in a recording.
         OutOfRangeError: a setting that no server takes.
@@ -73,11 +76,12 @@ class Work:
     model: str | None = None
     answer_kind: str | None = None
     notes: Sequence[str] = ()
+    equality: str | None = None
 
     def __post_init__(self) -> None:
         if not self.questions:
             raise UsageError(f"There is no question of {self.dataset} to ask; give at least one.")
-        self.kind()
+        named_equality(self.kind(), self.equality)
         self.decoding.check()
         self._check_storable()
 
@@ -137,7 +141,8 @@ class Work:
         system = systems.pop() if len(systems) == 1 else None
         kind = self.kind()
         title, licence = (card.title, card.licence) if card else (self.dataset, None)
-        return DatasetInfo(self.dataset, title, kind, extractor_version(kind), system, licence)
+        equality = named_equality(kind, self.equality)
+        return DatasetInfo(self.dataset, title, kind, EXTRACTOR_VERSION, system, licence, equality)
 
     def llm_info(self) -> LLMInfo:
         """The LLM as it goes into the recording: decoding parameters that were not sent are left out."""

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from feval.answers import canonical_gold, extract, keys
+from feval.answers import canonical_gold, extract, normal_forms
 from feval.recording import DatasetInfo, LLMInfo, PoolRows, Question, RecordingWriter, verify_recording
 from feval.recording.content import OPTIONAL_COLUMNS
 from feval.tokens import token_counter
@@ -195,7 +195,7 @@ class _Sealing:
             question.id,
             column.of("text"),
             raw,
-            keys(self._kind, raw, question.answer, question.choices).answers,
+            normal_forms(self._kind, raw, question.choices),
             self._output_tokens(records),
             column.of("finish_reason"),
             request.prompt(),

@@ -17,10 +17,13 @@ import sys
 import threading
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from types import TracebackType
 from typing import Any, NoReturn, Self, TypeVar
 
 from feval.answers import canonical, extract
+from feval.answers.equality import comparison, named_equality
+from feval.answers.parties import Division
 from feval.errors import NotRecordedError, OutOfRangeError, PriceNotFoundError, UsageError
 from feval.prices import Price, PriceList, billed_prompts, price_list, usd
 from feval.replay import Metadata
@@ -44,7 +47,7 @@ class LiveCoT:
 
     Attributes:
         raw_text: as the LLM wrote it.
-        answer: canonical answer, `None` for no answer.
+        answer: key that the answer votes with, `None` for no answer.
         tokens: output tokens, by the provider's count, or 1.365 per word where it gives none.
         dollar_cost: USD of the output tokens, `None` where the LLM has no price.
         finish_reason: a word of `feval.schema.FINISH_REASONS`.
@@ -121,12 +124,19 @@ class _Terms:
     backend: Backend
     model: str
     answer_kind: str
+    equality: str
     decoding: Decoding
     messages: Callable[[str], Sequence[Message]]
     price: Price | None
     billing: str
     retries: int
     wait: Callable[[float], Coroutine[Any, Any, None]]
+
+
+@lru_cache(maxsize=1024)
+def _division(equality: str, question: str) -> Division:  # noqa: ARG001  one for each question
+    """The parties of the answers to a question so far: shared, so that the votes of several LLMs pool."""
+    return Division(comparison(equality))
 
 
 class _Loop:
@@ -349,7 +359,8 @@ class MeteredLiveLLM:
 
     def _cot(self, completion: Completion, sample: int) -> LiveCoT:
         raw = extract(self._terms.answer_kind, completion.text, self._choices)
-        answer = canonical(self._terms.answer_kind, raw, self._choices)
+        form = canonical(self._terms.answer_kind, raw, self._choices)
+        answer = None if form is None else _division(self._terms.equality, self._question).add(form)
         tokens = count_words(completion.text) if completion.output_tokens is None else completion.output_tokens
         price = self._terms.price
         dollars = None if price is None else float(usd(price, 0, tokens))
@@ -361,6 +372,7 @@ def live(
     llm: str,
     *,
     answer_kind: str,
+    equality: str | None = None,
     model: str | None = None,
     decoding: Decoding | None = None,
     messages: Callable[[str], Sequence[Message]] | None = None,
@@ -375,6 +387,8 @@ def live(
         backend: whom to ask.
         llm: name, such as "gpt-4o-mini@t=0.8"; what stands before "@" finds the price.
         answer_kind: a key of `feval.answers.KINDS` but "verbatim".
+        equality: of answers, see `feval.answers.equality.named_equality`; `None`: that of the answer kind. An answer is compared
+            with those that came before it to the same question, whichever LLM gave them.
         model: as the provider calls it; `None`: what stands before "@".
         decoding: how samples are drawn; `None`: as `recorders.assemble.usual_decoding` says.
         messages: what is sent for a question; `None`: the question as one user message.
@@ -402,6 +416,7 @@ def live(
         backend,
         model or llm.split("@", 1)[0],
         answer_kind,
+        named_equality(answer_kind, equality),
         decoding or usual_decoding(llm),
         messages or _as_asked,
         None if listed is None else listed.find(llm),

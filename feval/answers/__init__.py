@@ -5,8 +5,11 @@ Each answer kind is one module with the same two functions:
     extract(text[, choices]) -> raw answer as written in the CoT, or None
     canonical(raw[, choices]) -> the voting key, or None
 
-Two answers are equal when their keys are equal strings; no answer is `None`, which never votes. `canonical` is idempotent: a key
-is its own key. Text from models is untrusted: every function is linear in its length, none evaluates it.
+This key is the answer's *normal form*; no answer is `None`, which never votes. `canonical` is idempotent: a key is its own key.
+Answers of equal normal form vote together, and a recording may have a finer equality between normal forms
+(`feval.answers.equality`), under which answers form parties (`feval.answers.parties`). The gold has no say in either.
+
+Text from models is untrusted: every function is linear in its length, none evaluates it.
 
 | kind | key of |
 | --- | --- |
@@ -25,13 +28,15 @@ is its own key. Text from models is untrusted: every function is linear in its l
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from feval.answers import choice, date, equality, latex, letters, number, valid_invalid, verbatim, yes_no
+from feval.answers import choice, date, latex, letters, number, valid_invalid, verbatim, yes_no
 from feval.answers import text as free_text
+from feval.answers.equality import comparison, named_equality
 from feval.answers.number import decimal_key
+from feval.answers.parties import divide
 from feval.errors import UnknownNameError
 
 __all__ = [
@@ -44,11 +49,11 @@ __all__ = [
     "canonical_gold",
     "decimal_key",
     "extract",
-    "extractor_version",
     "keys",
+    "normal_forms",
 ]
 
-EXTRACTOR_VERSION = "feval-answers-1"
+EXTRACTOR_VERSION = "feval-answers-2"
 
 Choices = Sequence[tuple[str, str]]
 
@@ -161,50 +166,44 @@ def canonical_gold(kind: str, gold: str | None, choices: Choices = ()) -> str | 
     return canonical(kind, gold, choices)
 
 
-def keys(kind: str, raw_answers: Sequence[str | None], gold: str | None, choices: Choices = ()) -> AnswerKeys:
-    """Return the voting keys of one question's raw answers, and its gold's.
+def normal_forms(kind: str, raw_answers: Sequence[str | None], choices: Choices = ()) -> list[str | None]:
+    """Return `canonical` of some raw answers to one question; equal ones, of which a pool has many, are read once.
 
-    This is `canonical`, and where the gold is needed to see equality, more: for the kind "latex", where math-verify is installed,
-    an answer that it finds equal to the gold gets the gold's key (two equal answers that are both wrong keep their own keys);
-    for the kind "choice", so does an answer with the text of a gold that names no option.
+    Raises:
+        UnknownNameError: for an unknown kind.
+    """
+    form_of = {raw: canonical(kind, raw, choices) for raw in dict.fromkeys(raw_answers)}
+    return [form_of[raw] for raw in raw_answers]
+
+
+def keys(
+    kind: str,
+    raw_answers: Sequence[str | None],
+    gold: str | None,
+    choices: Choices = (),
+    *,
+    equality: str | None = None,
+) -> AnswerKeys:
+    """Return the voting keys of one question's raw answers, and the key a right answer has.
+
+    Equal keys vote together. Which answers have equal keys does not depend on the gold.
 
     Args:
         kind: a key of `KINDS`.
         raw_answers: any number of them, of one or several LLMs; `None` is no answer.
         gold: as the dataset writes it; `None` where there is none.
         choices: as in `extract`.
+        equality: between normal forms, see `feval.answers.equality.named_equality`; `None` takes the kind's own: math-verify's
+            for "latex", identity for every other kind.
 
     Raises:
         UnknownNameError: for an unknown kind.
-        AnswerError: if math-verify is installed but cannot be started.
+        UsageError: for an equality that the kind does not have.
+        AnswerError: if math-verify is needed and is not installed, or cannot be started.
     """
-    found = answer_kind(kind)
-    gold_key = canonical_gold(kind, gold, choices)
-    key_of = {raw: found.canonical(raw, choices) for raw in dict.fromkeys(raw_answers) if raw is not None}
-    if gold_key is not None and kind == "latex" and equality.version() is not None:
-        equal = _equal_to_gold(gold_key, key_of.values())
-        key_of = {raw: gold_key if key in equal else key for raw, key in key_of.items()}
-    elif gold_key is not None and kind == "choice" and gold_key not in (label for label, _ in choices):
-        key_of = _with_gold_text(gold_key, key_of)
-    return AnswerKeys([None if raw is None else key_of[raw] for raw in raw_answers], gold_key)
-
-
-def _equal_to_gold(gold: str, answers: Iterable[str | None]) -> set[str]:
-    """The keys that differ from the gold's but are equal to it as mathematics."""
-    others = {key for key in answers if key is not None and key != gold}
-    return {key for key in sorted(others) if latex.comparable(key, gold) and equality.equal(gold, key)}
-
-
-def _with_gold_text(gold: str, key_of: Mapping[str, str | None]) -> dict[str, str | None]:
-    return {raw: gold if free_text.canonical(raw) == gold else key for raw, key in key_of.items()}
-
-
-def extractor_version(kind: str) -> str:
-    """Return what made the keys: feval's version of extraction, and math-verify's where it had a say.
-
-    Raises:
-        UnknownNameError: for an unknown kind.
-    """
-    if answer_kind(kind).name == "latex" and equality.version() is not None:
-        return f"{EXTRACTOR_VERSION}+math-verify-{equality.version()}"
-    return EXTRACTOR_VERSION
+    name = named_equality(answer_kind(kind).name, equality)
+    forms = normal_forms(kind, raw_answers, choices)
+    parties, _ = divide(
+        {form for form in forms if form is not None}, canonical_gold(kind, gold, choices), comparison(name)
+    )
+    return AnswerKeys([None if form is None else parties.key(form) for form in forms], parties.gold)

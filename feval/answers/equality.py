@@ -1,8 +1,15 @@
-"""Whether two LaTeX answers are equal as mathematics: math-verify, asked in a process of its own.
+"""When two answers of different normal form are equal: the named equalities that a recording may have.
 
-math-verify bounds its work with signals, which only a main thread can use, and a hostile formula can keep SymPy busy, or eat
-memory, for ever. So one worker process (`feval.answers._math_worker`) is started when the first pair is asked, talks JSON lines,
-and is killed and replaced when a pair takes longer than `SECONDS`: such a pair is not equal. Replies are remembered.
+| name | which normal forms are equal, besides identical ones |
+| --- | --- |
+| `normal-form` | none |
+| `math-verify-VERSION` | those that math-verify of this version finds equal as mathematics (the kind `latex`) |
+| `tolerance-X` | numbers that differ by at most X times the larger one's size (the kind `number`) |
+
+A recording keeps the verdicts, so that reading it needs no math-verify. `math-verify` runs in a process of its own: it bounds its
+work with signals, which only a main thread can use, and a hostile formula can keep SymPy busy, or eat memory, forever. One worker
+process (`feval.answers._math_worker`) is started when the first pair is asked, talks JSON lines, and is killed and replaced when
+a pair takes longer than `SECONDS`: such a pair has no verdict.
 
 Threads take turns; a forked child starts a worker of its own. The worker ends with the process that started it.
 """
@@ -15,18 +22,34 @@ import os
 import sys
 import threading
 import time
-from functools import cache, lru_cache
+from fractions import Fraction
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
-from feval.errors import AnswerError
+from feval.answers import latex
+from feval.answers.parties import Comparison
+from feval.errors import AnswerError, UsageError
 
 if TYPE_CHECKING:
     from subprocess import Popen
 
-__all__ = ["SECONDS", "MathWorker", "equal", "version"]
+__all__ = [
+    "MATH_VERIFY",
+    "NORMAL_FORM",
+    "SECONDS",
+    "MathWorker",
+    "comparison",
+    "named_equality",
+    "tolerance",
+    "version",
+]
+
+NORMAL_FORM = "normal-form"
+MATH_VERIFY = "math-verify"
+_TOLERANCE = "tolerance-"
 
 SECONDS = 10.0
-"""The longest a pair of answers is compared before it counts as not equal."""
+"""The longest a pair of answers is compared."""
 
 _START_SECONDS = 120.0  # importing SymPy takes one second, on a busy or cold machine many
 
@@ -43,18 +66,87 @@ def version() -> str | None:
         return None
 
 
-@lru_cache(maxsize=100_000)
-def equal(gold: str, answer: str) -> bool:
-    """Return whether math-verify finds an answer equal to the gold (the order matters to it: "x=5" answers "5").
+def named_equality(kind: str, name: str | None = None) -> str:
+    """Return the full name of an equality for answers of a kind, such as "math-verify-0.9.0".
 
     Args:
-        gold: a key of `feval.answers.latex`.
-        answer: another.
+        kind: a key of `feval.answers.KINDS`.
+        name: "normal-form", "math-verify" (with or without the installed version), or "tolerance-X"; `None` takes math-verify for
+            the kind "latex" and the normal form for every other.
 
     Raises:
-        AnswerError: if the worker cannot be started.
+        AnswerError: math-verify is needed and not installed, or another version than the one named.
+        UsageError: no such equality for this kind.
     """
-    return _worker().equal(gold, answer)
+    name = name or (MATH_VERIFY if kind == "latex" else NORMAL_FORM)
+    if name == NORMAL_FORM:
+        return name
+    if kind == "latex" and name.startswith(MATH_VERIFY):
+        return _installed_math_verify(name)
+    if kind == "number" and name.startswith(_TOLERANCE):
+        return tolerance(name.removeprefix(_TOLERANCE))
+    known = {"latex": "normal-form or math-verify", "number": "normal-form or tolerance-X, such as tolerance-1e-4"}
+    raise UsageError(
+        f"Answers of the kind {kind!r} have no equality {name!r:.60}; they have {known.get(kind, 'normal-form only')}."
+    )
+
+
+def _installed_math_verify(name: str) -> str:
+    installed = version()
+    if installed is None:
+        raise AnswerError(
+            "Answers of the kind 'latex' are compared by math-verify, which is not installed. Install it (pip install "
+            "'feval[math]'), or compare them by their normal form alone (--equality normal-form)."
+        )
+    full = f"{MATH_VERIFY}-{installed}"
+    if name not in {MATH_VERIFY, full}:
+        raise AnswerError(
+            f"The equality {name!r:.60} was asked for, and {full} is installed. Install the other version."
+        )
+    return full
+
+
+def tolerance(relative: str | float) -> str:
+    """Return the name of the equality of numbers up to a relative tolerance, such as "tolerance-0.0001".
+
+    Raises:
+        UsageError: not a number above 0 and below 1.
+    """
+    try:
+        number = float(relative)
+    except ValueError:
+        number = 0.0
+    if not 0 < number < 1:
+        raise UsageError(f"A tolerance is a number between 0 and 1, such as 1e-4; {relative!r:.40} was given.")
+    return f"{_TOLERANCE}{number!r}"
+
+
+def comparison(name: str) -> Comparison | None:
+    """Return how a named equality compares normal forms; `None` where only identical forms are equal.
+
+    A pair that math-verify is asked about raises an `AnswerError` where that version of it is not installed.
+
+    Raises:
+        UsageError: no such equality.
+    """
+    if name == NORMAL_FORM:
+        return None
+    if name.startswith(_TOLERANCE):
+        return Comparison(partial(_within, Fraction(float(name.removeprefix(_TOLERANCE)))))
+    if name.startswith(MATH_VERIFY):
+        return Comparison(partial(_equal_as_mathematics, name), latex.comparable, costly=True)
+    raise UsageError(f"There is no equality of answers {name!r:.60}.")
+
+
+def _within(relative: Fraction, left: str, right: str) -> bool:
+    """Whether two keys of `feval.answers.number` differ by at most a share of the larger one."""
+    a, b = Fraction(left), Fraction(right)
+    return abs(a - b) <= relative * max(abs(a), abs(b))
+
+
+def _equal_as_mathematics(name: str, left: str, right: str) -> bool | None:
+    _installed_math_verify(name)
+    return _worker().equal(left, right)
 
 
 @cache
@@ -83,15 +175,15 @@ class MathWorker:
         self._process: Popen[bytes] | None = None
         self._unread = b""
 
-    def equal(self, gold: str, answer: str) -> bool:
-        """Return whether the worker says the two are equal; a pair it does not survive is not.
+    def equal(self, left: str, right: str) -> bool | None:
+        """Return whether the worker says that two formulas are equal; `None` for a pair that it does not survive.
 
         Raises:
             AnswerError: if the worker cannot be started.
         """
         if self._owner != os.getpid():
             self._forget()
-        request = {"gold": gold, "answer": answer, "seconds": self.seconds + 5}
+        request = {"left": left, "right": right, "seconds": self.seconds + 5}
         with self._lock:
             if (
                 self._process is not None and self._process.poll() is not None
@@ -101,7 +193,7 @@ class MathWorker:
             reply = self._asked(process, json.dumps(request).encode() + b"\n", self.seconds)
             if reply is None:
                 self._end()
-        return reply is not None and reply.get("equal") is True
+        return None if reply is None else reply.get("equal") is True
 
     def close(self) -> None:
         """End the worker; the next question starts another. In a forked child this leaves the parent's worker alone."""
@@ -138,7 +230,7 @@ class MathWorker:
             self._end()
             raise AnswerError(
                 "math-verify is installed, but its worker did not start. Try `python -m feval.answers._math_worker` to see why,"
-                " or uninstall math-verify to compare LaTeX answers by their normal form alone."
+                " or compare LaTeX answers by their normal form alone (--equality normal-form)."
             )
         return process
 

@@ -20,8 +20,8 @@ The key is written by a normaliser, not by algebra; what it does, in this order:
 
 Matrices, tuples, intervals and sets stay as they are, spacing apart. An answer of more than `LONGEST` characters has no key.
 
-`feval.answers.keys` goes on from there where math-verify is installed: it asks whether an answer that differs from the gold is
-equal to it, see `feval.answers.equality`. `comparable` says which pairs are worth asking.
+Where a recording has the equality of math-verify, pairs of keys are compared further, see `feval.answers.equality`; `comparable`
+says which pairs are worth it.
 """
 
 from __future__ import annotations
@@ -176,18 +176,18 @@ def _normal(raw: str) -> str:
     return key or _OPTION.sub(r"\1", normal)
 
 
-def comparable(key: str, gold: str) -> bool:
+def comparable(left: str, right: str) -> bool:
     """Whether algebra could find two different keys equal.
 
-    Two exact numbers differ for good (math-verify rounds); words are not products of letters; two numerals of different bases
-    differ (math-verify looks past the base); a key of more than 300 characters is not worth the time.
+    Two exact numbers differ for good (math-verify rounds); words and capital letters are not products of letters; two numerals
+    of different bases differ (math-verify looks past the base); a key of more than 300 characters is not worth the time.
     """
-    if max(len(key), len(gold)) > _LONGEST_COMPARED or (_EXACT.fullmatch(key) and _EXACT.fullmatch(gold)):
+    if max(len(left), len(right)) > _LONGEST_COMPARED or (_EXACT.fullmatch(left) and _EXACT.fullmatch(right)):
         return False
-    bases, gold_bases = _BASE.findall(key), _BASE.findall(gold)
-    if bases and gold_bases and bases != gold_bases:
+    bases, others = _BASE.findall(left), _BASE.findall(right)
+    if bases and others and bases != others:
         return False
-    return not any(_WORDS.fullmatch(side) and len(side) > 3 for side in (key, gold)) and not gold.isupper()
+    return not any((_WORDS.fullmatch(side) and len(side) > 3) or side.isupper() for side in (left, right))
 
 
 def _plain_text(raw: str) -> str:

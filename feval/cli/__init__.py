@@ -26,11 +26,11 @@ import typer
 from feval import __version__
 from feval.errors import (
     FevalError,
+    FevalWarning,
     NotRecordedError,
     OutOfRangeError,
     SourceError,
     UnknownNameError,
-    UnpinnedWarning,
     UsageError,
 )
 from feval.report.text import counted, visible
@@ -107,6 +107,13 @@ RecordingFolder = Annotated[
         metavar="RECORDING", help="Folder of a recording, or hf://NAMESPACE/NAME@COMMIT.", show_default=False
     ),
 ]
+Equality = Annotated[
+    str | None,
+    typer.Option("--equality", metavar="NAME", help="Of answers: normal-form, or for LaTeX math-verify (its default)."),
+]
+Tolerance = Annotated[
+    str | None, typer.Option("--tolerance", metavar="X", help="Numbers are equal that differ by X times their size.")
+]
 NewFolder = Annotated[Path, typer.Option("--out", metavar="DIR", help="The recording to make: a new folder.")]
 
 
@@ -175,11 +182,11 @@ def _guarded(command: Callable[_P, None]) -> Callable[_P, None]:
 def _noted_warnings(*, quiet: bool) -> Iterator[None]:
     """Print what feval warns of as notes; other warnings stay what they are."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore" if quiet else "always", UnpinnedWarning)
+        warnings.simplefilter("ignore" if quiet else "always", FevalWarning)
         usual = warnings.showwarning
 
         def show(message: Warning | str, category: type[Warning], *rest: Any, **more: Any) -> None:
-            if issubclass(category, UnpinnedWarning):
+            if issubclass(category, FevalWarning):
                 _say(f"note: {message}")
             else:
                 usual(message, category, *rest, **more)
@@ -390,6 +397,8 @@ def _import(
     keep_duplicates: Annotated[
         bool, typer.Option("--keep-duplicates", help="Keep CoTs that SOURCE stores twice.")
     ] = False,
+    equality: Equality = None,
+    tolerance: Tolerance = None,
     temperature: Annotated[float | None, typer.Option("--temperature", help="As recorded, where you know it.")] = None,
     max_tokens: Annotated[int | None, typer.Option("--max-tokens", help="As recorded, where you know it.")] = None,
     as_json: JsonFlag = False,
@@ -416,6 +425,7 @@ def _import(
             counter=counter,
             prices=prices,
             answers=answers,
+            equality=_equality(equality, tolerance),
             keep_duplicates=keep_duplicates,
             temperature=temperature,
             max_tokens=max_tokens,
@@ -494,7 +504,10 @@ def _verify(
         "files": found.files,
         "leaves": found.leaves,
         "problems": list(found.problems),
+        "remarks": list(found.remarks),
     }
+    for remark in found.remarks:
+        show.note(remark)
     leaves = "1 leaf" if found.leaves == 1 else f"{found.leaves:,} leaves"
     checked = f"{counted(found.files, 'file')} and {leaves} checked"
     show.result(account, *([f"{recording} is sound: {checked}, hash {found.recording_hash}"] if found.ok else []))
@@ -544,6 +557,8 @@ def _place_of(place: Path) -> str:
 def _merge(
     recordings: Annotated[list[Path], typer.Argument(metavar="RECORDING...", help="Two or more.", show_default=False)],
     out: NewFolder,
+    equality: Equality = None,
+    tolerance: Tolerance = None,
     as_json: JsonFlag = False,
     quiet: QuietFlag = False,
 ) -> None:
@@ -558,7 +573,7 @@ def _merge(
     show = _Out(as_json=as_json, quiet=quiet)
     folders = [_local(show, recording) for recording in recordings]
     with show.progress("merging"):
-        merge(folders, out)
+        merge(folders, out, equality=_equality(equality, tolerance))
     _show_made(show, out)
 
 
@@ -613,6 +628,8 @@ def _extract(
     answers: Annotated[
         str, typer.Option("--answers", metavar="FROM", help="text (extracted again) or stored (only their keys anew).")
     ] = "text",
+    equality: Equality = None,
+    tolerance: Tolerance = None,
     as_json: JsonFlag = False,
     quiet: QuietFlag = False,
 ) -> None:
@@ -632,11 +649,23 @@ def _extract(
     show = _Out(as_json=as_json, quiet=quiet)
     recording = _local(show, recording)
     with show.progress("extracting") as progress:
-        found = extract(recording, out, answer_kind=answer_kind, source=answers, progress=progress)
+        named = _equality(equality, tolerance)
+        found = extract(recording, out, answer_kind=answer_kind, source=answers, equality=named, progress=progress)
     for sentence in found.notes:
         show.note(sentence)
     account = dataclasses.asdict(found) | {"path": str(out)}
     show.result(account, info_headline(open_recording(out)), "", *changes_tables(found))
+
+
+def _equality(equality: str | None, tolerance: str | None) -> str | None:
+    """The equality of answers that was asked for, by its name; `None` leaves it to the answer kind."""
+    from feval.answers import equality as equalities
+
+    if tolerance is None:
+        return equality
+    if equality is not None:
+        raise UsageError("--equality and --tolerance both say which answers are equal; give one of them.")
+    return equalities.tolerance(tolerance)
 
 
 def _show_made(show: _Out, out: Path, said: Collection[str] = ()) -> None:

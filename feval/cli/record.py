@@ -9,7 +9,20 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from feval.cli import JsonFlag, NewFolder, QuietFlag, _guarded, _hush_matplotlib, _Out, _Progress, _show_made, app
+from feval.cli import (
+    Equality,
+    JsonFlag,
+    NewFolder,
+    QuietFlag,
+    Tolerance,
+    _equality,
+    _guarded,
+    _hush_matplotlib,
+    _Out,
+    _Progress,
+    _show_made,
+    app,
+)
 from feval.errors import UsageError
 from feval.report.text import counted
 
@@ -76,6 +89,8 @@ def _record(
     answer_kind: Annotated[
         str | None, typer.Option("--answer-kind", metavar="KIND", help="Default: the dataset card's.")
     ] = None,
+    equality: Equality = None,
+    tolerance: Tolerance = None,
     temperature: Annotated[
         float | None,
         typer.Option("--temperature", min=0, help="Default: by the LLM's card, or 0.7. Not sent to one that reasons."),
@@ -164,7 +179,8 @@ def _record(
     decoding = Decoding(temperature, top_p, max_tokens, tuple(stop or ()), seed, logprobs, extra, shared)
     limits = Limits(concurrency, requests_per_minute, tokens_per_minute, samples_per_request, timeout, retries)
     worked = (exemplars, train_rows, exemplar_count)
-    ask = Ask(dataset, llm, model, samples, prompt, reasoning, system_role, answer_kind, decoding, *worked)
+    named = _equality(equality, tolerance)
+    ask = Ask(dataset, llm, model, samples, prompt, reasoning, system_role, answer_kind, decoding, *worked, named)
     asked = assemble(ask, questions_of(dataset, questions, first, answer_kind=answer_kind))
     prices = prices or usual_prices(llm)
     there = _there(show, asked.work, into, start, refuse_drift=refuse_drift)

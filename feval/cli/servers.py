@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from feval.cli import JsonFlag, QuietFlag, _guarded, _Out, app
+from feval.cli import Equality, JsonFlag, QuietFlag, Tolerance, _equality, _guarded, _Out, app
 from feval.errors import StorageError, UnknownNameError, UsageError
 from feval.report.text import counted
 
@@ -65,6 +65,8 @@ def _proxy(
     answer_kind: Annotated[
         str | None, typer.Option("--answer-kind", metavar="KIND", help="Default: the dataset card's, or else text.")
     ] = None,
+    equality: Equality = None,
+    tolerance: Tolerance = None,
     api_key_env: Annotated[
         str | None, typer.Option("--api-key-env", metavar="VARIABLE", help="Its key replaces that of the clients.")
     ] = None,
@@ -86,6 +88,7 @@ def _proxy(
 
     Example: feval proxy --upstream https://api.openai.com/v1 --record my-run --port 8124
     """
+    from feval.answers.equality import named_equality
     from feval.prices import price_list
     from feval.tokens import token_counter
     from recorders.assemble import questions_of
@@ -98,6 +101,7 @@ def _proxy(
     show = _Out(as_json=as_json, quiet=quiet)
     endpoint = Endpoint.from_environment(upstream, api_key_env) if api_key_env else Endpoint(upstream)
     kind = _kind(dataset, answer_kind)
+    named = named_equality(kind, _equality(equality, tolerance))
     asked = [] if questions is None else questions_of(dataset, questions, answer_kind=kind)
     token_counter("words" if counter == "usage" else counter)
     prices = prices if prices == "none" else price_list(prices).id
@@ -117,7 +121,14 @@ def _proxy(
             _announce(show, service, f"Recording {endpoint.url}", {"upstream": endpoint.url})
             _serve(service)
         sealed = seal_proxied(
-            journal, record, dataset=dataset, answer_kind=kind, questions=asked, prices=prices, counter=counter
+            journal,
+            record,
+            dataset=dataset,
+            answer_kind=kind,
+            questions=asked,
+            prices=prices,
+            counter=counter,
+            equality=named,
         )
         _account(show, proxy, sealed)
 

@@ -170,6 +170,7 @@ class _Source:
         from feval.recording.format import file_path
 
         wanted = [file_path("questions", dataset), *recording.votes_paths(dataset).values()]
+        wanted += [path for path in [file_path("equality", dataset)] if path in recording.manifest.files]
         wanted += [file_path(part, dataset, llm) for llm in llms for part in ("requests", "samples")]
         self.bring(recording, wanted)
         self.check_votes(recording, dataset, llms)

@@ -71,6 +71,7 @@ def import_recording(
     questions: str | Path | None = None,
     prices: str = "2025-06-02",
     answers: str = "stored",
+    equality: str | None = None,
     keep_duplicates: bool = False,
     temperature: float | None = None,
     max_tokens: int | None = None,
@@ -90,6 +91,7 @@ def import_recording(
         questions: file with texts, golds and options, joined by question id.
         prices: id of the price list that the recording names, or "none".
         answers: "stored": as the source stores them, extracted from the texts where it does not; "text": always extracted.
+        equality: of answers, see `feval.answers.equality.named_equality`; `None`: that of the answer kind.
         keep_duplicates: keep samples that the source is known to have stored twice.
         temperature: of the decoding, where the source does not say; `None`: not known.
         max_tokens: limit on output tokens, where the source does not say; `None`: not known.
@@ -103,6 +105,7 @@ def import_recording(
         UsageError: something needed was not given: the LLM's name, the answer kind, the questions.
         SourceError: the source is broken, empty, hostile, or not of this format.
         ConflictError: the source, or source and questions file, contradict themselves.
+        AnswerError: answers would be compared by math-verify, which is not installed.
         TokenCounterError: a counter that cannot be had.
         StorageError: `out` exists or cannot be written.
     """
@@ -121,5 +124,6 @@ def import_recording(
         questions=None if questions is None else Path(questions),
         prices=prices,
         answers=answers,
+        equality=equality,
         progress=progress,
     )

@@ -9,7 +9,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from feval.answers import KINDS, canonical_gold, extract, extractor_version, keys
+from feval.answers import EXTRACTOR_VERSION, KINDS, canonical_gold, extract, normal_forms
+from feval.answers.equality import named_equality
 from feval.cards import find_dataset_card
 from feval.errors import FevalError, OutOfRangeError, SourceError, TokenCounterError, UnknownNameError, UsageError
 from feval.importers.questions import completed, read_questions
@@ -40,6 +41,7 @@ def convert(
     questions: Path | None,
     prices: str,
     answers: str,
+    equality: str | None,
     progress: Callable[[int, int], None] | None,
 ) -> Path:
     """Import one source; the arguments are those of `feval.importers.import_recording`, and all formats there are."""
@@ -48,7 +50,13 @@ def convert(
     _check_options(request, answers)
     licence = card.licence if card else None
     info = DatasetInfo(
-        request.dataset, card.title if card else request.dataset, kind, extractor_version(kind), None, licence
+        request.dataset,
+        card.title if card else request.dataset,
+        kind,
+        EXTRACTOR_VERSION,
+        None,
+        licence,
+        named_equality(kind, equality),
     )
     operation: dict[str, Any] = {
         "name": "import",
@@ -165,7 +173,7 @@ class _Conversion:
         count = None if name == "usage" else token_counter(name)
         for question, pool in zip(self._questions, llm.pools, strict=True):
             raw = self._raw_answers(question, pool)
-            canonical, _ = keys(self._kind, raw, question.gold, question.choices)
+            canonical = normal_forms(self._kind, raw, question.choices)
             self._seen["cots"] += len(raw)
             self._seen["without answer"] += raw.count(None)
             self._seen["unreadable"] += canonical.count(None) - raw.count(None)
@@ -249,7 +257,7 @@ class _Conversion:
         ]
         notes = [f"{number} {one if number == 1 else many}" for number, one, many in facts if number]
         if not seen["stored"]:
-            how = "the authors' rule" if kind == "verbatim" else extractor_version(kind)
+            how = "the authors' rule" if kind == "verbatim" else EXTRACTOR_VERSION
             notes.append(f"Answers were extracted from the texts by {how}.")
         if expected_questions not in (None, len(self._questions)):
             notes.append(

@@ -4,9 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import Any
 
-__all__ = ["OPTIONAL_COLUMNS", "DatasetInfo", "LLMInfo", "PoolRows", "Question", "ScoreRows", "ScorerInfo"]
+from feval.errors import UsageError
+
+__all__ = [
+    "NORMAL_FORM",
+    "OPTIONAL_COLUMNS",
+    "DatasetInfo",
+    "LLMInfo",
+    "PoolRows",
+    "Question",
+    "ScoreRows",
+    "ScorerInfo",
+    "utc_text",
+    "utc_time",
+]
+
+NORMAL_FORM = "normal-form"
+"""The equality of answers whose normal forms alone are compared."""
 
 OPTIONAL_COLUMNS: Mapping[str, str] = {
     "seed": "int64",
@@ -15,9 +32,10 @@ OPTIONAL_COLUMNS: Mapping[str, str] = {
     "system_fingerprint": "string",
     "reasoning_tokens": "int64",
     "cached_tokens": "int64",
-    "recorded_at": "string",
+    "recorded_at": "utc",
 }
-"""Columns that a source may add to every CoT, with their Arrow types; each value may be missing (null)."""
+"""Columns that a source may add to every CoT, with their types; each value may be missing (null). "utc" is an ISO 8601 time here
+and a timestamp in the file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,8 +46,7 @@ class Question:
         id: unique within the dataset.
         text: the question as the LLM was asked it, without the options.
         answer: the gold answer as the source writes it; `None` where there is none.
-        answer_key: the canonical gold answer, the key a vote must equal; `None` where there is no gold, or none that the
-            answer kind can read.
+        answer_key: normal form of the gold answer; `None` where there is no gold, or none that the answer kind can read.
         choices: (label, text) of each option; empty where there are none.
     """
 
@@ -51,6 +68,7 @@ class DatasetInfo:
         extractor: version of the extraction that made the answers.
         system_prompt: as sent to the LLMs; `None` where none was, or it is not known.
         licence: of the questions.
+        equality: which answers of different normal form are equal, see `feval.answers.equality`.
     """
 
     id: str
@@ -59,6 +77,7 @@ class DatasetInfo:
     extractor: str
     system_prompt: str | None = None
     licence: str | None = None
+    equality: str = NORMAL_FORM
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +110,7 @@ class PoolRows:
         question_id: which question.
         texts: the CoTs; `None` where the source kept no text.
         raw_answers: as extracted; `None` for no answer.
-        answers: canonical, the voting keys; `None` for no answer.
+        answers: normal forms, which vote together where they are equal; `None` for no answer.
         output_tokens: of each CoT, by the recording's token counter.
         finish_reasons: words of `feval.schema.FINISH_REASONS`.
         prompt: the request, as a JSON array of messages; `None` where it is not known.
@@ -157,3 +176,25 @@ class ScoreRows:
     verdicts: Sequence[str | None] | None = None
     prompt_tokens: Sequence[int | None] | None = None
     output_tokens: Sequence[int | None] | None = None
+
+
+def utc_time(text: str) -> datetime:
+    """A time as recordings write it in their leaves, such as "2026-11-22T14:31:41.250000Z".
+
+    Raises:
+        UsageError: it is not an ISO 8601 time with its offset from UTC.
+    """
+    try:
+        time = datetime.fromisoformat(text)
+    except ValueError:
+        time = None
+    if time is None or time.tzinfo is None:
+        raise UsageError(
+            f"A time should be ISO 8601 with its offset, such as 2026-11-22T14:31:41Z; found {text!r:.60}."
+        )
+    return time.astimezone(UTC)
+
+
+def utc_text(time: datetime) -> str:
+    """The one spelling of a time in leaves: UTC, microseconds only where there are some, "Z" at the end."""
+    return time.astimezone(UTC).isoformat().replace("+00:00", "Z")

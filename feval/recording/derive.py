@@ -7,6 +7,8 @@ from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
+from feval.answers.equality import named_equality
+from feval.answers.parties import Verdict
 from feval.errors import (
     ConflictError,
     NotRecordedError,
@@ -14,7 +16,7 @@ from feval.errors import (
     ShortPoolError,
     UsageError,
 )
-from feval.recording.content import DatasetInfo, LLMInfo, PoolRows, Question, ScorerInfo, ScoreRows
+from feval.recording.content import NORMAL_FORM, DatasetInfo, LLMInfo, PoolRows, Question, ScorerInfo, ScoreRows
 from feval.recording.files import CHANNELS
 from feval.recording.format import SCORES
 from feval.recording.reader import Recording
@@ -26,15 +28,18 @@ __all__ = ["add_scorers", "add_scores", "merge", "select"]
 _CHANNEL_FIELDS = tuple(field for part in CHANNELS.values() for field, _ in part.values())
 
 
-def merge(recordings: Sequence[str | Path], out: str | Path) -> Path:
+def merge(recordings: Sequence[str | Path], out: str | Path, *, equality: str | None = None) -> Path:
     """Put several recordings into one: other datasets, other LLMs, or both.
 
     Questions are told apart by dataset and id, and must agree in text, gold and choices. Their order is that of the first
-    recording that has them. The same LLM on the same dataset may come twice only if everything recorded is equal.
+    recording that has them. The same LLM on the same dataset may come twice only if everything recorded is equal. Answers of
+    different recordings are compared under the equality of their dataset; verdicts of the parents are not asked for again.
 
     Args:
         recordings: two or more folders.
         out: the folder to make.
+        equality: of the datasets that come from several recordings, see `feval.answers.equality`; `None` keeps the one that they
+            agree on.
 
     Raises:
         ConflictError: the recordings contradict each other; the message names where.
@@ -63,7 +68,8 @@ def merge(recordings: Sequence[str | Path], out: str | Path) -> Path:
         for dataset in datasets:
             holders = [source for source in sources if dataset in source.manifest.datasets]
             questions = _merged_questions(dataset, holders)
-            writer.add_dataset(_common_info(dataset, holders), questions)
+            info = _common_info(dataset, holders, equality)
+            writer.add_dataset(info, questions, **_known_verdicts(dataset, holders, info.equality))
             for llm, holder in _owners(dataset, holders).items():
                 pools = {pool.question_id: pool for pool in holder.pools(dataset, llm)}
                 ordered = (pools[question.id] for question in questions if question.id in pools)
@@ -120,7 +126,8 @@ def select(
         for dataset in kept:
             rows = [q for q in source.questions(dataset) if wanted is None or q.id in wanted]
             missing -= {row.id for row in rows}
-            writer.add_dataset(source.dataset_info(dataset), rows)
+            info = source.dataset_info(dataset)
+            writer.add_dataset(info, rows, **_known_verdicts(dataset, [source], info.equality))
             for llm in source.llm_names(dataset):
                 if llms is None or llm in llms:
                     pools = _first(source.pools(dataset, llm), {row.id for row in rows}, samples, llm)
@@ -247,18 +254,32 @@ def _common_licences(sources: Sequence[Recording]) -> Mapping[str, str | None]:
     return found
 
 
-def _common_info(dataset: str, holders: Sequence[Recording]) -> DatasetInfo:
+def _common_info(dataset: str, holders: Sequence[Recording], equality: str | None = None) -> DatasetInfo:
     first = holders[0].dataset_info(dataset)
+    if len(holders) > 1 and equality is not None:
+        first = replace(first, equality=named_equality(first.answer_kind, equality))
     for holder in holders[1:]:
         other = holder.dataset_info(dataset)
-        for field in ("answer_kind", "extractor", "system_prompt"):
+        for field in ("answer_kind", "extractor", "system_prompt", *(["equality"] if equality is None else [])):
             mine, theirs = getattr(first, field), getattr(other, field)
             if mine != theirs:
+                advice = "name one for both, --equality NAME" if field == "equality" else "import one of them again"
                 raise ConflictError(
-                    f"{dataset} has {field} {mine!r} in {holders[0].path} but {theirs!r} in {holder.path}; "
-                    "import one of them again so that both agree."
+                    f"{dataset} has {field} {mine!r} in {holders[0].path} but {theirs!r} in {holder.path}; {advice}."
                 )
     return first
+
+
+def _known_verdicts(dataset: str, holders: Sequence[Recording], equality: str) -> dict[str, Any]:
+    """What `RecordingWriter.add_dataset` is told of verdicts: those of the holders, and that a single one has no new answers."""
+    verdicts: dict[str, list[Verdict]] = {}
+    for holder in holders:
+        if holder.dataset_info(dataset).equality == equality:
+            for question, own in holder.verdicts(dataset).items():
+                verdicts.setdefault(question, []).extend(own)
+    if len(holders) > 1 or equality == NORMAL_FORM:
+        return {"verdicts": verdicts}
+    return {"verdicts": verdicts, "not_asked": holders[0].manifest.datasets[dataset]["equality"]["not_asked"]}
 
 
 def _merged_questions(dataset: str, holders: Sequence[Recording]) -> list[Question]:

@@ -14,7 +14,7 @@ from typing import Any
 
 from feval.errors import ConflictError
 from feval.recording.content import DatasetInfo, LLMInfo, PoolRows, Question
-from feval.recording.derive import _common_info, _merged_questions, _parent, _same_question
+from feval.recording.derive import _common_info, _known_verdicts, _merged_questions, _parent, _same_question
 from feval.recording.reader import Recording
 from feval.recording.writer import RecordingWriter
 
@@ -59,7 +59,7 @@ def check_extension(base: Recording, info: DatasetInfo, questions: Sequence[Ques
     if info.id not in base.manifest.datasets:
         return
     there = base.dataset_info(info.id)
-    for field in ("answer_kind", "extractor", "system_prompt"):
+    for field in ("answer_kind", "extractor", "system_prompt", "equality"):
         mine, theirs = getattr(there, field), getattr(info, field)
         if mine != theirs:
             raise ConflictError(
@@ -155,7 +155,9 @@ def extend(
 def _add_dataset(writer: RecordingWriter, base: Recording, more: Recording, dataset: str) -> None:
     holders = [holder for holder in (base, more) if dataset in holder.manifest.datasets]
     parent = base if holders[0] is base else None
-    writer.add_dataset(_common_info(dataset, holders), _merged_questions(dataset, holders), parent=parent)
+    info = _common_info(dataset, holders)
+    known = _known_verdicts(dataset, holders, info.equality)
+    writer.add_dataset(info, _merged_questions(dataset, holders), parent=parent, **known)
 
 
 def _add_grown(writer: RecordingWriter, base: Recording, more: Recording, dataset: str, llm: str) -> None:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from feval import answers
+from feval.answers.equality import named_equality
 from feval.errors import AnswerError, UnknownNameError, UsageError
 from feval.recording.content import DatasetInfo, PoolRows, Question
 from feval.recording.reader import Recording, open_recording
@@ -134,6 +135,7 @@ def extract(
     *,
     answer_kind: str | None = None,
     source: str = "text",
+    equality: str | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> Extraction:
     """Read every answer of a recording again, and write the result as a new recording.
@@ -145,19 +147,20 @@ def extract(
         out: the folder to make.
         answer_kind: a key of `feval.answers.KINDS`; `None` keeps the kind of each dataset.
         source: one of `ANSWERS`: "text" extracts from the texts; "stored" keeps the raw answers and makes their keys anew.
+        equality: between normal forms, see `feval.answers.equality.named_equality`; `None` takes that of the answer kind.
         progress: called with (pools done, pools in all).
 
     Raises:
         UnknownNameError: an answer kind or source that does not exist.
-        AnswerError: the answer kind cannot be extracted from texts, or math-verify cannot be started.
-        UsageError: one answer kind for datasets of different kinds.
+        AnswerError: the answer kind cannot be extracted from texts, or math-verify is needed and cannot be started.
+        UsageError: one answer kind for datasets of different kinds, or an equality that a kind does not have.
         RecordingError: the recording cannot be read.
         StorageError: `out` is there already, or cannot be written.
     """
     if source not in ANSWERS:
         raise UnknownNameError.of("place to take answers from", source, ANSWERS)
     parent = open_sound(recording)
-    infos = [_new_info(parent, dataset, answer_kind, source) for dataset in parent.dataset_ids()]
+    infos = [_new_info(parent, dataset, answer_kind, source, equality) for dataset in parent.dataset_ids()]
     _one_kind_only(parent, answer_kind)
     steps = _Steps(parent, progress)
     operation = {"name": "extract", "answers": source, "extractors": {info.id: info.extractor for info in infos}}
@@ -189,7 +192,7 @@ class _Steps:
             self._report(self._done, max(self._total, self._done))
 
 
-def _new_info(parent: Recording, dataset: str, kind: str | None, source: str) -> DatasetInfo:
+def _new_info(parent: Recording, dataset: str, kind: str | None, source: str, equality: str | None) -> DatasetInfo:
     info = parent.dataset_info(dataset)
     kind = answers.answer_kind(info.answer_kind if kind is None else kind).name
     if kind == "verbatim" and source == "text":
@@ -197,7 +200,7 @@ def _new_info(parent: Recording, dataset: str, kind: str | None, source: str) ->
             f"{dataset} would have the answer kind 'verbatim', which keeps the answers a source stored and reads none in a "
             "text. Choose another answer kind (`feval ls answer-kinds`), or keep the stored answers (`--answers stored`)."
         )
-    return replace(info, answer_kind=kind, extractor=answers.extractor_version(kind))
+    return replace(info, answer_kind=kind, extractor=answers.EXTRACTOR_VERSION, equality=named_equality(kind, equality))
 
 
 def _one_kind_only(parent: Recording, kind: str | None) -> None:
@@ -231,7 +234,8 @@ def _dataset(
 ) -> DatasetChanges:
     old = parent.questions(info.id)
     new = [_with_gold(question, info.answer_kind) for question in old]
-    writer.add_dataset(info, new, parent=parent)
+    known = parent.verdicts(info.id) if parent.dataset_info(info.id).equality == info.equality else None
+    writer.add_dataset(info, new, parent=parent, verdicts=known)
     before = {question.id: question for question in old}
     after = {question.id: question for question in new}
     llms = []
@@ -281,8 +285,7 @@ def _pools(
     for pool in parent.pools(info.id, llm):
         question = after[pool.question_id]
         raw = list(pool.raw_answers) if source == "stored" else _raw_answers(pool, info.answer_kind, question)
-        keys = answers.keys(info.answer_kind, raw, _gold(question), question.choices).answers
-        changed = replace(pool, raw_answers=raw, answers=keys)
+        changed = replace(pool, raw_answers=raw, answers=answers.normal_forms(info.answer_kind, raw, question.choices))
         tally.add(pool, changed, before[pool.question_id].answer_key, question.answer_key)
         yield changed
         steps.step()

@@ -10,11 +10,21 @@ from pathlib import Path
 from typing import IO, Any
 
 from feval.errors import UsageError
-from feval.recording.content import OPTIONAL_COLUMNS, PoolRows
+from feval.recording.content import OPTIONAL_COLUMNS, PoolRows, utc_text, utc_time
 from feval.recording.format import LeafHash, file_path
 from feval.schema import FINISH_REASONS
 
-__all__ = ["CHANNELS", "FINISH_CODES", "PAIR_PARTS", "HashedFile", "PairFiles", "ParquetFile", "pool_lines"]
+__all__ = [
+    "CHANNELS",
+    "FINISH_CODES",
+    "PAIR_PARTS",
+    "HashedFile",
+    "PairFiles",
+    "ParquetFile",
+    "pair_schema",
+    "pool_lines",
+    "with_correct",
+]
 
 CHANNELS: dict[str, dict[str, tuple[str, str]]] = {
     "reasoning": {"reasoning": ("reasoning", "string")},
@@ -39,6 +49,8 @@ _NARROW_GROUP_ROWS = 1 << 16
 def pool_lines(pool: PoolRows) -> dict[str, list[Any]]:
     """A pool's line in each of its leaves. Columns without any value do not count, nor do channels."""
     extra = {name: list(column) for name, column in pool.extra.items() if any(v is not None for v in column)}
+    if "recorded_at" in extra:
+        extra["recorded_at"] = [None if t is None else utc_text(utc_time(t)) for t in extra["recorded_at"]]
     samples = [pool.question_id, list(pool.raw_answers), list(pool.answers), list(pool.output_tokens)]
     channels = {part: [pool.question_id, *columns.values()] for part, columns in _channels(pool).items()}
     return {
@@ -131,7 +143,7 @@ class HashedFile:
 class ParquetFile:
     """One Parquet file, written in row groups as rows come."""
 
-    def __init__(self, path: Path, schema: Any, *, dictionary: bool | list[str]) -> None:
+    def __init__(self, path: Path, schema: Any, dictionary: bool | list[str]) -> None:
         import pyarrow.parquet as pq
 
         self._schema = schema
@@ -149,6 +161,11 @@ class ParquetFile:
             use_content_defined_chunking=True,
         )
 
+    def write(self, table: Any) -> None:
+        """Write a whole Arrow table as one row group, behind what was written before."""
+        self._writer.write_table(table, row_group_size=max(table.num_rows, 1))
+        self.rows += table.num_rows
+
     def extend(self, **columns: Sequence[Any]) -> None:
         """Add rows, as columns of equal length."""
         for name, values in columns.items():
@@ -164,9 +181,7 @@ class ParquetFile:
         import pyarrow as pa
 
         if self.waiting:
-            table = pa.table(self._columns, schema=self._schema)
-            self._writer.write_table(table, row_group_size=max(self.waiting, 1))
-            self.rows += self.waiting
+            self.write(pa.table(self._columns, schema=self._schema))
             self._columns = {name: [] for name in self._columns}
 
     def close(self) -> dict[str, Any]:
@@ -186,14 +201,22 @@ class ParquetFile:
 class PairFiles:
     """The Parquet files of one LLM on one dataset, with their leaves: three, and one for each channel that is used.
 
-    With `answers_only`, `samples/` alone is written: the others stay as they are in another recording.
+    With `answers_only`, `samples/` alone is written: the others stay as they are in another recording. `golds` are the
+    normal forms of the questions' golds, by id.
     """
 
     def __init__(
-        self, claim: Callable[[str], str], root: Path, dataset: str, llm: str, *, answers_only: bool = False
+        self,
+        claim: Callable[[str], str],
+        root: Path,
+        dataset: str,
+        llm: str,
+        golds: Mapping[str, str | None],
+        *,
+        answers_only: bool = False,
     ) -> None:
         self._claim, self._root, self._who = claim, root, f"{llm} on {dataset}"
-        self._pair = dataset, llm
+        self._pair, self._golds = (dataset, llm), golds
         self._paths = {
             part: claim(file_path(part, dataset, llm)) for part in (["samples"] if answers_only else PAIR_PARTS)
         }
@@ -209,7 +232,7 @@ class PairFiles:
         finish = self._check(pool)
         if not self._tables:
             self._open()
-        columns = _pool_columns(pool)
+        columns = _pool_columns(pool, self._pair[1], self._golds.get(pool.question_id))
         if self._answers_only:
             columns = {"samples": columns["samples"]}
         lines = pool_lines(pool)
@@ -243,36 +266,13 @@ class PairFiles:
             table.abandon()
 
     def _open(self) -> None:
-        import pyarrow as pa
-
-        key = [("question_id", pa.string()), ("sample_index", pa.int32())]
-        extra = [(name, pa.type_for_alias(kind)) for name, kind in OPTIONAL_COLUMNS.items()]
-        columns = {
-            "requests": [("question_id", pa.string()), ("prompt", pa.string()), ("prompt_tokens", pa.int32())],
-            "samples": [
-                *key,
-                ("answer_raw", pa.string()),
-                ("answer", pa.string()),
-                ("output_tokens", pa.int32()),
-                ("finish_reason", pa.string()),
-                *extra,
-            ],
-            "texts": [*key, ("text", pa.string())],
-        }
         for part in self._paths:
-            fields = columns[part]
-            dictionary = [name for name, kind in fields if kind == pa.string() and name not in {"text", "prompt"}]
-            self._tables[part] = ParquetFile(self._root / self._paths[part], pa.schema(fields), dictionary=dictionary)
+            self._tables[part] = ParquetFile(self._root / self._paths[part], *pair_schema(part))
 
     def _open_channel(self, part: str) -> None:
-        import pyarrow as pa
-
-        types = {"string": pa.string(), "float64": pa.float64(), "list<float32>": pa.list_(pa.float32())}
-        key = [("question_id", pa.string()), ("sample_index", pa.int32())]
-        schema = pa.schema([*key, *((column, types[kind]) for column, (_, kind) in CHANNELS[part].items())])
         self._paths[part] = self._claim(file_path(part, *self._pair))
         self._leaves[part] = LeafHash()
-        self._tables[part] = ParquetFile(self._root / self._paths[part], schema, dictionary=["question_id"])
+        self._tables[part] = ParquetFile(self._root / self._paths[part], *pair_schema(part))
 
     def _add_line(self, part: str, line: list[Any], question: str) -> None:
         try:
@@ -312,12 +312,49 @@ class PairFiles:
                 table.flush()
 
 
-def _pool_columns(pool: PoolRows) -> dict[str, dict[str, Sequence[Any]]]:
+def pair_schema(part: str) -> tuple[Any, list[str]]:
+    """The Arrow schema of a part of an LLM on a dataset, and which of its columns are dictionary-encoded."""
+    import pyarrow as pa
+
+    types = {
+        "string": pa.string(),
+        "float64": pa.float64(),
+        "int64": pa.int64(),
+        "list<float32>": pa.list_(pa.float32()),
+        "utc": pa.timestamp("us", "UTC"),
+    }
+    key = [("llm", pa.string()), ("question_id", pa.string())]
+    cot_key = [*key, ("sample_index", pa.int32())]
+    columns = {
+        "requests": [*key, ("prompt", pa.string()), ("prompt_tokens", pa.int32())],
+        "samples": [
+            *cot_key,
+            ("answer_raw", pa.string()),
+            ("answer", pa.string()),
+            ("correct", pa.bool_()),
+            ("output_tokens", pa.int32()),
+            ("finish_reason", pa.string()),
+            *((name, types[kind]) for name, kind in OPTIONAL_COLUMNS.items()),
+        ],
+        "texts": [*cot_key, ("text", pa.string())],
+        **{name: [*cot_key, *((c, types[kind]) for c, (_, kind) in own.items())] for name, own in CHANNELS.items()},
+    }
+    fields = columns[part]
+    long = {"text", "prompt", "reasoning"}
+    return pa.schema(fields), [name for name, kind in fields if kind == pa.string() and name not in long]
+
+
+def _pool_columns(pool: PoolRows, llm: str, gold: str | None) -> dict[str, dict[str, Sequence[Any]]]:
     """A pool's rows in each file that it has rows in."""
     size = len(pool.answers)
-    key: dict[str, Sequence[Any]] = {"question_id": [pool.question_id] * size, "sample_index": range(size)}
+    key: dict[str, Sequence[Any]] = {
+        "llm": [llm] * size,
+        "question_id": [pool.question_id] * size,
+        "sample_index": range(size),
+    }
     return {
         "requests": {
+            "llm": [llm],
             "question_id": [pool.question_id],
             "prompt": [pool.prompt],
             "prompt_tokens": [pool.prompt_tokens],
@@ -326,18 +363,49 @@ def _pool_columns(pool: PoolRows) -> dict[str, dict[str, Sequence[Any]]]:
             **key,
             "answer_raw": pool.raw_answers,
             "answer": pool.answers,
+            "correct": [None if gold is None else answer == gold for answer in pool.answers],
             "output_tokens": pool.output_tokens,
             "finish_reason": pool.finish_reasons,
-            **{name: pool.extra.get(name) or [None] * size for name in OPTIONAL_COLUMNS},
+            **{name: _optional_column(pool, name) for name in OPTIONAL_COLUMNS},
         },
         "texts": {**key, "text": pool.texts},
         **{part: {**key, **values} for part, values in _channels(pool).items()},
     }
 
 
+def _optional_column(pool: PoolRows, name: str) -> Sequence[Any]:
+    values = pool.extra.get(name) or [None] * len(pool.answers)
+    if OPTIONAL_COLUMNS[name] != "utc":
+        return values
+    return [None if value is None else utc_time(value) for value in values]
+
+
+def with_correct(path: Path, correct: Sequence[bool | None]) -> dict[str, Any]:
+    """Write a file of samples again with another column `correct`; gives its record for the manifest."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    new = path.with_name(f"{path.name}.new")
+    source, table = pq.ParquetFile(path), ParquetFile(new, *pair_schema("samples"))
+    try:
+        start = 0
+        for group in range(source.num_row_groups):
+            rows = source.read_row_group(group)
+            own = pa.array(correct[start : start + rows.num_rows], pa.bool_())
+            table.write(rows.set_column(rows.schema.get_field_index("correct"), "correct", own))
+            start += rows.num_rows
+        record = table.close()
+    finally:
+        table.abandon()
+    new.replace(path)
+    return record
+
+
 def _bytes(columns: Mapping[str, Sequence[Any]]) -> int:
     """About what columns take, keys apart: a byte per character, four per number of a list."""
-    values = (v for name, column in columns.items() if name not in {"question_id", "sample_index"} for v in column)
+    values = (
+        v for name, column in columns.items() if name not in {"llm", "question_id", "sample_index"} for v in column
+    )
     return sum(
         len(v) if isinstance(v, str) else 4 * len(v) if isinstance(v, list) else 8 for v in values if v is not None
     )

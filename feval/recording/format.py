@@ -37,10 +37,11 @@ __all__ = [
 ]
 
 FORMAT = "feval-recording"
-FORMAT_VERSION = 2
+FORMAT_VERSION = 3
 """What is written."""
-FORMAT_VERSIONS = (1, 2)
-"""What is read. Format 1 keeps names and answers in the votes file; format 2 has them apart."""
+FORMAT_VERSIONS = (1, 2, 3)
+"""What is read. Format 1 keeps names and answers in the votes file, format 2 has them apart, format 3 has verdicts on equal
+answers, times as timestamps, and the same key columns in every Parquet file."""
 MANIFEST = "manifest.json"
 README = "README.md"
 SCORES = "scores/"

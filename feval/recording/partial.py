@@ -7,13 +7,15 @@ LLM against the samples, questions and requests that they are derived from.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from feval.answers.parties import Parties, parties_of
 from feval.errors import DamagedRecordingError
-from feval.recording.content import OPTIONAL_COLUMNS
+from feval.recording.content import OPTIONAL_COLUMNS, Question
+from feval.recording.equality import equality_leaf
 from feval.recording.files import CHANNELS, FINISH_CODES, PAIR_PARTS
 from feval.recording.format import MANIFEST, README, SCORES, LeafHash, file_path
 from feval.recording.manifest import Manifest
@@ -56,7 +58,7 @@ def listed_parts(manifest: Manifest) -> dict[str, Part]:
 
 def _possible_parts(manifest: Manifest) -> Iterator[tuple[str, Part]]:
     for dataset in manifest.datasets:
-        for part in ("questions", "votes", "details"):
+        for part in ("questions", "equality", "votes", "details"):
             yield file_path(part, dataset), Part(part, dataset, None)
     for dataset, llm in manifest.pairs:
         for part in (*PAIR_PARTS, *CHANNELS):
@@ -157,6 +159,8 @@ def _leaf(recording: Recording, path: str, part: Part) -> str:
         for entry in recording.questions(part.dataset):
             leaf.add(question_line(entry))
         return leaf.hexdigest()
+    if part.part == "equality":
+        return equality_leaf(recording.dataset_info(part.dataset).equality, recording.verdicts(part.dataset))
     if part.part.startswith(SCORES):
         return scores_leaf(recording, part.dataset, str(part.llm), part.part.removeprefix(SCORES))
     with recording.shape(path):
@@ -220,21 +224,27 @@ def check_votes(recording: Recording, dataset: str, llms: Iterable[str]) -> None
     """
     path = file_path("votes", dataset)
     with recording.shape(path):
-        rows = _check_questions(recording, dataset)
+        verdicts, questions = recording.verdicts(dataset), recording.questions(dataset)
+        parties = {q.id: parties_of(verdicts.get(q.id, ()), q.answer_key) for q in questions}
+        rows = _check_questions(recording, dataset, questions, parties)
         for llm in llms:
-            _check_llm(recording, dataset, llm, rows)
+            _check_llm(recording, dataset, llm, rows, parties)
 
 
-def _check_questions(recording: Recording, dataset: str) -> dict[str, int]:
-    votes, questions = recording.votes(dataset), recording.questions(dataset)
+def _check_questions(
+    recording: Recording, dataset: str, questions: Sequence[Question], parties: Mapping[str, Parties]
+) -> dict[str, int]:
+    votes = recording.votes(dataset)
     if list(votes.question_ids) != [question.id for question in questions]:
         raise _disagree(recording, dataset, "question ids")
     for row, question in enumerate(questions):
         gold, candidates = int(votes.gold[row]), votes.candidates(row)
         if len(set(candidates)) < len(candidates):
             raise _disagree(recording, dataset, f"candidates of {question.id!r}")
-        if (None if gold < 0 else candidates[gold]) != question.answer_key:
+        if (None if gold < 0 else candidates[gold]) != parties[question.id].gold:
             raise _disagree(recording, dataset, f"gold of {question.id!r}")
+        if any(parties[question.id].joined.get(f) != candidates[code] for f, code in votes.aliases(row).items()):
+            raise _disagree(recording, dataset, f"equal answers of {question.id!r}")
         if int(votes.text_keys[row]) != name_key(question.text):
             raise _disagree(recording, dataset, f"text of {question.id!r}")
         if int(votes.question_keys[row]) != name_key("feval/question", dataset, question.id):
@@ -242,7 +252,9 @@ def _check_questions(recording: Recording, dataset: str) -> dict[str, int]:
     return {question.id: row for row, question in enumerate(questions)}
 
 
-def _check_llm(recording: Recording, dataset: str, llm: str, rows: Mapping[str, int]) -> None:
+def _check_llm(
+    recording: Recording, dataset: str, llm: str, rows: Mapping[str, int], parties: Mapping[str, Parties]
+) -> None:
     votes, own = recording.votes(dataset), recording.votes(dataset).llms[llm]
     counts = dict.fromkeys(rows.values(), 0)
     for question, columns in recording.scan(file_path("samples", dataset, llm)):
@@ -252,8 +264,10 @@ def _check_llm(recording: Recording, dataset: str, llm: str, rows: Mapping[str, 
         codes = own.codes[row].tolist()
         said = [None if code < 0 else candidates[code] for code in codes[:size]]
         finish = [FINISH_CODES.get(reason) for reason in columns["finish_reason"]]
+        right = None if votes.gold[row] < 0 else [code == votes.gold[row] for code in codes[:size]]
         agree = (
-            said == columns["answer"]
+            said == [None if form is None else parties[question].key(form) for form in columns["answer"]]
+            and columns.get("correct", right or [None] * size) == (right or [None] * size)
             and all(code == ABSENT for code in codes[size:])
             and own.output_tokens[row, :size].tolist() == columns["output_tokens"]
             and own.finish[row, :size].tolist() == finish

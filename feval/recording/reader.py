@@ -10,10 +10,11 @@ import os
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from datetime import datetime
 from functools import cached_property, lru_cache
 from itertools import accumulate, islice
 from pathlib import Path
-from typing import Any, BinaryIO, Protocol
+from typing import TYPE_CHECKING, Any, BinaryIO, Protocol
 
 from feval.errors import DamagedRecordingError, NotFetchedError, NotRecordedError
 from feval.recording.bounds import check_footer
@@ -25,6 +26,7 @@ from feval.recording.content import (
     Question,
     ScorerInfo,
     ScoreRows,
+    utc_text,
 )
 from feval.recording.format import SCORES, file_path, open_regular
 from feval.recording.logprobs import TokenLogprobs, logprobs_of_tables
@@ -36,6 +38,9 @@ from feval.recording.scores import (
     scores_of_table,
 )
 from feval.recording.votes import Votes, open_votes
+
+if TYPE_CHECKING:  # a curve needs no answers
+    from feval.answers.parties import Verdict
 
 __all__ = ["FileSource", "Recording", "open_recording"]
 
@@ -161,8 +166,10 @@ class Recording:
         self.require(dataset)
         record = self.manifest.datasets[dataset]
         with self.shape("manifest.json"):
+            keys = ("id", "title", "answer_kind", "extractor", "system_prompt", "licence")
+            equality = record.get("equality")
             return DatasetInfo(
-                **{key: record[key] for key in ("id", "title", "answer_kind", "extractor", "system_prompt", "licence")}
+                **{key: record[key] for key in keys}, **({} if equality is None else {"equality": equality["name"]})
             )
 
     def llm_info(self, llm: str) -> LLMInfo:
@@ -181,17 +188,34 @@ class Recording:
         self.require(dataset)
         path = file_path("questions", dataset)
         with self.shape(path):
-            rows = self._tables(path).read().to_pylist()
+            table = self._tables(path).read()
+            id_column = "question_id" if "question_id" in table.column_names else "id"  # "id" until format 2
             return [
                 Question(
-                    row["id"],
+                    row[id_column],
                     row["question"],
                     row["answer"],
                     row["answer_key"],
                     tuple((choice["label"], choice["text"]) for choice in row["choices"] or ()),
                 )
-                for row in rows
+                for row in table.to_pylist()
             ]
+
+    def verdicts(self, dataset: str) -> dict[str, list[Verdict]]:
+        """The stored verdicts on which normal forms of a dataset's answers are equal, by question id.
+
+        Raises:
+            NotRecordedError: no such dataset.
+            DamagedRecordingError: the file is missing, changed or malformed.
+        """
+        from feval.recording.equality import verdicts_of_rows
+
+        self.require(dataset)
+        path = file_path("equality", dataset)
+        if path not in self.manifest.files:
+            return {}
+        with self.shape(path):
+            return verdicts_of_rows(self.scan(path))
 
     def texts(self, dataset: str, llm: str, question: int) -> list[str | None]:
         """The recorded texts of one LLM on one question (by its row), in recorded order. Reads one row group.
@@ -397,7 +421,7 @@ class Recording:
         table = self._tables(path)
         pending: tuple[str, dict[str, list[Any]]] | None = None
         for group in range(table.groups):
-            for question, found in _by_question(table.group(group, columns).to_pydict()):
+            for question, found in _by_question(_with_times_as_text(table.group(group, columns).to_pydict())):
                 # Another writer's row groups may cut a question in two.
                 if pending is not None and pending[0] == question:
                     found = {name: pending[1][name] + column for name, column in found.items()}
@@ -480,8 +504,19 @@ def _by_question(columns: dict[str, list[Any]]) -> Iterator[tuple[str, dict[str,
         stop = start
         while stop < len(ids) and ids[stop] == ids[start]:
             stop += 1
-        yield ids[start], {name: column[start:stop] for name, column in columns.items() if name != "question_id"}
+        yield (
+            ids[start],
+            {name: column[start:stop] for name, column in columns.items() if name not in {"llm", "question_id"}},
+        )
         start = stop
+
+
+def _with_times_as_text(columns: dict[str, list[Any]]) -> dict[str, list[Any]]:
+    """Timestamps as recordings have them in memory; until format 2 they were text in the file, too."""
+    times = columns.get("recorded_at")
+    if times is None:
+        return columns
+    return columns | {"recorded_at": [utc_text(time) if isinstance(time, datetime) else time for time in times]}
 
 
 class _Along:

@@ -5,14 +5,18 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import string
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from feval.answers.parties import parties_of
 from feval.errors import ConflictError, DamagedRecordingError, FevalError, UsageError
+from feval.recording.content import NORMAL_FORM, Question
+from feval.recording.equality import equality_counts, equality_leaf
 from feval.recording.files import FINISH_CODES, pool_lines
-from feval.recording.format import MANIFEST, README, SCORES, LeafHash, is_beside, open_regular
+from feval.recording.format import MANIFEST, README, SCORES, LeafHash, file_path, is_beside, open_regular
 from feval.recording.origin import PULLED, cached_from
 from feval.recording.reader import Recording, open_recording
 from feval.recording.scores import ScoreTally
@@ -21,6 +25,9 @@ from feval.recording.writer import dataset_leaf, llm_leaf, question_line
 from feval.schema import Manifest
 
 __all__ = ["Verification", "file_problems", "open_sound", "scores_leaf", "verify_recording"]
+
+_GOLD_AWARE = "feval-answers-1"
+"""The extractor whose keys could depend on the gold."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +40,7 @@ class Verification:
         files: number of files whose bytes were hashed.
         leaves: number of leaves recomputed from the content.
         problems: sentences, each naming file, expected and found.
+        remarks: sentences about what is sound, and should be known before numbers rest on it.
     """
 
     path: Path
@@ -40,6 +48,7 @@ class Verification:
     files: int
     leaves: int
     problems: tuple[str, ...]
+    remarks: tuple[str, ...] = ()
 
     @property
     def ok(self) -> bool:
@@ -64,7 +73,8 @@ def verify_recording(path: str | Path, progress: Callable[[int, int], None] | No
     if not problems:
         problems += _check_content(recording, steps)
     counts = len(recording.manifest.files), len(recording.manifest.raw["leaves"])
-    return Verification(recording.path, recording.hash, *counts, tuple(problems))
+    remarks = () if problems else tuple(_gold_aware_keys(recording))
+    return Verification(recording.path, recording.hash, *counts, tuple(problems), remarks)
 
 
 def file_problems(recording: Recording, step: Callable[[], None] = lambda: None) -> Iterator[str]:
@@ -91,6 +101,26 @@ class _Steps:
         self._done += 1
         if self._report is not None:
             self._report(self._done, self._total)
+
+
+def _gold_aware_keys(recording: Recording) -> Iterator[str]:
+    """Until format 2, an answer equal to the gold could get the gold's key, while equal wrong answers stayed apart."""
+    for dataset in recording.dataset_ids():
+        info = recording.dataset_info(dataset)
+        if info.extractor == _GOLD_AWARE and info.answer_kind == "choice":
+            aware = any(_names_no_option(question) for question in recording.questions(dataset))
+        else:
+            aware = info.extractor.startswith(f"{_GOLD_AWARE}+math-verify")
+        if aware:
+            yield (
+                f"{dataset} has gold-aware keys: the gold put right answers together, while equal wrong answers stayed apart, so "
+                f"votes are right too often. `feval extract {recording.path} --out NEW` makes keys that do not depend on it."
+            )
+
+
+def _names_no_option(question: Question) -> bool:
+    labels = [label for label, _ in question.choices] or string.ascii_uppercase
+    return question.answer_key is not None and question.answer_key not in labels
 
 
 def _check_model(recording: Recording) -> list[str]:
@@ -162,13 +192,40 @@ def _check_dataset(
     for llm in recording.llm_names(dataset):
         _check_pair(recording, dataset, llm, found, builder)
         steps.step()
+    problems = _check_equality(recording, dataset, found, builder)
     paths = recording.votes_paths(dataset)
     expected = builder.to_bytes() if "details" in paths else {"votes": builder.to_bytes_together()}
-    return [
+    problems += _check_correct(recording, dataset, builder)
+    return problems + [
         f"{path}: it does not hold what the Parquet files say; merge or import again."
         for part, path in paths.items()
         if expected[part] != (recording.path / path).read_bytes()
     ]
+
+
+def _check_equality(
+    recording: Recording, dataset: str, found: dict[tuple[str, str | None, str], str], builder: VotesBuilder
+) -> list[str]:
+    """The leaf of the verdicts and what the manifest counts of them; afterwards the builder knows the parties."""
+    name = recording.dataset_info(dataset).equality
+    if name == NORMAL_FORM:
+        return []
+    verdicts = recording.verdicts(dataset)
+    found[dataset, None, "equality"] = equality_leaf(name, verdicts)
+    for question, _, gold in list(builder.forms()):
+        builder.join(question, parties_of(verdicts.get(question, ()), gold))
+    stated = recording.manifest.datasets[dataset]["equality"]
+    counted = {"name": name, **equality_counts(verdicts, stated["not_asked"])}
+    return [] if stated == counted else [f"{MANIFEST}: the equality of {dataset} should be {counted}, found {stated}."]
+
+
+def _check_correct(recording: Recording, dataset: str, builder: VotesBuilder) -> Iterator[str]:
+    """Whether CoTs that are said to be right are."""
+    for llm in recording.llm_names(dataset):
+        path = file_path("samples", dataset, llm)
+        stated = [value for _, columns in recording.scan(path) for value in columns.get("correct", ())]
+        if stated and stated != builder.correct(llm):
+            yield f"{path}: its column `correct` is not what answers and golds say."
 
 
 def _check_pair(

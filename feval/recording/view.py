@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from feval.errors import ConflictError, NotRecordedError
-from feval.recording.content import Question
+from feval.errors import ConflictError, NotRecordedError, SeparateAnswersWarning
+from feval.recording.content import NORMAL_FORM, Question
 from feval.recording.reader import Recording
 from feval.recording.votes import ABSENT, NO_ANSWER, LLMVotes, Votes
 
@@ -94,6 +95,15 @@ class View:
         """The distinct answers of a question by code."""
         return self.votes.candidates(row)
 
+    def key(self, row: int, form: str) -> str:
+        """The voting key of a normal form: that of its party, where the recording has compared the form; else itself."""
+        code = self.aliases(row).get(form)
+        return form if code is None else self.candidates(row)[code]
+
+    def aliases(self, row: int) -> Mapping[str, int]:
+        """The normal forms of a question that vote under another one's key, with the code of that key."""
+        return self.votes.aliases(row)
+
     def candidate_counts(self) -> npt.NDArray[np.integer[Any]]:
         """[Q] number of distinct answers of each question."""
         return self.votes.candidate_counts()
@@ -161,8 +171,16 @@ class _JoinedView(View):
         self._parts = [_Part(recording, names, recording.votes(dataset), self._rows) for recording, names in owners]
         for part in self._parts[1:]:
             self._agree(part)
+        self._joined = [_joined_forms(self._parts, row) for row in range(len(self.votes))]
+        if first.dataset_info(dataset).equality != NORMAL_FORM:
+            warnings.warn(
+                f"{len(owners)} recordings of {dataset} are opened together: answers of different recordings vote together where "
+                "a normal form is common to their parties. `feval merge` compares all of them.",
+                SeparateAnswersWarning,
+                stacklevel=4,
+            )
         self._codes: list[dict[str, int]] = [{} for _ in range(len(self.votes))]
-        self._pools = {name: part.pool(name, self._codes) for part in self._parts for name in part.names}
+        self._pools = {name: part.pool(name, self._codes, self._joined) for part in self._parts for name in part.names}
         gold = [self._gold(row) for row in range(len(self.votes))]
         self.votes = _with_gold(self.votes, np.array(gold, np.int32))
 
@@ -179,17 +197,25 @@ class _JoinedView(View):
     def candidates(self, row: int) -> list[str]:
         return list(self._codes[row])
 
+    def aliases(self, row: int) -> Mapping[str, int]:
+        """The normal forms of a question that vote under another one's key, with the code of that key."""
+        codes = self._codes[row]
+        return {form: codes[key] for form, key in self._joined[row].items() if key in codes}
+
     def candidate_counts(self) -> npt.NDArray[np.integer[Any]]:
         return np.array([len(codes) for codes in self._codes], np.int32)
 
     def _agree(self, part: _Part) -> None:
         mine, theirs = self.votes, part.votes
         here, there = self.recording.path, part.recording.path
-        kinds = [r.manifest.datasets[mine.dataset].get("answer_kind") for r in (self.recording, part.recording)]
-        if kinds[0] != kinds[1]:
-            raise ConflictError(
-                f"{mine.dataset} has answer kind {kinds[0]!r} in {here} but {kinds[1]!r} in {there}; votes cannot pool."
-            )
+        infos = [recording.dataset_info(mine.dataset) for recording in (self.recording, part.recording)]
+        for field, noun in (("answer_kind", "answer kind"), ("equality", "equality of answers")):
+            ours, other = (getattr(info, field) for info in infos)
+            if ours != other:
+                raise ConflictError(
+                    f"{mine.dataset} has the {noun} {ours!r} in {here} but {other!r} in {there}; votes cannot pool. `feval "
+                    "extract` makes both alike."
+                )
         if set(mine.question_ids) != set(theirs.question_ids):
             odd = min(set(mine.question_ids) ^ set(theirs.question_ids))
             raise ConflictError(
@@ -202,14 +228,22 @@ class _JoinedView(View):
             )
 
     def _gold(self, row: int) -> int:
-        golds = {part.gold(row) for part in self._parts} - {None}
-        if len(golds) > 1:
+        golds = list(dict.fromkeys(gold for part in self._parts if (gold := part.gold(row)) is not None))
+        keys = list(dict.fromkeys(self._joined[row].get(gold, gold) for gold in golds))
+        if len(keys) > 1 and self._forms_of_gold(row) > 1:
             paths = " and ".join(str(part.recording.path) for part in self._parts)
             raise ConflictError(
-                f"Question {self.votes.question_ids[row]!r} has two golds, {sorted(map(str, golds))}, in {paths}."
+                f"Question {self.votes.question_ids[row]!r} has two golds, {sorted(golds)}, in {paths}."
             )
         codes = self._codes[row]
-        return NO_ANSWER if not golds else codes.setdefault(cast("str", golds.pop()), len(codes))
+        return codes.setdefault(keys[0], len(codes)) if keys else NO_ANSWER
+
+    def _forms_of_gold(self, row: int) -> int:
+        """How many normal forms the gold has: parties that it joins may have other names in each recording."""
+        if not self.votes.has_aliases and not any(part.votes.has_aliases for part in self._parts):
+            return 2
+        golds = (part.recording.questions(self.votes.dataset)[int(part.rows[row])].answer_key for part in self._parts)
+        return len({gold for gold in golds if gold is not None})
 
 
 @dataclass(frozen=True, eq=False)
@@ -226,11 +260,11 @@ class _Part:
         own = {name: row for row, name in enumerate(self.votes.question_ids)}
         return np.array([own.get(name, 0) for name in self.order], np.intp)
 
-    def pool(self, llm: str, codes: Sequence[dict[str, int]]) -> LLMVotes:
+    def pool(self, llm: str, codes: Sequence[dict[str, int]], joined: Sequence[Mapping[str, str]]) -> LLMVotes:
         votes = self.votes.llms[llm]
         renumbered = votes.codes[self.rows].astype(np.int32)
         for row, own in enumerate(self.rows.tolist()):
-            candidates = self.votes.candidates(own)
+            candidates = [joined[row].get(key, key) for key in self.votes.candidates(own)]
             known = codes[row]
             # An answer takes its place in the shared table only if this LLM gave it.
             given = {code for code in renumbered[row].tolist() if code >= 0}
@@ -251,6 +285,29 @@ class _Part:
         return None if code < 0 else self.votes.candidates(own)[code]
 
 
+def _joined_forms(parts: Sequence[_Part], row: int) -> dict[str, str]:
+    """Normal form -> key of its party, where parties of several recordings that have a form in common are one.
+
+    It looks at all parties of all recordings, whichever LLMs are opened. Forms that are keys themselves are left out.
+    """
+    if not any(part.votes.has_aliases for part in parts):
+        return {}
+    parents: dict[str, str] = {}
+
+    def root(form: str) -> str:
+        while (parent := parents.setdefault(form, form)) != form:
+            form = parent
+        return form
+
+    for part in parts:
+        own = int(part.rows[row])
+        candidates = part.votes.candidates(own)
+        for form, code in part.votes.aliases(own).items():
+            first, second = sorted((root(form), root(candidates[code])))
+            parents[second] = first
+    return {form: key for form in parents if (key := root(form)) != form}
+
+
 class _PartView(View):
     """One recording of a view of several recordings, seen with the joined numbering of questions and candidates."""
 
@@ -263,6 +320,10 @@ class _PartView(View):
 
     def candidates(self, row: int) -> list[str]:
         return self._joined.candidates(row)
+
+    def aliases(self, row: int) -> Mapping[str, int]:
+        """The normal forms of a question that vote under another one's key, with the code of that key."""
+        return self._joined.aliases(row)
 
     def recorded_rows(self) -> npt.NDArray[np.intp] | None:
         return self._part.rows
@@ -277,7 +338,6 @@ class _PartView(View):
 
 
 def _with_gold(votes: Votes, gold: npt.NDArray[np.int32]) -> Votes:
-
     changed = copy(votes)
     changed.gold = gold
     return changed

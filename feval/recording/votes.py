@@ -21,7 +21,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -29,6 +29,9 @@ import numpy.typing as npt
 from feval.errors import DamagedRecordingError
 from feval.recording.content import PoolRows, Question
 from feval.recording.format import open_regular
+
+if TYPE_CHECKING:  # opening a recording reads no answers
+    from feval.answers.parties import Parties
 
 __all__ = ["ABSENT", "NO_ANSWER", "LLMVotes", "Strings", "Votes", "VotesBuilder", "name_key", "open_votes"]
 
@@ -43,7 +46,10 @@ _DTYPES = {
     name: np.dtype(name).newbyteorder("<")
     for name in ("uint8", "uint16", "uint32", "uint64", "int8", "int16", "int32", "int64")
 }
-_DETAILS = frozenset(("question_ids", "question_id_offsets", "text_keys", "candidates", "candidate_offsets", "finish"))
+_ALIASES = ("aliases", "alias_offsets", "alias_starts", "alias_codes")
+_DETAILS = frozenset(
+    ("question_ids", "question_id_offsets", "text_keys", "candidates", "candidate_offsets", "finish", *_ALIASES)
+)
 """Arrays of the file of details; of "finish" there is one for each LLM."""
 
 
@@ -158,6 +164,20 @@ class Votes:
         found: list[str] = self._candidates[int(self._starts[question]) : int(self._starts[question + 1])]
         return found
 
+    def aliases(self, question: int) -> dict[str, int]:
+        """The normal forms of a question that vote under another one's key, with the code of that key."""
+        arrays = self._details.arrays
+        if "aliases" not in arrays:
+            return {}
+        rows = slice(int(arrays["alias_starts"][question]), int(arrays["alias_starts"][question + 1]))
+        forms = Strings(arrays["aliases"], arrays["alias_offsets"])[rows]
+        return dict(zip(forms, arrays["alias_codes"][rows].tolist(), strict=True))
+
+    @property
+    def has_aliases(self) -> bool:
+        """Whether normal forms that differ vote together on any question."""
+        return "aliases" in self._details.arrays
+
     def check_shapes(self) -> None:
         """Make sure that all arrays but the details speak of the same questions.
 
@@ -231,6 +251,11 @@ class _Details:
                 raise ValueError(f"{texts} should have {int(ends[-1])} bytes, found {len(arrays[texts])}")
         if found != expected:
             raise ValueError(f"ids, texts and answers should be {expected}, found {found}")
+        if "aliases" in arrays and not (
+            len(arrays["alias_starts"]) - 1 == expected[0]
+            and int(arrays["alias_starts"][-1]) == len(arrays["alias_codes"]) == len(arrays["alias_offsets"]) - 1
+        ):
+            raise ValueError("its aliases are not of these questions")
         for llm, shape in enumerate(self._shapes):
             np.broadcast_to(arrays[f"finish.{llm}"], shape)
 
@@ -300,7 +325,8 @@ class VotesBuilder:
     """Collects one dataset's pools and writes its votes file.
 
     Codes number a question's distinct answers in order of first appearance (LLMs as added, CoTs as recorded); the gold comes
-    last if nobody gave it. No result depends on this numbering.
+    last if nobody gave it. No result depends on this numbering. Where normal forms that differ are equal, a code stands for their
+    party, and the candidate is its representative.
     """
 
     def __init__(self, dataset: str, questions: Sequence[Question]) -> None:
@@ -309,6 +335,30 @@ class VotesBuilder:
         self._index = {question.id: row for row, question in enumerate(questions)}
         self._codes: list[dict[str, int]] = [{} for _ in questions]
         self._llms: dict[str, dict[int, tuple[npt.NDArray[Any], npt.NDArray[Any], npt.NDArray[Any], int]]] = {}
+        self._gold = [question.answer_key for question in questions]
+        self._aliases: list[dict[str, int]] = [{} for _ in questions]
+
+    def forms(self) -> Iterator[tuple[str, list[str], str | None]]:
+        """Of each question its id, the distinct normal forms of all LLMs, and that of its gold."""
+        for question, codes in zip(self._questions, self._codes, strict=True):
+            yield question.id, list(codes), question.answer_key
+
+    def join(self, question: str, parties: Parties) -> None:
+        """Let normal forms of a question vote as one; after all CoTs were added, once."""
+        row = self._index[question]
+        self._gold[row] = parties.gold
+        if not parties.joined:
+            return
+        keys: dict[str, int] = {}
+        table = [keys.setdefault(parties.key(form), len(keys)) for form in self._codes[row]]
+        if parties.gold is not None:
+            keys.setdefault(parties.gold, len(keys))
+        self._codes[row] = keys
+        self._aliases[row] = {form: keys[key] for form, key in sorted(parties.joined.items()) if key in keys}
+        renumbered = np.array([*table, NO_ANSWER], np.int32)  # NO_ANSWER is -1, the last one
+        for pools in self._llms.values():
+            if row in pools:
+                pools[row] = (renumbered[pools[row][0]], *pools[row][1:])
 
     def add(self, llm: str, pool: PoolRows, finish: Sequence[int]) -> None:
         """Add one LLM's CoTs on one question; `finish` holds positions in FINISH_REASONS."""
@@ -322,6 +372,19 @@ class VotesBuilder:
             np.array(finish, np.uint8),
             prompt_tokens,
         )
+
+    def llm_names(self) -> list[str]:
+        """The LLMs, in the order in which they were added."""
+        return list(self._llms)
+
+    def correct(self, llm: str) -> list[bool | None]:
+        """Whether each CoT of an LLM is right, in recorded order; `None` where the question has no gold. For after `join`."""
+        flat: list[bool | None] = []
+        for row, (codes, *_) in sorted(self._llms[llm].items()):
+            gold = self._gold[row]
+            code = None if gold is None else self._codes[row].get(gold, ABSENT)
+            flat += [None] * len(codes) if code is None else (codes == code).tolist()
+        return flat
 
     def add_llm(self, llm: str) -> None:
         """Make room for an LLM, also one without any CoT."""
@@ -348,8 +411,8 @@ class VotesBuilder:
 
     def _shared_arrays(self) -> dict[str, npt.NDArray[Any]]:
         gold = [
-            NO_ANSWER if q.answer_key is None else codes.setdefault(q.answer_key, len(codes))
-            for q, codes in zip(self._questions, self._codes, strict=True)
+            NO_ANSWER if key is None else codes.setdefault(key, len(codes))
+            for key, codes in zip(self._gold, self._codes, strict=True)
         ]
         ids, id_offsets = _pack_strings([q.id for q in self._questions])
         candidates, offsets = _pack_strings([answer for codes in self._codes for answer in codes])
@@ -363,7 +426,17 @@ class VotesBuilder:
             "candidate_offsets": offsets,
             "candidate_starts": _offsets([len(codes) for codes in self._codes]),
             "gold": np.array(gold, self._code_type()),
+            **self._alias_arrays(),
         }
+
+    def _alias_arrays(self) -> dict[str, npt.NDArray[Any]]:
+        if not any(self._aliases):
+            return {}
+        forms, offsets = _pack_strings([form for own in self._aliases for form in own])
+        codes = [code for own in self._aliases for code in own.values()]
+        starts = _offsets([len(own) for own in self._aliases])
+        arrays = (forms, offsets, starts, np.array(codes, np.int32))
+        return dict(zip(_ALIASES, arrays, strict=True))
 
     def _code_type(self) -> type[np.signedinteger[Any]]:
         most = max((len(codes) for codes in self._codes), default=0)

@@ -18,9 +18,18 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from feval.answers.parties import parties_of
 from feval.errors import ConflictError, FevalError, StorageError, UsageError
-from feval.recording.content import DatasetInfo, LLMInfo, PoolRows, Question, ScorerInfo, ScoreRows
-from feval.recording.files import HashedFile, PairFiles, ParquetFile
+from feval.recording.content import NORMAL_FORM, DatasetInfo, LLMInfo, PoolRows, Question, ScorerInfo, ScoreRows
+from feval.recording.equality import (
+    EQUALITY_COLUMNS,
+    Verdicts,
+    compare_answers,
+    equality_counts,
+    equality_leaf,
+    equality_notes,
+)
+from feval.recording.files import HashedFile, PairFiles, ParquetFile, with_correct
 from feval.recording.format import (
     FORMAT,
     FORMAT_VERSION,
@@ -127,6 +136,9 @@ class RecordingWriter:
         self._notes = list(notes)
         self._licences = {"questions": None, "outputs": None, **(licences or {})}
         self._datasets: dict[str, tuple[DatasetInfo, list[Question]]] = {}
+        self._verdicts: dict[str, Verdicts] = {}
+        self._settled: dict[str, int] = {}
+        self._equality: dict[str, dict[str, Any]] = {}
         self._llms: dict[str, LLMInfo] = {}
         self._pairs: list[dict[str, Any]] = []
         self._votes: dict[str, VotesBuilder] = {}
@@ -181,13 +193,24 @@ class RecordingWriter:
         if sentence not in self._notes:
             self._notes.append(sentence)
 
-    def add_dataset(self, info: DatasetInfo, questions: Sequence[Question], *, parent: Recording | None = None) -> None:
+    def add_dataset(
+        self,
+        info: DatasetInfo,
+        questions: Sequence[Question],
+        *,
+        parent: Recording | None = None,
+        verdicts: Verdicts | None = None,
+        not_asked: int | None = None,
+    ) -> None:
         """Add a dataset with its questions, in their order.
 
         Args:
             info: what identifies it.
             questions: with their golds.
             parent: a recording with the same questions: its files are linked where they hold what would be written.
+            verdicts: on pairs of answers that were compared before, under the same equality.
+            not_asked: how many pairs those verdicts leave out, where they are all there will be, because no answer is new; `None`
+                compares the answers when the recording is sealed.
 
         Raises:
             ConflictError: the dataset was added already, or a question id comes twice.
@@ -206,6 +229,9 @@ class RecordingWriter:
             seen.add(question.id)
             leaf.add(question_line(question))
         self._datasets[info.id] = (info, list(questions))
+        self._verdicts[info.id] = verdicts or {}
+        if not_asked is not None:
+            self._settled[info.id] = not_asked
         self._votes[info.id] = VotesBuilder(info.id, questions)
         self._leaves += [(info.id, None, "dataset", dataset_leaf(info)), (info.id, None, "questions", leaf.hexdigest())]
         with _storage_errors(self.out):
@@ -247,9 +273,10 @@ class RecordingWriter:
         self._add_llm(llm)
         if any(pair["dataset"] == dataset and pair["llm"] == llm.name for pair in self._pairs):
             raise ConflictError(f"{llm.name} on {dataset} was added twice.")
-        pair = PairFiles(self._claim, self._root, dataset, llm.name, answers_only=parent is not None)
+        golds = {question.id: question.answer_key for question in self._datasets[dataset][1]}
+        pair = PairFiles(self._claim, self._root, dataset, llm.name, golds, answers_only=parent is not None)
         self._votes[dataset].add_llm(llm.name)
-        sizes = dict.fromkeys((question.id for question in self._datasets[dataset][1]), 0)
+        sizes = dict.fromkeys(golds, 0)
         try:
             with _storage_errors(self.out):
                 for done, pool in enumerate(self._in_order(dataset, llm.name, pools), 1):
@@ -289,6 +316,8 @@ class RecordingWriter:
         if dataset in self._datasets:
             raise ConflictError(f"Dataset {dataset} was added twice.")
         self._datasets[dataset] = (info, parent.questions(dataset))
+        if equality := parent.manifest.datasets[dataset].get("equality"):
+            self._equality[dataset] = equality
         self._leaves.append((dataset, None, "dataset", dataset_leaf(info)))
         with _storage_errors(self.out):
             self._keep(parent, dataset, None, {})
@@ -325,10 +354,10 @@ class RecordingWriter:
         path = self._claim(file_path(SCORES + scorer.name, dataset, llm))
         tally = ScoreTally(scorer, f"{scorer.name} of {llm} on {dataset}", self._sizes[dataset, llm])
         with _storage_errors(self.out):
-            table = ParquetFile(self._root / path, scores_schema(), dictionary=["question_id", "verdict"])
+            table = ParquetFile(self._root / path, scores_schema(), ["llm", "question_id", "verdict"])
             try:
                 for own in rows:
-                    table.extend(**tally.add(own))
+                    table.extend(llm=[llm] * len(own.sample_indices), **tally.add(own))
                     if table.waiting >= _SCORES_GROUP_ROWS:
                         table.flush()
                 self._files[path] = table.close()
@@ -376,6 +405,8 @@ class RecordingWriter:
             part, digest = leaf["part"], leaf["sha256"]
             if (leaf["dataset"], leaf["llm"]) != (dataset, llm) or part in {"dataset", "llm"}:
                 continue
+            if part == "equality" and dataset in self._votes:
+                continue  # settled when the recording is sealed
             if part.startswith(SCORES) and (llm, part.removeprefix(SCORES)) in without:
                 continue
             path = file_path(part, dataset, llm)
@@ -383,12 +414,18 @@ class RecordingWriter:
                 self._leaves.append((dataset, llm, part, digest))
                 self._link(parent, self._claim(path))
             elif written[part] == digest:
-                (self._root / path).unlink()
-                self._link(parent, path)
+                self._link_if_same(parent, path)
         for record in [] if llm is None else parent.score_records(dataset, llm):
             if (llm, record["scorer"]) not in without:
                 self._add_scorer(parent.scorer_info(record["scorer"]))
                 self._scores.append(record)
+
+    def _link_if_same(self, parent: Recording, path: str) -> None:
+        """Put the parent's file in place of the one that was written, if their bytes are the same."""
+        record = parent.manifest.files.get(path)
+        if record is not None and record["sha256"] == self._files[path]["sha256"]:
+            (self._root / path).unlink()
+            self._link(parent, path)
 
     def _link(self, parent: Recording, path: str) -> None:
         record = parent.file_record(path)
@@ -415,7 +452,7 @@ class RecordingWriter:
         choice = pa.struct([("label", pa.string()), ("text", pa.string())])
         schema = pa.schema(
             [
-                ("id", pa.string()),
+                ("question_id", pa.string()),
                 ("question", pa.string()),
                 ("answer", pa.string()),
                 ("answer_key", pa.string()),
@@ -423,12 +460,12 @@ class RecordingWriter:
             ]
         )
         path = self._claim(file_path("questions", dataset))
-        table = ParquetFile(self._root / path, schema, dictionary=False)
+        table = ParquetFile(self._root / path, schema, False)
         try:
             for start in range(0, len(questions), 4096):
                 block = questions[start : start + 4096]
                 table.extend(
-                    id=[q.id for q in block],
+                    question_id=[q.id for q in block],
                     question=[q.text for q in block],
                     answer=[q.answer for q in block],
                     answer_key=[q.answer_key for q in block],
@@ -460,6 +497,8 @@ class RecordingWriter:
         if not self._datasets:
             raise UsageError(f"{self.out}: a recording without a dataset is not written.")
         for dataset, votes in self._votes.items():
+            if self._datasets[dataset][0].equality != NORMAL_FORM:
+                self._settle_equality(dataset, votes)
             for part, data in votes.to_bytes().items():
                 self._write_votes(self._claim(file_path(part, dataset)), data, dataset)
         manifest = self._manifest()
@@ -474,6 +513,45 @@ class RecordingWriter:
         self._root.rename(self.out)
         _fsync_folder(self.out.absolute().parent)
         self._folder = None
+
+    def _settle_equality(self, dataset: str, votes: VotesBuilder) -> None:
+        """Compare the answers of a dataset, and let equal ones vote together."""
+        name = self._datasets[dataset][0].equality
+        if dataset in self._settled:
+            verdicts, not_asked = self._verdicts[dataset], self._settled[dataset]
+            for question, _, gold in list(votes.forms()):
+                votes.join(question, parties_of(verdicts.get(question, ()), gold))
+        else:
+            verdicts, not_asked = {}, 0
+            for question, parties, division in compare_answers(name, list(votes.forms()), self._verdicts[dataset]):
+                votes.join(question, parties)
+                not_asked += division.not_asked
+                if division.verdicts:
+                    verdicts[question] = division.verdicts
+        self._write_verdicts(dataset, name, verdicts)
+        counts = equality_counts(verdicts, not_asked)
+        self._equality[dataset] = {"name": name, **counts}
+        for sentence in equality_notes(dataset, name, counts):
+            self.note(sentence)
+        for llm in votes.llm_names():
+            path = file_path("samples", dataset, llm)
+            self._files[path] = with_correct(self._root / path, votes.correct(llm))
+            if dataset in self._sources:
+                self._link_if_same(self._sources[dataset], path)
+
+    def _write_verdicts(self, dataset: str, name: str, verdicts: Verdicts) -> None:
+        path = self._claim(file_path("equality", dataset))
+        table = ParquetFile(self._root / path, *equality_schema())
+        try:
+            for question, own in verdicts.items():
+                columns = {column: [getattr(verdict, column) for verdict in own] for column in EQUALITY_COLUMNS}
+                table.extend(question_id=[question] * len(own), **columns)
+                if table.waiting >= _SCORES_GROUP_ROWS:
+                    table.flush()
+            self._files[path] = table.close()
+        finally:
+            table.abandon()
+        self._leaves.append((dataset, None, "equality", equality_leaf(name, verdicts)))
 
     @staticmethod
     def _check(manifest: dict[str, Any]) -> None:
@@ -525,8 +603,8 @@ class RecordingWriter:
         ]
         return {"scorers": scorers, "scores": self._scores}
 
-    @staticmethod
-    def _dataset_record(info: DatasetInfo, questions: Sequence[Question]) -> dict[str, Any]:
+    def _dataset_record(self, info: DatasetInfo, questions: Sequence[Question]) -> dict[str, Any]:
+        equality = self._equality.get(info.id)
         return {
             "id": info.id,
             "title": info.title,
@@ -536,6 +614,7 @@ class RecordingWriter:
             "with_gold": sum(question.answer_key is not None for question in questions),
             "system_prompt": info.system_prompt,
             "licence": info.licence,
+            **({} if equality is None else {"equality": equality}),
         }
 
 
@@ -564,6 +643,7 @@ def scores_schema() -> Any:
 
     return pa.schema(
         [
+            ("llm", pa.string()),
             ("question_id", pa.string()),
             ("sample_index", pa.int32()),
             ("score", pa.float64()),
@@ -573,6 +653,14 @@ def scores_schema() -> Any:
             ("output_tokens", pa.int32()),
         ]
     )
+
+
+def equality_schema() -> tuple[Any, list[str]]:
+    """The columns of a file of verdicts, and which of them are dictionary-encoded."""
+    import pyarrow as pa
+
+    forms = [(name, pa.string()) for name in ("question_id", "left", "right")]
+    return pa.schema([*forms, ("gold", pa.bool_()), ("equal", pa.bool_())]), ["question_id", "left", "right"]
 
 
 def _fsync_folder(folder: Path) -> None:

@@ -88,12 +88,29 @@ def _datasets(datasets: Iterable[Mapping[str, Any]]) -> Table:
         Column("questions", number=True),
         Column("with gold", number=True),
         Column("answer kind"),
+        Column("equality"),
         Column("extractor"),
         Column("licence"),
         Column("title"),
     )
-    keys = ("id", "questions", "with_gold", "answer_kind", "extractor", "licence", "title")
-    return Table("datasets", columns, tuple(tuple(_value(record.get(key)) for key in keys) for record in datasets))
+    rows = (
+        (
+            *(_value(record.get(key)) for key in ("id", "questions", "with_gold", "answer_kind")),
+            _equality(record.get("equality")),
+            *(_value(record.get(key)) for key in ("extractor", "licence", "title")),
+        )
+        for record in datasets
+    )
+    return Table("datasets", columns, tuple(rows))
+
+
+def _equality(equality: Mapping[str, Any] | None) -> str:
+    """Name of the equality of answers, with the pairs that count as different for want of a verdict."""
+    if equality is None:
+        return "normal-form"
+    without = equality["undecided"] + equality["not_asked"]
+    remark = f" ({counted(without, 'pair')} without a verdict)" if without else ""
+    return f"{equality['name']}{remark}"
 
 
 def _pools(pairs: Iterable[Mapping[str, Any]]) -> Table:

@@ -1,0 +1,193 @@
+"""Which answers of a question vote together: parties of equal normal forms.
+
+Answers with the same normal form are one party. Where a dataset has a finer equality (`feval.answers.equality`), forms are
+compared in sorted order, each with one representative of every party so far, and join the first that is equal. The gold is asked
+last: it joins at most one party and merges none, so that the parties are the same under every gold.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+__all__ = [
+    "PAIRS_PER_DATASET",
+    "PAIRS_PER_QUESTION",
+    "Comparison",
+    "Division",
+    "PairBudget",
+    "Parties",
+    "Verdict",
+    "divide",
+    "parties_of",
+]
+
+PAIRS_PER_QUESTION = 2_000
+"""Comparisons of one question's answers; as many again are kept for its gold."""
+PAIRS_PER_DATASET = 200_000
+"""Comparisons of one dataset."""
+_UNDECIDED_PER_QUESTION = 3
+"""After so many comparisons without a verdict, each of which took its whole time limit, a question asks no more."""
+
+
+def _always(left: str, right: str) -> bool:  # noqa: ARG001  asked like any other
+    return True
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """How two different normal forms are compared.
+
+    Attributes:
+        equal: whether they are equal; `None` where no verdict was reached.
+        comparable: whether it is worth asking; forms that are not comparable are different, without a verdict.
+        costly: whether comparisons are budgeted and all their verdicts are kept. Of cheap ones only equal pairs are kept.
+    """
+
+    equal: Callable[[str, str], bool | None]
+    comparable: Callable[[str, str], bool] = _always
+    costly: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """The outcome of one comparison.
+
+    Attributes:
+        left: normal form that represents a party.
+        right: the normal form it was compared with.
+        gold: whether `right` is the question's gold and no answer.
+        equal: the outcome; `None` where the comparison was ended without one, which counts as different.
+    """
+
+    left: str
+    right: str
+    gold: bool
+    equal: bool | None
+
+
+@dataclass(frozen=True, slots=True)
+class Parties:
+    """The parties of one question.
+
+    Attributes:
+        joined: normal form -> the representative of its party, for forms that are not representatives themselves.
+        gold: the key a right answer has; `None` where there is no gold.
+    """
+
+    joined: Mapping[str, str]
+    gold: str | None
+
+    def key(self, form: str) -> str:
+        """The voting key of a normal form: the representative of its party."""
+        return self.joined.get(form, form)
+
+
+class PairBudget:
+    """How many comparisons are left, of a dataset and of the question at hand."""
+
+    def __init__(self, dataset: int = PAIRS_PER_DATASET, question: int = PAIRS_PER_QUESTION) -> None:
+        self._left, self._per_question = dataset, question
+        self.next_question()
+
+    def next_question(self) -> None:
+        """Start another question."""
+        self._here, self._undecided = self._per_question, _UNDECIDED_PER_QUESTION
+
+    def take(self) -> bool:
+        """Take one comparison; false where none is left."""
+        if min(self._here, self._left, self._undecided) <= 0:
+            return False
+        self._here, self._left = self._here - 1, self._left - 1
+        return True
+
+    def undecided(self) -> None:
+        """Count a comparison that was ended without a verdict."""
+        self._undecided -= 1
+
+
+class Division:
+    """Divides the normal forms of one question into parties, form by form.
+
+    The division over a recording adds forms in sorted order; a live LLM adds them as they come.
+
+    Args:
+        comparison: of forms; `None` where only identical forms are equal.
+        budget: of comparisons; what it refuses is counted in `not_asked` and is different.
+        known: verdicts that were reached before, which cost nothing.
+
+    Attributes:
+        verdicts: of pairs that were compared, in order.
+        not_asked: pairs that the budget left out.
+    """
+
+    def __init__(
+        self, comparison: Comparison | None = None, budget: PairBudget | None = None, known: Iterable[Verdict] = ()
+    ) -> None:
+        self._comparison, self._budget = comparison, budget or PairBudget()
+        self._known = {(v.left, v.right, v.gold): v.equal for v in known if v.equal is not None}
+        self._joined: dict[str, str] = {}
+        self._representatives: dict[str, None] = {}
+        self.verdicts: list[Verdict] = []
+        self.not_asked = 0
+
+    def add(self, form: str) -> str:
+        """Put a form into its party; gives the party's key."""
+        if form in self._representatives or form in self._joined:
+            return self._joined.get(form, form)
+        representative = self._find(form, gold=False)
+        if representative is None:
+            self._representatives[form] = None
+            return form
+        self._joined[form] = representative
+        return representative
+
+    def parties(self, gold: str | None) -> Parties:
+        """The parties so far, and the one that the gold (a normal form) joins."""
+        joined = dict(self._joined)
+        if gold is None or gold in self._representatives or gold in joined:
+            return Parties(joined, None if gold is None else joined.get(gold, gold))
+        self._budget.next_question()
+        return Parties(joined, self._find(gold, gold=True) or gold)
+
+    def _find(self, form: str, *, gold: bool) -> str | None:
+        """The first representative that a form is equal to."""
+        if self._comparison is None:
+            return None
+        return next((left for left in self._representatives if self._equal(self._comparison, left, form, gold)), None)
+
+    def _equal(self, comparison: Comparison, left: str, right: str, gold: bool) -> bool:
+        if not comparison.comparable(left, right):
+            return False
+        equal = self._known.get((left, right, gold))
+        if equal is None:
+            if comparison.costly and not self._budget.take():
+                self.not_asked += 1
+                return False
+            equal = comparison.equal(right, left) if gold else comparison.equal(left, right)
+            if equal is None:
+                self._budget.undecided()
+        if comparison.costly or equal:
+            self.verdicts.append(Verdict(left, right, gold, equal))
+        return equal is True
+
+
+def divide(
+    forms: Iterable[str],
+    gold: str | None,
+    comparison: Comparison | None,
+    budget: PairBudget | None = None,
+    known: Iterable[Verdict] = (),
+) -> tuple[Parties, Division]:
+    """Divide all normal forms of one question, in sorted order, and find the party of its gold."""
+    division = Division(comparison, budget, known)
+    for form in sorted(forms):
+        division.add(form)
+    return division.parties(gold), division
+
+
+def parties_of(verdicts: Sequence[Verdict], gold: str | None) -> Parties:
+    """The parties that stored verdicts of one question make; pairs without a verdict are different."""
+    joined = {v.right: v.left for v in verdicts if v.equal and not v.gold}
+    right = next((v.left for v in verdicts if v.equal and v.gold), None)
+    return Parties(joined, None if gold is None else joined.get(gold, right or gold))
