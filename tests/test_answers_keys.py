@@ -9,16 +9,14 @@ from hypothesis import strategies as st
 
 from feval import answers
 from feval.answers import (
-    EXTRACTOR_VERSION,
     KINDS,
     canonical,
     canonical_gold,
     equality,
     extract,
-    extractor_version,
     keys,
 )
-from feval.errors import UnknownNameError
+from feval.errors import AnswerError, UnknownNameError
 
 OPTIONS = [("A", "Paris"), ("B", "the cat"), ("C", "4,000"), ("D", "05/01/2021")]
 EXTRACTING = sorted(set(KINDS) - {"verbatim"})
@@ -118,7 +116,6 @@ def test_a_gold_that_cannot_be_read_has_no_key() -> None:
         lambda kind: extract(kind, ""),
         lambda kind: canonical(kind, None),
         lambda kind: keys(kind, [], None),
-        extractor_version,
     ],
 )
 def test_an_unknown_kind_is_named_with_the_known_ones(function: object) -> None:
@@ -127,32 +124,31 @@ def test_an_unknown_kind_is_named_with_the_known_ones(function: object) -> None:
         function("numbr")
 
 
-def test_the_extractor_version_says_whether_math_verify_has_a_say(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(equality, "version", lambda: "0.9.0")
-    assert extractor_version("latex") == f"{EXTRACTOR_VERSION}+math-verify-0.9.0"
-    assert extractor_version("number") == EXTRACTOR_VERSION
+def test_without_math_verify_latex_answers_are_compared_by_normal_form_only_if_asked_to(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(equality, "version", lambda: None)
-    assert extractor_version("latex") == EXTRACTOR_VERSION
+    monkeypatch.setattr(equality, "equal", lambda *_: pytest.fail("asked"))
+    with pytest.raises(AnswerError, match=r"math-verify, which is not installed.*--equality normal-form"):
+        keys("latex", ["2(k+1)"], "2k+2")
+    assert keys("latex", ["\\frac12", "2(k+1)"], "2k+2", equality="normal-form") == (["0.5", "2(k+1)"], "2k+2")
 
 
-def test_without_math_verify_latex_answers_are_compared_by_normal_form(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(equality, "version", lambda: None)
-    monkeypatch.setattr(equality, "equal", lambda gold, answer: pytest.fail("asked"))
-    assert keys("latex", ["\\frac12", "2(k+1)"], "2k+2") == (["0.5", "2(k+1)"], "2k+2")
-
-
-def test_with_math_verify_each_differing_answer_is_asked_about_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_math_verify_is_asked_about_pairs_of_answers_in_sorted_order_and_about_the_gold_last(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     asked: list[tuple[str, str]] = []
 
-    def equal(gold: str, answer: str) -> bool:
-        asked.append((gold, answer))
-        return answer == "2(k+1)"
+    def equal(left: str, right: str) -> bool:
+        asked.append((left, right))
+        return {left, right} <= {"2(k+1)", "2k+2", "k+k+2"}
 
     monkeypatch.setattr(equality, "version", lambda: "0.9.0")
     monkeypatch.setattr(equality, "equal", equal)
-    raws = ["2(k+1)", "2k + 2", "2(k + 1)", "7", None, "2k"]
-    assert keys("latex", raws, "2k+2") == (["2k+2", "2k+2", "2k+2", "7", None, "2k"], "2k+2")
-    assert asked == [("2k+2", "2(k+1)"), ("2k+2", "2k"), ("2k+2", "7")]
+    raws = ["2(k+1)", "2k + 2", "2(k + 1)", "7", None, "8", "2k"]
+    assert keys("latex", raws, "k+k+2") == (["2(k+1)", "2(k+1)", "2(k+1)", "7", None, "8", "2k"], "2(k+1)")
+    pairs = [("2(k+1)", "2k"), ("2(k+1)", "2k+2"), ("2(k+1)", "7"), ("2k", "7"), ("2(k+1)", "8"), ("2k", "8")]
+    assert asked == [*pairs, ("k+k+2", "2(k+1)")]  # two numbers are not asked about: 7 is not 8
 
 
 def test_importing_the_answers_imports_nothing_heavy() -> None:

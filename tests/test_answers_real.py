@@ -119,7 +119,7 @@ def test_the_normaliser_sees_82_of_83_equal_latex_pairs(shared: Path) -> None:
     assert unseen == set(UNSEEN_BY_THE_NORMALISER)
 
 
-@pytest.mark.skipif(equality.version() is None, reason="math-verify is not installed (the extra `record`)")
+@pytest.mark.skipif(equality.version() is None, reason="math-verify is not installed (the extra `math`)")
 def test_math_verify_sees_all_83(shared: Path) -> None:
     for row in read_rows(shared / "real/questions/extra/math_500_answer_variants.jsonl"):
         found = keys("latex", [row["dsc_answer"]], row["answer"])

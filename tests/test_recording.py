@@ -169,7 +169,7 @@ def test_a_recording_of_format_1_is_read_verified_and_derived_from(tmp_path: Pat
     assert json.loads((old / "manifest.json").read_text())["format_version"] == 1
     assert verify_recording(old).ok
     new = select(old, tmp_path / "new")
-    assert json.loads((new / "manifest.json").read_text())["format_version"] == 2
+    assert json.loads((new / "manifest.json").read_text())["format_version"] == 3
     assert verify_recording(new).ok
     here, there = open_recording(old), open_recording(new)
     assert here.hash == there.hash
@@ -213,7 +213,7 @@ def test_a_changed_text_is_refused_when_it_is_read(tmp_path: Path) -> None:
     ("change", "error", "words"),
     [
         (lambda m: m | {"format": "zip"}, NotARecordingError, "is not the manifest"),
-        (lambda m: m | {"format_version": 3}, NewerFormatError, "Install a newer feval"),
+        (lambda m: m | {"format_version": 4}, NewerFormatError, "Install a newer feval"),
         (lambda m: m | {"format_version": "1"}, DamagedRecordingError, "format_version"),
         (lambda m: m | {"recording_hash": "0" * 64}, DamagedRecordingError, "its leaves hash to"),
         (lambda m: m | {"files": {"../x": {}}}, DamagedRecordingError, "outside the recording"),

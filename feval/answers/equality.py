@@ -39,6 +39,7 @@ __all__ = [
     "SECONDS",
     "MathWorker",
     "comparison",
+    "equal",
     "named_equality",
     "tolerance",
     "version",
@@ -134,7 +135,7 @@ def comparison(name: str) -> Comparison | None:
     if name.startswith(_TOLERANCE):
         return Comparison(partial(_within, Fraction(float(name.removeprefix(_TOLERANCE)))))
     if name.startswith(MATH_VERIFY):
-        return Comparison(partial(_equal_as_mathematics, name), latex.comparable, costly=True)
+        return Comparison(partial(_equal_under, name), latex.comparable, costly=True)
     raise UsageError(f"There is no equality of answers {name!r:.60}.")
 
 
@@ -144,8 +145,17 @@ def _within(relative: Fraction, left: str, right: str) -> bool:
     return abs(a - b) <= relative * max(abs(a), abs(b))
 
 
-def _equal_as_mathematics(name: str, left: str, right: str) -> bool | None:
+def _equal_under(name: str, left: str, right: str) -> bool | None:
     _installed_math_verify(name)
+    return equal(left, right)
+
+
+def equal(left: str, right: str) -> bool | None:
+    """Return whether math-verify finds two keys of `feval.answers.latex` equal; `None` where it ends without a verdict.
+
+    Raises:
+        AnswerError: if the worker cannot be started.
+    """
     return _worker().equal(left, right)
 
 

@@ -1,0 +1,170 @@
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from feval.answers import KINDS, canonical, equality, keys
+from feval.answers.parties import Comparison, Division, PairBudget, Verdict, divide, parties_of
+from feval.errors import UsageError
+
+FORMS = st.lists(st.text("abcdef", min_size=1, max_size=2), max_size=9)
+GOLDS = st.one_of(st.none(), st.text("abcdef", min_size=1, max_size=2))
+MATHEMATICS = ["x+1", "1+x", "x+2", "2+x", "\\frac{2x+4}{2}", "2(x+1)-x-1", "7", "\\sqrt{2}", "no", "x=3", "3"]
+needs_math_verify = pytest.mark.skipif(
+    equality.version() is None, reason="math-verify is not installed (the extra `math`)"
+)
+
+
+def partition(answers: Sequence[str | None]) -> set[frozenset[int]]:
+    """Which places have equal answers."""
+    places: dict[str | None, set[int]] = defaultdict(set)
+    for place, answer in enumerate(answers):
+        places[answer].add(place)
+    return {frozenset(own) for own in places.values()}
+
+
+def unruly(left: str, right: str) -> bool | None:
+    """An equality that is neither symmetric nor transitive, and undecided at times."""
+    return [True, False, None, False][(3 * ord(left[0]) + ord(right[-1]) + len(left)) % 4]
+
+
+@given(forms=FORMS, golds=st.lists(GOLDS, min_size=2, max_size=4))
+def test_the_gold_never_changes_which_forms_are_one_party(forms: list[str], golds: list[str | None]) -> None:
+    how = Comparison(unruly, costly=True)
+    divisions = [divide(set(forms), gold, how)[0] for gold in golds]
+    assert len({str(partition([parties.key(form) for form in forms])) for parties in divisions}) == 1
+    for parties, gold in zip(divisions, golds, strict=True):
+        assert (parties.gold is None) == (gold is None)
+        if gold in forms:
+            assert parties.gold == parties.key(str(gold))
+
+
+@given(forms=FORMS, gold=GOLDS)
+def test_stored_verdicts_make_the_parties_again(forms: list[str], gold: str | None) -> None:
+    parties, division = divide(set(forms), gold, Comparison(unruly, costly=True))
+    again = parties_of(division.verdicts, gold)
+    assert [again.key(form) for form in forms] == [parties.key(form) for form in forms]
+    assert again.gold == parties.gold
+
+
+@given(forms=FORMS, gold=GOLDS)
+def test_known_verdicts_are_not_asked_for_again(forms: list[str], gold: str | None) -> None:
+    def decided(left: str, right: str) -> bool:
+        return unruly(left, right) is True
+
+    parties, division = divide(set(forms), gold, Comparison(decided, costly=True))
+    asked = Comparison(lambda left, right: pytest.fail(f"asked about {left} and {right}"), costly=True)
+    again, second = divide(set(forms), gold, asked, known=division.verdicts)
+    assert (again, second.verdicts) == (parties, division.verdicts)
+
+
+def test_a_form_joins_the_first_representative_that_it_is_equal_to() -> None:
+    groups = {"a": 1, "b": 2, "c": 1, "d": 2}
+    parties, division = divide(set(groups), "e", Comparison(lambda x, y: groups.get(x) == groups.get(y), costly=True))
+    assert (dict(parties.joined), parties.gold) == ({"c": "a", "d": "b"}, "e")
+    pairs = [(v.left, v.right, v.gold, v.equal) for v in division.verdicts]
+    assert pairs == [
+        ("a", "b", False, False),
+        ("a", "c", False, True),
+        ("a", "d", False, False),
+        ("b", "d", False, True),
+        ("a", "e", True, False),
+        ("b", "e", True, False),
+    ]
+
+
+def test_the_gold_joins_one_party_and_merges_none() -> None:
+    """A gold that is equal to both of two parties leaves them apart."""
+    parties, _ = divide({"a", "b"}, "g", Comparison(lambda x, y: "g" in (x, y), costly=True))
+    assert (dict(parties.joined), parties.gold) == ({}, "a")
+
+
+def test_pairs_beyond_the_budget_count_as_different_and_are_counted() -> None:
+    forms = {f"f{i}" for i in range(5)}  # ten pairs
+    _, division = divide(forms, None, Comparison(lambda *_: False, costly=True), PairBudget(question=4))
+    assert (len(division.verdicts), division.not_asked) == (4, 6)
+    _, division = divide(forms, None, Comparison(lambda *_: False, costly=True), PairBudget(dataset=3))
+    assert (len(division.verdicts), division.not_asked) == (3, 7)
+
+
+def test_a_question_asks_no_more_after_three_comparisons_without_a_verdict() -> None:
+    _, division = divide({f"f{i}" for i in range(5)}, None, Comparison(lambda *_: None, costly=True))
+    assert [verdict.equal for verdict in division.verdicts] == [None] * 3
+    assert division.not_asked == 7
+
+
+def test_cheap_comparisons_have_no_budget_and_keep_equal_pairs_only() -> None:
+    budget = PairBudget(question=0)
+    _, division = divide({"a", "b", "c"}, None, Comparison(lambda x, y: (x, y) == ("a", "c")), budget)
+    assert division.verdicts == [Verdict("a", "c", False, True)]
+    assert division.not_asked == 0
+
+
+def test_a_live_question_divides_answers_as_they_come() -> None:
+    division = Division(Comparison(lambda x, y: x[0] == y[0]))
+    assert [division.add(form) for form in ("b2", "a1", "b1", "a1", "b2")] == ["b2", "a1", "b2", "a1", "b2"]
+
+
+@needs_math_verify
+def test_equal_wrong_answers_vote_together_as_right_ones_do() -> None:
+    answers = ["x+1", "1+x", "x+2", "2+x", "\\frac{2x+4}{2}"]
+    for gold, right in (("x+1", [0, 1]), ("x+2", [2, 3, 4]), ("2x", [])):
+        found = keys("latex", answers, gold)
+        assert partition(found.answers) == {frozenset({0, 1}), frozenset({2, 3, 4})}
+        assert [place for place, key in enumerate(found.answers) if key == found.gold] == right
+
+
+@needs_math_verify
+@settings(deadline=None, max_examples=20)
+@given(
+    answers=st.lists(st.sampled_from(MATHEMATICS), max_size=5),
+    golds=st.lists(st.sampled_from([*MATHEMATICS, "1+1+x", "(", ""]), min_size=2, max_size=3),
+)
+def test_mathematics_is_divided_alike_under_every_gold(answers: list[str], golds: list[str]) -> None:
+    assert len({str(partition(keys("latex", answers, gold).answers)) for gold in golds}) == 1
+
+
+@pytest.mark.parametrize("kind", sorted(KINDS))
+@settings(deadline=None)
+@given(
+    answers=st.lists(
+        st.sampled_from(["mango", "apple", "A", "(b)", "b", "7", "7.0", "yes", "5/1/2021", "", "1.5"]), max_size=6
+    ),
+    golds=st.lists(st.sampled_from(["mango", "A", "b", "7", "apple.", "", None]), min_size=2, max_size=4),
+    choices=st.sampled_from([(), (("A", "apple"), ("B", "pear"))]),
+)
+def test_every_kind_divides_answers_alike_under_every_gold(
+    kind: str, answers: list[str], golds: list[str | None], choices: tuple[tuple[str, str], ...]
+) -> None:
+    found = [keys(kind, answers, gold, choices, equality="normal-form").answers for gold in golds]
+    assert all(own == found[0] for own in found)
+
+
+def test_four_fruits_without_options_are_two_parties() -> None:
+    found = keys("choice", ["mango", "apple", "apple", "apple"], "mango")
+    assert found == (["mango", "apple", "apple", "apple"], "mango")
+
+
+def test_numbers_within_a_tolerance_are_one_party() -> None:
+    found = keys("number", ["100", "100.005", "101", "-100"], "100.009", equality="tolerance-1e-4")
+    assert found == (["-100", "100", "100", "101"][1:] + ["-100"], "100")
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "words"),
+    [
+        ("number", "math-verify", "normal-form or tolerance-X"),
+        ("text", "tolerance-0.1", "normal-form only"),
+        ("number", "tolerance-2", "between 0 and 1"),
+        ("number", "tolerance-x", "between 0 and 1"),
+        ("latex", "mathverify", "normal-form or math-verify"),
+    ],
+)
+def test_an_equality_that_a_kind_does_not_have_is_refused(kind: str, name: str, words: str) -> None:
+    assert canonical(kind, None) is None
+    with pytest.raises(UsageError, match=words):
+        keys(kind, ["1"], "1", equality=name)
