@@ -240,7 +240,7 @@ class _JoinedView(View):
 
     def _forms_of_gold(self, row: int) -> int:
         """How many normal forms the gold has: parties that it joins may have other names in each recording."""
-        if not self.votes.has_aliases and not any(part.votes.has_aliases for part in self._parts):
+        if self.recording.dataset_info(self.votes.dataset).equality == NORMAL_FORM:
             return 2
         golds = (part.recording.questions(self.votes.dataset)[int(part.rows[row])].answer_key for part in self._parts)
         return len({gold for gold in golds if gold is not None})
