@@ -278,7 +278,9 @@ def test_a_method_is_judged_by_what_its_answer_means(tmp_path: Path, answer: str
         return answer
 
     evaluated = evaluate(method, dataset, llm, replicates=2, confidence=None)
-    graded = grade_answers(dataset, [llm], [Consumed("some-llm", "q", 1, (0,))], {"q": answer}, run="r", confidence=None)
+    graded = grade_answers(
+        dataset, [llm], [Consumed("some-llm", "q", 1, (0,))], {"q": answer}, run="r", confidence=None
+    )
     assert (evaluated.accuracy, graded.accuracy, dataset.is_right("q", answer)) == (1, 1, True)
 
 

@@ -23,7 +23,7 @@ from feval.publish.figures import figures_of, picture
 from feval.publish.page import PICTURE
 from feval.publish.release import Release, Seen, prepare
 from feval.publish.words import BEGIN, END
-from feval.recording import open_recording
+from feval.recording import open_recording, select
 from feval.replay import load
 from recorders.demo import DATASET, LLMS, bundled_recording
 
@@ -53,9 +53,20 @@ def matter(text: str) -> dict[str, object]:
 
 
 @pytest.fixture(scope="module")
+def demo_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The bundled recording in the format that is written today."""
+    with bundled_recording() as folder:
+        return select(folder, tmp_path_factory.mktemp("demo") / "recording")
+
+
+@pytest.fixture(scope="module")
 def demo_page() -> str:
     with bundled_recording() as folder:
         return page(prepare(folder, seen(), tag="v1"))
+
+
+def test_a_recording_of_an_older_format_is_told_how_to_get_its_columns(demo_page: str) -> None:
+    assert "`feval select` of this recording writes the columns `llm` and `correct`" in demo_page
 
 
 # --- front matter ---------------------------------------------------------------------------------------------------------
@@ -281,22 +292,23 @@ def sections(text: str, language: str) -> list[str]:
 
 
 @pytest.mark.skipif(find_spec("duckdb") is None, reason="DuckDB is not installed")
-def test_the_duckdb_example_runs(demo_page: str) -> None:
+def test_the_duckdb_example_runs(demo_folder: Path) -> None:
     import duckdb
 
-    with bundled_recording() as folder:
-        query = sections(demo_page, "sql")[0].replace(f"hf://datasets/{REPO}@v1", str(folder))
-        rows = dict(duckdb.sql(query).fetchall())
-        figures = figures_of(open_recording(folder))
-    assert rows == pytest.approx({own.llm.replace("/", "--"): own.single.value for own in figures if own.single})
+    query = sections(page(prepare(demo_folder, seen(), tag="v1")), "sql")[0].replace(
+        f"hf://datasets/{REPO}@v1", str(demo_folder)
+    )
+    rows = dict(duckdb.sql(query).fetchall())
+    figures = figures_of(open_recording(demo_folder))
+    assert rows == pytest.approx({own.llm: own.single.value for own in figures if own.single})
 
 
 @pytest.mark.skipif(find_spec("polars") is None, reason="polars is not installed")
-def test_the_polars_example_runs(demo_page: str) -> None:
-    with bundled_recording() as folder:
-        code = next(code for code in sections(demo_page, "python") if "polars" in code)
-        code = code.replace(f"hf://datasets/{REPO}@v1", str(folder))
-        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=True)
+def test_the_polars_example_runs(demo_folder: Path) -> None:
+    blocks = sections(page(prepare(demo_folder, seen(), tag="v1")), "python")
+    code = next(code for code in blocks if "polars" in code)
+    code = code.replace(f"hf://datasets/{REPO}@v1", str(demo_folder))
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=True)
     assert "0.38225" in done.stdout
 
 

@@ -420,14 +420,18 @@ def _few(found: Iterable[str]) -> str:
 _PARTS = {
     "samples": (
         (
-            "`question_id`, `sample_index`, `answer_raw`, `answer` (canonical: the voting key; null for none), "
-            "`output_tokens`, `finish_reason`, and seed, response id, served model where known"
+            "`llm`, `question_id`, `sample_index`, `answer_raw`, `answer` (normal form; null for none), `correct` (null without "
+            "a gold), `output_tokens`, `finish_reason`, and seed, response id, served model where known"
         ),
         "samples/*/*.parquet",
     ),
-    "questions": ("`id`, `question`, `answer` (the gold), `answer_key` (canonical), `choices`", "questions/*.parquet"),
-    "texts": ("`question_id`, `sample_index`, `text`: the chain of thought", "texts/*/*.parquet"),
-    "requests": ("`question_id`, `prompt` (messages as JSON), `prompt_tokens`", "requests/*/*.parquet"),
+    "questions": (
+        "`question_id`, `question`, `answer` (the gold), `answer_key` (its normal form), `choices`",
+        "questions/*.parquet",
+    ),
+    "texts": ("`llm`, `question_id`, `sample_index`, `text`: the chain of thought", "texts/*/*.parquet"),
+    "requests": ("`llm`, `question_id`, `prompt` (messages as JSON), `prompt_tokens`", "requests/*/*.parquet"),
+    "equality": ("`question_id`, `left`, `right`, `gold`, `equal`: pairs of answers compared", "equality/*.parquet"),
     "reasoning": ("`reasoning`: what the API gave apart from the text", "reasoning/*/*.parquet"),
     "logprobs": ("`sequence_logprob`, `token_confidences`, `token_logprobs`", "logprobs/*/*.parquet"),
     "scores": ("`score`, `step_scores`, `verdict` of judges and reward models", "scores/*/*/*.parquet"),

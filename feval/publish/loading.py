@@ -6,7 +6,6 @@ from feval.publish.configs import Config
 from feval.publish.markdown import python_text, shell_word
 from feval.publish.page import Page
 from feval.recording import Recording
-from feval.recording.format import file_path
 
 __all__ = ["loading"]
 
@@ -28,7 +27,7 @@ def loading(recording: Recording, page: Page) -> list[str]:
         "",
         *_datasets(page, dataset, samples),
         "",
-        *_queries(page, dataset, samples),
+        *_queries(recording, page, samples),
         "",
         newest + (f", or the tag `{page.revision}`." if page.revision else "."),
     ]
@@ -71,32 +70,23 @@ def _datasets(page: Page, dataset: str, samples: Config) -> list[str]:
     ]
 
 
-def _queries(page: Page, dataset: str, samples: Config) -> list[str]:
-    repository = f"hf://datasets/{page.pinned}"
-    files = f"{samples.splits[0].path.rpartition('/')[0]}/*.parquet"
-    questions = file_path("questions", dataset)
+def _queries(recording: Recording, page: Page, samples: Config) -> list[str]:
+    if recording.manifest.raw["format_version"] < 3:
+        return [
+            "`feval select` of this recording writes the columns `llm` and `correct`, for DuckDB, polars and pandas."
+        ]
+    files = f"hf://datasets/{page.pinned}/{samples.splits[0].path.rpartition('/')[0]}/*.parquet"
     return [
         "**DuckDB** and **polars** read the files where they are. Here, the accuracy of one call:",
         "",
         "```sql",
-        "SELECT parse_filename(s.filename, true) AS llm,",
-        "       avg((s.answer IS NOT DISTINCT FROM q.answer_key)::INT) AS accuracy",
-        "FROM read_parquet(",
-        f"  '{repository}/{files}', filename = true",
-        ") AS s JOIN (",
-        f"  FROM '{repository}/{questions}'",
-        ") AS q ON s.question_id = q.id",
-        "WHERE q.answer_key IS NOT NULL GROUP BY llm ORDER BY llm;",
+        f"SELECT llm, avg(correct::INT) AS accuracy FROM '{files}' GROUP BY llm ORDER BY llm;",  # noqa: S608  shown, not run
         "```",
         "",
         "```python",
         "import polars as pl",
         "",
-        f'repository = "{repository}"',
-        f'samples = pl.scan_parquet(f"{{repository}}/{files}", include_file_paths="file")',
-        f'questions = pl.scan_parquet(f"{{repository}}/{questions}").select("id", "answer_key")',
-        'right = pl.col("answer").eq_missing(pl.col("answer_key")).mean()',
-        'joined = samples.join(questions.drop_nulls(), left_on="question_id", right_on="id")',
-        'print(joined.group_by("file").agg(right.alias("accuracy")).sort("file").collect())',
+        f'samples = pl.scan_parquet("{files}")',
+        'print(samples.group_by("llm").agg(pl.col("correct").mean()).sort("llm").collect())',
         "```",
     ]

@@ -238,7 +238,8 @@ class RecordingWriter:
             self._write_questions(info.id, questions)
             if parent is not None:
                 self._sources[info.id] = parent
-                self._keep(parent, info.id, None, {"questions": leaf.hexdigest()})
+                if _is_current(parent):
+                    self._keep(parent, info.id, None, {"questions": leaf.hexdigest()})
 
     def add_pools(
         self,
@@ -274,7 +275,8 @@ class RecordingWriter:
         if any(pair["dataset"] == dataset and pair["llm"] == llm.name for pair in self._pairs):
             raise ConflictError(f"{llm.name} on {dataset} was added twice.")
         golds = {question.id: question.answer_key for question in self._datasets[dataset][1]}
-        pair = PairFiles(self._claim, self._root, dataset, llm.name, golds, answers_only=parent is not None)
+        answers_only = parent is not None and _is_current(parent)
+        pair = PairFiles(self._claim, self._root, dataset, llm.name, golds, answers_only=answers_only)
         self._votes[dataset].add_llm(llm.name)
         sizes = dict.fromkeys(golds, 0)
         try:
@@ -294,9 +296,11 @@ class RecordingWriter:
         self._sizes[dataset, llm.name] = sizes
         self._leaves.append((dataset, llm.name, "llm", llm_leaf(llm, counter)))
         self._leaves += [(dataset, llm.name, part, digest) for part, digest in leaves.items()]
-        if parent is not None:
+        if parent is not None and answers_only:
             with _storage_errors(self.out):
                 self._keep(parent, dataset, llm.name, leaves)
+        elif parent is not None:
+            self._copy_scores(parent, dataset, llm.name)
         self._pairs.append({"dataset": dataset, "llm": llm.name, "counter": counter, **summary})
 
     def keep_dataset(self, parent: Recording, dataset: str, without: Collection[tuple[str, str]] = ()) -> None:
@@ -315,6 +319,9 @@ class RecordingWriter:
         info = parent.dataset_info(dataset)
         if dataset in self._datasets:
             raise ConflictError(f"Dataset {dataset} was added twice.")
+        if not _is_current(parent):
+            self._copy_dataset(parent, info, without)
+            return
         self._datasets[dataset] = (info, parent.questions(dataset))
         if equality := parent.manifest.datasets[dataset].get("equality"):
             self._equality[dataset] = equality
@@ -332,6 +339,21 @@ class RecordingWriter:
                 votes = parent.votes(dataset)
                 sizes = votes.llms[llm].sizes.tolist()
                 self._sizes[dataset, llm] = dict(zip(votes.question_ids, sizes, strict=True))
+
+    def _copy_dataset(self, parent: Recording, info: DatasetInfo, without: Collection[tuple[str, str]]) -> None:
+        """Write a dataset of an older format again: a recording has one format."""
+        self.add_dataset(info, parent.questions(info.id))
+        for llm in parent.llm_names(info.id):
+            counter = parent.manifest.pairs[info.id, llm]["counter"]
+            self.add_pools(info.id, parent.llm_info(llm), counter, parent.pools(info.id, llm))
+            self._copy_scores(parent, info.id, llm, without)
+
+    def _copy_scores(
+        self, parent: Recording, dataset: str, llm: str, without: Collection[tuple[str, str]] = ()
+    ) -> None:
+        for scorer in parent.scorers(dataset, llm):
+            if (llm, scorer) not in without:
+                self.add_scores(dataset, llm, parent.scorer_info(scorer), parent.score_rows(dataset, llm, scorer))
 
     def add_scores(self, dataset: str, llm: str, scorer: ScorerInfo, rows: Iterable[ScoreRows]) -> None:
         """Add one scorer's scores of an LLM on a dataset, both added before.
@@ -616,6 +638,11 @@ class RecordingWriter:
             "licence": info.licence,
             **({} if equality is None else {"equality": equality}),
         }
+
+
+def _is_current(parent: Recording) -> bool:
+    """Whether a recording has the format that is written, so that its files can be taken as they are."""
+    return bool(parent.manifest.raw["format_version"] == FORMAT_VERSION)
 
 
 def _is_plain_folder(path: Path) -> bool:
