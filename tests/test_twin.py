@@ -10,7 +10,8 @@ import pytest
 from small import write_toy
 
 from feval import SelfConsistency, load
-from feval.errors import OutOfRangeError, PriceNotFoundError, UnknownNameError, UsageError
+from feval.answers import equality
+from feval.errors import AnswerError, OutOfRangeError, PriceNotFoundError, UnknownNameError, UsageError
 from feval.prices import price_list, usd
 from recorders import live
 from recorders.errors import BackendError, Fatal, RateLimited, StoppedError, Transient
@@ -197,3 +198,19 @@ def test_decoding_that_nobody_named_is_as_in_a_recording() -> None:
         with live(Seeing(), name, answer_kind="number") as llm:
             llm.ask("2 + 2?").sample(1)
     assert decodings == [(0.7, 2048), (None, 2048)]
+
+
+@pytest.mark.skipif(equality.version() is None, reason="math-verify is not installed (the extra `math`)")
+def test_equal_answers_of_several_live_llms_vote_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("test_twin.TEXTS", ["It is $x+1$.", "It is $1+x$.", "It is $x+2$.", "It is $\\frac{2x+4}{2}$."])
+    with live(Scripted(), "a", answer_kind="latex") as one, live(Scripted(), "b", answer_kind="latex") as other:
+        assert one.ask("What?").sample(4).answers == ["x+1", "x+1", "x+2", "x+2"]
+        assert other.ask("What?").sample(2).answers == ["x+1", "x+1"]
+    with live(Scripted(), "a", answer_kind="latex", equality="normal-form") as plain:
+        assert plain.ask("What?").sample(2).answers == ["x+1", "1+x"]
+
+
+def test_a_live_llm_for_latex_answers_needs_math_verify(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(equality, "version", lambda: None)
+    with pytest.raises(AnswerError, match="not installed"):
+        live(Scripted(), "a", answer_kind="latex")
