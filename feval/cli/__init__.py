@@ -91,7 +91,7 @@ ReceiptFile = Annotated[
         "--receipt",
         metavar="FILE",
         dir_okay=False,
-        help="Keep the receipt in this file. Default: under feval-receipts.",
+        help="Keep the receipt in this file. Default: in your state folder (`feval verify --last`).",
     ),
 ]
 NoReceipt = Annotated[bool, typer.Option("--no-receipt", help="Keep no receipt; see docs/receipts.md.")]
@@ -442,13 +442,16 @@ def _info(recording: RecordingFolder, as_json: JsonFlag = False, quiet: QuietFla
 @_guarded
 def _verify(
     recording: Annotated[
-        Path,
+        Path | None,
         typer.Argument(
             metavar="RECORDING|RECEIPT",
             help="Folder of a recording or a report, or a receipt.json; on the Hub as well.",
             show_default=False,
         ),
-    ],
+    ] = None,
+    last: Annotated[
+        bool, typer.Option("--last", help="The receipt of the last command that was given no place for one.")
+    ] = False,
     recordings: Annotated[
         list[Path] | None,
         typer.Option("--recording", metavar="DIR", help="For a receipt that has been moved away from its recording."),
@@ -469,11 +472,17 @@ def _verify(
 
     Exit code 0 if all agree, 1 if anything does not.
     """
+    from feval.cli.saving import last_receipt
     from feval.hub.addresses import is_address
     from feval.receipts import is_receipt
     from feval.recording import verify_recording
 
     show = _Out(as_json=as_json, quiet=quiet)
+    if last == (recording is not None):
+        raise UsageError(
+            "Name the recording or the receipt to verify, or pass --last for the newest receipt that was kept."
+        )
+    recording = recording or last_receipt()
     if is_receipt(recording) and is_address(recording):
         _verify_receipt(show, recording, recordings, methods or [], prices)
         return
