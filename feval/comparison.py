@@ -7,6 +7,7 @@ every method sees the same questions. `docs/comparing.md` says what each number 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, fields, replace
 from importlib import import_module
 from pathlib import Path
@@ -27,8 +28,9 @@ from feval.contrasts import (
     statistics,
 )
 from feval.errors import FevalError, UnknownNameError, UsageError
-from feval.evaluation import Evaluation, evaluate
+from feval.evaluation import Evaluation, budgets, evaluate
 from feval.plans import AXES, Entry, Plan
+from feval.question_set import NONE_LEFT_OUT, LeftOut, Rows, question_set
 
 if TYPE_CHECKING:
     from feval.prices import PriceList
@@ -99,6 +101,7 @@ class Comparison:
         savings: of every pair, at the plan's accuracies or some that the curves share.
         reaches: of every curve, at those accuracies.
         ranking: strongest first; none for a single curve.
+        left_out: questions that were left out because they have no gold or too few CoTs.
     """
 
     plan: Plan
@@ -112,6 +115,7 @@ class Comparison:
     savings: tuple[Saving, ...]
     reaches: tuple[Reach, ...]
     ranking: tuple[Rank, ...]
+    left_out: LeftOut = NONE_LEFT_OUT
 
     @property
     def tests(self) -> int:
@@ -193,7 +197,7 @@ class Comparison:
         }
         for name in ("frontier", "areas", "differences", "savings", "reaches", "ranking"):
             told[name] = [asdict(row) for row in getattr(self, name)]
-        return told
+        return told | ({"left_out": self.left_out.to_dict()} if self.left_out else {})
 
 
 def _budget(curve: MethodCurve, told: Evaluation) -> str:
@@ -230,12 +234,17 @@ def compare(
 
     Raises:
         NotRecordedError: the recordings lack the dataset.
+        UnlabelledError: questions have no gold answer that can be read.
+        ShortPoolError: every question is to be left out because a pool is too small for the plan's largest budget.
         RecordingError: a recording cannot be read.
         UsageError: no method of the plan could be evaluated; the message gives the reasons.
     """
     missing: list[Missing] = []
     dataset, llms = _opened(plan, base, missing, recordings, prices)
-    runner = _Runner(plan, dataset, llms, workers, base, time_limit, methods or {})
+    runner = _Runner(plan, dataset, llms, np.arange(len(dataset)), workers, base, time_limit, methods or {})
+    largest = runner.largest_budgets() if plan.short_pools == "drop" else ()
+    questions = question_set(dataset, largest, unlabelled=plan.unlabelled, short_pools=plan.short_pools)
+    runner = replace(runner, rows=questions.rows)
     curves = [curve for entry in plan.entries if (curve := runner.curve(entry, missing)) is not None]
     if not curves:
         reasons = "; ".join(f"{one.label}: {one.reason}" for one in missing[:5])
@@ -251,6 +260,7 @@ def compare(
         missing=tuple(missing),
         baselines=tuple(baselines),
         ceilings=tuple(ceilings),
+        left_out=questions.left_out,
         **{part.name: getattr(said, part.name) for part in fields(said)},
     )
 
@@ -295,10 +305,21 @@ class _Runner:
     plan: Plan
     dataset: Dataset
     llms: dict[str, LLM]
+    rows: Rows
     workers: int
     base: Path
     time_limit: float | None
     methods: Mapping[str, Any]
+
+    def largest_budgets(self) -> list[tuple[LLM, int]]:
+        """What the points of all methods may ask each LLM for; points that cannot be made ask for nothing."""
+        found: list[tuple[LLM, int]] = []
+        for entry in self.plan.entries:
+            llms = [self.llms[name] for name in entry.llms if name in self.llms]
+            for _, settings in entry.points() if len(llms) == len(entry.llms) else ():
+                with suppress(FevalError):
+                    found += budgets(self._method(entry, settings), llms)
+        return found
 
     def curve(self, entry: Entry, missing: list[Missing]) -> MethodCurve | None:
         if not set(entry.llms) <= set(self.llms):
@@ -327,11 +348,11 @@ class _Runner:
     def ceiling(self, llm: LLM, missing: list[Missing]) -> MethodCurve | None:
         from feval.exact import Oracle
 
-        most = llm.pool.smallest
-        budgets = (*(n for n in _CEILING if n < most), most)
-        entry = Entry(llm.name, "oracle", {}, (llm.name,), ("n", budgets))
+        most = int(llm.pool.sizes[self.rows].min())
+        counts = (*(n for n in _CEILING if n < most), most)
+        entry = Entry(llm.name, "oracle", {}, (llm.name,), ("n", counts))
         try:
-            points = tuple(self._evaluated(Oracle(n), [llm], "exact") for n in budgets)
+            points = tuple(self._evaluated(Oracle(n), [llm], "exact") for n in counts)
         except FevalError as error:
             missing.append(Missing(f"pass@n of {llm.name}", str(error)))
             return None
@@ -363,6 +384,7 @@ class _Runner:
             method,
             self.dataset,
             llms,
+            rows=self.rows,
             order=order,
             replicates=plan.replicates,
             train_fraction=plan.train_fraction,

@@ -20,6 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from feval.errors import ConflictError, NotRecordedError, OutOfRangeError, UsageError
+from feval.question_set import question_set
 
 if TYPE_CHECKING:
     from feval.estimators.coupling import CoupledStatistics
@@ -215,6 +216,7 @@ def couple(
     scorer: str | None = None,
     judge: str | None = None,
     aggregate: str = "score",
+    unlabelled: str = "refuse",
     confidence: float = 0.95,
     resamples: int = 2_000,
     seed: int = 0,
@@ -222,8 +224,8 @@ def couple(
     """Compare coupled LLMs: covariances and variances, the error against samples, win-rates and ranks.
 
     Args:
-        dataset: with golds; questions without one are left out, and said. With a judge, win-rates are over all questions, and
-            golds are not needed.
+        dataset: from `load`. With a judge, win-rates are over all questions and golds are not needed; what is said of right and
+            wrong is then over those that have one.
         llms: two or more, recorded with the same noise and as many calls per question.
         independent: the same LLMs, in the same order, recorded with noise of their own; none: see the module's text.
         areas: question id -> area, for figures per area.
@@ -233,6 +235,7 @@ def couple(
         judge: win-rates by its recorded verdicts (`feval score --scorer judge:MODEL --pairwise`): its model, or its name.
             Comparisons without a verdict are left out, and questions on which a pair has none; both are said.
         aggregate: of step scores, see `LLMResponse.scores`.
+        unlabelled: "refuse" or "drop" questions without a gold answer that can be read; with a judge they are dropped.
         confidence: of intervals.
         resamples: of the bootstrap over questions.
         seed: of the bootstrap.
@@ -243,18 +246,17 @@ def couple(
     Raises:
         UsageError: fewer than two LLMs, other LLMs as independent ones, or both a scorer and a judge.
         ConflictError: LLMs of different noise, or none; pools of different sizes.
-        NotRecordedError: no question has a gold, or an area has none; scores or verdicts that were not recorded.
+        UnlabelledError: questions have no gold answer that can be read.
+        NotRecordedError: an area has no question with a gold; scores or verdicts that were not recorded.
         OutOfRangeError: a number out of range.
     """
     noise = _shared_noise(llms, independent)
     if scorer is not None and judge is not None:
         raise UsageError("Win-rates are by the scores of a scorer or by the verdicts of a judge; both were given.")
-    rows = np.flatnonzero(dataset.gold >= 0)
-    if not len(rows) and judge is None:
-        raise NotRecordedError(
-            f"No question of {dataset.id} has a gold answer, so no LLM can be right; coupling needs golds, or a judge."
-        )
     dataset.require([*llms, *independent])
+    rows = np.flatnonzero(dataset.gold >= 0)
+    if judge is None:
+        rows = question_set(dataset, unlabelled=unlabelled).rows
     settings: dict[str, Any] = {"confidence": confidence, "resamples": resamples, "seed": seed}
     together: list[_Calls] = []
     apart: list[_Calls] | None = None
@@ -308,7 +310,11 @@ def _left_out(dataset: Dataset, with_gold: int) -> list[str]:
     if not with_gold:
         return [f"No question of {dataset.id} has a gold answer, so nothing is said of who was right."]
     without = len(dataset.gold) - with_gold
-    return [f"{without} questions without a gold answer were left out."] if without else []
+    if not without:
+        return []
+    return [
+        f"{without} question{' was' if without == 1 else 's were'} left out, for want of a gold answer that can be read."
+    ]
 
 
 def _weak_evidence(pairs: Sequence[CoupledPair]) -> list[str]:

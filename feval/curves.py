@@ -8,7 +8,7 @@ let the first seen win; in expectation over draws the two agree.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -17,10 +17,12 @@ import numpy.typing as npt
 
 from feval.draws import ORDERS
 from feval.errors import OutOfRangeError, UnknownNameError, UsageError
+from feval.question_set import NONE_LEFT_OUT, LeftOut, question_set
 
 if TYPE_CHECKING:
     from feval.estimators.per_question import PerQuestion
     from feval.evaluation import Evaluation
+    from feval.pools import Pool
     from feval.replay import LLM, Dataset
 
 __all__ = ["Curve", "CurvePoint", "budget_field", "method_curve", "self_consistency_curve"]
@@ -28,6 +30,7 @@ __all__ = ["Curve", "CurvePoint", "budget_field", "method_curve", "self_consiste
 _BUDGET_FIELDS = ("n", "samples", "budget")
 
 Floats = npt.NDArray[np.float64]
+Integers = npt.NDArray[np.integer[Any]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +80,7 @@ class Curve:
         points: by n.
         field: of the method, whose values the points have.
         settings: the method's other fields that were set.
+        left_out: questions that were left out because they have no gold or too few CoTs.
     """
 
     method: str
@@ -95,13 +99,16 @@ class Curve:
     points: tuple[CurvePoint, ...]
     field: str = "n"
     settings: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    left_out: LeftOut = NONE_LEFT_OUT
 
     def to_dict(self) -> dict[str, Any]:
         """The curve as JSON values."""
-        return asdict(self) | {
+        result = asdict(self) | {
             "recording_hashes": list(self.recording_hashes),
             "points": [asdict(point) for point in self.points],
         }
+        del result["left_out"]
+        return result | ({"left_out": self.left_out.to_dict()} if self.left_out else {})
 
 
 def self_consistency_curve(
@@ -111,6 +118,8 @@ def self_consistency_curve(
     *,
     order: str = "exact",
     replicates: int = 100,
+    unlabelled: str = "refuse",
+    short_pools: str = "refuse",
     confidence: float | None = 0.95,
     resamples: int = 10_000,
 ) -> Curve:
@@ -122,27 +131,36 @@ def self_consistency_curve(
         n: CoTs per question, such as `range(1, 41)`.
         order: "exact" (default), "recorded" or "seeded".
         replicates: draws of every question, for "seeded".
+        unlabelled: "refuse" or "drop" questions without a gold answer that can be read.
+        short_pools: "refuse" or "drop" questions with fewer CoTs than the largest n.
         confidence: level of the percentile bootstrap over questions; `None` leaves intervals out.
         resamples: of the bootstrap; its seed is the LLM's, modulo 2^64, and questions are resampled in the order of their
             keys (`Dataset.question_keys`), so that their order in the recording makes no difference.
 
     Raises:
         ShortPoolError: some n is above the smallest pool; the message names the question.
+        UnlabelledError: questions have no gold answer that can be read.
         OutOfRangeError: no n, one below 1, or one that comes twice.
         UnknownNameError: no such order.
         UsageError: the LLM is from another `load` than the dataset, which numbers answers differently.
     """
+    from feval.evaluation import drawn_orders
+
     budgets = _budgets(n)
     if order not in ORDERS:
         raise UnknownNameError.of("order", order, ORDERS)
     if replicates < 1:
         raise OutOfRangeError(f"Seeded points average 1 replicate or more; {replicates} were asked for.")
     dataset.require([llm])
-    llm.require(None, max(budgets))
-    values = _exact(dataset, llm, budgets) if order == "exact" else _drawn(dataset, llm, budgets, order, replicates)
-    points = _points(values, llm, budgets, order)
+    questions = question_set(dataset, [(llm, max(budgets))], unlabelled=unlabelled, short_pools=short_pools)
+    rows, pool = questions.rows, llm.pool.rows(questions.rows)
+    if order == "exact":
+        values = _exact(dataset.gold[rows], pool, budgets)
+    else:
+        values = _drawn(dataset.gold[rows], pool, drawn_orders(llm, order, replicates, max(budgets), rows), budgets)
+    points = _points(values, llm, pool, budgets, order)
     if confidence is not None:
-        right = _by_key(values.right, dataset)
+        right = _by_key(values.right, dataset.question_keys[rows])
         points = _with_intervals(points, right, confidence, resamples, llm.seed)
     return Curve(
         method="self-consistency",
@@ -153,12 +171,13 @@ def self_consistency_curve(
         prices=llm.prices.id if llm.prices is not None else None,
         billing=llm.billing,
         counter=llm.counter,
-        questions=len(dataset),
+        questions=len(rows),
         seed=llm.seed,
         replicates={"exact": None, "recorded": 1, "seeded": replicates}[order],
         confidence=confidence,
         resamples=resamples,
         points=tuple(points),
+        left_out=questions.left_out,
     )
 
 
@@ -183,6 +202,8 @@ def method_curve(
     settings: Mapping[str, Any] | None = None,
     order: str | None = None,
     replicates: int = 100,
+    unlabelled: str = "refuse",
+    short_pools: str = "refuse",
     train_fraction: float | None = None,
     split_seed: int = 0,
     confidence: float | None = 0.95,
@@ -199,6 +220,8 @@ def method_curve(
         settings: other fields that differ from their defaults.
         order: as for `evaluate`, which computes each point.
         replicates: as for `evaluate`.
+        unlabelled: as for `evaluate`.
+        short_pools: "refuse" or "drop" questions with fewer CoTs of some LLM than any of the values may ask for.
         train_fraction: as for `evaluate`.
         split_seed: as for `evaluate`.
         confidence: as for `evaluate`.
@@ -208,20 +231,25 @@ def method_curve(
         UnknownNameError: no such method, field or order.
         OutOfRangeError: no value, one that comes twice, or one that the method refuses.
         ShortPoolError: a value asks for more CoTs than were recorded.
+        UnlabelledError: questions have no gold answer that can be read.
     """
-    from feval.evaluation import evaluate
+    from feval.evaluation import budgets, evaluate
     from feval.specs import make_method
 
     if not values or len(set(values)) < len(values):
         raise OutOfRangeError(f"A curve needs distinct values of {field}; {list(values)[:10]} was asked for.")
     settings = dict(settings or {})
+    methods = {value: make_method(method, settings | {field: value}) for value in sorted(values)}
+    dataset.require(llms)
+    largest = [budget for made in methods.values() for budget in budgets(made, llms)]
+    questions = question_set(dataset, largest, unlabelled=unlabelled, short_pools=short_pools)
     points = []
-    for value in sorted(values):
-        made = make_method(method, settings | {field: value})
+    for value, made in methods.items():
         told = evaluate(
             made,
             dataset,
             llms,
+            rows=questions.rows,
             order=order,
             replicates=replicates,
             train_fraction=train_fraction,
@@ -247,6 +275,7 @@ def method_curve(
         points=tuple(points),
         field=field,
         settings=settings,
+        left_out=questions.left_out,
     )
 
 
@@ -290,69 +319,67 @@ def _budgets(n: Sequence[int]) -> list[int]:
     return sorted(budgets)
 
 
-def _exact(dataset: Dataset, llm: LLM, budgets: Sequence[int]) -> _Values:
+def _exact(gold: Integers, pool: Pool, budgets: Sequence[int]) -> _Values:
     """Expectations over all draws without replacement."""
     from feval.estimators.cost import mean_output_tokens
     from feval.estimators.counts import vote_counts
     from feval.estimators.plurality import pass_at_k, subset_plurality_accuracy
 
-    counts = vote_counts(llm.pool.codes, dataset.gold)
+    counts = vote_counts(pool.codes, gold)
     right = subset_plurality_accuracy(counts.gold, counts.rivals, counts.no_answer, budgets)
     any_right = pass_at_k(counts.gold, counts.size, budgets)
-    tokens = mean_output_tokens(llm.pool.output_tokens, llm.pool.sizes).mean()
+    tokens = mean_output_tokens(pool.output_tokens, pool.sizes).mean()
     return _Values(right, any_right, np.array(budgets) * tokens)
 
 
-def _drawn(dataset: Dataset, llm: LLM, budgets: Sequence[int], order: str, replicates: int) -> _Values:
+def _drawn(gold: Integers, pool: Pool, batches: Iterable[npt.NDArray[np.uint16]], budgets: Sequence[int]) -> _Values:
     """Means over the draws of every question: one in recorded order, or seeded replicates."""
     from feval.estimators.per_question import PerQuestion
-    from feval.evaluation import drawn_orders
     from feval.methods.protocol import drawn
     from feval.methods.self_consistency import SelfConsistency
 
-    right, any_right = np.zeros((2, len(dataset), len(budgets)))
+    right, any_right = np.zeros((2, len(gold), len(budgets)))
     tokens = np.zeros(len(budgets))
     count = 0
-    for orders in drawn_orders(llm, order, replicates, max(budgets)):
-        hits = np.logical_or.accumulate(drawn(llm.pool.codes, orders) == dataset.gold[:, None], axis=-1)
-        hits &= (dataset.gold >= 0)[:, None]
+    for orders in batches:
+        hits = np.logical_or.accumulate(drawn(pool.codes, orders) == gold[:, None], axis=-1)
         for place, budget in enumerate(budgets):
-            decisions = SelfConsistency(budget).decide([llm.pool], [orders[..., :budget]])
-            right[:, place] += ((decisions.answer == dataset.gold) & (decisions.answer >= 0)).sum(axis=0)
+            decisions = SelfConsistency(budget).decide([pool], [orders[..., :budget]])
+            right[:, place] += (decisions.answer == gold).sum(axis=0)
             any_right[:, place] += hits[..., budget - 1].sum(axis=0)
             tokens[place] += decisions.ledgers[0].output_tokens.sum(dtype=np.int64)
         count += len(orders)
-    everyone = np.arange(len(dataset))
+    everyone = np.arange(len(gold))
     return _Values(
         PerQuestion(right / count, everyone),
         PerQuestion(any_right / count, everyone),
-        tokens / (count * len(dataset)),
+        tokens / (count * len(gold)),
     )
 
 
-def _points(values: _Values, llm: LLM, budgets: Sequence[int], kind: str) -> list[CurvePoint]:
+def _points(values: _Values, llm: LLM, pool: Pool, budgets: Sequence[int], kind: str) -> list[CurvePoint]:
     accuracy, ceiling = values.right.mean(), values.any_right.mean()
     points = []
     for i, n in enumerate(budgets):
-        usd, tokens = _mean_cost(llm, n, float(values.output_tokens[i]))
+        usd, tokens = _mean_cost(llm, pool, n, float(values.output_tokens[i]))
         points.append(CurvePoint(n, float(accuracy[i]), None, None, usd, tokens, float(ceiling[i]), kind))
     return points
 
 
-def _mean_cost(llm: LLM, n: int, output_tokens: float) -> tuple[float | None, float | None]:
+def _mean_cost(llm: LLM, pool: Pool, n: int, output_tokens: float) -> tuple[float | None, float | None]:
     """Mean USD and tokens of one question: eq. (1) is linear, so means of tokens are enough."""
     from feval.prices import billed_prompts, usd
 
-    if int(llm.pool.prompt_tokens.min()) < 0:
+    if int(pool.prompt_tokens.min()) < 0:
         return None, None
-    prompt_tokens = float(llm.pool.prompt_tokens.mean()) * int(billed_prompts(llm.billing, 1, n))
+    prompt_tokens = float(pool.prompt_tokens.mean()) * int(billed_prompts(llm.billing, 1, n))
     dollars = None if llm.price is None else float(usd(llm.price, prompt_tokens, output_tokens))
     return dollars, prompt_tokens + output_tokens
 
 
-def _by_key(values: PerQuestion, dataset: Dataset) -> PerQuestion:
+def _by_key(values: PerQuestion, keys: npt.NDArray[np.uint64]) -> PerQuestion:
     """The questions in an order that does not depend on the recording, nor on what was opened beside it."""
-    return replace(values, rows=values.rows[np.argsort(dataset.question_keys, kind="stable")])
+    return replace(values, rows=values.rows[np.argsort(keys, kind="stable")])
 
 
 def _with_intervals(

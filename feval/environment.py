@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from feval.errors import OutOfRangeError, UsageError
+from feval.question_set import question_set
 
 if TYPE_CHECKING:
     from feval.replay import LLM, Dataset, MeteredLLM
@@ -106,8 +107,10 @@ class BudgetEnvironment:
         unit: "usd" or "tokens", prompts included by the LLMs' billing.
         rows: questions to play, by row; `None` for all. Give training rows here.
         questions: how many per episode; `None` for all of the rows.
+        unlabelled: "refuse" or "drop" questions without a gold answer that can be read, which no answer is right on.
 
     Raises:
+        UnlabelledError: questions have no gold answer that can be read.
         UsageError: no LLM, no question, an LLM of another `load`, or an unknown unit.
         PriceNotFoundError: dollars were asked for and an LLM has no price or prompt tokens.
     """
@@ -121,9 +124,10 @@ class BudgetEnvironment:
         unit: str = "usd",
         rows: Sequence[int] | Rows | None = None,
         questions: int | None = None,
+        unlabelled: str = "refuse",
     ) -> None:
         dataset.require(llms)
-        self._rows = np.arange(len(dataset)) if rows is None else np.asarray(rows, np.intp)
+        self._rows = question_set(dataset, rows=rows, unlabelled=unlabelled).rows
         self._count = len(self._rows) if questions is None else questions
         if not llms or not 1 <= self._count <= len(self._rows):
             raise UsageError(
@@ -205,8 +209,7 @@ class BudgetEnvironment:
     def _stop(self) -> float:
         row = self._queue.pop(0)
         answer = self._asked.answer()
-        gold = int(self._dataset.gold[row])
-        right = gold >= 0 and answer == self._dataset.candidates(row)[gold]
+        right = answer == self._dataset.candidates(row)[int(self._dataset.gold[row])]
         self.correct += right
         self._closed = min(self._spent, self._budget)
         if self._queue:

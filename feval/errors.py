@@ -19,6 +19,7 @@
         ├── DamagedRecordingError  a file is missing, truncated, changed or malformed
         ├── NotFetchedError        a file of it is on the Hub, and was not asked for when the recording was fetched
         ├── NotRecordedError       the recording lacks the dataset, LLM or question asked for
+        │   └── UnlabelledError    questions without a gold answer, where answers are to be right or wrong
         ├── ShortPoolError         more CoTs were asked for than were recorded
         └── ConflictError          two recordings (or two rows) that contradict each other
 
@@ -52,6 +53,7 @@ __all__ = [
     "StorageError",
     "TokenCounterError",
     "UnknownNameError",
+    "UnlabelledError",
     "UnpinnedWarning",
     "UsageError",
 ]
@@ -154,6 +156,10 @@ class NotFetchedError(RecordingError):
 
 class NotRecordedError(RecordingError):
     """The recording lacks the dataset, LLM or question asked for."""
+
+
+class UnlabelledError(NotRecordedError):
+    """Questions without a gold answer that can be read, where answers are to be right or wrong."""
 
 
 class ShortPoolError(RecordingError):

@@ -17,8 +17,16 @@ import numpy.typing as npt
 
 from feval.calling import TIME_LIMIT, call_method, require_arguments
 from feval.draws import MAX_REPLICATES, ORDERS
-from feval.errors import NotRecordedError, OutOfRangeError, ShortPoolError, UnknownNameError, UsageError
+from feval.errors import (
+    NotRecordedError,
+    OutOfRangeError,
+    ShortPoolError,
+    UnknownNameError,
+    UnlabelledError,
+    UsageError,
+)
 from feval.methods.decisions import Ledger
+from feval.question_set import NONE_LEFT_OUT, LeftOut, question_set
 from feval.specs import MethodFile
 
 if TYPE_CHECKING:
@@ -31,11 +39,11 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ERRORS",
-    "ERRORS_SCHEME",
     "MAX_REPLICATES",
     "ORDERS",
     "Evaluation",
     "accuracy_interval",
+    "budgets",
     "called",
     "decisions",
     "drawn_orders",
@@ -50,9 +58,6 @@ Rows = npt.NDArray[np.intp]
 
 ERRORS = ("no_answer", "wrong_vote", "stopped_early", "routed_wrong")
 """How a wrong answer came about."""
-
-ERRORS_SCHEME = "errors-v2"
-"""By which rules: see `feval.exact_errors`. In v1 a tied vote was right if the gold was drawn first of the tied, else wrong."""
 
 _CHUNK_CODES = 1 << 22
 _WHOLE = math.lcm(*range(1, 17)) << 20  # of which shares of replicates are counted: up to sixteenths are whole numbers
@@ -84,6 +89,7 @@ class Evaluation:
         error_shares: gives how wrong answers came about, see `no_answer`, `stopped_early` and `routed_wrong`. Exact
             expectations find it when it is first asked for.
         train_questions: how many other questions were set aside to learn from; 0 for none.
+        left_out: questions that were left out because they have no gold or too few CoTs.
         accuracy_low: lower end of the confidence interval, `None` where none was asked for.
         accuracy_high: upper end.
         confidence: of the interval.
@@ -110,6 +116,7 @@ class Evaluation:
     usd: Floats | None = field(repr=False)
     error_shares: Callable[[], ErrorShares] = field(repr=False)
     train_questions: int = 0
+    left_out: LeftOut = NONE_LEFT_OUT
     accuracy_low: float | None = None
     accuracy_high: float | None = None
     confidence: float | None = None
@@ -200,6 +207,8 @@ class Evaluation:
             result["errors_estimate"] = asdict(self.errors_estimate)
         if self.train_questions:
             result["train_questions"] = self.train_questions
+        if self.left_out:
+            result["left_out"] = self.left_out.to_dict()
         if self.kind == "recorded":
             result |= {"correct": int(self.right.sum()), "samples": int(self.samples.sum())}
         return result
@@ -214,6 +223,8 @@ def evaluate(
     replicates: int = 100,
     seed: int | None = None,
     rows: Sequence[int] | Rows | None = None,
+    unlabelled: str = "refuse",
+    short_pools: str = "refuse",
     train_fraction: float | None = None,
     split_seed: int = 0,
     workers: int = 1,
@@ -232,6 +243,8 @@ def evaluate(
         replicates: how many draws of every question, for "seeded".
         seed: of the draws; `None` takes that of the load.
         rows: which questions, by row; `None` for all.
+        unlabelled: "refuse" or "drop" questions without a gold answer that can be read.
+        short_pools: "refuse" or "drop" questions with fewer CoTs of some LLM than the method may ask for.
         train_fraction: share of the questions that a method which learns is fitted on; the rest is judged, for every method. A
             method that was given what it would learn (a temperature, thresholds) keeps it.
         split_seed: of that split, see `train_test_rows`.
@@ -242,9 +255,10 @@ def evaluate(
 
     Raises:
         ShortPoolError: a pool is smaller than what the method may ask for; the message names the question.
-        UnknownNameError: no such order.
+        UnknownNameError: no such order, or no such choice for `unlabelled` or `short_pools`.
         UsageError: what was given is no method; no LLM, one from another `load`, no question, an exact expectation of a method
             that has none, or fewer than one replicate.
+        UnlabelledError: questions have no gold answer that can be read.
         NotRecordedError: the method needs a channel (scores, log-probabilities) that was not recorded.
         MethodError: a user's method failed; the message names it and the question.
     """
@@ -258,14 +272,14 @@ def evaluate(
         )
     dataset.require(asked)
     asked = asked if seed is None else [llm.seeded(seed) for llm in asked]
-    chosen = np.arange(len(dataset)) if rows is None else np.asarray(rows, np.intp)
     kind, trained = _kind(method, order), 0
-    train = None
-    if train_fraction is not None:
-        train, chosen = train_test_rows(dataset, train_fraction, split_seed, chosen)
-        trained = len(train)
     with _named(method):
-        _require(method, asked)
+        most = budgets(method, asked)
+        questions = question_set(dataset, most, rows=rows, unlabelled=unlabelled, short_pools=short_pools)
+        chosen, train = questions.rows, None
+        if train_fraction is not None:
+            train, chosen = train_test_rows(dataset, train_fraction, split_seed, chosen)
+            trained = len(train)
         learner = method.load() if isinstance(method, MethodFile) else method
         if train is not None and hasattr(learner, "fit") and not getattr(learner, "fitted", False):
             method = fit(method, dataset, asked, train)
@@ -278,7 +292,7 @@ def evaluate(
             sums = _sums(method, dataset, asked, chosen, kind, replicates, time_limit, workers)
             means = sums.means(1 if kind == "recorded" else replicates, prompt_tokens)
     told = _evaluation(method, dataset, asked, chosen, kind, replicates, means, confidence, resamples)
-    return replace(told, train_questions=trained)
+    return replace(told, train_questions=trained, left_out=questions.left_out)
 
 
 @contextmanager
@@ -286,6 +300,8 @@ def _named(method: object) -> Iterator[None]:
     """Say which method the recording does not suffice for, and what of it that method needs."""
     try:
         yield
+    except UnlabelledError:  # whatever the method
+        raise
     except ShortPoolError as error:
         raise ShortPoolError(f"The method {_name(method)} cannot be evaluated: {error}") from error
     except NotRecordedError as error:
@@ -309,15 +325,22 @@ def _require_method(method: object) -> None:
         )
 
 
-def _require(method: Any, llms: Sequence[LLM]) -> None:
-    """Make sure that a method can be called with so many LLMs, before it is fitted or run."""
+def budgets(method: Any, llms: Sequence[LLM]) -> list[tuple[LLM, int]]:
+    """The most CoTs per question that a method may ask each LLM for; none where it is a function, which does not say.
+
+    Args:
+        method: a built-in method, any callable, or the oracle.
+        llms: in the order the method wants them.
+
+    Raises:
+        UsageError: the method cannot be called with so many LLMs.
+    """
     from feval.methods.protocol import BatchMethod
 
     if isinstance(method, BatchMethod) or hasattr(method, "draws"):
-        for llm, draws in zip(llms, method.draws(len(llms)), strict=True):
-            llm.require(None, draws)
-    else:
-        require_arguments(method.load() if isinstance(method, MethodFile) else method, _name(method), len(llms))
+        return list(zip(llms, method.draws(len(llms)), strict=True))
+    require_arguments(method.load() if isinstance(method, MethodFile) else method, _name(method), len(llms))
+    return []
 
 
 def train_test_rows(
@@ -394,7 +417,7 @@ def _drawn(
     """The pools of some questions, and the orders of some replicates at a time."""
     needed = method.draws(len(llms))
     for llm, draws in zip(llms, needed, strict=True):
-        llm.require(None, draws)
+        llm.require(rows, draws)
     if rows is not None and len(rows) == len(llms[0].pool.sizes) and bool((np.diff(rows) == 1).all()):
         rows = None
     pools = [llm.pool if rows is None else llm.pool.rows(rows) for llm in llms]
@@ -556,7 +579,7 @@ def _sums(
         return work(dataset, llms, rows)
     if batch:
         for llm, draws in zip(llms, method.draws(len(llms)), strict=True):
-            llm.require(None, draws)  # so that the message does not depend on the workers
+            llm.require(rows, draws)  # so that the message does not depend on the workers
     from feval.workers import map_blocks
 
     return _Sums.joined(map_blocks(work, dataset, llms, np.array_split(rows, min(workers, len(rows))), workers))
@@ -653,7 +676,7 @@ def _expected(method: Any, dataset: Dataset, llms: Sequence[LLM], rows: Rows) ->
     from feval.exact_errors import exact_errors
 
     for llm, draws in zip(llms, method.draws(len(llms)), strict=True):
-        llm.require(None, draws)
+        llm.require(rows, draws)
     [pool], gold = [llm.pool.rows(rows) for llm in llms], dataset.gold[rows]
     expected = exact_expectation(method, [pool], gold)
     prompts = _expected_prompts(llms[0].billing, expected)

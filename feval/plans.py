@@ -26,6 +26,7 @@ from typing import Any
 
 from feval.errors import OutOfRangeError, UnknownNameError, UsageError
 from feval.hub.addresses import is_address
+from feval.question_set import CHOICES
 
 __all__ = ["AXES", "Entry", "Plan", "suggested_plan"]
 
@@ -86,6 +87,9 @@ class Plan:
         order: "exact", "seeded" or "recorded"; `None` for exact where there is such a form and seeded elsewhere.
         billing: how prompts are paid.
         prices: id or file of a price list, "none", or `None` for the recordings' own.
+        unlabelled: "refuse" or "drop" questions without a gold answer that can be read, for all methods.
+        short_pools: "refuse" a budget that some pool cannot serve, or "drop" questions with fewer CoTs of an LLM than the largest
+            budget of the plan, for all methods.
         train_fraction: share of the questions that methods which learn are fitted on; all methods are judged on the others.
         split_seed: of that split.
         confidence: of every interval.
@@ -103,6 +107,8 @@ class Plan:
     order: str | None = None
     billing: str = "once"
     prices: str | None = None
+    unlabelled: str = "refuse"
+    short_pools: str = "refuse"
     train_fraction: float | None = None
     split_seed: int = 0
     confidence: float = 0.95
@@ -116,6 +122,8 @@ class Plan:
             ("axis", self.axis, AXES),
             ("billing", self.billing, _BILLINGS),
             ("order", self.order, (*_ORDERS, None)),
+            ("choice for unlabelled", self.unlabelled, CHOICES),
+            ("choice for short_pools", self.short_pools, CHOICES),
         ):
             if word not in known:
                 raise UnknownNameError.of(noun, str(word), [name for name in known if name], "Mend the plan.")
@@ -251,6 +259,7 @@ def path_from(folder: Path, path: Path) -> str:
 
 _TYPES: dict[str, tuple[type, ...]] = {
     "dataset": (str,), "order": (str,), "billing": (str,), "prices": (str,), "axis": (str,),
+    "unlabelled": (str,), "short_pools": (str,),
     "seed": (int,), "replicates": (int,), "split_seed": (int,), "resamples": (int,),
     "train_fraction": (int, float), "confidence": (int, float),
 }  # fmt: skip

@@ -78,6 +78,12 @@ class Pool:
         """CoTs of the smallest pool: what every question can give."""
         return int(self.sizes.min()) if self.sizes.size else 0
 
+    @property
+    def usual(self) -> int:
+        """The most frequent number of CoTs, the largest of several."""
+        sizes, counts = np.unique(self.sizes, return_counts=True)
+        return int(sizes[counts == counts.max()].max()) if len(sizes) else 0
+
     def scores(self, scorer: str | None = None) -> Scores:
         """The scores of one scorer, of the only one for `None`; see `Channels.scores`."""
         return self.channels.scores(scorer)
@@ -140,6 +146,8 @@ class Pool:
 
     def rows(self, rows: Rows) -> Pool:
         """The pool of some of the questions, in the order given."""
+        if len(rows) == len(self.sizes) and (np.diff(rows) == 1).all():
+            return self
         return Pool(
             self.llm,
             self.codes[rows],

@@ -3,6 +3,9 @@
 A receipt holds what was asked for, what it was computed from (recording hashes, price list, draw scheme, version, the source of a
 user's method) and the numbers. Verifying it does the same again and compares: words and integers must be the same, other numbers
 equal to 1e-12. A receipt is data: it never makes feval run code that it names; a user's method must be given again.
+
+A receipt also holds the version of what its numbers mean (`feval.semantics`). Where those of an older one come out otherwise, the
+check says what has changed since: they are neither confirmed nor called wrong.
 """
 
 from __future__ import annotations
@@ -15,7 +18,16 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from feval.errors import ConflictError, FevalError, MethodError, RecordingError, UnknownNameError, UsageError
+from feval import semantics
+from feval.errors import (
+    ConflictError,
+    FevalError,
+    MethodError,
+    RecordingError,
+    UnknownNameError,
+    UnlabelledError,
+    UsageError,
+)
 
 if TYPE_CHECKING:
     from feval.comparison import Comparison
@@ -75,18 +87,28 @@ class ReceiptCheck:
         kind: "run", "curve", "compare", "estimate" or "grade".
         numbers: how many values were compared.
         differences: those that came out otherwise.
-        notes: sentences on what differs without being a number: the version.
+        notes: sentences on what differs without being a number: the version of feval, and why numbers of an older receipt cannot
+            be computed any more.
+        semantics: version of what the receipt's numbers mean.
+        changes: what has changed since that version, where something came out otherwise; else empty.
     """
 
     kind: str
     numbers: int
     differences: tuple[Difference, ...]
     notes: tuple[str, ...]
+    semantics: int = semantics.VERSION
+    changes: tuple[str, ...] = ()
 
     @property
     def equal(self) -> bool:
         """Whether everything came out as the receipt says."""
-        return not self.differences
+        return not self.differences and not self.changes
+
+    @property
+    def outdated(self) -> bool:
+        """Whether something came out otherwise, and what numbers mean has changed since the receipt was written."""
+        return bool(self.changes)
 
 
 # -- writing ----------------------------------------------------------------------------------------------------------
@@ -102,14 +124,13 @@ def pins(dataset: Dataset, llms: Sequence[LLM], folder: Path) -> dict[str, Any]:
     """
     from feval import __version__
     from feval.draws import SCHEME
-    from feval.evaluation import ERRORS_SCHEME
 
     listed = llms[0].prices
     recordings = zip(dataset.recording_hashes, dataset.recording_paths, strict=True)
     return {
         "feval": __version__,
         "draws": SCHEME,
-        "errors": ERRORS_SCHEME,
+        "semantics": semantics.VERSION,
         "recordings": [{"hash": own, "path": _path_from(folder, path)} for own, path in recordings],
         "prices": None if listed is None else {"id": listed.id, "digest": listed.digest},
         "counters": {llm.name: llm.counter for llm in llms},
@@ -139,18 +160,21 @@ def curve_receipt(request: Mapping[str, Any], numbers: Mapping[str, Any], pinned
     return _receipt("curve", request, numbers, pinned)
 
 
-def estimate_receipt(told: Forecast, billing: str, pinned: Mapping[str, Any]) -> dict[str, Any]:
+def estimate_receipt(
+    told: Forecast, billing: str, choices: Mapping[str, str], pinned: Mapping[str, Any]
+) -> dict[str, Any]:
     """The receipt of a forecast.
 
     Args:
         told: what was estimated.
         billing: of the load; no number depends on it.
+        choices: `unlabelled` and `short_pools`, as `estimate` took them.
         pinned: from `pins`.
     """
     names = ("g", "replicate", "confidence", "resamples", "simulations", "seed", "dataset")
     request = {name: getattr(told, name) for name in names}
     methods = [own.method for own in told.estimates]
-    request |= {"llms": [told.llm], "m": list(told.m), "methods": methods, "billing": billing}
+    request |= {"llms": [told.llm], "m": list(told.m), "methods": methods, "billing": billing, **choices}
     return _receipt("estimate", request, told.to_dict(), pinned)
 
 
@@ -266,11 +290,18 @@ def verify_receipt(
         )
     opened = _opened(given, receipt)
     again = _Again(receipt["request"], opened, _prices(receipt["prices"], prices), _allowed(methods))
-    numbers = json.loads(json.dumps(_RECOMPUTE[receipt["kind"]](again), allow_nan=False))
+    version = semantics.version_of(receipt)
+    changes, notes = semantics.changes_since(version), _remarks(receipt)
+    try:
+        numbers = json.loads(json.dumps(_RECOMPUTE[receipt["kind"]](again), allow_nan=False))
+    except UnlabelledError as error:
+        if not changes:
+            raise
+        return ReceiptCheck(receipt["kind"], 0, (), (*notes, str(error)), version, changes)
     differences: list[Difference] = []
-    count = _compare("", receipt["numbers"], numbers, differences)
+    count = _compare("", receipt["numbers"], numbers, differences, older=bool(changes))
     _compare("counters", receipt.get("counters", {}), _counters(receipt, opened), differences)
-    return ReceiptCheck(receipt["kind"], count, tuple(differences), tuple(_remarks(receipt, differences)))
+    return ReceiptCheck(receipt["kind"], count, tuple(differences), notes, version, changes if differences else ())
 
 
 def _counters(receipt: Mapping[str, Any], opened: Sequence[Recording]) -> dict[str, str | None]:
@@ -338,6 +369,7 @@ def read_receipt(path: Path) -> dict[str, Any]:
     wrong += [] if isinstance(read.get("prices", 0), (dict, type(None))) else ["prices"]
     counters = read.get("counters", {})
     wrong += [] if isinstance(counters, dict) and _texts(counters, *counters) else ["counters"]
+    wrong += [] if type(read.get("semantics", 0)) is int else ["semantics"]
     wrong += [] if "feval" in wrong or read["feval"].isprintable() else ["feval"]  # it is shown on a terminal
     wrong += (
         []
@@ -351,6 +383,11 @@ def read_receipt(path: Path) -> dict[str, Any]:
     if wrong:
         raise UsageError(
             f"{path} is a damaged receipt: {', '.join(wrong)} is missing or malformed. Take an unchanged copy."
+        )
+    if semantics.version_of(read) > semantics.VERSION:
+        raise UsageError(
+            f"The numbers of {path} have version {read['semantics']} of their meaning; this feval {__version__} knows version "
+            f"{semantics.VERSION}. Use a later one."
         )
     if read["draws"] != SCHEME:
         raise UsageError(
@@ -384,6 +421,9 @@ _REQUEST: Mapping[str, Callable[[Any], bool]] = {
     "replicates": lambda value: type(value) is int,
     "confidence": lambda value: value is None or (_number(value) and math.isfinite(value)),
     "resamples": lambda value: value is None or (type(value) is int and value <= _MOST_RESAMPLES),
+}
+_CHOICES: Mapping[str, Callable[[Any], bool]] = {
+    name: lambda value: isinstance(value, str) for name in ("unlabelled", "short_pools")
 }
 _SPLIT: Mapping[str, Callable[[Any], bool]] = {
     "train_fraction": lambda value: value is None or _number(value),
@@ -433,6 +473,7 @@ def _wrong_request(kind: str, request: Mapping[str, Any]) -> list[str]:
         **(_SPLIT if kind == "run" or "train_fraction" in request else {}),
         **(_SWEEP if kind == "curve" else {}),
     }
+    checks = {**checks, **{name: fits for name, fits in _CHOICES.items() if name in request}}
     return [f"request.{name}" for name, fits in checks.items() if name not in request or not fits(request[name])]
 
 
@@ -499,6 +540,10 @@ class _Again:
             billing=asked["billing"],
         )
 
+    def choices(self) -> dict[str, Any]:
+        """What was done about questions without golds and short pools; receipts of earlier versions do not say."""
+        return {name: self.request[name] for name in _CHOICES if name in self.request}
+
     def method(self) -> Any:
         from feval.specs import make_method
 
@@ -529,7 +574,8 @@ def _run_again(again: _Again) -> dict[str, Any]:
     asked = again.request
     dataset, llms = again.load()
     names = ("order", "replicates", "train_fraction", "split_seed", "confidence", "resamples")
-    return evaluate(again.method(), dataset, llms, **{name: asked[name] for name in names}).to_dict()
+    given = {name: asked[name] for name in names}
+    return evaluate(again.method(), dataset, llms, **given, **again.choices()).to_dict()
 
 
 def _curve_again(again: _Again) -> dict[str, Any]:
@@ -537,7 +583,7 @@ def _curve_again(again: _Again) -> dict[str, Any]:
 
     asked = again.request
     dataset, llms = again.load()
-    given = {name: asked[name] for name in ("order", "replicates", "confidence", "resamples")}
+    given = {name: asked[name] for name in ("order", "replicates", "confidence", "resamples")} | again.choices()
     if asked["field"] is None:
         return self_consistency_curve(dataset, llms[0], asked["values"], **given).to_dict()
     named = asked["method"], asked["field"], asked["values"]
@@ -551,7 +597,7 @@ def _estimate_again(again: _Again) -> dict[str, Any]:
     asked = again.request
     dataset, llms = again.load()
     names = ("g", "m", "methods", "replicate", "confidence", "resamples", "simulations")
-    return estimate(dataset, llms[0], **{name: asked[name] for name in names}).to_dict()
+    return estimate(dataset, llms[0], **{name: asked[name] for name in names}, **again.choices()).to_dict()
 
 
 def _compare_again(again: _Again) -> dict[str, Any]:
@@ -596,34 +642,33 @@ _RECOMPUTE: dict[str, Callable[[_Again], dict[str, Any]]] = {
 }
 
 
-def _remarks(receipt: Mapping[str, Any], differences: Sequence[Difference]) -> list[str]:
+def _remarks(receipt: Mapping[str, Any]) -> tuple[str, ...]:
     from feval import __version__
-    from feval.evaluation import ERRORS_SCHEME
 
-    said = []
-    if receipt["feval"] != __version__:
-        said.append(f"The receipt was written by feval {receipt['feval']}; this is {__version__}.")
-    scheme = receipt.get("errors", "errors-v1")
-    if scheme != ERRORS_SCHEME and any("errors." in difference.where for difference in differences):
-        said.append(
-            f"The receipt splits errors by {scheme!r:.40}, this feval by {ERRORS_SCHEME!r}: where the gold is tied in the vote "
-            "over all CoTs, the split may differ."
-        )
-    return said
+    if receipt["feval"] == __version__:
+        return ()
+    return (f"The receipt was written by feval {receipt['feval']}; this is {__version__}.",)
 
 
-def _compare(where: str, receipt: Any, now: Any, differences: list[Difference]) -> int:
-    """Compare two JSON values; gives how many plain values were looked at."""
-    if _unsaid(where, receipt, now):
+def _compare(where: str, receipt: Any, now: Any, differences: list[Difference], *, older: bool = False) -> int:
+    """Compare two JSON values; gives how many plain values were looked at.
+
+    Args:
+        where: their place.
+        receipt: what the receipt says.
+        now: what came out.
+        differences: is extended.
+        older: whether the receipt has an older version of what numbers mean, in which some were not there.
+    """
+    if older and _unsaid(where, receipt, now):
         return 0
     if isinstance(receipt, dict) and isinstance(now, dict):
-        keys = dict.fromkeys([*receipt, *now])
+        keys = receipt if older else dict.fromkeys([*receipt, *now])
         inner = f"{where}." if where else ""
-        return sum(_compare(f"{inner}{key}", receipt.get(key), now.get(key), differences) for key in keys)
+        return sum(_compare(f"{inner}{key}", receipt.get(key), now.get(key), differences, older=older) for key in keys)
     if isinstance(receipt, list) and isinstance(now, list) and len(receipt) == len(now):
-        return sum(
-            _compare(f"{where}[{i}]", *pair, differences) for i, pair in enumerate(zip(receipt, now, strict=True))
-        )
+        pairs = enumerate(zip(receipt, now, strict=True))
+        return sum(_compare(f"{where}[{i}]", *pair, differences, older=older) for i, pair in pairs)
     if isinstance(receipt, list) and isinstance(now, list):
         differences.append(Difference(f"number of {where}", len(receipt), len(now)))
     elif not _same(receipt, now):

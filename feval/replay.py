@@ -411,8 +411,8 @@ class LLM:
             keys, sizes = keys[rows], sizes[rows]
         return orders(self._key, keys, sizes, replicates, draws)
 
-    def require(self, row: int | None, n: int) -> None:
-        """Make sure that n CoTs were recorded, for one question (by its row) or for all (`None`).
+    def require(self, rows: int | npt.NDArray[np.intp] | None, n: int) -> None:
+        """Make sure that n CoTs were recorded, for one question (by its row), for some, or for all (`None`).
 
         Raises:
             ShortPoolError: a pool is smaller; the message names the question and both numbers.
@@ -420,7 +420,7 @@ class LLM:
         """
         if n < 1:
             raise OutOfRangeError(f"{self.name} gives 1 CoT or more; n={n} was asked for.")
-        row = int(self.pool.sizes.argmin()) if row is None else row
+        row = rows if isinstance(rows, int) else self._smallest_pool(rows)
         size = int(self.pool.sizes[row])
         if n > size:
             name = self._view.votes.question_ids[row]
@@ -429,6 +429,12 @@ class LLM:
             raise ShortPoolError(
                 f"{self.name} has {cots} on question {name!r} of {self.dataset}; {n} were asked for. {advice}."
             )
+
+    def _smallest_pool(self, rows: npt.NDArray[np.intp] | None) -> int:
+        """Row of the question with the fewest CoTs."""
+        if rows is None:
+            return int(self.pool.sizes.argmin())
+        return int(rows[self.pool.sizes[rows].argmin()])
 
     def numbered_as(self, view: View) -> bool:
         """Whether this LLM's answer codes mean the same as those of a view, see `Dataset.require`."""

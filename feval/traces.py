@@ -106,7 +106,10 @@ def traces(
     dataset.require(llms)
     order = "recorded" if comparison.plan.order == "recorded" else "seeded"
     by_name = {llm.name: llm.seeded(comparison.plan.seed) for llm in llms}
-    follow = _Follower(comparison.plan, dataset, by_name, judged_rows(comparison, dataset), order, base, time_limit)
+    left_out = {*comparison.left_out.unlabelled, *comparison.left_out.short_pools}
+    split = np.array([row for row, name in enumerate(dataset.question_ids) if name not in left_out], np.intp)
+    judged = judged_rows(comparison, dataset)
+    follow = _Follower(comparison.plan, dataset, by_name, split, judged, order, base, time_limit)
     curves, missing = [], []
     for curve in comparison.curves:
         try:
@@ -133,11 +136,12 @@ def budget_label(entry: Entry, told: Evaluation) -> str:
 
 @dataclass(frozen=True, eq=False)
 class _Follower:
-    """Runs methods on one draw."""
+    """Runs methods on one draw; `split` are the rows that training and judged questions were chosen from."""
 
     plan: Plan
     dataset: Dataset
     llms: Mapping[str, LLM]
+    split: Rows
     rows: Rows
     order: str
     base: Path
@@ -162,7 +166,7 @@ class _Follower:
         path, colon, function = entry.method.rpartition(":")
         method = make_method(f"{self.base / path}:{function}" if colon else entry.method, settings)
         if self.plan.train_fraction is not None and hasattr(method, "fit"):
-            train, _ = train_test_rows(self.dataset, self.plan.train_fraction, self.plan.split_seed)
+            train, _ = train_test_rows(self.dataset, self.plan.train_fraction, self.plan.split_seed, self.split)
             method = fit(method, self.dataset, llms, train)
         return method
 

@@ -37,9 +37,10 @@ def shared() -> Path:
 
 @pytest.fixture(scope="session", autouse=True)
 def receipts_elsewhere(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Commands that are told no place for their receipt keep it out of the checkout."""
+    """Commands that are given no place for their receipt keep it out of the user's own state folder."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("FEVAL_RECEIPTS", str(tmp_path_factory.mktemp("receipts")))
+        patch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
         yield
 
 

@@ -29,6 +29,7 @@ from feval.estimators.bootstrap import bootstrap_interval
 from feval.estimators.paired import accuracy_at
 from feval.methods import SelfConsistency
 from feval.plans import Entry, Plan
+from feval.receipts import verify_receipt
 from feval.report.comparisons import comparison_tables
 
 WEAK = [["a", "b", "a", "c", "b", "a"], ["x", "y", None, "y", "y", "x"], ["b", "c", "b", "a", "c", "c"], ["d"] * 6]
@@ -399,7 +400,9 @@ def test_compare_writes_what_it_shows(toy: Path) -> None:
     assert "Missing: too many" in done.stderr
     out = toy / "out" / "here"
     told = json.loads((out / "comparison.json").read_text())
-    assert told == json.loads(run(file, "--json").stdout)
+    printed = json.loads(run(file, "--json").stdout)
+    assert verify_receipt(Path(printed.pop("receipt")), methods=[f"{toy / 'mine.py'}:first"]).equal
+    assert told == printed
     rows = list(csv.DictReader(io.StringIO((out / "results.csv").read_text())))
     assert [row["role"] for row in rows].count("method") == 4
     assert float(rows[1]["accuracy"]) == told["curves"][0]["points"][1]["accuracy"]

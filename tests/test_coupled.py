@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 
 from feval.cli import app
 from feval.coupled import couple
-from feval.errors import ConflictError, NotRecordedError, OutOfRangeError, UsageError
+from feval.errors import ConflictError, NotRecordedError, OutOfRangeError, UnlabelledError, UsageError
 from feval.estimators.coupling import estimation_error
 from feval.evaluation import evaluate
 from feval.importers import import_recording
@@ -236,14 +236,17 @@ def test_what_cannot_be_compared_is_refused(tmp_path: Path, recorded: Path) -> N
         couple(dataset, llms, scorer="nobody")
 
 
-def test_questions_without_a_gold_are_left_out_and_said(tmp_path: Path) -> None:
+def test_questions_without_a_gold_are_refused_or_left_out_and_said(tmp_path: Path) -> None:
     pools = (answers(1, 0.5), SHARED), (answers(1, 0.7), SHARED)
     golds = [None, *["1"] * (QUESTIONS - 1)]
-    told = couple(*two(tmp_path / "some", *pools, golds=golds), resamples=50)
+    some, none = (two(tmp_path / "some", *pools, golds=golds), two(tmp_path / "none", *pools, golds=[None] * QUESTIONS))
+    with pytest.raises(UnlabelledError, match=r"1 of \d+ questions of toy has no gold .*missing: toy/0"):
+        couple(*some)
+    told = couple(*some, unlabelled="drop", resamples=50)
     assert told.pairs[0].questions == QUESTIONS - 1
-    assert told.warnings == ("1 questions without a gold answer were left out.",)
-    with pytest.raises(NotRecordedError, match="needs golds"):
-        couple(*two(tmp_path / "none", *pools, golds=[None] * QUESTIONS))
+    assert told.warnings == ("1 question was left out, for want of a gold answer that can be read.",)
+    with pytest.raises(UnlabelledError, match="None of the"):
+        couple(*none, unlabelled="drop")
 
 
 def ran(*arguments: str) -> str:

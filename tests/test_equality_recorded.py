@@ -293,3 +293,24 @@ def test_a_method_may_answer_in_any_form_that_was_found_equal(tmp_path: Path) ->
 def test_one_call_counts_every_answer_of_the_golds_party(tmp_path: Path) -> None:
     dataset, [llm] = load("maths", None, recorded(tmp_path / "rec", gold="x+2"))
     assert evaluate(SingleCall(), dataset, llm, confidence=None).accuracy == pytest.approx(0.6)
+
+
+def test_a_selection_of_questions_keeps_their_verdicts_only(tmp_path: Path) -> None:
+    source = tmp_path / "two.jsonl"
+    rows = [
+        {
+            "id": name,
+            "question": name,
+            "answer": "7",
+            "samples": [{"text": "", "answer": f"{x}+1"}, {"text": "", "answer": f"1+{x}"}],
+        }
+        for name, x in (("first", "x"), ("second", "y"))
+    ]
+    source.write_text("\n".join(map(json.dumps, rows)))
+    whole = import_recording(
+        "jsonl", source, tmp_path / "two", dataset="d", llm="m", answer_kind="latex", prices="none"
+    )
+    assert list(open_recording(whole).verdicts("d")) == ["first", "second"]
+    chosen = select(whole, tmp_path / "one", questions=["second"])
+    assert list(open_recording(chosen).verdicts("d")) == ["second"]
+    assert verify_recording(chosen).ok

@@ -41,7 +41,7 @@ from feval.specs import make_method
 
 STRONG = [["a", "a", "b", "a"], ["x", "y", None, "y"], ["b", "b", "b", "b"], [None] * 4]
 WEAK = [["b", "a", "b", "b"], ["y", "x", "x", "x"], ["a", "b", "a", "a"], ["q", None, "q", "p"]]
-GOLDS = ["a", "y", "b", None]
+GOLDS = ["a", "y", "b", "z"]
 
 
 @pytest.fixture(scope="module")

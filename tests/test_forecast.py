@@ -25,11 +25,11 @@ from typer.testing import CliRunner, Result
 
 from feval.cli import app
 from feval.errors import (
-    NotRecordedError,
     OutOfRangeError,
     PriceNotFoundError,
     ShortPoolError,
     UnknownNameError,
+    UnlabelledError,
     UsageError,
 )
 from feval.estimators.moments import Moments
@@ -304,12 +304,30 @@ def test_what_cannot_be_estimated_is_refused(
         estimate(*loaded, **({"g": 3, "m": [1, 3]} | asked))  # type: ignore[arg-type]
 
 
-def test_a_question_without_a_gold_is_named(tmp_path: Path) -> None:
+def test_a_question_without_a_gold_is_named_or_left_out(tmp_path: Path) -> None:
     loaded = toy(tmp_path, POOLS, ["a", "a", None, "a"])
-    with pytest.raises(NotRecordedError, match=r"1 of 4 questions of toy have none, 'toy/2' first"):
+    others = toy(tmp_path / "others", [POOLS[row] for row in (0, 1, 3)], ["a", "a", "a"])
+    with pytest.raises(UnlabelledError, match=r"1 of 4 questions of toy has no gold .*missing: toy/2"):
         estimate(*loaded, g=3, m=[1])
-    with pytest.raises(NotRecordedError, match="toy/2"):
+    with pytest.raises(UnlabelledError, match="toy/2"):
         plan(*loaded, budget_tokens=1000)
+    told, alone = estimate(*loaded, g=3, m=[1, 3], unlabelled="drop"), estimate(*others, g=3, m=[1, 3])
+    assert (told.left_out.unlabelled, told.questions) == (("toy/2",), 3)
+    assert told.pool == alone.pool
+    bought, without = plan(*loaded, budget_tokens=1000, unlabelled="drop"), plan(*others, budget_tokens=1000)
+    assert (bought.mu, bought.nu, bought.output_tokens) == (without.mu, without.nu, without.output_tokens)
+    assert (bought.pilot_questions, bought.to_dict()["left_out"]["unlabelled"]) == (3, ["toy/2"])
+
+
+def test_questions_with_fewer_than_g_calls_are_refused_or_left_out(tmp_path: Path) -> None:
+    pools: list[list[str | None]] = [["a", "b", "a"], ["a"], [], ["b", "a", "a"]]
+    loaded = toy(tmp_path, pools)
+    with pytest.raises(ShortPoolError, match=r"'toy/2' of toy; 2 were asked for.*leaves out the 2 of 4 questions"):
+        estimate(*loaded, g=2, m=[1])
+    told = estimate(*loaded, g=2, m=[1, 3], short_pools="drop")
+    assert (told.left_out.short_pools, told.questions) == (("toy/1", "toy/2"), 2)
+    assert told.pool.plurality == pytest.approx((2 / 3, 1.0))  # two of three are right; so is their vote
+    assert plan(*loaded, budget_tokens=1000, short_pools="drop").pilot_questions == 2
 
 
 # -- plans ----------------------------------------------------------------------------------------------------------

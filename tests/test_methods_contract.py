@@ -35,7 +35,7 @@ POOLS: list[list[str | None]] = [
     [None, None, "b", None, "a", None, None, None],
     [None] * 8,
 ]
-GOLDS = ["a", "b", "c", "z", "a", None]
+GOLDS = ["a", "b", "c", "z", "a", "nobody"]
 
 
 @pytest.fixture(scope="module")

@@ -183,6 +183,16 @@ def test_without_golds_nothing_is_right_and_nothing_is_drawn(tmp_path: Path) -> 
     assert "no gold answers" in page(release)
 
 
+def test_questions_without_a_gold_are_left_out_of_accuracies_and_that_is_said(tmp_path: Path) -> None:
+    folder = write(tmp_path / "r", golds={"q1": "1"})
+    alpha, _ = figures_of(open_recording(folder))
+    assert alpha.single is not None
+    assert alpha.single.value == pytest.approx(1 / 2)  # q1: 1 1 2 2, the others have no gold
+    assert "questions without a gold answer left out" in page(prepare(folder, seen()))
+    assert picture(open_recording(folder)) is not None
+    assert "left out" not in page(prepare(write(tmp_path / "all"), seen()))
+
+
 # --- the page ---------------------------------------------------------------------------------------------------------------
 
 

@@ -16,6 +16,7 @@ from typer.testing import CliRunner
 from feval.cli import app
 from feval.errors import ConflictError, MethodError, UnknownNameError, UsageError
 from feval.receipts import Difference, verify_receipt
+from feval.semantics import CHANGES, VERSION
 
 POOLS = [["a", "a", "b", "a"], ["x", "y", None, "y"], ["b", "b", "b", "b"], ["c", "d", "c", None]]
 GOLDS = ["a", "y", "b", "d"]
@@ -46,6 +47,14 @@ RUNS: dict[str, list[str]] = {
 
 def call(*arguments: object) -> Any:
     return CliRunner().invoke(app, [str(argument) for argument in arguments])
+
+
+@pytest.fixture
+def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where receipts go that nobody named a place for, FEVAL_RECEIPTS being unset."""
+    monkeypatch.delenv("FEVAL_RECEIPTS")
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    return tmp_path / "state" / "feval" / "receipts"
 
 
 @pytest.fixture
@@ -96,23 +105,67 @@ def test_the_receipt_alone(name: str, toy: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["exact", "estimate", "curve-seeded", "compare"])
-def test_a_receipt_is_kept_where_nobody_named_a_place(name: str, toy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("FEVAL_RECEIPTS")
-    monkeypatch.chdir(toy.parent)
-    command = [*RUNS.get(name, []), "--recording", "toy"]
+def test_a_receipt_nobody_named_a_place_for_goes_to_the_state_folder(
+    name: str, toy: Path, state: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (toy.parent / "here").mkdir()
+    monkeypatch.chdir(toy.parent / "here")
+    command = [*RUNS.get(name, []), "--recording", toy]
     if name == "compare":
-        assert call("compare", "plan.toml", "--init", "--recording", "toy").exit_code == 0
-        command = ["compare", "plan.toml"]
+        assert call("compare", "../plan.toml", "--init", "--recording", toy).exit_code == 0
+        command = ["compare", "../plan.toml"]
     done = call(*command)
     assert done.exit_code == 0, done.output
-    [kept] = Path("feval-receipts").glob("*/receipt.json")
+    [kept] = state.glob("*/receipt.json")
     assert done.stdout.splitlines()[-1] == f"wrote {kept}"
     assert kept.parent.name.startswith(command[0])
     assert call("verify", kept).exit_code == 0
-    assert verify_receipt(toy.parent / kept).equal
+    assert verify_receipt(kept).equal
     before = kept.read_bytes()
-    assert "wrote" not in call(*command, "--json").stdout
-    assert ([kept], before) == (list(Path("feval-receipts").glob("*/receipt.json")), kept.read_bytes())
+    assert json.loads(call(*command, "--json").stdout)["receipt"] == str(kept)
+    assert ([kept], before) == (list(state.glob("*/receipt.json")), kept.read_bytes())
+    assert list(Path().iterdir()) == []
+
+
+def test_reading_works_where_nothing_can_be_written(toy: Path, state: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    here = toy.parent / "here"
+    here.mkdir()
+    (here / "feval-receipts").write_bytes(b"in the way of the folder of earlier versions")
+    monkeypatch.chdir(here)
+    done = call(*RUNS["curve"], "--recording", toy)
+    assert (done.exit_code, done.stderr) == (0, "")
+    assert [path.name for path in here.iterdir()] == ["feval-receipts"]
+
+
+def test_the_newest_receipt_is_verified_by_its_age(toy: Path, state: Path) -> None:
+    none = call("verify", "--last")
+    assert (none.exit_code, "There is no receipt in" in none.stderr) == (2, True)
+    for seed in (1, 2, 1):  # the third adds nothing, and the first is the newest again
+        printed = json.loads(call(*RUNS["seeded"], "--seed", seed, "--recording", toy, "--json").stdout)
+        for old in state.glob("*/receipt.json"):
+            if str(old) != printed["receipt"]:
+                os.utime(old, ns=(0, old.stat().st_mtime_ns - 10**9))
+        last = call("verify", "--last", "--json")
+        assert last.exit_code == 0, last.output
+        assert json.loads(last.stdout)["path"] == printed["receipt"]
+        assert json.loads(Path(printed["receipt"]).read_text())["request"]["seed"] == seed
+    assert len(list(state.glob("*/receipt.json"))) == 2
+    assert call("verify", "--last", toy).exit_code == 2
+    assert call("verify").exit_code == 2
+
+
+def test_json_says_where_the_receipt_is(toy: Path, state: Path) -> None:
+    def place(*options: object) -> Any:
+        return json.loads(call(*RUNS["exact"], "--recording", toy, "--json", *options).stdout)["receipt"]
+
+    alone, out = toy.parent / "mine.json", toy.parent / "out"
+    assert place("--receipt", alone) == str(alone)
+    assert place("--out", out) == str(out / "receipt.json")
+    assert "receipt" not in json.loads((out / "result.json").read_text())
+    assert place("--no-receipt") is None
+    state.parent.mkdir(parents=True)
+    state.write_bytes(b"in the way")
+    assert place() is None
 
 
 def test_what_differs_gets_a_receipt_of_its_own(toy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -145,9 +198,8 @@ def test_links_on_the_way_to_a_receipt_or_a_recording(name: str, toy: Path, monk
 
 
 def test_the_name_of_a_kept_receipt_is_one_that_file_systems_take(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, state: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.delenv("FEVAL_RECEIPTS")
     monkeypatch.chdir(tmp_path)
     mine = tmp_path / "mine.py"
     name = "\u0444" * 120
@@ -155,7 +207,7 @@ def test_the_name_of_a_kept_receipt_is_one_that_file_systems_take(
     write_toy(tmp_path / "toy", {"gpt-3.5-turbo": POOLS}, GOLDS)
     done = call("run", f"mine.py:{name}", "--recording", "toy", "--replicates", "2")
     assert done.exit_code == 0, done.output
-    [kept] = Path("feval-receipts").iterdir()
+    [kept] = state.iterdir()
     assert kept.name.startswith("run-\u0444\u0444")
     assert len(kept.name.encode()) < 128
     assert verify_receipt(kept / "receipt.json", methods=[f"mine.py:{name}"]).equal
@@ -165,22 +217,22 @@ def test_the_name_of_a_kept_receipt_is_one_that_file_systems_take(
 def test_where_receipts_are_kept(said: str, toy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FEVAL_RECEIPTS", said)
     monkeypatch.setenv("HOME", str(toy.parent / "home"))
+    monkeypatch.setenv("XDG_STATE_HOME", str(toy.parent / "state"))
     monkeypatch.setenv("USERPROFILE", str(toy.parent / "home"))
     monkeypatch.chdir(toy.parent)
     assert call(*RUNS["exact"], "--recording", "toy").exit_code == 0
-    where = {"": "feval-receipts", "~/kept": "home/kept"}.get(said.strip(), said)
+    where = {"": "state/feval/receipts", "~/kept": "home/kept"}.get(said.strip(), said)
     assert [path.parent.parent for path in toy.parent.rglob("receipt.json")] == [toy.parent / where]
 
 
 @pytest.mark.parametrize("json_too", [[], ["--json"]])
-@pytest.mark.parametrize("place", [[], ["--receipt", "receipt.json"], ["--out", "out"]])
+@pytest.mark.parametrize("place", [["--receipt", "receipt.json"], ["--out", "out"]])
 def test_numbers_are_not_lost_with_a_disk_that_is_full(
     place: list[str], json_too: list[str], toy: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def full(file: int) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.delenv("FEVAL_RECEIPTS")
     monkeypatch.chdir(toy.parent)
     monkeypatch.setattr("feval.report.files.os.fsync", full)
     done = call(*RUNS["exact"], "--recording", "toy", *place, *json_too)
@@ -192,22 +244,43 @@ def test_numbers_are_not_lost_with_a_disk_that_is_full(
     assert not [path for path in toy.parent.rglob("*") if "receipt.json" in path.name]
 
 
-def test_a_kept_receipt_that_was_changed_is_replaced_only_when_asked(
-    toy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("FEVAL_RECEIPTS", str(tmp_path / "kept"))
+def test_a_receipt_that_cannot_be_kept_is_a_remark(toy: Path, state: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(file: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as patch:
+        patch.setattr("feval.report.files.os.fsync", full)
+        done = call(*RUNS["exact"], "--recording", toy)
+        assert (done.exit_code, "wrote" in done.stdout) == (0, False)
+        assert done.stderr.startswith("note: No receipt was kept: ")
+        assert "No space left on device" in done.stderr
+    without = call(*RUNS["exact"], "--recording", toy, "--no-receipt")
+    assert (without.stdout, without.stderr) == (done.stdout, "")
+    shutil.rmtree(state.parent)
+    state.parent.write_bytes(b"in the way")
+    done = call(*RUNS["exact"], "--recording", toy)
+    assert (done.exit_code, done.stdout) == (0, without.stdout)
+    assert f"No receipt was kept: {state.parent} is a file" in done.stderr
+    monkeypatch.setenv("FEVAL_RECEIPTS", str(toy / "receipts"))
+    before = sorted(toy.rglob("*"))
+    done = call(*RUNS["exact"], "--recording", toy)
+    assert (done.exit_code, sorted(toy.rglob("*"))) == (0, before)
+    assert "lies inside the recording" in done.stderr
+
+
+def test_a_kept_receipt_that_was_changed_is_replaced_only_when_asked(toy: Path, state: Path) -> None:
     assert call(*RUNS["exact"], "--recording", toy).exit_code == 0
-    [path] = (tmp_path / "kept").glob("*/receipt.json")
+    [path] = state.glob("*/receipt.json")
     path.write_text("mine")
     refused = call(*RUNS["exact"], "--recording", toy)
-    assert (refused.exit_code, path.read_text()) == (1, "mine")
+    assert (refused.exit_code, path.read_text()) == (0, "mine")
+    assert "note: No receipt was kept" in refused.stderr
     assert "--force" in refused.stderr
     assert call(*RUNS["exact"], "--recording", toy, "--force").exit_code == 0
     assert verify_receipt(path).equal
 
 
-def test_no_receipt(toy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("FEVAL_RECEIPTS")
+def test_no_receipt(toy: Path, state: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(toy.parent)
     done = call(*RUNS["exact"], "--recording", "toy", "--no-receipt")
     assert (done.exit_code, "wrote" in done.stdout) == (0, False)
@@ -218,28 +291,21 @@ def test_no_receipt(toy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         assert f"{place} writes a receipt. Leave one out" in both.stderr
 
 
-def test_a_place_that_takes_no_receipt_is_said_before_the_work(toy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("FEVAL_RECEIPTS")
+def test_a_named_place_that_takes_no_receipt_is_said_before_the_work(
+    toy: Path, state: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(toy)  # a recording never changes
     before = sorted(toy.rglob("*"))
-    done = call(*RUNS["exact"], "--recording", ".")
+    done = call(*RUNS["exact"], "--recording", ".", "--receipt", "r.json")
     assert (done.exit_code, done.stdout) == (1, "")
-    assert "lies inside the recording" in done.stderr
-    assert (
-        f"{toy} is a recording, which never changes"
-        in call(*RUNS["exact"], "--recording", ".", "--receipt", "r.json").stderr
-    )
-    assert "--no-receipt" in done.stderr
+    assert f"{toy} is a recording, which never changes" in done.stderr
+    assert call(*RUNS["exact"], "--recording", ".").exit_code == 0
     assert sorted(toy.rglob("*")) == before
-    assert call(*RUNS["exact"], "--recording", ".", "--no-receipt").exit_code == 0
-    (toy.parent / "file").write_bytes(b"mine")
-    monkeypatch.setenv("FEVAL_RECEIPTS", str(toy.parent / "file"))
-    assert "is a file" in call(*RUNS["exact"], "--recording", ".").stderr
 
 
 def test_a_receipt_pins_what_it_rests_on_and_no_absolute_path(toy: Path) -> None:
     read = json.loads(receipt(toy).read_text())
-    pinned = {"feval", "draws", "errors", "recordings", "prices", "counters"}
+    pinned = {"feval", "draws", "semantics", "recordings", "prices", "counters"}
     assert set(read) == {"feval_receipt", "kind", *pinned, "request", "numbers"}
     assert read["counters"] == {"gpt-3.5-turbo": "words"}
     assert read["draws"] == "draws-v1"
@@ -291,11 +357,14 @@ def test_who_counted_the_tokens_is_compared(name: str, toy: Path) -> None:
 
 
 def test_a_receipt_from_before_exact_numbers_had_a_split_still_verifies(toy: Path) -> None:
-    path = receipt(toy, "exact")
+    path = outdated(receipt(toy, "exact"), "errors-v2")
     numbers = json.loads(path.read_text())["numbers"]
     assert None not in numbers["errors"].values()
     changed(path, numbers=numbers | {"errors": dict.fromkeys(numbers["errors"])})
     assert verify_receipt(path).equal
+    changed(path, semantics=VERSION)
+    assert not verify_receipt(path).equal  # no present receipt leaves it open
+    changed(path, semantics=VERSION - 1)
     changed(path, numbers=numbers | {"errors": numbers["errors"] | {"wrong_vote": 0.123}})
     assert [difference.where for difference in verify_receipt(path).differences] == ["errors.wrong_vote"]
 
@@ -373,17 +442,64 @@ def test_a_kind_nobody_knows(toy: Path) -> None:
         verify_receipt(changed(receipt(toy), kind="walk"))
 
 
-def test_a_split_by_other_rules_is_explained(toy: Path) -> None:
-    path = receipt(toy, "exact")
+def outdated(path: Path, errors: str | None) -> Path:
+    """The receipt as versions wrote it whose semantics had no number."""
     whole = json.loads(path.read_text())
-    assert whole.pop("errors") == "errors-v2"
-    path.write_text(json.dumps(whole))
-    assert verify_receipt(path).notes == ()  # the same numbers by either rules
-    numbers = whole["numbers"]
-    changed(path, numbers=numbers | {"errors": numbers["errors"] | {"wrong_vote": 0.123}})
+    del whole["semantics"]
+    for choice in ("unlabelled", "short_pools"):
+        whole["request"].pop(choice, None)
+    path.write_text(json.dumps(whole | ({} if errors is None else {"errors": errors})))
+    return path
+
+
+@pytest.mark.parametrize(("errors", "version"), [(None, 0), ("errors-v1", 0), ("errors-v2", 1)])
+def test_what_has_changed_since_an_older_receipt_is_said(errors: str | None, version: int, toy: Path) -> None:
+    path = outdated(receipt(toy, "exact"), errors)
+    equal = verify_receipt(path)
+    assert (equal.equal, equal.semantics, equal.changes) == (True, version, ())
+    numbers = json.loads(path.read_text())["numbers"]
+    changed(path, numbers=numbers | {"accuracy": 0.123})
     found = verify_receipt(path)
-    assert not found.equal
-    assert "'errors-v1'" in found.notes[0]
+    assert (found.equal, found.outdated, [d.where for d in found.differences]) == (False, True, ["accuracy"])
+    assert ("errors-v1" in " ".join(found.changes)) == (version < 1)
+    assert found.changes[-len(CHANGES[VERSION]) :] == CHANGES[VERSION]
+    done = call("verify", path)
+    assert (done.exit_code, done.stderr) == (3, "")
+    assert f"has changed since, from version {version} to {VERSION}. 1 of" in done.stdout
+    assert "accuracy: the receipt says 0.123, now" in done.stdout
+    assert f"  {CHANGES[VERSION][0]}" in done.stdout.splitlines()
+    told = json.loads(call("verify", path, "--json").stdout)
+    assert (told["ok"], told["semantics"], len(told["differences"])) == (False, {"receipt": version, "now": VERSION}, 1)
+    assert told["changes"] == list(found.changes)
+    changed(path, semantics=VERSION)
+    assert call("verify", path).exit_code == 1  # of the present meaning it is wrong
+
+
+def test_an_older_receipt_of_questions_that_are_refused_now_says_so(tmp_path: Path) -> None:
+    toy = write_toy(tmp_path / "toy", {"gpt-3.5-turbo": POOLS}, ["a", None, "b", "d"])
+    done = call(*RUNS["exact"], "--unlabelled", "drop", "--recording", toy, "--receipt", tmp_path / "r.json")
+    assert done.exit_code == 0, done.output
+    path = outdated(tmp_path / "r.json", "errors-v2")
+    found = verify_receipt(path)
+    assert (found.equal, found.outdated, found.numbers) == (False, True, 0)
+    assert "1 of 4 questions of toy has no gold answer" in found.notes[0]
+    done = call("verify", path)
+    assert done.exit_code == 3
+    assert "cannot be computed as they were meant" in done.stdout
+    changed(path, semantics=VERSION)
+    assert call("verify", path).exit_code == 1
+
+
+def test_numbers_with_a_later_meaning_are_refused(toy: Path) -> None:
+    with pytest.raises(UsageError, match=f"version {VERSION + 1} of their meaning.*Use a later one"):
+        verify_receipt(changed(path := receipt(toy), semantics=VERSION + 1))
+    with pytest.raises(UsageError, match="semantics is missing or malformed"):
+        verify_receipt(changed(path, semantics="2"))
+
+
+def test_a_split_that_an_older_receipt_leaves_open_is_not_compared(toy: Path) -> None:
+    path = outdated(receipt(toy, "exact"), None)
+    numbers = json.loads(path.read_text())["numbers"]
     gaps = dict.fromkeys(("wrong_vote", "stopped_early"))
     changed(path, numbers=numbers | {"errors": numbers["errors"] | gaps, "errors_unknown": "It is not known."})
     assert verify_receipt(path).equal

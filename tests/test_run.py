@@ -93,7 +93,7 @@ def test_run_shows_tables(toy: Path) -> None:
         (["oracle", "--order", "seeded"], 2, "oracle"),
         (["path-consistency"], 2, "cannot be replayed"),
         (["nowhere.py:method"], 2, "no file 'nowhere.py'"),
-        (["self-consistency", "--train-fraction", "2"], 2, "between 0 and 1"),
+        (["self-consistency", "--set", "n=3", "--train-fraction", "2"], 2, "between 0 and 1"),
     ],
 )
 def test_what_run_refuses(arguments: list[str], code: int, words: str, toy: Path) -> None:

@@ -162,6 +162,7 @@ def test_the_command(served: Application, toy: Path, tmp_path: Path) -> None:
     assert "33.33" in done.stdout
     assert "note: 1 question was asked and not answered, which counts as wrong." in done.stderr
     told = json.loads(feval("grade", *given, "--json").stdout)
+    assert told.pop("receipt") == str(out / "receipt.json")
     assert told == json.loads((out / "result.json").read_text())
     assert (told["run"], told["correct"], told["unanswered"]) == ("mine", 1, 1)
     assert feval("verify", out / "receipt.json").exit_code == 0

@@ -1,7 +1,8 @@
 """The command line: parses, delegates, prints. Nothing heavy is imported before a command runs.
 
-Exit codes: 0 done, 1 the work failed, 2 wrong usage, 128 + n ended by signal n (130: Ctrl-C). No traceback reaches a user;
-FEVAL_DEBUG=1 shows the one of an unexpected error.
+Exit codes: 0 done, 1 the work failed, 2 wrong usage, 3 the numbers of a receipt differ and their meaning has changed since it was
+written (`feval verify`), 128 + n ended by signal n (130: Ctrl-C). No traceback reaches a user; FEVAL_DEBUG=1 shows the one of an
+unexpected error.
 """
 
 from __future__ import annotations
@@ -38,6 +39,7 @@ from feval.report.text import counted, visible
 if TYPE_CHECKING:
     from rich.progress import Progress as RichProgress
 
+    from feval.receipts import ReceiptCheck
     from feval.recording import Question, Recording
     from feval.replay import LLM
     from feval.report.tables import Table
@@ -51,6 +53,7 @@ _DEFAULT_COUNTS = 40
 _MAX_IDS_BYTES = 64 << 20
 _WIDEST_TABLE = 10_000
 _MOST_DIFFERENCES = 20
+_OUTDATED = 3  # exit code of `feval verify` for a receipt of an older meaning of the numbers
 
 app = typer.Typer(
     name="feval",
@@ -91,8 +94,16 @@ ReceiptFile = Annotated[
         "--receipt",
         metavar="FILE",
         dir_okay=False,
-        help="Keep the receipt in this file. Default: under feval-receipts.",
+        help="Keep the receipt in this file. Default: in your state folder (`feval verify --last`).",
     ),
+]
+Unlabelled = Annotated[
+    str,
+    typer.Option("--unlabelled", metavar="refuse|drop", help="Questions without a gold answer that can be read."),
+]
+ShortPools = Annotated[
+    str,
+    typer.Option("--short-pools", metavar="refuse|drop", help="Questions with fewer CoTs than the largest budget."),
 ]
 NoReceipt = Annotated[bool, typer.Option("--no-receipt", help="Keep no receipt; see docs/receipts.md.")]
 Replicates = Annotated[int, typer.Option("--replicates", min=1, help="Draws per question, for --order seeded.")]
@@ -452,13 +463,16 @@ def _info(recording: RecordingFolder, as_json: JsonFlag = False, quiet: QuietFla
 @_guarded
 def _verify(
     recording: Annotated[
-        Path,
+        Path | None,
         typer.Argument(
             metavar="RECORDING|RECEIPT",
             help="Folder of a recording or a report, or a receipt.json; on the Hub as well.",
             show_default=False,
         ),
-    ],
+    ] = None,
+    last: Annotated[
+        bool, typer.Option("--last", help="The receipt of the last command that was given no place for one.")
+    ] = False,
     recordings: Annotated[
         list[Path] | None,
         typer.Option("--recording", metavar="DIR", help="For a receipt that has been moved away from its recording."),
@@ -477,13 +491,19 @@ def _verify(
 
     Every byte and hash of a recording is checked; the numbers of a receipt are computed again.
 
-    Exit code 0 if all agree, 1 if anything does not.
+    Exit code 0 if all agree, 1 if anything does not, 3 if what a receipt's numbers mean has changed since it was written.
     """
+    from feval.cli.saving import last_receipt
     from feval.hub.addresses import is_address
     from feval.receipts import is_receipt
     from feval.recording import verify_recording
 
     show = _Out(as_json=as_json, quiet=quiet)
+    if last == (recording is not None):
+        raise UsageError(
+            "Name the recording or the receipt to verify, or pass --last for the newest receipt that was kept."
+        )
+    recording = recording or last_receipt()
     if is_receipt(recording) and is_address(recording):
         _verify_receipt(show, recording, recordings, methods or [], prices)
         return
@@ -521,6 +541,7 @@ def _verify_receipt(
     show: _Out, place: Path, recordings: Sequence[Path] | None, methods: Sequence[str], prices: str | None
 ) -> None:
     from feval.receipts import local_receipt, verify_receipt
+    from feval.semantics import VERSION
 
     path, local = _place_of(place), local_receipt(place)
     with show.progress(f"verifying {local.name}"):
@@ -532,17 +553,36 @@ def _verify_receipt(
         "ok": found.equal,
         "kind": found.kind,
         "numbers": found.numbers,
+        "semantics": {"receipt": found.semantics, "now": VERSION},
+        "changes": list(found.changes),
         "differences": [{"where": d.where, "receipt": d.receipt, "now": d.now} for d in found.differences],
     }
     what = {"compare": "a comparison", "estimate": "an estimate"}.get(found.kind, f"a {found.kind}")
     shown = [f"{path} is right: {found.numbers} values of {what} computed again, all equal"] if found.equal else []
+    if found.outdated:
+        shown = [
+            f"{path} is of an older feval: what its numbers mean has changed since, from version {found.semantics} to {VERSION}. "
+            f"{len(found.differences):,} of {found.numbers:,} values of {what} come out otherwise now:"
+            if found.differences
+            else f"{path} is of an older feval, and its numbers cannot be computed as they were meant then.",
+            *(f"  {line}" for line in _shown_differences(found)),
+            "Changed since:",
+            *(f"  {sentence}" for sentence in found.changes),
+        ]
     show.result(account, *shown)
+    if found.outdated:
+        raise typer.Exit(_OUTDATED)
     if not found.equal:
-        for difference in found.differences[:_MOST_DIFFERENCES]:
-            _say(f"error: {path}: {difference}")
-        if (more := len(found.differences) - _MOST_DIFFERENCES) > 0:
-            _say(f"error: {path}: {more:,} more of {found.numbers:,} values differ; --json lists all.")
+        for line in _shown_differences(found):
+            _say(f"error: {path}: {line}")
         raise typer.Exit(1)
+
+
+def _shown_differences(found: ReceiptCheck) -> list[str]:
+    """The first differences, and how many more there are."""
+    more = len(found.differences) - _MOST_DIFFERENCES
+    rest = [f"{more:,} more of {found.numbers:,} values differ; --json lists all."] if more > 0 else []
+    return [*map(str, found.differences[:_MOST_DIFFERENCES]), *rest]
 
 
 def _place_of(place: Path) -> str:
@@ -593,6 +633,10 @@ def _select(
     samples: Annotated[
         int | None, typer.Option("--samples", metavar="N", help="Keep the first N CoTs of each.")
     ] = None,
+    min_cots: Annotated[
+        int | None,
+        typer.Option("--min-cots", metavar="N", help="Leave out questions on which a kept LLM has fewer CoTs."),
+    ] = None,
     as_json: JsonFlag = False,
     quiet: QuietFlag = False,
 ) -> None:
@@ -612,7 +656,15 @@ def _select(
     if first is not None:
         ids = _first_questions(open_recording(recording), dataset, first)
     with show.progress("selecting"):
-        select(recording, out, datasets=dataset or None, llms=llm or None, questions=ids, samples=samples)
+        select(
+            recording,
+            out,
+            datasets=dataset or None,
+            llms=llm or None,
+            questions=ids,
+            samples=samples,
+            min_cots=min_cots,
+        )
     _show_made(show, out)
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -21,7 +22,7 @@ from feval.cli import (
     app,
 )
 from feval.cli.saving import Saved, encoded
-from feval.errors import ConflictError, UsageError
+from feval.errors import ConflictError, ShortPoolError, UsageError
 
 if TYPE_CHECKING:
     from feval.comparison import Comparison
@@ -37,6 +38,14 @@ def _compare(
         Path,
         typer.Argument(metavar="FILE", help="TOML file with the plan; see docs/comparing.md.", show_default=False),
     ],
+    unlabelled: Annotated[
+        str | None,
+        typer.Option("--unlabelled", metavar="refuse|drop", help="In place of what the plan says of missing golds."),
+    ] = None,
+    short_pools: Annotated[
+        str | None,
+        typer.Option("--short-pools", metavar="refuse|drop", help="In place of what the plan says of short pools."),
+    ] = None,
     init: Annotated[
         bool, typer.Option("--init", help="Write a plan for what a recording holds, to start from; compute nothing.")
     ] = False,
@@ -72,27 +81,29 @@ def _compare(
     Example: feval compare plan.toml --init --recording my-recording && feval compare plan.toml --out comparison
     """
     show = _Out(as_json=as_json, quiet=quiet)
+    given = {"unlabelled": unlabelled, "short_pools": short_pools}
+    choices = {name: choice for name, choice in given.items() if choice is not None}
     if init:
         if out is not None or receipt is not None or no_receipt:
             raise UsageError(
                 "--init writes a plan and computes nothing; --out and receipts belong to the comparison itself."
             )
-        _init(show, file, recordings, dataset, llms, replace=force)
+        _init(show, file, recordings, dataset, llms, choices, overwrite=force)
         return
     if recordings or dataset or llms:
         raise UsageError(
             f"The plan {file} says which recording, dataset and LLMs are compared; change it there, or make another with --init."
         )
-    _run(show, file, Saved(out, receipt, no_receipt, force), workers, time_limit)
+    _run(show, file, choices, Saved(out, receipt, no_receipt, force), workers, time_limit)
 
 
-def _run(show: _Out, file: Path, saved: Saved, workers: int, time_limit: float) -> None:
+def _run(show: _Out, file: Path, choices: dict[str, Any], saved: Saved, workers: int, time_limit: float) -> None:
     from feval.comparison import compare
     from feval.plans import Plan
     from feval.receipts import compare_receipt
     from feval.report.comparisons import comparison_tables
 
-    plan = Plan.read(file)
+    plan = replace(Plan.read(file), **choices)
     with show.progress(f"comparing {len(plan.entries)} methods"):
         told = compare(plan, workers=workers, base=file.parent, time_limit=time_limit)
     if told.missing and show.json:  # there is no table of them
@@ -134,8 +145,9 @@ def _init(
     recordings: list[Path] | None,
     dataset: str | None,
     llms: list[str] | None,
+    choices: dict[str, Any],
     *,
-    replace: bool,
+    overwrite: bool,
 ) -> None:
     from feval.hub.recordings import open_place
     from feval.plans import suggested_plan
@@ -146,22 +158,30 @@ def _init(
     opened = [open_place(folder) for folder in folders]
     dataset = _only("dataset", dataset, (held for recording in opened for held in recording.dataset_ids()))
     _, replayed = load(dataset, llms, opened)
-    plan: Plan = suggested_plan(
+    usual = choices.get("short_pools") == "drop"
+    most = {llm.name: llm.pool.usual if usual else llm.pool.smallest for llm in replayed}
+    if empty := next((name for name, cots in most.items() if not cots), None):
+        raise ShortPoolError(
+            f"{empty} has no recorded CoT on some question of {dataset}, so no budget fits. Leave such questions out with "
+            "--short-pools drop, or name other LLMs with --llm."
+        )
+    suggested = suggested_plan(
         dataset,
         [_place_from(file.parent, folder) for folder in folders],
-        {llm.name: llm.pool.smallest for llm in replayed},
+        most,
         dollars=all(llm.price is not None and int(llm.pool.prompt_tokens.min()) >= 0 for llm in replayed),
     )
+    plan: Plan = replace(suggested, **choices)
     written = plan.to_toml().encode()
     if file.is_dir():
         raise UsageError(
             f"{file} is a folder; name the file that the plan is written to, such as {file / 'plan.toml'}."
         )
-    if file.is_file() and not replace and file.read_bytes() != written:
+    if file.is_file() and not overwrite and file.read_bytes() != written:
         raise ConflictError(
             f"{file} is there already, with another plan. Name another file, or pass --force to replace it."
         )
-    save_files(file.parent, {file.name: written}, replace=replace, option="FILE")
+    save_files(file.parent, {file.name: written}, replace=overwrite, option="FILE")
     entries = ", ".join(entry.label for entry in plan.entries)
     show.result(
         {"file": str(file), "plan": plan.to_dict()},

@@ -15,6 +15,7 @@ from feval.cli import (
     JsonFlag,
     QuietFlag,
     RecordingFolders,
+    Unlabelled,
     _folders,
     _guarded,
     _hush_matplotlib,
@@ -60,6 +61,7 @@ def _couple(
     judge: Annotated[
         str | None, typer.Option("--judge", metavar="MODEL", help="Win-rates by its recorded pairwise verdicts.")
     ] = None,
+    unlabelled: Unlabelled = "refuse",
     seed: Annotated[int, typer.Option("--seed", help="Of the intervals.")] = 0,
     resamples: Annotated[int, typer.Option("--resamples", min=1, help="Of the intervals.")] = 2_000,
     out: Annotated[
@@ -84,7 +86,7 @@ def _couple(
         questions, together, apart = _opened(recordings, independent, dataset, llms, seed)
         told = couple(
             questions, together, apart, areas=None if areas is None else _areas(areas, questions), shown_areas=area or None,
-            samples=samples, scorer=scorer, judge=judge, seed=seed, resamples=resamples,
+            samples=samples, scorer=scorer, judge=judge, unlabelled=unlabelled, seed=seed, resamples=resamples,
         )  # fmt: skip
         written = [] if out is None else _save(out, told, replace=force)
     for sentence in told.warnings:

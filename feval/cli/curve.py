@@ -22,8 +22,10 @@ from feval.cli import (
     RecordingFolders,
     Replicates,
     Settings,
+    ShortPools,
     SplitSeed,
     TrainFraction,
+    Unlabelled,
     _folders,
     _guarded,
     _hush_matplotlib,
@@ -75,6 +77,8 @@ def _curve(
         ),
     ] = None,
     replicates: Replicates = 100,
+    unlabelled: Unlabelled = "refuse",
+    short_pools: ShortPools = "refuse",
     train_fraction: TrainFraction = None,
     split_seed: SplitSeed = 0,
     out: Annotated[
@@ -109,6 +113,12 @@ def _curve(
             f"{field} is what varies, so it cannot be set as well; leave --set {field}={given[field]} out."
         )
     learns = {"train_fraction": train_fraction, "split_seed": split_seed}
+    choices: dict[str, Any] = {"unlabelled": unlabelled, "short_pools": short_pools}
+    if short_pools == "drop" and not values:
+        raise UsageError(
+            f"--short-pools drop leaves out the questions with fewer CoTs than the largest {field}; say which with "
+            f"{'--n' if sweep is None else '--sweep'}, such as --n 1..20."
+        )
     plain = method == "self-consistency" and field == "n" and not given and train_fraction is None
     show, saved = _Out(as_json=as_json, quiet=quiet), Saved(out, receipt, no_receipt, force)
     with show.progress(f"{method} curve"):
@@ -121,7 +131,9 @@ def _curve(
             method, field, given, max(1, min(*(llm.pool.smallest for llm in replayed), _DEFAULT_COUNTS))
         )
         curve = (
-            self_consistency_curve(questions, replayed[0], values, order=order or "exact", replicates=replicates)
+            self_consistency_curve(
+                questions, replayed[0], values, order=order or "exact", replicates=replicates, **choices
+            )
             if plain and len(replayed) == 1
             else method_curve(
                 questions,
@@ -132,6 +144,7 @@ def _curve(
                 settings=given,
                 order=order,
                 replicates=replicates,
+                **choices,
                 train_fraction=train_fraction,
                 split_seed=split_seed,
             )
@@ -142,7 +155,7 @@ def _curve(
         show,
         curve.to_dict(),
         curve_table(curve),
-        receipt=lambda folder: _receipt(curve, questions, replayed, folder, learns=learns, plain=plain),
+        receipt=lambda folder: _receipt(curve, questions, replayed, folder, choices | learns, plain=plain),
         files=lambda _: _files(curve),
     )
 
@@ -194,7 +207,7 @@ def _usual(method: str, field: str, given: dict[str, str], most: int) -> list[in
 
 
 def _receipt(
-    curve: Curve, dataset: Dataset, llms: Sequence[LLM], folder: Path, *, learns: dict[str, Any], plain: bool
+    curve: Curve, dataset: Dataset, llms: Sequence[LLM], folder: Path, chosen: dict[str, Any], *, plain: bool
 ) -> dict[str, Any]:
     from feval.receipts import curve_receipt, pins
 
@@ -207,7 +220,7 @@ def _receipt(
         "settings": dict(curve.settings),
         "order": curve.points[0].kind,
         "replicates": curve.replicates or 1,
-        **learns,
+        **chosen,
         "seed": curve.seed,
         "billing": curve.billing,
         "confidence": curve.confidence,

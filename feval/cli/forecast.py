@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -17,6 +17,8 @@ from feval.cli import (
     QuietFlag,
     ReceiptFile,
     RecordingFolders,
+    ShortPools,
+    Unlabelled,
     _folders,
     _guarded,
     _hush_matplotlib,
@@ -56,6 +58,8 @@ def _estimate(
     ] = "exact,two-call,max-entropy,ldgp",
     seed: Annotated[int, typer.Option("--seed", help="Of the draw of calls, and of the intervals.")] = 0,
     replicate: Annotated[int, typer.Option("--replicate", min=0, help="Which draw of calls.")] = 0,
+    unlabelled: Unlabelled = "refuse",
+    short_pools: ShortPools = "refuse",
     out: Annotated[
         Path | None,
         typer.Option(
@@ -86,14 +90,15 @@ def _estimate(
     with show.progress("estimating"):
         questions, replayed = _opened(recordings, dataset, llm, seed, None, "once")
         names = [name.strip() for name in method.split(",")]
-        told = estimate(questions, replayed, g=g, m=votes, methods=names, replicate=replicate)
+        choices: dict[str, Any] = {"unlabelled": unlabelled, "short_pools": short_pools}
+        told = estimate(questions, replayed, g=g, m=votes, methods=names, replicate=replicate, **choices)
     for sentence in told.warnings:
         show.note(sentence)
     saved.show(
         show,
         told.to_dict(),
         *forecast_tables(told),
-        receipt=lambda folder: estimate_receipt(told, replayed.billing, pins(questions, [replayed], folder)),
+        receipt=lambda folder: estimate_receipt(told, replayed.billing, choices, pins(questions, [replayed], folder)),
         files=lambda _: _files(told),
     )
 
@@ -114,6 +119,8 @@ def _plan(
         int | None, typer.Option("--questions", help="How many are to be answered. Default: as many as the pilot has.")
     ] = None,
     most_votes: Annotated[int, typer.Option("--most-votes", help="The largest vote that is looked at.")] = 41,
+    unlabelled: Unlabelled = "refuse",
+    short_pools: ShortPools = "refuse",
     billing: Billing = "once",
     prices: Prices = None,
     family: Annotated[
@@ -144,6 +151,8 @@ def _plan(
             budget_tokens=tokens,
             questions=questions,
             most_votes=most_votes,
+            unlabelled=unlabelled,
+            short_pools=short_pools,
             family=family,
         )
     for sentence in told.warnings:

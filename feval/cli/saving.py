@@ -1,4 +1,4 @@
-"""Where a command's files go. A receipt is always kept, so that what was printed can be computed again."""
+"""Where a command's files go. A receipt is kept unless --no-receipt is given, so that what was printed can be computed again."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from feval.errors import FevalError, UsageError
+from feval.errors import FevalError, StorageError, UsageError
 from feval.report.files import check_folder, save_files
 
 if TYPE_CHECKING:
     from feval.cli import _Out
     from feval.report.tables import Table
 
-__all__ = ["Saved", "encoded"]
+__all__ = ["Saved", "encoded", "last_receipt"]
 
 _ELSEWHERE = "--receipt or FEVAL_RECEIPTS (or keep no receipt with --no-receipt)"
 _LONGEST_NAME = 100  # bytes; file systems take 255
@@ -30,13 +30,14 @@ class Saved:
     Attributes:
         out: folder of all files of the command, its receipt.json among them.
         receipt: file of the receipt alone.
-        none: keep no receipt. Else, where neither place is named, it goes to a folder of its own, named after its content,
-            under feval-receipts (or $FEVAL_RECEIPTS): nothing there is ever overwritten, and a repeated command adds nothing.
+        none: keep no receipt. Else, where neither place is named, it goes to a folder of its own, named after its content, in the
+            user's state folder: nothing there is ever overwritten, and a repeated command adds nothing. If it cannot be written
+            there, that is a remark.
         replace: files that are there with other content.
 
     Raises:
         UsageError: a receipt is wanted and refused at once.
-        StorageError: nothing could be written there; said before anything is computed.
+        StorageError: nothing could be written to a place that was named; said before anything is computed.
     """
 
     out: Path | None
@@ -52,8 +53,6 @@ class Saved:
             check_folder(self.out)
         if self.receipt is not None:
             check_folder(self.receipt.parent, "--receipt")
-        elif self.out is None and not self.none:
-            check_folder(_kept(), _ELSEWHERE)
 
     def show(
         self,
@@ -67,7 +66,7 @@ class Saved:
 
         Args:
             show: where to print.
-            numbers: what --json prints.
+            numbers: what --json prints, with the path of the receipt (null for none) as "receipt".
             tables: what is printed else.
             receipt: folder that it will lie in -> the receipt.
             files: folder `out` -> file name -> content of what is written beside the receipt.
@@ -75,11 +74,14 @@ class Saved:
         try:
             with show.progress("writing"):
                 written = self._write(receipt, files)
+                if not written and not self.none:
+                    written = _keep(show, receipt, replace=self.replace)
         except (FevalError, OSError) as error:
             if isinstance(error.__cause__ or error, OSError):  # what took long to compute is not lost with a full disk
-                show.result(numbers, *tables)
+                show.result(numbers | {"receipt": None}, *tables)
             raise
-        show.result(numbers, *tables, *(f"wrote {path}" for path in written))
+        place = str(written[-1]) if written else None  # the receipt comes last wherever it goes
+        show.result(numbers | {"receipt": place}, *tables, *(f"wrote {path}" for path in written))
 
     def _write(
         self,
@@ -93,32 +95,57 @@ class Saved:
         if (alone := self.receipt) is not None:
             data = {alone.name: encoded(receipt(alone.parent))}
             written += save_files(alone.parent, data, replace=self.replace, option="--receipt")
-        if not written and not self.none:
-            written.append(_keep(receipt, replace=self.replace))
         return written
 
 
-def _kept() -> Path:
-    return Path(os.path.expanduser(os.environ.get("FEVAL_RECEIPTS", "").strip() or "feval-receipts"))  # noqa: PTH111  no error
+def _receipts_folder() -> Path:
+    """Where receipts go that nobody named a place for: FEVAL_RECEIPTS, or `receipts` in the user's state folder."""
+    named = os.environ.get("FEVAL_RECEIPTS", "").strip()
+    if named:
+        return Path(os.path.expanduser(named))  # noqa: PTH111  no error where there is no such user
+    from platformdirs import user_state_path
+
+    return user_state_path("feval", appauthor=False) / "receipts"
 
 
-def _keep(receipt: Callable[[Path], Mapping[str, Any]], *, replace: bool) -> Path:
-    """Write the receipt that nobody named a place for."""
+def _keep(show: _Out, receipt: Callable[[Path], Mapping[str, Any]], *, replace: bool) -> list[Path]:
+    """Write the receipt that nobody named a place for; what keeps it from being written is a remark."""
     import hashlib
 
-    kept = _kept()
-    told = receipt(kept / "any")  # paths in it start from its folder, whose own name is not in them
-    data = encoded(told)
-    name = f"{_name(told)}-{hashlib.sha256(data).hexdigest()[:12]}"
-    [path] = save_files(kept / name, {"receipt.json": data}, replace=replace, option=_ELSEWHERE)
-    return path
+    folder = _receipts_folder()
+    content = receipt(folder / "any")  # paths in it start from its folder, whose own name is not in them
+    data = encoded(content)
+    name = f"{_name(content)}-{hashlib.sha256(data).hexdigest()[:12]}"
+    try:
+        [path] = save_files(folder / name, {"receipt.json": data}, replace=replace, option=_ELSEWHERE)
+        os.utime(path)  # one that was there already is the newest now
+    except (StorageError, OSError) as error:
+        show.note(f"No receipt was kept: {error}")
+        return []
+    return [path]
 
 
-def _name(told: Mapping[str, Any]) -> str:
+def last_receipt() -> Path:
+    """The newest of the receipts that nobody named a place for.
+
+    Raises:
+        UsageError: there is none.
+    """
+    folder = _receipts_folder()
+    found = [(path.stat().st_mtime_ns, path) for path in folder.glob("*/receipt.json")]
+    if not found:
+        raise UsageError(
+            f"There is no receipt in {folder}, where commands keep one that are given neither --out nor --receipt. Name the "
+            "receipt to verify."
+        )
+    return max(found)[1]
+
+
+def _name(content: Mapping[str, Any]) -> str:
     """Words for people: the command, the method if there is one, the dataset."""
-    request = told["request"]
+    request = content["request"]
     dataset = request.get("dataset") or request.get("plan", {}).get("dataset", "")
-    words = (told["kind"], str(request.get("method", "")).rpartition(":")[2], dataset)
+    words = (content["kind"], str(request.get("method", "")).rpartition(":")[2], dataset)
     plain = re.sub(r"[^\w.-]+", "_", "-".join(filter(None, words)))
     return plain.encode()[:_LONGEST_NAME].decode(errors="ignore")
 

@@ -12,7 +12,8 @@ import numpy as np
 import numpy.typing as npt
 
 from feval.errors import OutOfRangeError, PriceNotFoundError, UsageError
-from feval.forecast.evidence import moments_of, ordered_by_key, rare_pairs, require_golds, sample_moments
+from feval.forecast.evidence import moments_of, ordered_by_key, rare_pairs, sample_moments
+from feval.question_set import NONE_LEFT_OUT, LeftOut, Rows, question_set
 
 if TYPE_CHECKING:
     from feval.estimators.counts import VoteCounts
@@ -208,6 +209,7 @@ class BudgetPlan:
         options: by votes.
         purchase: the choice.
         warnings: sentences that a reader needs.
+        left_out: questions of the pilot that were left out because they have no gold or fewer than two calls.
     """
 
     dataset: str
@@ -233,10 +235,13 @@ class BudgetPlan:
     options: tuple[VoteOption, ...]
     purchase: Purchase
     warnings: tuple[str, ...]
+    left_out: LeftOut = NONE_LEFT_OUT
 
     def to_dict(self) -> dict[str, Any]:
         """The plan as JSON values."""
-        return dataclasses.asdict(self)
+        told = dataclasses.asdict(self)
+        del told["left_out"]
+        return told | ({"left_out": self.left_out.to_dict()} if self.left_out else {})
 
 
 def plan(
@@ -247,6 +252,8 @@ def plan(
     budget_tokens: float | None = None,
     questions: int | None = None,
     most_votes: int = 41,
+    unlabelled: str = "refuse",
+    short_pools: str = "refuse",
     confidence: float = 0.95,
     resamples: int = 10_000,
     family: int = 1,
@@ -261,12 +268,14 @@ def plan(
     right calls, hence for every plurality (which wins whenever a majority does).
 
     Args:
-        dataset: the pilot's questions, from `load`; every one needs a gold.
+        dataset: the pilot's questions, from `load`.
         llm: the pilot's LLM, from the same `load`.
         budget_usd: what may be spent, in USD; or
         budget_tokens: in prompt and output tokens.
         questions: how many are to be answered; the pilot's number if left out.
         most_votes: the largest M that is looked at, up to 1,001.
+        unlabelled: "refuse" or "drop" questions of the pilot without a gold answer that can be read.
+        short_pools: "refuse" or "drop" questions of the pilot with fewer than two calls.
         confidence: of intervals and certificates.
         resamples: over the pilot's questions.
         family: how many plans are made at once, of several LLMs or datasets: the certificates that hold together hold over all of
@@ -276,11 +285,13 @@ def plan(
         UsageError: no budget, or two; dataset and LLM from different loads.
         OutOfRangeError: a budget that does not pay a single call, or numbers out of range.
         ShortPoolError: a pilot with a single call on a question.
-        NotRecordedError: a question without a gold.
+        UnlabelledError: questions have no gold answer that can be read.
         PriceNotFoundError: dollars, and no price or no prompt tokens.
     """
     budget = Budget.of(budget_usd, budget_tokens)
-    wanted = len(dataset) if questions is None else questions
+    dataset.require([llm])
+    asked = question_set(dataset, [(llm, 2)], unlabelled=unlabelled, short_pools=short_pools)
+    wanted = len(asked.rows) if questions is None else questions
     if wanted < 1 or not 1 <= most_votes <= MOST_VOTES_PLANNED:
         raise OutOfRangeError(
             f"A plan is for 1 question or more and 1 to {MOST_VOTES_PLANNED:,} votes; {wanted} questions and {most_votes} votes "
@@ -288,11 +299,9 @@ def plan(
         )
     if not 1 <= family <= 10**6:
         raise OutOfRangeError(f"A family has 1 plan or more, and at most a million; {family} was given.")
-    require_golds(dataset, llm)
-    llm.require(None, 2)
-    costs = _Costs.of(dataset, llm, budget)
+    costs = _Costs.of(dataset, llm, asked.rows, budget)
     costs.require(1)
-    pilot = _Pilot.of(dataset, llm, confidence, resamples, family)
+    pilot = _Pilot.of(dataset, llm, ordered_by_key(dataset, asked.rows), confidence, resamples, family)
     options = _options(pilot, costs, wanted, range(1, most_votes + 1, 2))
     sample, _ = moments_of(pilot.moments)
     rho = float(sample.rho)
@@ -302,8 +311,8 @@ def plan(
         recording_hashes=dataset.recording_hashes,
         budget=budget,
         questions=wanted,
-        pilot_questions=len(dataset),
-        pilot_calls=llm.pool.smallest,
+        pilot_questions=len(asked.rows),
+        pilot_calls=pilot.pool,
         prices=llm.prices.id if llm.prices is not None and llm.price is not None else None,
         billing=llm.billing,
         prompt_tokens=costs.prompt_tokens,
@@ -320,6 +329,7 @@ def plan(
         options=tuple(options),
         purchase=_purchase(options, costs, wanted),
         warnings=tuple(_warnings(options, pilot, wanted)),
+        left_out=asked.left_out,
     )
 
 
@@ -337,7 +347,7 @@ class _Costs:
     price: Price | None
 
     @classmethod
-    def of(cls, dataset: Dataset, llm: LLM, budget: Budget) -> Self:
+    def of(cls, dataset: Dataset, llm: LLM, rows: Rows, budget: Budget) -> Self:
         from feval.estimators.cost import mean_output_tokens
 
         if budget.unit == "usd" and llm.price is None:
@@ -347,16 +357,17 @@ class _Costs:
                 f"A budget in dollars needs prices, and {llm.name} was loaded without a price list. Give one (`--prices`), or a "
                 "budget in tokens."
             )
-        unknown = np.flatnonzero(llm.pool.prompt_tokens < 0)
+        pool = llm.pool.rows(rows)
+        unknown = rows[pool.prompt_tokens < 0]
         if len(unknown):
             name = dataset.question_ids[int(unknown[0])]
             raise PriceNotFoundError(
                 f"A plan needs prompt tokens, and the recording does not say how many the prompts of {llm.name} have on "
-                f"{len(unknown)} of {len(dataset)} questions of {dataset.id}, {name!r} first. Import or record it with a token "
+                f"{len(unknown)} of {len(rows)} questions of {dataset.id}, {name!r} first. Import or record it with a token "
                 "counter."
             )
-        output = float(mean_output_tokens(llm.pool.output_tokens, llm.pool.sizes).mean())
-        return cls(budget, llm.billing, float(llm.pool.prompt_tokens.mean()), output, llm.price)
+        output = float(mean_output_tokens(pool.output_tokens, pool.sizes).mean())
+        return cls(budget, llm.billing, float(pool.prompt_tokens.mean()), output, llm.price)
 
     def tokens(self, calls: int) -> float:
         """Of one question with so many calls in one request."""
@@ -431,16 +442,15 @@ class _Pilot:
     family: int
 
     @classmethod
-    def of(cls, dataset: Dataset, llm: LLM, confidence: float, resamples: int, family: int) -> Self:
+    def of(cls, dataset: Dataset, llm: LLM, rows: Rows, confidence: float, resamples: int, family: int) -> Self:
         from feval.estimators.counts import vote_counts
 
-        rows = ordered_by_key(dataset)
         counts = vote_counts(llm.pool.codes[rows], dataset.gold[rows])
         seed = llm.seed % (1 << 64)
         some = min(resamples, _MOMENT_RESAMPLES)
         moments = sample_moments(counts.gold, counts.size, resamples=some, seed=seed)
         rare = rare_pairs(counts.gold, counts.size)
-        return cls(counts, moments, llm.pool.smallest, rare, seed, confidence, resamples, family)
+        return cls(counts, moments, int(llm.pool.sizes[rows].min()), rare, seed, confidence, resamples, family)
 
     @property
     def can_certify(self) -> bool:

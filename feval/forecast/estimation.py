@@ -11,7 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from feval.errors import OutOfRangeError, UnknownNameError
-from feval.forecast.evidence import checked_votes, moments_of, ordered_by_key, rare_pairs, require_golds, sample_moments
+from feval.forecast.evidence import checked_votes, moments_of, ordered_by_key, rare_pairs, sample_moments
+from feval.question_set import NONE_LEFT_OUT, LeftOut, Rows, question_set
 
 if TYPE_CHECKING:
     from feval.estimators.counts import VoteCounts
@@ -113,6 +114,7 @@ class Forecast:
         pool: the curves of the whole pool.
         estimates: one per method, in the order asked for.
         warnings: sentences that a reader needs in order not to be misled.
+        left_out: questions that were left out because they have no gold or fewer than g calls.
     """
 
     dataset: str
@@ -129,6 +131,7 @@ class Forecast:
     pool: Reference
     estimates: tuple[Estimate, ...]
     warnings: tuple[str, ...]
+    left_out: LeftOut = NONE_LEFT_OUT
 
     def errors(self, estimate: Estimate) -> tuple[float | None, ...]:
         """Estimate minus pool for each M; `None` where either is missing. Bounds: how far the pool lies outside, 0 within.
@@ -145,7 +148,8 @@ class Forecast:
         for written, own in zip(told["estimates"], self.estimates, strict=True):
             for point, error in zip(written["points"], self.errors(own), strict=True):
                 point["error"] = error
-        return told | {"scheme": "draws-v1"}
+        del told["left_out"]
+        return told | {"scheme": "draws-v1"} | ({"left_out": self.left_out.to_dict()} if self.left_out else {})
 
 
 def _error(point: EstimatePoint, true: float | None) -> float | None:
@@ -166,6 +170,8 @@ def estimate(
     m: Sequence[int],
     methods: Sequence[str] = METHODS[:6],
     replicate: int = 0,
+    unlabelled: str = "refuse",
+    short_pools: str = "refuse",
     confidence: float = 0.95,
     resamples: int = 10_000,
     simulations: int = 100,
@@ -185,33 +191,38 @@ def estimate(
     400 resamples at most.
 
     Args:
-        dataset: from `load`; every question needs a gold.
+        dataset: from `load`.
         llm: from the same `load`; its seed makes the draws and the resamples.
         g: calls per question, from 1 (2 for the last three) to the smallest pool.
         m: distinct numbers of votes, 1 to 10,000.
         methods: names from `METHODS`.
         replicate: which draw of g calls, from 0.
+        unlabelled: "refuse" or "drop" questions without a gold answer that can be read.
+        short_pools: "refuse" or "drop" questions with fewer than g calls.
         confidence: of the intervals.
         resamples: over questions.
         simulations: K of `monte-carlo`.
 
     Raises:
         ShortPoolError: g above a pool; the message names the question.
-        NotRecordedError: a question without a gold.
+        UnlabelledError: questions have no gold answer that can be read.
         OutOfRangeError: an M below 1, g too small, no method or one twice, or a confidence outside (0, 1).
         UnknownNameError: a method that nobody knows.
         UsageError: dataset and LLM from different loads.
     """
     votes = checked_votes(m)
-    _check(llm, g, methods, confidence)
-    require_golds(dataset, llm)
-    calls = _Calls.of(dataset, llm, g, replicate, votes, (confidence, resamples, simulations))
+    _check(g, methods, confidence)
+    dataset.require([llm])
+    questions = question_set(dataset, [(llm, g)], unlabelled=unlabelled, short_pools=short_pools)
+    rows = ordered_by_key(dataset, questions.rows)
+    calls = _Calls.of(dataset, llm, rows, g, replicate, votes, (confidence, resamples, simulations))
+    pool = _reference(dataset, llm, questions.rows, votes)
     estimates = tuple(_ESTIMATORS[name](calls) for name in methods)
     return Forecast(
         dataset=dataset.id,
         llm=llm.name,
         recording_hashes=dataset.recording_hashes,
-        questions=len(dataset),
+        questions=len(rows),
         g=g,
         replicate=replicate,
         seed=llm.seed,
@@ -219,13 +230,14 @@ def estimate(
         resamples=resamples,
         simulations=simulations,
         m=tuple(votes),
-        pool=_reference(dataset, llm, votes),
+        pool=pool,
         estimates=estimates,
-        warnings=tuple(_warnings(calls, methods, estimates, llm.pool.smallest)),
+        warnings=tuple(_warnings(calls, methods, estimates, pool.size)),
+        left_out=questions.left_out,
     )
 
 
-def _check(llm: LLM, g: int, methods: Sequence[str], confidence: float) -> None:
+def _check(g: int, methods: Sequence[str], confidence: float) -> None:
     for name in methods:
         if name not in METHODS:
             raise UnknownNameError.of("estimator", name, METHODS)
@@ -237,7 +249,6 @@ def _check(llm: LLM, g: int, methods: Sequence[str], confidence: float) -> None:
         raise OutOfRangeError(
             f"An estimate is made from 1 call per question or more, and g = {g} was asked for; ask for 1 or more."
         )
-    llm.require(None, g)
     paired = next((name for name in methods if name in OF_MAJORITY), None)
     if g < 2 and paired is not None:
         raise OutOfRangeError(
@@ -278,14 +289,20 @@ class _Calls:
 
     @classmethod
     def of(
-        cls, dataset: Dataset, llm: LLM, g: int, replicate: int, votes: list[int], how: tuple[float, int, int]
+        cls,
+        dataset: Dataset,
+        llm: LLM,
+        rows: Rows,
+        g: int,
+        replicate: int,
+        votes: list[int],
+        how: tuple[float, int, int],
     ) -> _Calls:
         from feval.estimators.counts import vote_counts
         from feval.estimators.pair_table import pair_table
         from feval.methods.protocol import drawn
 
-        rows = ordered_by_key(dataset)
-        codes, gold = drawn(llm.pool.codes, llm.orders([replicate], g))[0][rows], dataset.gold[rows]
+        codes, gold = drawn(llm.pool.codes[rows], llm.orders([replicate], g, rows))[0], dataset.gold[rows]
         pairs = pair_table(codes[:, [0, min(g, 2) - 1]] == gold[:, None])
         keys = dataset.question_keys[rows]
         return cls(vote_counts(codes, gold), pairs, votes, keys, g, llm.seed % (1 << 64), *how)
@@ -441,17 +458,17 @@ _ESTIMATORS: dict[str, Callable[[_Calls], Estimate]] = {
 }
 
 
-def _reference(dataset: Dataset, llm: LLM, votes: list[int]) -> Reference:
+def _reference(dataset: Dataset, llm: LLM, rows: Rows, votes: list[int]) -> Reference:
     from feval.estimators.counts import vote_counts
     from feval.estimators.empirical_votes import hypergeometric_majority
     from feval.estimators.plurality import subset_plurality_accuracy
 
-    size = llm.pool.smallest
+    size = int(llm.pool.sizes[rows].min())
     within = [m for m in votes if m <= size]
     beyond: tuple[None, ...] = (None,) * (len(votes) - len(within))
     if not within:
         return Reference(size, beyond, beyond)
-    counts = vote_counts(llm.pool.codes, dataset.gold)
+    counts = vote_counts(llm.pool.codes[rows], dataset.gold[rows])
     plurality = subset_plurality_accuracy(counts.gold, counts.rivals, counts.no_answer, within).mean()
     majority = [
         float(hypergeometric_majority(counts.gold.astype(np.int64), counts.size.astype(np.int64), m).mean())

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from feval.errors import NotRecordedError, OutOfRangeError
+from feval.errors import OutOfRangeError
 
 if TYPE_CHECKING:
     from feval.estimators.moments import Moments
-    from feval.replay import LLM, Dataset
+    from feval.replay import Dataset
 
 __all__ = [
     "SampleMoments",
@@ -20,7 +20,6 @@ __all__ = [
     "moments_of",
     "ordered_by_key",
     "rare_pairs",
-    "require_golds",
     "sample_moments",
 ]
 
@@ -50,23 +49,6 @@ class SampleMoments:
     resampled: Floats
 
 
-def require_golds(dataset: Dataset, llm: LLM) -> None:
-    """Make sure that every question has a gold answer and that dataset and LLM belong together.
-
-    Raises:
-        NotRecordedError: a question without a gold; the message names it.
-        UsageError: the LLM is from another `load`.
-    """
-    dataset.require([llm])
-    without = np.flatnonzero(dataset.gold < 0)
-    if len(without):
-        name = dataset.question_ids[int(without[0])]
-        raise NotRecordedError(
-            f"Forecasts compare answers with golds; {len(without)} of {len(dataset)} questions of {dataset.id} have none, "
-            f"{name!r} first. Select the questions that have one (`feval select --questions-file`), or record them with golds."
-        )
-
-
 def checked_votes(m: Any) -> list[int]:
     """Numbers of votes, ascending.
 
@@ -87,10 +69,9 @@ def checked_votes(m: Any) -> list[int]:
     return sorted(votes)
 
 
-def ordered_by_key(dataset: Dataset) -> npt.NDArray[np.intp]:
-    """[Q] rows in the order of the question keys, so that intervals do not depend on the recording's order."""
-    order: npt.NDArray[np.intp] = np.argsort(dataset.question_keys, kind="stable")
-    return order
+def ordered_by_key(dataset: Dataset, rows: npt.NDArray[np.intp]) -> npt.NDArray[np.intp]:
+    """[Q] rows in the order of their question keys, so that intervals do not depend on the recording's order."""
+    return rows[np.argsort(dataset.question_keys[rows], kind="stable")]
 
 
 def sample_moments(right: Integers, size: Integers, *, resamples: int, seed: int) -> SampleMoments:

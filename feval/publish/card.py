@@ -148,11 +148,18 @@ def _accuracy(recording: Recording, page: Page) -> list[str]:
     judged = [figures for figures in page.figures if figures.single is not None]
     if not judged:
         return ["## Accuracy", "", "The questions have no gold answers, so nothing is right or wrong here."]
+    records = recording.manifest.datasets.values()
     lines = [
         "## Accuracy",
         "",
         "Of a single call, and of the plurality vote of all recorded CoTs of a question: expectations over all draws, "
-        "ties broken by lot, no answer counted as wrong; in brackets the 95 % interval (bootstrap over questions)"
+        "ties broken by lot, no answer counted as wrong"
+        + (
+            ", questions without a gold answer left out"
+            if any(record["with_gold"] < record["questions"] for record in records)
+            else ""
+        )
+        + "; in brackets the 95 % interval (bootstrap over questions)"
         + (
             ". Dollars are for 1,000 questions, each prompt paid once."
             if any(f.usd_vote is not None for f in judged)

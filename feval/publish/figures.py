@@ -49,7 +49,7 @@ class PairFigures:
         dataset: its id.
         llm: its name.
         questions: of the dataset.
-        asked: of those, how many have a CoT at least; accuracy and dollars are means over them.
+        asked: of those, how many have a CoT at least; dollars are means over them, accuracies over those with a gold.
         cots: in all.
         smallest: CoTs of the question asked that has the fewest.
         largest: of the question that has the most.
@@ -139,13 +139,14 @@ def _figures(dataset: Dataset, llm: LLM) -> PairFigures:
 
 
 def _accuracies(dataset: Dataset, llm: LLM, asked: npt.NDArray[np.intp]) -> tuple[Accuracy | None, Accuracy | None]:
-    """Of one call and of the full vote; a question without a gold is never right, as in `feval curve`."""
+    """Of one call and of the full vote, over the questions that have a gold."""
     from feval.estimators.bootstrap import bootstrap_interval
     from feval.estimators.counts import vote_counts
 
-    if not len(asked) or not (dataset.gold >= 0).any():
+    rows = asked[dataset.gold[asked] >= 0]
+    if not len(rows):
         return None, None
-    rows = asked[np.argsort(dataset.question_keys[asked], kind="stable")]  # as curves have them
+    rows = rows[np.argsort(dataset.question_keys[rows], kind="stable")]  # as curves have them
     counts = vote_counts(llm.pool.codes[rows], dataset.gold[rows])
     gold, rivals = counts.gold.astype(np.int64), counts.rivals.astype(np.int64)
     right = np.column_stack([gold / counts.size, _lead_share(gold, rivals)])
@@ -213,7 +214,7 @@ def _curves(recording: Recording, dataset: str) -> Iterable[Curve]:
     questions, llms = _loaded(recording, dataset, names)
     for llm in llms:
         counts = range(1, min(llm.pool.smallest, MOST_COTS) + 1)
-        yield self_consistency_curve(questions, llm, counts, confidence=0.95 if alone else None)
+        yield self_consistency_curve(questions, llm, counts, unlabelled="drop", confidence=0.95 if alone else None)
 
 
 def _has_curve(pair: Mapping[str, Any]) -> bool:

@@ -89,6 +89,7 @@ def select(
     llms: Collection[str] | None = None,
     questions: Collection[str] | None = None,
     samples: int | None = None,
+    min_cots: int | None = None,
 ) -> Path:
     """Make a smaller recording: some datasets, LLMs, questions, or the first CoTs of each pool.
 
@@ -99,33 +100,39 @@ def select(
         llms: names to keep; `None` keeps all.
         questions: question ids to keep; `None` keeps all.
         samples: keep the first so many CoTs of every pool; `None` keeps all.
+        min_cots: leave out the questions on which a kept LLM has fewer CoTs; `None` leaves none out.
 
     Raises:
         NotRecordedError: something named is not there.
-        ShortPoolError: a pool has fewer CoTs than asked for.
-        OutOfRangeError: `samples` below 1.
+        ShortPoolError: a pool has fewer CoTs than asked for, or no question of a dataset has `min_cots`.
+        OutOfRangeError: `samples` or `min_cots` below 1.
         RecordingError, StorageError: as for `merge`.
     """
     if samples is not None and samples < 1:
         raise OutOfRangeError(f"A selection keeps at least 1 CoT per pool; {samples} asked for.")
+    if min_cots is not None and min_cots < 1:
+        raise OutOfRangeError(f"Questions are kept that have at least 1 CoT of each LLM or more; {min_cots} asked for.")
     source = open_sound(recording)
     kept = [dataset for dataset in source.dataset_ids() if datasets is None or dataset in datasets]
     _all_found(source, datasets, llms, kept)
     wanted = None if questions is None else set(questions)
     choice = {"datasets": datasets, "llms": llms, "questions": questions}
     operation: dict[str, Any] = {key: sorted(value) for key, value in choice.items() if value is not None}
+    operation |= {key: value for key, value in (("samples", samples), ("min_cots", min_cots)) if value is not None}
+    short = {dataset: _short(source, dataset, llms, wanted, min_cots or 0) for dataset in kept}
     with RecordingWriter(
         out,
-        operation={"name": "select", **operation} | ({} if samples is None else {"samples": samples}),
+        operation={"name": "select", **operation},
         prices=source.manifest.prices,
         parents=[_parent(source)],
-        notes=source.manifest.raw.get("notes", ()),
+        notes=[*source.manifest.raw.get("notes", ()), *_short_notes(short, min_cots)],
         licences=source.manifest.raw.get("licences"),
     ) as writer:
         missing = set(wanted or ())
         for dataset in kept:
             rows = [q for q in source.questions(dataset) if wanted is None or q.id in wanted]
             missing -= {row.id for row in rows}
+            rows = [row for row in rows if row.id not in short[dataset]]
             info = source.dataset_info(dataset)
             writer.add_dataset(info, rows, **_known_verdicts(dataset, [source], info.equality))
             for llm in source.llm_names(dataset):
@@ -140,6 +147,35 @@ def select(
         if missing:
             raise NotRecordedError(f"{source.path} holds no question {min(missing)!r:.80} ({len(missing)} not found).")
     return Path(out)
+
+
+def _short(
+    source: Recording, dataset: str, llms: Collection[str] | None, questions: Collection[str] | None, least: int
+) -> set[str]:
+    """Ids of the questions, among some, on which a kept LLM has too few CoTs.
+
+    Raises:
+        ShortPoolError: that is all of them.
+    """
+    votes = source.votes(dataset)
+    asked = [name for name in votes.question_ids if questions is None or name in questions]
+    sizes = [votes.llms[llm].sizes for llm in source.llm_names(dataset) if llms is None or llm in llms]
+    short = {name for row, name in enumerate(votes.question_ids) if any(own[row] < least for own in sizes)}
+    short.intersection_update(asked)
+    if asked and len(short) == len(asked):
+        raise ShortPoolError(
+            f"No question of {dataset} has {least} CoTs of every LLM that is kept, so nothing is left of it. Keep more with a "
+            "smaller --min-cots, or with fewer LLMs."
+        )
+    return short
+
+
+def _short_notes(short: Mapping[str, Collection[str]], least: int | None) -> list[str]:
+    return [
+        f"{len(ids)} question{'' if len(ids) == 1 else 's'} of {dataset} with fewer than {least} CoTs of some LLM left out."
+        for dataset, ids in short.items()
+        if ids
+    ]
 
 
 def add_scores(

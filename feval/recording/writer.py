@@ -540,9 +540,11 @@ class RecordingWriter:
         """Compare the answers of a dataset, and let equal ones vote together."""
         name = self._datasets[dataset][0].equality
         if dataset in self._settled:
-            verdicts, not_asked = self._verdicts[dataset], self._settled[dataset]
+            known, verdicts, not_asked = self._verdicts[dataset], {}, self._settled[dataset]
             for question, _, gold in list(votes.forms()):
-                votes.join(question, parties_of(verdicts.get(question, ()), gold))
+                votes.join(question, parties_of(known.get(question, ()), gold))
+                if question in known:
+                    verdicts[question] = known[question]
         else:
             verdicts, not_asked = {}, 0
             for question, parties, division in compare_answers(name, list(votes.forms()), self._verdicts[dataset]):

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from feval.report.drawing import heading, legend_columns, log_ticks, look, png, shortened, svg
 from feval.report.page_tables import cost
-from feval.report.text import plain_number
+from feval.report.text import counted_questions, plain_number
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -240,8 +240,9 @@ def _title(axes: Axes, comparison: Comparison) -> None:
     kinds = dict.fromkeys(point.kind for curve in comparison.curves for point in curve.points)
     seeded = f" ({comparison.plan.replicates:,} draws, seed {comparison.plan.seed})" if "seeded" in kinds else ""
     prices = f"prices {first.prices}" if first.prices else "no prices"
+    questions = counted_questions(first.questions, comparison.left_out)
     lines = (
-        f"{first.questions:,} questions; {' and '.join(kinds)}{seeded}; paired on questions and draws",
+        f"{questions}; {' and '.join(kinds)}{seeded}; paired on questions and draws",
         f"billing {first.billing}; {prices}; tokens counted by {', '.join(dict.fromkeys(first.counters))}",
     )
     heading(axes, f"Methods compared on {first.dataset}", lines)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from feval.report.parquet import table_bytes
 from feval.report.tables import Column, Table
-from feval.report.text import decimals_for, fixed, percent, signed_points
+from feval.report.text import counted_questions, decimals_for, fixed, percent, signed_points
 
 if TYPE_CHECKING:
     from feval.comparison import Comparison, MethodCurve
@@ -74,7 +74,7 @@ def _results(told: Comparison) -> Table:
     costs = {"usd": "USD/question", "tokens": "tokens/question", "samples": "CoTs/question", "calls": "calls/question"}
     several = len(kinds) > 1
     return Table(
-        title=f"{told.plan.dataset}, {first.questions:,} questions",
+        title=f"{told.plan.dataset}, {counted_questions(first.questions, told.left_out)}",
         columns=(
             Column("method"),
             Column("budget"),

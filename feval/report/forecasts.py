@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from feval.report.tables import Column, Table
-from feval.report.text import counted, decimals_for, fixed, percent
+from feval.report.text import counted, counted_questions, decimals_for, fixed, percent
 
 if TYPE_CHECKING:
     from feval.forecast import BudgetPlan, Estimate, EstimatePoint, Forecast, Purchase, VoteOption
@@ -62,7 +62,7 @@ def _curves(forecast: Forecast) -> Table:
             continue
         pool = [_known(forecast.pool.plurality[at]), *([_known(forecast.pool.majority[at])] if majority else [])]
         rows.append((str(votes), *pool, *(_told(own.points[at]) for own in forecast.estimates)))
-    questions = counted(forecast.questions, "question")
+    questions = counted_questions(forecast.questions, forecast.left_out)
     evidence = f"pool: exact, all subsets of M of {counted(forecast.pool.size, 'recorded call')}"
     return Table(
         title=f"Accuracy of M votes on {forecast.dataset}, {forecast.llm}, from {counted(forecast.g, 'call')} per question",
@@ -152,7 +152,7 @@ def _summary(plan: BudgetPlan) -> Table:
     prompt, output = fixed(plan.prompt_tokens, 1), fixed(plan.output_tokens, 1)
     rows = (
         ("budget", f"{_amount(plan.budget.amount)} {unit} for {counted(plan.questions, 'question')}"),
-        ("pilot", f"{counted(plan.pilot_questions, 'question')} x {plan.pilot_calls} calls"),
+        ("pilot", f"{counted_questions(plan.pilot_questions, plan.left_out)} x {plan.pilot_calls} calls"),
         ("a question costs", f"{prompt} prompt tokens, {output} output tokens per call; billing {plan.billing}"),
         ("one call", f"{percent(plan.options[0].plurality)} %, {rho}"),
         ("buy", f"{counted(bought.votes, 'vote')} on {counted(bought.questions, 'question')}"),

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from feval.report.page_questions import Caps, question_book
 from feval.report.page_tables import cost, page_tables
-from feval.report.text import visible
+from feval.report.text import counted_questions, visible
 
 if TYPE_CHECKING:
     from feval.comparison import Comparison, MethodCurve
@@ -159,7 +159,7 @@ def _facts(comparison: Comparison, llms: Sequence[LLM], version: str) -> list[tu
     prices = llms[0].prices if llms else None
     facts = [
         ("dataset", plan.dataset),
-        ("questions", f"{first.questions:,}" if first else "-"),
+        ("questions", counted_questions(first.questions, comparison.left_out) if first else "-"),
         ("recordings", ", ".join(first.recording_hashes) if first else "-"),
         ("LLMs", ", ".join(llm.name for llm in llms)),
         ("price list", f"{prices.id}, digest {prices.digest}" if prices else "none"),

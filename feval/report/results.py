@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from feval.report.tables import Column, Table
-from feval.report.text import counted, decimals_for, fixed, percent
+from feval.report.text import counted, counted_questions, decimals_for, fixed, percent
 
 if TYPE_CHECKING:
     from feval.evaluation import Evaluation
@@ -62,7 +62,7 @@ def evaluation_tables(evaluations: Sequence[Evaluation]) -> list[Table]:
     numbers = ("accuracy %", interval, "USD/question", "tokens/question", "CoTs/question", "calls/question")
     decimals = decimals_for(told.usd_per_question or 0.0 for told in evaluations)
     results = Table(
-        title=f"{first.dataset}, {counted(first.questions, 'question')}",
+        title=f"{first.dataset}, {counted_questions(first.questions, first.left_out)}",
         columns=(Column("method"), Column("LLMs"), *(Column(name, number=True) for name in numbers)),
         rows=tuple(_row(told, decimals) for told in evaluations),
         notes=_notes(evaluations),

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from feval.report.text import counted, decimals_for, fixed, percent, visible
+from feval.report.text import counted_questions, decimals_for, fixed, percent, visible
 
 if TYPE_CHECKING:
     from rich.table import Table as RichTable
@@ -189,6 +189,6 @@ def subtitles(curve: Curve) -> tuple[str, str]:
         how = "CoTs in recorded order"
     fields = "".join(f"; {name}={value}" for name, value in curve.settings.items())
     return (
-        f"{kind}: {how}; {counted(curve.questions, 'question')}{fields}",
+        f"{kind}: {how}; {counted_questions(curve.questions, curve.left_out)}{fields}",
         f"billing {curve.billing}; {prices}; token counter {curve.counter}",
     )

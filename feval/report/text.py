@@ -4,8 +4,21 @@ from __future__ import annotations
 
 import unicodedata
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
-__all__ = ["counted", "decimals_for", "fixed", "percent", "plain_number", "signed_points", "visible"]
+if TYPE_CHECKING:
+    from feval.question_set import LeftOut
+
+__all__ = [
+    "counted",
+    "counted_questions",
+    "decimals_for",
+    "fixed",
+    "percent",
+    "plain_number",
+    "signed_points",
+    "visible",
+]
 
 _NO_DIFFERENCE = 1e-11  # what rounding leaves of a difference of zero, as in `estimators.paired`
 
@@ -31,6 +44,13 @@ def _spelled(character: str) -> str:
 def counted(number: int, noun: str) -> str:
     """Write a number with its noun, such as "1 request" or "2,000 requests"; the plural ends in s."""
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def counted_questions(number: int, left_out: LeftOut) -> str:
+    """Write how many questions numbers are over and how many were left out, and why."""
+    reasons = ((left_out.unlabelled, "no readable gold"), (left_out.short_pools, "too few CoTs"))
+    said = ", ".join(f"{len(ids):,} with {reason}" for ids, reason in reasons if ids)
+    return counted(number, "question") + (f" (left out: {said})" if said else "")
 
 
 def percent(share: float) -> str:
