@@ -7,7 +7,6 @@ left, the sampling parameters tell them apart. What fits nothing is a miss, what
 
 from __future__ import annotations
 
-import itertools
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -34,6 +33,9 @@ __all__ = ["Library", "Match"]
 _MOST_SEARCHED = 1 << 20
 _SHOWN = 60
 _NAMED = 5
+_WIDEST_REPEAT = (
+    100  # characters before a question is repeated ("Read it again:"); an exemplar and its solution take more
+)
 _HOW_TO_NAME_DATASET = 'name it: extra_body={"feval": {"dataset": ID}}, or the header X-Feval-Dataset'
 _HOW_TO_TAKE_LAST = (
     'start the server with --few-shot last (few_shot="last" in Python), or send extra_body={"feval": {"few_shot": "last"}} '
@@ -327,6 +329,7 @@ class _Mention:
     """Recorded questions whose text stands at one place of a message; several where they have one text."""
 
     start: int
+    stop: int
     places: tuple[_Place, ...]
 
 
@@ -342,7 +345,7 @@ def _mentions(shelves: Mapping[Shelf, list[LLM]], asking: Conversation) -> list[
         if stop > outer[1] or (start, stop) == outer:  # else it lies in a longer one, of another dataset
             own = numbers if len(numbers) == 1 else _with_choices(shelf, numbers, text)
             others = mentions.pop().places if (start, stop) == outer else ()
-            mentions.append(_Mention(start, (*others, *(_Place(shelf, number) for number in own))))
+            mentions.append(_Mention(start, stop, (*others, *(_Place(shelf, number) for number in own))))
             outer = (start, stop)
     return mentions
 
@@ -353,9 +356,15 @@ def _by_text(shelves: Mapping[Shelf, list[LLM]], asking: Conversation) -> list[_
 
 
 def _exemplars_end(mentions: Sequence[_Mention]) -> int:
-    """Where the last question begins, the first time behind all others; 0 where there is no other."""
-    behind = list(itertools.takewhile(lambda mention: mention.places == mentions[-1].places, reversed(mentions)))
-    return 0 if len(behind) == len(mentions) else behind[-1].start
+    """Where the last question begins, the first time where it is repeated at once; 0 where there is no other."""
+    last, start = mentions[-1].places if mentions else (), 0
+    if all(mention.places == last for mention in mentions):
+        return 0
+    for mention in reversed(mentions):
+        if mention.places != last or (start and start - mention.stop > _WIDEST_REPEAT):
+            break
+        start = mention.start
+    return start
 
 
 def _with_choices(shelf: Shelf, numbers: Sequence[int], text: str) -> Sequence[int]:

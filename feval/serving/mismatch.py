@@ -6,7 +6,7 @@ the question. A recorded CoT would be taken for the verdict, and nobody would no
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from feval.replay import LLM
 from feval.serving.errors import MissError
@@ -22,6 +22,8 @@ __all__ = ["SHORTEST_QUOTE", "Mismatches"]
 SHORTEST_QUOTE = 40
 """Characters of a recorded CoT that make a quote of it."""
 
+_SHORTEST_REPLY = 16  # of a whole CoT behind the question; a shorter one may stand there by chance
+_WIDEST_ROLE = 40  # characters between a question and the reply to it, such as "assistant:"
 _SHOWN = 60
 _MOST_SEARCHED = 1 << 20
 _KEPT_BYTES = 4 << 20
@@ -103,6 +105,7 @@ class Mismatches:
             if raw is not None and (text := normal(raw).strip())
         }
         replies = [text for text in _replies(match, messages) if text in cots]
+        replies += _directly_behind(match, messages, cots)
         if quoted := next((text for text in replies if text not in _recorded_replies(match)), None):
             return quoted
         given: list[str] | None = None
@@ -156,6 +159,14 @@ def _replies(match: Match, messages: _Messages) -> Iterator[str]:
             asked = bool(question_spans(text, question))
         elif role == "assistant" and asked:
             yield text.strip()
+
+
+def _directly_behind(match: Match, messages: _Messages, cots: Iterable[str]) -> Iterator[str]:
+    """The short CoTs that stand right behind the question, where a conversation that is written out has the reply."""
+    short = [text for text in cots if _SHORTEST_REPLY <= len(text) < SHORTEST_QUOTE]
+    for _, text in messages:
+        for _, stop in question_spans(text, match.shelf.texts[match.row], match.shelf.choices[match.row]):
+            yield from (cot for cot in short if text.find(cot, stop, stop + _WIDEST_ROLE + len(cot)) >= 0)
 
 
 def _words(match: Match, messages: _Messages) -> str:

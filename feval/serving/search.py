@@ -131,8 +131,9 @@ def common_passages(message: str, texts: Iterable[str], length: int) -> Iterator
     if min(len(message), len(joined)) < length:
         return
     step = length - _WINDOW + 1
-    known = np.isin(_windows(joined, _WINDOW)[::step], _windows(message, _WINDOW))
-    for window in (np.flatnonzero(known) * step).tolist():
+    hashes, known = _windows(joined, _WINDOW)[::step], np.sort(_windows(message, _WINDOW))
+    nearest = known[np.minimum(np.searchsorted(known, hashes), len(known) - 1)]
+    for window in (np.flatnonzero(nearest == hashes) * step).tolist():
         for start in range(max(window - step + 1, 0), window + 1):
             passage = joined[start : start + length]
             if len(passage) == length and "\0" not in passage and passage in message:

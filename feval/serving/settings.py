@@ -88,15 +88,14 @@ def other_format(settings: Mapping[str, Any], info: LLMInfo) -> str | None:
 
 
 def _demands_json(name: str, value: Any, info: LLMInfo) -> bool:
-    if name != "response_format":
+    if name != "response_format" or _kind(value) == "json_schema":
         return True
-    kind, held = _kind(value), _kind(recorded(info, name))
-    return kind == "json_schema" or (
-        kind == "json_object" and held != "json_schema"
-    )  # a schema's reply is an object, too
+    return (
+        _kind(value) == "json_object" and _kind(recorded(info, name)) != "json_schema"
+    )  # whose reply is an object, too
 
 
-def _kind(value: Any) -> Any:
+def _kind(value: Any) -> object:
     return value.get("type") if isinstance(value, Mapping) else None
 
 
