@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from feval.replay import LLM
-from feval.serving.templates import Template, UsedTemplates
+from feval.serving.templates import Template, Use, UsedTemplates
 
 if TYPE_CHECKING:
     from feval.serving.runs import RunName
@@ -24,18 +25,16 @@ class Picked:
         row: of the question.
         n: CoTs wanted.
         sample: the recorded place of the one CoT wanted; `None` for the next ones of the draw.
-        how: what told the question; see `feval.serving.matcher.Match`.
+        use: how it is put; `None` where nobody asks.
         template: the words around it, where they are known.
-        mismatch: the field of the request that a recorded CoT does not answer, where there is one.
     """
 
     llm: LLM
     row: int
     n: int
     sample: int | None = None
-    how: str = "id"
+    use: Use | None = None
     template: Template | None = None
-    mismatch: str | None = None
 
 
 class Taken(NamedTuple):
@@ -99,11 +98,15 @@ class Account:
     Attributes:
         name: as given.
         templates: its prompts.
+        asked_at: when it last asked, by the monotonic clock.
+        is_told: whether it was told that it goes on with the next CoTs.
     """
 
     def __init__(self, name: RunName) -> None:
         self.name = name
         self.templates = UsedTemplates()
+        self.asked_at = -math.inf
+        self.is_told = False
         self._cursors: dict[tuple[LLM, int], _Cursor] = {}
         self._counts: dict[LLM, _Counts] = {}
 

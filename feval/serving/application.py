@@ -29,7 +29,6 @@ from feval.serving.ledger import LedgerFile
 from feval.serving.matcher import Library, Match
 from feval.serving.mismatch import Mismatches
 from feval.serving.runs import Picked, RunName, Runs, Taken, chosen_run, run_name, run_of_key
-from feval.serving.settings import Unheeded
 from feval.serving.texts import UNKNOWN_FINISH, Prepared, Texts
 
 if TYPE_CHECKING:
@@ -100,7 +99,7 @@ class _Plan:
     asked: requests.Asked
     matches: tuple[Match, ...]
     picked: tuple[Picked, ...]
-    unheeded: tuple[Unheeded, ...]
+    kinds: str
     headers: Mapping[str, str]
     opening: bytes
     identity: bytes
@@ -334,24 +333,30 @@ class Application:
     def _answered(self, kind: str, call: Call, run: RunName) -> Reply:
         headers = call.headers
         key: object = (kind, call.body)
-        if not headers.keys().isdisjoint(requests.OWN_HEADERS):
+        if (
+            "x-feval-question" in headers
+            or "x-feval-dataset" in headers
+            or "x-feval-sample" in headers
+            or "x-feval-few-shot" in headers
+        ):
             key = (kind, call.body, *map(headers.get, requests.OWN_HEADERS))
         plan = self._plans.get(key)
         if plan is None:
             plan = self._plan(requests.parse(kind, call.body, headers))
             self._plans.put(key, plan, 3 * len(call.body) + _PLAN_OVERHEAD * len(plan.matches))
         prepared = [self._prepared(match) for match in plan.matches]
-        if plan.unheeded:
-            self._warn(run, plan.unheeded, call.warn)
+        if plan.kinds and (run.label, plan.kinds) not in self._warned:
+            self._warn(run, plan, call.warn)
         taken = self.runs.take(run, plan.picked, [own.tokens for own in prepared])
         return self._reply(plan, run, prepared, taken)
 
-    def _warn(self, run: RunName, unheeded: Iterable[Unheeded], warn: Callable[[str], object]) -> None:
+    def _warn(self, run: RunName, plan: _Plan, warn: Callable[[str], object]) -> None:
         """Tell a run once of each kind of thing that its replies do not heed, before anything is drawn."""
-        for kind, what in unheeded:
+        for kind, what in (each for match in plan.matches for each in match.unheeded):
             if (run.label, kind) not in self._warned:
                 warn(f"The run {run.label!r} {what} Replies are as they were recorded; this is said once.")
                 self._warned.add((run.label, kind))
+        self._warned.add((run.label, plan.kinds))
 
     def _plan(self, asked: requests.Asked) -> _Plan:
         matches = self.library.match(asked)
@@ -376,10 +381,10 @@ class Application:
             asked,
             matches,
             tuple(
-                Picked(match.llm, match.row, asked.n, asked.sample, match.how, match.template, mismatch)
+                Picked(match.llm, match.row, asked.n, asked.sample, match.use(mismatch), match.template)
                 for match, mismatch in zip(matches, mismatches, strict=True)
             ),
-            tuple(each for match in matches for each in match.unheeded),
+            ",".join(sorted({each.kind for match in matches for each in match.unheeded})),
             headers,
             opening,
             "\n".join(

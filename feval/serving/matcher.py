@@ -23,7 +23,7 @@ from feval.serving.requests import FEW_SHOT, Asked, Conversation
 from feval.serving.search import normal
 from feval.serving.settings import Unheeded
 from feval.serving.shelves import Shelf, conversation_digest, system_text
-from feval.serving.templates import Template, template_of
+from feval.serving.templates import Template, Use, template_of
 
 if TYPE_CHECKING:
     from feval.prices import PriceList
@@ -74,6 +74,10 @@ class Match:
     def question(self) -> str:
         """Id of the question."""
         return self.llm.question_ids[self.row]
+
+    def use(self, mismatch: str | None = None) -> Use:
+        """How the question is put, for the run's account; see `Use`."""
+        return Use(self.llm.dataset, None if self.template is None else self.template.digest, self.how, mismatch)
 
 
 @dataclass(frozen=True, slots=True)

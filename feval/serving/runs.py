@@ -5,6 +5,7 @@ Runs with one replicate see the same draws, whatever their names: two methods ar
 
 from __future__ import annotations
 
+import logging
 import re
 from array import array
 from collections.abc import Mapping, Sequence
@@ -12,6 +13,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from hashlib import sha256
 from threading import Lock
+from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -22,7 +24,7 @@ from feval.replay import LLM
 from feval.serving.accounts import Account, Picked, Taken
 from feval.serving.errors import RequestError, UsedUpError
 from feval.serving.kept import Kept
-from feval.serving.templates import UsedTemplates, difference
+from feval.serving.templates import Use, UsedTemplates, difference
 
 if TYPE_CHECKING:
     from feval.serving.ledger import LedgerFile
@@ -50,6 +52,8 @@ _SECRET = re.compile(
 _NUMBERED = re.compile(r"(.{1,60})-([0-9]{1,2})")
 _SHORTEST_SECRET = 32
 _SHORTEST_MARKED_SECRET = 20  # one that begins as keys do
+_LOG = logging.getLogger(__name__)
+_PAUSE_S = 60
 _MOST_RUNS = 100_000
 _MOST_RECYCLED = 1024
 _ORDER_BYTES = 32 << 20
@@ -150,6 +154,13 @@ def run_of_key(key: str, order: str = "seeded") -> RunName:
     return run_name(f"key-{sha256(key.encode('utf-8', 'surrogatepass')).hexdigest()[:8]}", order)
 
 
+def _how_to_start_again(label: str) -> str:
+    return (
+        f"A run that asks again goes on with the next CoTs. To start again with the first ones, take a new name, such as "
+        f"{_next_name(label)!r}, or reset the run: POST /run/{label}/feval/reset (in process: reset() of the HTTP client)."
+    )
+
+
 def _next_name(label: str) -> str:
     """A new name for a run that is to see the same draws: "mine-2" after "mine", "mine-3@1" after "mine-2@1"."""
     base, at, replicate = label.partition("@")
@@ -219,10 +230,15 @@ class Runs:
                 key = one.llm, one.row
                 place = first.get(key, run.place(key))
                 first[key] = place + self._require(name, one, len(order), place)
+            now = monotonic()
+            if now - run.asked_at >= _PAUSE_S:
+                self._note_repeat(run, asked)
+            run.asked_at = now
             handed = zip(asked, drawn, lengths, strict=True)
             taken = [run.take(one, order, own, self.billing) for one, order, own in handed]
             for one, got in zip(asked, taken, strict=True):
-                example = self._count_template(run.templates, one)
+                is_new = one.use is not None and run.templates.count(one.use)
+                example = self._example(run.templates, one) if is_new else None
                 if self._file is not None:
                     self._file.add(_entry(name, one, got, example))
         return taken
@@ -241,18 +257,24 @@ class Runs:
                 self._file.add({"run": name.label, "reset": True})
             del self._runs[name.label]
 
-    def _count_template(self, templates: UsedTemplates, one: Picked) -> Sequence[str] | None:
-        """Count the template of a request; one that the run has not used before is shown beside its first one."""
+    @staticmethod
+    def _note_repeat(run: Account, asked: Sequence[Picked]) -> None:
+        """Say once that a run goes on, where it seems to be started again: a question is asked again after a pause."""
+        if not run.is_told and any(run.place((one.llm, one.row)) for one in asked):
+            run.is_told = True
+            _LOG.warning("The run %r asks again after a pause. %s", run.name.label, _how_to_start_again(run.name.label))
+
+    def _example(self, templates: UsedTemplates, one: Picked) -> Sequence[str] | None:
+        """Where a template that is new to a run begins to differ from its first one; `None` for the first one."""
+        if one.template is None:
+            return None
         dataset, template = one.llm.dataset, one.template
-        digest = None if template is None else template.digest
-        is_new = templates.count(dataset, digest, one.how, one.mismatch)
-        if template is None or (self._templates.get(template.digest) is not None and not is_new):
-            return None
         self._templates.put(template.digest, template.text, len(template.text) + _OVERHEAD)
-        first = self._templates.get(templates.first(dataset) or "")
-        if not is_new or first is None:
+        first = templates.first(dataset)
+        text = None if first in {None, template.digest} else self._templates.get(str(first))
+        if text is None:
             return None
-        example = difference(first, template.text)
+        example = difference(text, template.text)
         templates.illustrate(dataset, template.digest, example)
         return example
 
@@ -383,11 +405,7 @@ def _used_up(name: RunName, one: Picked, size: int, given: int, *, recycle: bool
         f"{_pool(one, size)}; run {name.label!r} was given {given:,} of them, so {left:,} are left, and {one.n:,} were asked for."
     ]
     if given and one.n <= size:
-        sentences.append(
-            f"A run that asks again goes on with the next CoTs. To start again with the first ones, take a new name, such as "
-            f"{_next_name(name.label)!r}, or reset the run: POST /run/{name.label}/feval/reset (reset() of an HTTP client in "
-            "process)."
-        )
+        sentences.append(_how_to_start_again(name.label))
     advice = [f"ask for {left:,} or fewer"] * (left > 0)
     if recycle:
         advice = [f"ask for {max(size, _MOST_RECYCLED):,} or fewer"] if size else []
@@ -406,13 +424,13 @@ def _entry(name: RunName, one: Picked, taken: Taken, example: Sequence[str] | No
         "samples": taken.samples,
         "n": len(taken.samples),
         "recycled": taken.recycled,
-        "match": one.how,
-        "template": None if one.template is None else one.template.digest,
     }
+    if one.use is not None:
+        entry |= {"match": one.use.match, "template": one.use.digest}
+        if one.use.mismatch is not None:
+            entry["mismatch"] = one.use.mismatch
     if one.sample is not None:
         entry["chosen"] = True
-    if one.mismatch is not None:
-        entry["mismatch"] = one.mismatch
     if example is not None:
         entry["example"] = example
     return entry
@@ -428,6 +446,6 @@ def count_entry(templates: UsedTemplates, entry: Mapping[str, Any]) -> None:
     if "match" not in entry:
         return
     digest = entry.get("template")
-    templates.count(entry["dataset"], digest, entry["match"], entry.get("mismatch"))
+    templates.count(Use(entry["dataset"], digest, entry["match"], entry.get("mismatch")))
     if digest is not None and entry.get("example"):
         templates.illustrate(entry["dataset"], digest, entry["example"])

@@ -6,13 +6,14 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
-from typing import Any
+from typing import Any, NamedTuple
 
 from feval.serving.requests import Conversation
 from feval.serving.search import normal, occurrences
 
 __all__ = [
     "Template",
+    "Use",
     "UsedTemplates",
     "difference",
     "is_example",
@@ -28,7 +29,7 @@ _WIDEST_HEADING = 40  # characters between a question and its first option
 _WIDEST_LABEL = 16  # between one option and the next
 _SHOWN = 60
 _NAMED = 5
-_MOST_TEMPLATES = 100
+_MOST_USES = 100
 _OTHERS = "others"
 
 
@@ -106,51 +107,65 @@ def _end(text: str, stop: int, options: Sequence[str]) -> int:
     return end
 
 
+class Use(NamedTuple):
+    """How a question was put in a request.
+
+    Attributes:
+        dataset: id.
+        digest: of the template; `None` where that is not known.
+        match: how the question was found.
+        mismatch: the field of the request that no recorded CoT answers, where there is one.
+    """
+
+    dataset: str
+    digest: str | None
+    match: str
+    mismatch: str | None = None
+
+
 class UsedTemplates:
-    """The prompt templates of one run, by dataset, with how often it used each."""
+    """The prompt templates of one run, with how often it used each."""
 
     def __init__(self) -> None:
-        self._uses: dict[tuple[str, str | None], dict[str, Any]] = {}
+        self._counts: dict[Use, int] = {}
+        self._examples: dict[tuple[str, str], list[str]] = {}
 
-    def count(self, dataset: str, digest: str | None, how: str, mismatch: str | None = None) -> bool:
+    def count(self, use: Use) -> bool:
         """Count a request.
 
-        Args:
-            dataset: id.
-            digest: of its template; `None` where that is not known.
-            how: the request was matched.
-            mismatch: the field that no recorded CoT answers, where there is one.
-
         Returns:
-            Whether the template differs from those that the run used before on the dataset.
+            Whether the run did not make such a request before; of too many kinds, the last ones are counted together.
         """
-        key = dataset, digest
-        use = self._uses.get(key)
-        is_new = use is None and digest is not None and self.first(dataset) is not None
-        if use is None:
-            if len(self._uses) >= _MOST_TEMPLATES:  # the others are counted together
-                key, is_new = (dataset, _OTHERS), False
-                use = self._uses.get(key)
-            if use is None:
-                use = self._uses[key] = {"requests": 0, "matches": {}, "mismatches": {}, "example": None}
-        use["requests"] += 1
-        use["matches"][how] = use["matches"].get(how, 0) + 1
-        if mismatch is not None:
-            use["mismatches"][mismatch] = use["mismatches"].get(mismatch, 0) + 1
-        return is_new
+        count = self._counts.get(use)
+        if count is not None:
+            self._counts[use] = count + 1
+            return False
+        is_kept = len(self._counts) < _MOST_USES
+        kept = use if is_kept else use._replace(digest=_OTHERS)
+        self._counts[kept] = self._counts.get(kept, 0) + 1
+        return is_kept
 
     def first(self, dataset: str) -> str | None:
         """Digest of the template that the run used first on a dataset; `None` where it used none."""
-        return next((digest for held, digest in self._uses if held == dataset and digest is not None), None)
+        return next((use.digest for use in self._counts if use.dataset == dataset and use.digest is not None), None)
 
     def illustrate(self, dataset: str, digest: str, example: Sequence[str]) -> None:
         """Keep how the first template of the run and another one read where they begin to differ."""
-        if (dataset, digest) in self._uses:
-            self._uses[dataset, digest]["example"] = list(example)
+        self._examples[dataset, digest] = list(example)
 
     def to_list(self) -> list[dict[str, Any]]:
         """One object for each: dataset, template (digest or null), requests, matches, mismatches and example."""
-        return [{"dataset": dataset, "template": digest, **use} for (dataset, digest), use in self._uses.items()]
+        joined: dict[tuple[str, str | None], dict[str, Any]] = {}
+        for use, count in self._counts.items():
+            own = joined.setdefault((use.dataset, use.digest), {"requests": 0, "matches": {}, "mismatches": {}})
+            own["requests"] += count
+            own["matches"][use.match] = own["matches"].get(use.match, 0) + count
+            if use.mismatch is not None:
+                own["mismatches"][use.mismatch] = own["mismatches"].get(use.mismatch, 0) + count
+        return [
+            {"dataset": dataset, "template": digest, **own, "example": self._examples.get((dataset, digest or ""))}
+            for (dataset, digest), own in joined.items()
+        ]
 
 
 def is_use_list(value: object) -> bool:
