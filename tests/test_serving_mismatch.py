@@ -218,6 +218,14 @@ def test_what_was_recorded_so_is_answered_so(tmp_path: Path) -> None:
         refusal(app, SALLY, response_format=other)
 
 
+def test_cots_that_are_json_answer_who_wants_json(tmp_path: Path) -> None:
+    """A prompt can ask for JSON without a schema; a text among them is no object."""
+    for number, (texts, status) in enumerate(((['{"answer": 2}'], 200), (['{"answer": 2}', "2"], 400), (["2"], 400))):
+        with opened(simple(tmp_path / str(number), [SALLY], size=len(texts), texts=texts)) as app:
+            assert app.respond(chat(SALLY, response_format=SCHEMA)).status == status
+            refusal(app, SALLY, tool_choice="required")
+
+
 @pytest.mark.parametrize(
     "fields",
     [

@@ -306,7 +306,13 @@ def test_each_run_is_told_once_of_each_thing_that_replies_do_not_heed(app: Appli
     ask("mine", max_completion_tokens=8, tools=[{"type": "function"}])
     ask("mine", system=True)
     ask("yours", system=True)
-    kinds = ["temperature 0", "max_tokens 16", "offers tools", "system prompt 'Be brief.'", "system prompt 'Be brief.'"]
+    kinds = [
+        "temperature 0",
+        "max_tokens 16",
+        "offers tools",
+        "a system prompt of its own",
+        "a system prompt of its own",
+    ]
     assert len(said) == len(kinds)
     assert all(kind in sentence for kind, sentence in zip(kinds, said, strict=True))
     assert said[-1].startswith("The run 'yours'")

@@ -8,13 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
+import orjson
+
 from feval.replay import LLM
 from feval.serving.errors import MissError
 from feval.serving.kept import Kept
 from feval.serving.matcher import Match
 from feval.serving.requests import Asked
 from feval.serving.search import common_passages, normal
-from feval.serving.settings import brief, other_format
+from feval.serving.settings import SCHEMAS, brief, other_format
 from feval.serving.templates import outside, question_spans
 
 __all__ = ["SHORTEST_QUOTE", "Mismatches"]
@@ -30,8 +32,8 @@ _KEPT_BYTES = 4 << 20
 _VERDICT_BYTES = 250
 _OTHER_QUESTIONS = 3  # words that were put around so many others are exemplars that a CoT imitates, not a quote of it
 _ADVICE = (
-    "Ask a live LLM for it. If recorded CoTs are wanted all the same, start the server with --allow-mismatch "
-    "(allow_mismatch=True in Python)."
+    "Ask a live LLM, or start the server with --allow-mismatch (allow_mismatch=True in Python) to be given recorded CoTs all the "
+    "same."
 )
 
 _Messages = Sequence[tuple[str, str]]
@@ -65,10 +67,24 @@ class Mismatches:
         Raises:
             MissError: it cannot; the message has the reason.
         """
-        error = _format_error(asked, match) or self._quote_error(match)
+        error = self._format_error(asked, match) or self._quote_error(match)
         if error is not None and not self._allowed:
             raise error
         return None if error is None else error.parameter
+
+    def _format_error(self, asked: Asked, match: Match) -> MissError | None:
+        field = other_format(asked.settings, match.llm.info)
+        if field is None or (field in SCHEMAS and all(map(_is_object, self._texts(match.llm, match.row)))):
+            return None
+        value = asked.settings[field]
+        kind = value.get("type") if isinstance(value, dict) else value
+        shown = f"{field} {brief(kind)}" if isinstance(kind, str) else field
+        what = "demands a reply in JSON" if field in SCHEMAS else "forces a tool call"
+        return _error(
+            f"The request {what} ({shown}), but the CoTs of {match.llm.name} on {match.llm.dataset} were recorded without that "
+            f"demand. Leave {field} out to be given one of them.",
+            field,
+        )
 
     def _quote_error(self, match: Match) -> MissError | None:
         if match.how == "request":  # the recorded prompt itself
@@ -132,18 +148,12 @@ class Mismatches:
         return rows is not None and len(rows - {match.row}) >= _OTHER_QUESTIONS
 
 
-def _format_error(asked: Asked, match: Match) -> MissError | None:
-    field = other_format(asked.settings, match.llm.info)
-    if field is None:
-        return None
-    value = asked.settings[field]
-    kind = value.get("type") if isinstance(value, dict) else value
-    what = "forces a tool call" if field in {"tool_choice", "function_call"} else "demands a reply in JSON"
-    return _error(
-        f"The request {what} ({field}{f' {brief(kind)}' if isinstance(kind, str) else ''}), but the CoTs of {match.llm.name} on "
-        f"{match.llm.dataset} were recorded without that demand. Leave {field} out to be given a CoT.",
-        field,
-    )
+def _is_object(text: str | None) -> bool:
+    """Whether a CoT is a JSON object, as a prompt may have asked for without a schema."""
+    try:
+        return text is not None and isinstance(orjson.loads(text), dict)
+    except orjson.JSONDecodeError:
+        return False
 
 
 def _error(sentences: str, parameter: str) -> MissError:

@@ -411,8 +411,9 @@ def _used_up(name: RunName, one: Picked, size: int, given: int, *, recycle: bool
         advice = [f"ask for {max(size, _MOST_RECYCLED):,} or fewer"] if size else []
     elif size:
         advice.append("start the server with --recycle")
-    todo = " or ".join(advice) or "record some"
-    return UsedUpError(f"{' '.join(sentences)} {todo[0].upper()}{todo[1:]}.", parameter="n")
+    todo = ", or ".join(advice) or "record some"
+    sentences.append(f"Or {todo}." if len(sentences) > 1 else f"{todo[0].upper()}{todo[1:]}.")
+    return UsedUpError(" ".join(sentences), parameter="n")
 
 
 def _entry(name: RunName, one: Picked, taken: Taken, example: Sequence[str] | None) -> dict[str, Any]:

@@ -9,7 +9,18 @@ from typing import Any, NamedTuple
 from feval.recording.content import LLMInfo
 from feval.serving.requests import Asked, Conversation
 
-__all__ = ["LIMITS", "Unheeded", "brief", "decoding", "differs", "ignored", "other_format", "recorded", "unheeded"]
+__all__ = [
+    "LIMITS",
+    "SCHEMAS",
+    "Unheeded",
+    "brief",
+    "decoding",
+    "differs",
+    "ignored",
+    "other_format",
+    "recorded",
+    "unheeded",
+]
 
 _SHOWN = 60
 
@@ -24,7 +35,9 @@ LIMITS = ("max_completion_tokens", "max_tokens")
 
 _SAMPLING = (*LIMITS, "temperature", "top_p", "stop")
 _OFFERS = ("tools", "functions")
-_SCHEMAS = ("response_format", "guided_json", "structured_outputs")
+SCHEMAS = ("response_format", "guided_json", "structured_outputs")
+"""Fields of requests that demand JSON."""
+
 _CALLS = ("tool_choice", "function_call")
 
 
@@ -64,21 +77,19 @@ def unheeded(
     for field in fields:
         if field in _SAMPLING:
             held = recorded(info, field)
-            how = "without one, or with one that is not known" if held is None else f"with {brief(held)}"
-            yield Unheeded(
-                "limit" if field in LIMITS else field,
-                f"asks for {field} {brief(asked.settings[field])}, but {name} was recorded {how}.",
-            )
+            but = f"the recording of {name} states none" if held is None else f"{name} was recorded with {brief(held)}"
+            kind = "limit" if field in LIMITS else field
+            yield Unheeded(kind, f"asks for {field} {brief(asked.settings[field])}, but {but}.")
         elif field in _OFFERS:
             yield Unheeded("tools", f"offers tools, but {name} was recorded without them, and calls none.")
     if system and recorded_system is not None and system != recorded_system:
         how = f"with {recorded_system[:_SHOWN]!r}" if recorded_system else "without one"
-        yield Unheeded("system prompt", f"sends the system prompt {system[:_SHOWN]!r}, but {name} was recorded {how}.")
+        yield Unheeded("system prompt", f"sends a system prompt of its own, but {name} was recorded {how}.")
 
 
 def other_format(settings: Mapping[str, Any], info: LLMInfo) -> str | None:
     """Return the field of a request that demands JSON or a tool call which was not demanded when the CoTs were recorded."""
-    for name in _SCHEMAS:
+    for name in SCHEMAS:
         if name in settings and _demands_json(name, settings[name], info) and differs(settings, name, info):
             return name
     for name in _CALLS:
