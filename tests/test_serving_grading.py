@@ -141,6 +141,18 @@ def test_two_answers_to_one_question_are_never_one(served: Application) -> None:
     assert b"stands twice" in bytes(reply.body)
 
 
+def test_a_few_shot_prompt_names_no_question(served: Application) -> None:
+    """The longest question in it may be an exemplar."""
+    ask(served, 0, 1)
+    told = post(
+        served,
+        "/run/mine/feval/grade",
+        {"answers": {"Q: What is question 1? A: y Q: What is question 0? A:": "a"}},
+        400,
+    )
+    assert "more than one question of toy: toy/0, toy/1" in told["error"]["message"]
+
+
 def test_lines_of_answers_end_where_json_lines_do(tmp_path: Path) -> None:
     path = tmp_path / "answers.jsonl"
     path.write_text('{"question": "two\u2028lines\x85", "answer": "1"}\n', encoding="utf-8")
