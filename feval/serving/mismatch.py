@@ -50,9 +50,8 @@ class Mismatches:
     def __init__(self, texts: Callable[[LLM, int], Sequence[str | None]], *, allowed: bool = False) -> None:
         self._texts, self._allowed = texts, allowed
         self._clean: Kept[tuple[str, int, str], bool] = Kept(_KEPT_BYTES)
-        self._around: Kept[tuple[str, str], set[int]] = Kept(
-            _KEPT_BYTES
-        )  # template -> some questions it holds no quote for
+        # Dataset and template -> rows of some questions whose CoTs it does not quote.
+        self._around: Kept[tuple[str, str], set[int]] = Kept(_KEPT_BYTES)
 
     def check(self, asked: Asked, match: Match) -> str | None:
         """Make sure that a recorded CoT can answer a request.
