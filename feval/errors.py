@@ -25,7 +25,7 @@
 
 A message is a sentence: what was asked, what was found, what to do. The command line prints it without a traceback and
 leaves with `exit_code`: 2 for wrong usage, 1 for work that failed. `UnpinnedWarning` is no error: the command line prints it as a
-note.
+note. Nor is `ReplayWarning`: programs that replay in process get it.
 """
 
 from __future__ import annotations
@@ -48,6 +48,7 @@ __all__ = [
     "PriceNotFoundError",
     "RecordingError",
     "ReleaseError",
+    "ReplayWarning",
     "ShortPoolError",
     "SourceError",
     "StorageError",
@@ -180,3 +181,7 @@ class SeparateAnswersWarning(FevalWarning):
 
 class UnpinnedWarning(FevalWarning):
     """What was asked for by the name of a branch may be something else tomorrow; the message has the address to pin."""
+
+
+class ReplayWarning(UserWarning):
+    """A replayed request asked for something that its recorded replies do not heed, such as another temperature."""

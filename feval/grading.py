@@ -460,7 +460,7 @@ class _Finder:
         found = [question for text in texts for question in self._by_text[text]]
         if len(found) > 1:
             raise ConflictError(
-                f"{name!r:.80} is the text of more than one question of {self._dataset.id}: {', '.join(found[:5])}. Name "
+                f"{name!r:.80} holds the text of more than one question of {self._dataset.id}: {', '.join(found[:5])}. Name "
                 "each by its id."
             )
         if not found:
@@ -469,10 +469,9 @@ class _Finder:
 
     @staticmethod
     def _contained(name: str, texts: Iterable[str]) -> list[str]:
-        """The longest question texts within a text."""
+        """The question texts within a text that lie in no longer one there; several in a few-shot prompt."""
         inside = [text for text in texts if text and text in name]
-        longest = max(map(len, inside), default=0)
-        return [text for text in inside if len(text) == longest]
+        return [text for text in inside if not any(text != other and text in other for other in inside)]
 
     def _unknown(self, name: str) -> UnknownNameError:
         from difflib import get_close_matches

@@ -141,6 +141,18 @@ def test_two_answers_to_one_question_are_never_one(served: Application) -> None:
     assert b"stands twice" in bytes(reply.body)
 
 
+def test_a_few_shot_prompt_names_no_question(served: Application) -> None:
+    """The longest question in it may be an exemplar."""
+    ask(served, 0, 1)
+    told = post(
+        served,
+        "/run/mine/feval/grade",
+        {"answers": {"Q: What is question 1? A: y Q: What is question 0? A:": "a"}},
+        400,
+    )
+    assert "more than one question of toy: toy/0, toy/1" in told["error"]["message"]
+
+
 def test_lines_of_answers_end_where_json_lines_do(tmp_path: Path) -> None:
     path = tmp_path / "answers.jsonl"
     path.write_text('{"question": "two\u2028lines\x85", "answer": "1"}\n', encoding="utf-8")
@@ -172,6 +184,102 @@ def test_the_command(served: Application, toy: Path, tmp_path: Path) -> None:
     changed = feval("verify", out / "receipt.json")
     assert changed.exit_code == 1
     assert "correct: the receipt says 1, now 2, +1" in changed.stderr
+
+
+def put(application: Application, prompt: str, question: int, run: str = "mine", **fields: Any) -> None:
+    """Ask a question in a prompt of its own."""
+    content = prompt.format(f"What is question {question}?")
+    body = {"model": MODEL, "messages": [{"role": "user", "content": content}]} | fields
+    post(application, f"/run/{run}/v1/chat/completions", body)
+
+
+def test_a_run_that_used_several_prompts_says_so(served: Application, toy: Path, tmp_path: Path) -> None:
+    for question in range(3):
+        put(served, "{} Let us think.", question)
+        put(served, "{} Let us think.", question, run="steady")
+    put(served, "{} Answer at once.", 0)
+    put(served, "Q: {0}\nRead it again: {0}", 0, run="repeated")
+    put(served, "Q: {0}\nRead it again: {0}", 1, run="repeated")
+    first, other = served.ledger("mine")["prompts"]
+    assert [(use["requests"], use["matches"]) for use in (first, other)] == [(3, {"question": 3}), (1, {"question": 1})]
+    assert (first["example"], first["dataset"], len(first["template"])) == (None, "toy", 16)
+    assert other["example"] == ["user: <question> Let us think.", "user: <question> Answer at once."]
+    [repeated] = served.ledger("repeated")["prompts"]
+    assert repeated["requests"] == 2
+    sentence = (
+        "The run put 2 different prompts around the questions (3, 1 requests), which recorded CoTs do not heed. For example, "
+        "'user: <question> Let us think.' in one reads 'user: <question> Answer at once.' in another."
+    )
+    live = grade(served, "mine", ANSWERS)
+    assert sentence in live.remarks()
+    assert grade(served, "steady", ANSWERS).remarks() == [
+        "1 question was never asked, which leaves accuracy and cost as they are."
+    ]
+    saved = tmp_path / "saved.json"
+    saved.write_text(json.dumps(served.ledger(detail=True)))
+    served.close()
+    lines = [json.loads(line) for line in (tmp_path / "ledger.jsonl").read_text().splitlines()[1:]]
+    assert {line["match"] for line in lines} == {"question"}
+    assert len({line["template"] for line in lines}) == 3
+    for path in (tmp_path / "ledger.jsonl", saved):
+        again = grade_saved(read_ledger(path), "mine", ANSWERS, [open_recording(toy)])
+        assert again.result() == live.result()
+        assert again.remarks() == live.remarks()
+    answers = tmp_path / "answers.json"
+    answers.write_text(json.dumps(ANSWERS))
+    given = (
+        "--ledger",
+        tmp_path / "ledger.jsonl",
+        "--answers",
+        answers,
+        "--recording",
+        toy,
+        "--run",
+        "mine",
+        "--no-receipt",
+    )
+    assert f"note: {sentence}" in feval("grade", *given).stderr
+
+
+def test_requests_that_were_answered_all_the_same_are_told(toy: Path, tmp_path: Path) -> None:
+    ledger = tmp_path / "judged.jsonl"
+    with Application.open(toy, allow_mismatch=True, ledger=ledger) as application:
+        put(application, "{}", 0)
+        put(application, "{}", 0, response_format={"type": "json_object"})
+        put(application, "{} Thinking about 0, sample 1. The answer is a. Right?", 0)
+        sentence = grade(application, "mine", {"toy/0": "a"}).remarks()[-1]
+    assert sentence == (
+        "2 requests were answered though no recorded CoT can answer them (response_format: 1, messages: 1), as --allow-mismatch "
+        "has it."
+    )
+    assert [line.get("mismatch") for line in map(json.loads, ledger.read_text().splitlines()[1:])] == [
+        None,
+        "response_format",
+        "messages",
+    ]
+    assert sentence in grade_saved(read_ledger(ledger), None, {"toy/0": "a"}, [open_recording(toy)]).remarks()
+
+
+def test_a_question_that_was_reset_is_not_graded(toy: Path, tmp_path: Path) -> None:
+    ledger = tmp_path / "reset.jsonl"
+    with Application.open(toy, ledger=ledger) as application:
+        ask(application, 0, 4)
+        application.reset("mine")
+        ask(application, 1, 2)
+    told = grade_saved(read_ledger(ledger), "mine", {"toy/1": "y"}, [open_recording(toy)]).grade
+    assert (told.questions, told.to_dict()["samples"], told.as_drawn) == (1, 2, True)
+
+
+def test_a_ledger_of_an_older_feval_is_graded(served: Application, toy: Path, tmp_path: Path) -> None:
+    ask(served, 0, 2)
+    served.close()
+    path = tmp_path / "ledger.jsonl"
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    path.write_text(
+        "".join(json.dumps({n: v for n, v in x.items() if n not in {"match", "template"}}) + "\n" for x in lines)
+    )
+    graded = grade_saved(read_ledger(path), None, {"toy/0": "a"}, [open_recording(toy)])
+    assert (graded.grade.accuracy, list(graded.prompts)) == (1.0, [])
 
 
 def test_sentences_of_the_command(served: Application, toy: Path, tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from feval import load
-from feval.errors import ConflictError, NotRecordedError, SourceError, StorageError, UsageError
+from feval.errors import ConflictError, NotRecordedError, ReplayWarning, SourceError, StorageError, UsageError
 from feval.prices import BILLINGS
 from feval.replay import MeteredLLM
 from feval.serving import runs
@@ -233,6 +233,98 @@ def test_a_chosen_cot_does_not_move_the_place_and_is_paid_for(app: Application) 
     found = error(app.respond(chat(QUESTIONS[3], feval={"sample": 7})))
     assert "7 recorded CoTs" in found["message"]
     assert "sample 7" in found["message"]
+
+
+# -- starting again ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("run", "other"), [("again", "again-2"), ("again-2@1", "again-3@1"), ("a" * 64, "a" * 60 + "-2")]
+)
+def test_a_used_up_run_is_told_how_to_start_again(app: Application, run: str, other: str) -> None:
+    """A new name sees the same draws; `again@1` would be another replicate."""
+    headers = {"x-feval-run": run}
+    first = samples_of(app.respond(chat(QUESTIONS[0], n=7, headers=headers)))
+    message = error(app.respond(chat(QUESTIONS[0], n=7, headers=headers)))["message"]
+    assert "goes on with the next CoTs" in message
+    assert f"a new name, such as '{other}'" in message
+    assert f"POST /run/{run}/feval/reset" in message
+    assert "again@1'" not in message
+    assert samples_of(app.respond(chat(QUESTIONS[0], n=7, headers={"x-feval-run": other}))) == first
+    reply = app.respond(Call("POST", f"/run/{run}/feval/reset", "", {}, b""))
+    assert body(reply) == {"run": run, "reset": True}
+    assert samples_of(app.respond(chat(QUESTIONS[0], n=7, headers=headers))) == first
+
+
+def test_a_reset_is_kept_in_the_ledger(recording: Path, tmp_path: Path) -> None:
+    ledger = tmp_path / "ledger.jsonl"
+    with opened(recording, ledger=ledger) as app:
+        assert app.respond(Call("POST", "/run/nobody/feval/reset", "", {}, b"")).status == 404
+        ask_some(app)
+        app.reset("default")
+        first = samples_of(app.respond(chat(QUESTIONS[1], n=2)))
+        told = app.ledger()
+    with opened(recording, ledger=ledger, resume=True) as app:
+        assert {run["run"]: run["cots"] for run in app.ledger()["runs"]} == {"other@3": 1, "default": 2}
+        assert app.ledger()["runs"] == told["runs"]
+        rest = samples_of(app.respond(chat(QUESTIONS[1], n=5)))
+    with opened(recording) as app:
+        assert samples_of(app.respond(chat(QUESTIONS[1], n=7))) == first + rest
+
+
+def test_a_run_that_asks_again_after_a_pause_is_told_once(
+    app: Application, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    clock = iter([0, 1, 2, 100, 200])
+    monkeypatch.setattr(runs, "monotonic", lambda: next(clock))
+    for question in (0, 1, 0, 0, 1):
+        app.respond(chat(QUESTIONS[question], headers={"x-feval-run": "mine"}))
+    [record] = caplog.records
+    assert "The run 'mine' asks again after a pause." in record.getMessage()
+    assert "such as 'mine-2'" in record.getMessage()
+
+
+# -- what replies do not heed ----------------------------------------------------------------------------------------
+
+
+def test_each_run_is_told_once_of_each_thing_that_replies_do_not_heed(app: Application) -> None:
+    said: list[str] = []
+    system = {"role": "system", "content": "Be brief."}
+
+    def ask(run: str, **fields: Any) -> None:
+        messages = [system, {"role": "user", "content": QUESTIONS[0]}] if fields.pop("system", False) else QUESTIONS[0]
+        call = chat(messages, headers={"x-feval-run": run}, **fields)
+        assert app.respond(call._replace(warn=said.append)).status == 200
+
+    ask("mine", temperature=0.7, max_tokens=64, seed=3)  # as recorded
+    assert said == []
+    for _ in range(2):
+        ask("mine", temperature=0)
+    [sentence] = said
+    assert sentence.startswith("The run 'mine' asks for temperature 0, but gpt-3.5-turbo was recorded with 0.7. ")
+    ask("mine", temperature=1, max_tokens=16)
+    ask("mine", max_completion_tokens=8, tools=[{"type": "function"}])
+    ask("mine", system=True)
+    ask("yours", system=True)
+    kinds = [
+        "temperature 0",
+        "max_tokens 16",
+        "offers tools",
+        "a system prompt of its own",
+        "a system prompt of its own",
+    ]
+    assert len(said) == len(kinds)
+    assert all(kind in sentence for kind, sentence in zip(kinds, said, strict=True))
+    assert said[-1].startswith("The run 'yours'")
+
+
+def test_nothing_is_drawn_where_a_warning_is_an_error(app: Application) -> None:
+    def fail(sentence: str) -> None:
+        raise ReplayWarning(sentence)
+
+    with pytest.raises(ReplayWarning, match="temperature"):
+        app.respond(chat(QUESTIONS[0], temperature=0)._replace(warn=fail))
+    assert app.ledger()["runs"] == []
 
 
 # -- many at once ----------------------------------------------------------------------------------------------------

@@ -460,6 +460,34 @@ def test_with_its_ledger_a_server_goes_on_where_it_stood(toy: Path, tmp_path: Pa
     assert [int(sample) for sample in got] == list(llm.order(0, 0))
 
 
+def test_the_terminal_says_once_what_replies_do_not_heed_and_who_goes_on(toy: Path, tmp_path: Path) -> None:
+    file = tmp_path / "ledger.jsonl"
+    with command(toy, "--ledger", file, as_json=False) as (process, line):
+        port = int(line.split("127.0.0.1:")[1].split("/")[0])
+        with Raw(port) as connection:
+            for temperature in (0, 0, 1):
+                connection.send(chat(0, temperature=temperature)).receive()
+        process.send_signal(signal.SIGINT)
+        _, said = process.communicate(timeout=30)
+    assert said.count("The run 'raw' asks for temperature 0, but alpha was recorded with 0.7.") == 1
+    assert said.count("temperature") == 1
+    with command(toy, "--ledger", file, "--resume") as (process, _):
+        process.send_signal(signal.SIGINT)
+        _, said = process.communicate(timeout=30)
+    assert "Asked again under the same name, a run goes on with its next CoTs" in said
+
+
+@pytest.mark.parametrize("options", [("--few-shot", "last"), ("--allow-mismatch",)])
+def test_the_switches_of_the_command(toy: Path, options: tuple[str, ...]) -> None:
+    several = [{"role": "user", "content": "Q: What is question 0? A: 0\nQ: What is question 1? A:"}]
+    with command(toy, *options) as (_, ready):
+        path = "/run/mine/v1/chat/completions"
+        reply = ask(ready["port"], "POST", path, {"model": "alpha", "messages": several})
+        assert reply.status == (200 if "last" in options else 400)
+        body = {"model": "alpha", "messages": messages(0), "response_format": {"type": "json_object"}}
+        assert ask(ready["port"], "POST", path, body).status == (400 if "last" in options else 200)
+
+
 def test_wrong_usage_is_a_sentence(toy: Path, tmp_path: Path) -> None:
     code, said = failed(toy, "--host", "0.0.0.0", "--port", "0", FEVAL_SERVE_TOKEN="")  # noqa: S104
     assert (code, "--token" in said) == (2, True)
@@ -467,6 +495,8 @@ def test_wrong_usage_is_a_sentence(toy: Path, tmp_path: Path) -> None:
     assert (code, "16 or more" in said) == (2, True)
     code, said = failed(toy, "--order", "random")
     assert (code, "seeded or recorded" in said) == (2, True)
+    code, said = failed(toy, "--few-shot", "first")
+    assert (code, "last or none" in said) == (2, True)
     code, said = failed(toy, "--resume")
     assert (code, "--ledger" in said) == (2, True)
     code, said = failed(tmp_path / "absent")

@@ -16,7 +16,7 @@ import pytest
 from small import write_toy
 
 from feval import load
-from feval.errors import NotRecordedError, UsageError
+from feval.errors import NotRecordedError, ReplayWarning, UsageError
 from feval.replay import LLM
 from feval.serving.application import Application
 from feval.serving.transport import (
@@ -110,6 +110,30 @@ def test_the_key_is_neither_kept_nor_a_run(client: Any, toy: Path) -> None:
         application = with_key._client.replay.application
         assert [run["run"] for run in application.ledger()["runs"]] == ["mine"]
         assert key not in json.dumps(application.ledger())
+
+
+def test_a_reply_that_ignores_the_temperature_warns_once(client: Any) -> None:
+    with pytest.warns(
+        ReplayWarning, match=r"The run 'default' asks for temperature 0, but gpt-3.5-turbo was recorded with 0.7"
+    ):
+        client.chat.completions.create(**asked(temperature=0))
+    client.chat.completions.create(**asked(temperature=0))
+
+
+def test_where_warnings_are_errors_nothing_is_drawn(toy: Path) -> None:
+    http_client = replay_http_client(toy)
+    with openai.OpenAI(api_key="k", http_client=http_client, max_retries=0) as client:
+        with pytest.raises((ReplayWarning, openai.APIConnectionError)):  # some versions of the client wrap it
+            client.chat.completions.create(**asked(temperature=0))
+        with pytest.raises(NotRecordedError):
+            http_client.ledger()
+
+
+def test_a_run_is_reset(toy: Path, llm: LLM) -> None:
+    with openai.OpenAI(api_key="k", http_client=replay_http_client(toy, run="mine")) as client:
+        for _ in range(2):
+            assert texts(client.chat.completions.create(**asked(2, n=5))) == drawn(llm, 2, 5)
+            client._client.reset()
 
 
 def test_a_header_and_the_path_name_a_run(toy: Path) -> None:

@@ -67,12 +67,12 @@ def _grade(
     opened = [open_recording(folder) for folder in _folders(recordings)]
     graded = grade_saved(held, run, read_answers(answers), opened, dataset=dataset, prices=prices)
     told = graded.grade
-    for sentence in told.remarks():
+    for sentence in graded.remarks():
         show.note(sentence)
     saved.show(
         show,
-        told.to_dict(),
+        graded.result(),
         grade_table(told),
         receipt=graded.receipt,
-        files=lambda _: {"result.json": encoded(told.to_dict())},
+        files=lambda _: {"result.json": encoded(graded.result())},
     )

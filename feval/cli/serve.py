@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import logging
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -49,6 +51,14 @@ def _serve(
     order: Annotated[str, typer.Option("--order", metavar="ORDER", help="seeded or recorded.")] = "seeded",
     recycle: Annotated[bool, typer.Option("--recycle", help="Start over, and say so, when CoTs run out.")] = False,
     strict: Annotated[bool, typer.Option("--strict", help="Answer only requests as they were recorded.")] = False,
+    few_shot: Annotated[
+        str,
+        typer.Option("--few-shot", metavar="WHICH", help="last: of several questions in a message the last is asked."),
+    ] = "none",
+    allow_mismatch: Annotated[
+        bool,
+        typer.Option("--allow-mismatch", help="Answer judges' prompts, JSON schemas and forced tools with CoTs, too."),
+    ] = False,
     prices: Prices = None,
     billing: Billing = "once",
     ledger: Annotated[
@@ -70,13 +80,17 @@ def _serve(
     show = _Out(as_json=as_json, quiet=quiet)
     if order not in {"seeded", "recorded"}:
         raise UsageError(f"--order is seeded or recorded; {order!r} was given.")
+    if few_shot not in {"last", "none"}:
+        raise UsageError(f"--few-shot is last or none; {few_shot!r} was given.")
     if resume and ledger is None:
         raise UsageError("--resume goes on where a ledger file ends; name it with --ledger FILE.")
     server = serve(
         list(recordings) if recordings else None, host=host, port=port, token=token, datasets=dataset or None,
-        llms=llm or None, seed=seed, order=order, recycle=recycle, strict=strict, prices=prices, billing=billing,
-        ledger=ledger, resume=resume,
+        llms=llm or None, seed=seed, order=order, recycle=recycle, strict=strict, few_shot=few_shot,
+        allow_mismatch=allow_mismatch, prices=prices, billing=billing, ledger=ledger, resume=resume,
     )  # fmt: skip
+    if quiet:
+        logging.getLogger("feval.serving").setLevel(logging.ERROR)
     try:
         _announce(show, server, protected=token is not None)
     except BaseException:
@@ -94,6 +108,12 @@ def _announce(show: _Out, server: Server, *, protected: bool) -> None:
         )
     llms = _models(server.application)
     named = ", ".join(llms[:_MOST_NAMED]) + (f" and {len(llms) - _MOST_NAMED} more" if len(llms) > _MOST_NAMED else "")
+    if begun := [run["run"] for run in server.application.ledger()["runs"]]:
+        shown = ", ".join(begun[:_MOST_NAMED]) + ", ..." * (len(begun) > _MOST_NAMED)
+        show.note(
+            f"The ledger holds {counted(len(begun), 'run')} ({shown}). Asked again under the same name, a run goes on with its "
+            "next CoTs; to start again, take a new name or POST /run/NAME/feval/reset."
+        )
     # The token stays out of sight: it would end up in logs and on screens.
     base, key = (server.url_of(_RUN), "$FEVAL_SERVE_TOKEN") if protected else (server.url, _RUN)
     show.result(
@@ -118,3 +138,14 @@ def _account(show: _Out, application: Application) -> None:
     if runs and not show.json:
         cots, requests = (sum(run[name] for run in runs) for name in ("cots", "requests"))
         show.note(f"Served {counted(cots, 'CoT')} in {counted(requests, 'request')} of {counted(len(runs), 'run')}.")
+        for run in runs:
+            _account_prompts(show, run)
+
+
+def _account_prompts(show: _Out, run: Mapping[str, Any]) -> None:
+    """Say where a run used several prompts."""
+    from feval.serving.templates import prompt_remarks
+
+    for dataset in dict.fromkeys(use["dataset"] for use in run["prompts"]):
+        for sentence in prompt_remarks([use for use in run["prompts"] if use["dataset"] == dataset]):
+            show.note(f"{run['run']} on {dataset}: {sentence}")

@@ -21,12 +21,13 @@ from urllib.parse import parse_qs, quote
 import orjson
 
 from feval import __version__
-from feval.errors import FevalError, NotRecordedError, StorageError, UsageError
+from feval.errors import FevalError, NotRecordedError, ReplayWarning, StorageError, UsageError
 from feval.serving import replies, requests
 from feval.serving.errors import MissError, RequestError, ServingError
 from feval.serving.kept import Kept
 from feval.serving.ledger import LedgerFile
 from feval.serving.matcher import Library, Match
+from feval.serving.mismatch import Mismatches
 from feval.serving.runs import Picked, RunName, Runs, Taken, chosen_run, run_name, run_of_key
 from feval.serving.texts import UNKNOWN_FINISH, Prepared, Texts
 
@@ -48,8 +49,8 @@ _MOST_NAMED = 32
 _SAFE = "/:@!$&'()*;=~+ "  # what an id in a header shows as it is
 _JSON_HEADERS = {"content-type": replies.JSON}
 _SPEAKS = (
-    "POST /v1/chat/completions, POST /v1/completions, GET /v1/models, GET /feval/health, GET /feval/ledger, POST /feval/grade "
-    "and GET /openapi.json, each also under /run/NAME"
+    "POST /v1/chat/completions, POST /v1/completions, GET /v1/models, GET /feval/health, GET /feval/ledger, POST /feval/grade, "
+    "POST /feval/reset and GET /openapi.json, each also under /run/NAME"
 )
 
 
@@ -64,6 +65,7 @@ class Call(NamedTuple):
         query: as it was sent, without the question mark.
         headers: names in lower case; of repeated ones the last.
         body: decoded from its transfer.
+        warn: is given each sentence that a run should be told once; a reply does not hold it.
     """
 
     method: str
@@ -71,6 +73,7 @@ class Call(NamedTuple):
     query: str
     headers: Mapping[str, str]
     body: bytes
+    warn: Callable[[str], object] = _LOG.warning
 
 
 class Reply(NamedTuple):
@@ -96,6 +99,7 @@ class _Plan:
     asked: requests.Asked
     matches: tuple[Match, ...]
     picked: tuple[Picked, ...]
+    kinds: str
     headers: Mapping[str, str]
     opening: bytes
     identity: bytes
@@ -108,18 +112,30 @@ class Application:
         library: the recordings.
         runs: who asks.
         file: the ledger file, if there is one; it is closed with the application.
+        seed: what every draw is made from.
+        allow_mismatch: whether requests are answered that no recorded CoT can answer.
 
     Attributes:
         library: as given.
         runs: as given.
     """
 
-    def __init__(self, library: Library, runs: Runs, file: LedgerFile | None = None, *, seed: int = 0) -> None:
+    def __init__(
+        self,
+        library: Library,
+        runs: Runs,
+        file: LedgerFile | None = None,
+        *,
+        seed: int = 0,
+        allow_mismatch: bool = False,
+    ) -> None:
         from feval.schema import FINISH_REASONS
 
         self.library, self.runs, self.seed = library, runs, seed
         self._file = file
         self._texts = Texts()
+        self._mismatches = Mismatches(self._cots, allowed=allow_mismatch)
+        self._warned: set[tuple[str, str]] = set()
         self._reading = Lock()
         self._plans: Kept[object, _Plan] = Kept(_PLAN_BYTES)
         self._openings: dict[tuple[str, LLM], bytes] = {}
@@ -133,6 +149,7 @@ class Application:
             "/feval/health": ("GET", self._health),
             "/feval/ledger": ("GET", self._ledger_asked),
             "/feval/grade": ("POST", self._grade),
+            "/feval/reset": ("POST", self._reset),
             "/openapi.json": ("GET", self._description),
         }
 
@@ -147,6 +164,8 @@ class Application:
         order: str = "seeded",
         recycle: bool = False,
         strict: bool = False,
+        few_shot: str = "none",
+        allow_mismatch: bool = False,
         prices: str | Path | PriceList | None = None,
         billing: str = "once",
         ledger: str | Path | None = None,
@@ -162,6 +181,10 @@ class Application:
             order: of runs that name none: "seeded" (replicate 0) or "recorded".
             recycle: whether a used-up pool starts over, and what is handed out again is marked.
             strict: whether only requests that were recorded, and questions named by their id, are answered.
+            few_shot: "last": of several recorded questions in a message the last one is asked, the others are exemplars; "none":
+                they are ambiguous.
+            allow_mismatch: whether requests are answered that no recorded CoT can answer: those that quote one, as judges do, and
+                those that demand JSON or a tool call.
             prices: as in `feval.load`.
             billing: as in `feval.load`.
             ledger: file to write every request to; `None` keeps the ledger in memory.
@@ -171,26 +194,34 @@ class Application:
             FevalError: whatever `feval.load` raises, and StorageError or ConflictError for a ledger file that cannot be used.
         """
         library = Library(
-            recording, datasets=datasets, llms=llms, strict=strict, seed=seed, prices=prices, billing=billing
+            recording,
+            datasets=datasets,
+            llms=llms,
+            strict=strict,
+            few_shot=few_shot,
+            seed=seed,
+            prices=prices,
+            billing=billing,
         )
         if ledger is None:
             if resume:
                 raise UsageError("There is no ledger to go on with (--resume); name its file.")
-            return cls(library, Runs(order=order, recycle=recycle, billing=billing), seed=seed)
+            runs = Runs(order=order, recycle=recycle, billing=billing)
+            return cls(library, runs, seed=seed, allow_mismatch=allow_mismatch)
         file = LedgerFile(ledger, _pinned(library, seed, order, billing), resume=resume)
         try:
             runs = Runs(order=order, recycle=recycle, billing=billing, file=file, find=library.find)
         except BaseException:
             file.close()
             raise
-        return cls(library, runs, file, seed=seed)
+        return cls(library, runs, file, seed=seed, allow_mismatch=allow_mismatch)
 
     def prepare(self) -> None:
         """Read now what the first requests would wait for: questions and prompts."""
         self.library.prepare()
 
     def respond(self, call: Call) -> Reply:
-        """Answer a request. What cannot be answered is an error reply in OpenAI's shape; nothing is raised."""
+        """Answer a request. What cannot be answered is an error reply in OpenAI's shape; nothing is raised but warnings."""
         try:
             return self._routed(call)
         except ServingError as error:
@@ -203,6 +234,8 @@ class Application:
             return _error(error, 507)
         except FevalError as error:
             return _error(error, 500)
+        except ReplayWarning:  # where warnings are errors; nothing was drawn
+            raise
         except Exception as error:  # noqa: BLE001  a bug of ours must not end the connection without a word
             where = extract_tb(error.__traceback__)[-1]  # the message itself could show what was sent
             _LOG.error(
@@ -223,7 +256,9 @@ class Application:
         Returns:
             For one run: "run", "replicate" (`None`: recorded order), "requests", "cots", "prompt_tokens" (as billed),
             "output_tokens", "usd" (`None` where something has no price; "usd_missing" says why), "questions", "recycled" and
-            "llms", name -> the same counts. For all: "runs", a list of these. Beside either, what they rest on: "recordings"
+            "llms", name -> the same counts, and "prompts", what it put around the questions: for each dataset and template
+            "requests", "matches" (how -> requests), "mismatches" (field -> requests) and "example", where it begins to differ
+            from the first one. For all: "runs", a list of these. Beside either, what they rest on: "recordings"
             (hashes), "seed", "order", "billing", "prices" (id, or "none").
 
         Raises:
@@ -233,6 +268,18 @@ class Application:
         if run is not None:
             return pinned | self.runs.summary(run_name(run, self.runs.order).label, detail=detail)
         return pinned | {"runs": [self.runs.summary(label, detail=detail) for label in self.runs.labels()]}
+
+    def reset(self, run: str) -> None:
+        """Begin a run again: its draws, its place in every pool and its ledger.
+
+        Args:
+            run: its name.
+
+        Raises:
+            NotRecordedError: no such run has asked anything.
+            StorageError: the ledger file cannot be written.
+        """
+        self.runs.reset(run_name(run, self.runs.order))
 
     def close(self) -> None:
         """Write what is left of the ledger file and let go of it."""
@@ -286,18 +333,34 @@ class Application:
     def _answered(self, kind: str, call: Call, run: RunName) -> Reply:
         headers = call.headers
         key: object = (kind, call.body)
-        if "x-feval-question" in headers or "x-feval-dataset" in headers or "x-feval-sample" in headers:
-            key = (kind, call.body, *(headers.get(f"x-feval-{name}") for name in ("question", "dataset", "sample")))
+        if (
+            "x-feval-question" in headers
+            or "x-feval-dataset" in headers
+            or "x-feval-sample" in headers
+            or "x-feval-few-shot" in headers
+        ):
+            key = (kind, call.body, *map(headers.get, requests.OWN_HEADERS))
         plan = self._plans.get(key)
         if plan is None:
             plan = self._plan(requests.parse(kind, call.body, headers))
-            self._plans.put(key, plan, len(call.body) + _PLAN_OVERHEAD * len(plan.matches))
+            self._plans.put(key, plan, 3 * len(call.body) + _PLAN_OVERHEAD * len(plan.matches))
         prepared = [self._prepared(match) for match in plan.matches]
+        if plan.kinds and (run.label, plan.kinds) not in self._warned:
+            self._warn(run, plan, call.warn)
         taken = self.runs.take(run, plan.picked, [own.tokens for own in prepared])
         return self._reply(plan, run, prepared, taken)
 
+    def _warn(self, run: RunName, plan: _Plan, warn: Callable[[str], object]) -> None:
+        """Tell a run once of each kind of thing that its replies do not heed, before anything is drawn."""
+        for kind, what in (each for match in plan.matches for each in match.unheeded):
+            if (run.label, kind) not in self._warned:
+                warn(f"The run {run.label!r} {what} Replies are as they were recorded; this is said once.")
+                self._warned.add((run.label, kind))
+        self._warned.add((run.label, plan.kinds))
+
     def _plan(self, asked: requests.Asked) -> _Plan:
         matches = self.library.match(asked)
+        mismatches = [self._mismatches.check(asked, match) for match in matches]
         llm = matches[0].llm
         opening = self._openings.get((asked.kind, llm))
         if opening is None:
@@ -317,7 +380,11 @@ class Application:
         return _Plan(
             asked,
             matches,
-            tuple(Picked(match.llm, match.row, asked.n, asked.sample) for match in matches),
+            tuple(
+                Picked(match.llm, match.row, asked.n, asked.sample, match.use(mismatch), match.template)
+                for match, mismatch in zip(matches, mismatches, strict=True)
+            ),
+            ",".join(sorted({each.kind for match in matches for each in match.unheeded})),
             headers,
             opening,
             "\n".join(
@@ -327,6 +394,11 @@ class Application:
                 ]
             ).encode(),
         )
+
+    def _cots(self, llm: LLM, row: int) -> list[str | None]:
+        """The texts of the CoTs of a question, through what is kept of them anyway."""
+        prepared = self._texts.of(llm, row)
+        return [orjson.loads(prepared.content(sample)) for sample in range(len(prepared.closed))]
 
     def _prepared(self, match: Match) -> Prepared:
         prepared = self._texts.of(match.llm, match.row)
@@ -459,6 +531,10 @@ class Application:
         from feval.serving.grading import grade_posted
 
         return _json(grade_posted(self, run.label, call.body))
+
+    def _reset(self, _: Call, __: str, run: RunName) -> Reply:
+        self.runs.reset(run)
+        return _json({"run": run.label, "reset": True})
 
     def _ledger_asked(self, call: Call, _: str, run: RunName) -> Reply:
         query = parse_qs(call.query, keep_blank_values=True)

@@ -13,6 +13,7 @@ import orjson
 
 from feval.serving.application import Call, Reply
 from feval.serving.loopback import refusal
+from feval.serving.requests import OWN_HEADERS
 
 __all__ = ["OF_DOOR", "OF_FEVAL", "OF_KEYS", "Door", "Limits", "deliver", "error_reply"]
 
@@ -24,7 +25,7 @@ OF_KEYS = ("authorization", "x-api-key", "api-key")
 OF_DOOR = ("host", "origin", "content-length", "authorization")
 """Headers that the door looks at before it takes a body."""
 
-OF_FEVAL = ("x-feval-run", "x-feval-question", "x-feval-dataset", "x-feval-sample")
+OF_FEVAL = ("x-feval-run", *OWN_HEADERS)
 """Headers that the application looks at, besides those with a key."""
 
 _Message = MutableMapping[str, Any]

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from feval.errors import ConflictError, UnknownNameError, UsageError
 from feval.grading import Consumed, Grade, answers_by_id, grade_answers
+from feval.serving.templates import UsedTemplates, is_use_list, prompt_remarks
 
 if TYPE_CHECKING:
     from feval.recording import Recording
@@ -30,11 +31,21 @@ class Graded:
         grade: the numbers.
         dataset: that they are of.
         llms: that were asked.
+        prompts: what the run put around the questions; see `Application.ledger`.
     """
 
     grade: Grade
     dataset: Dataset
     llms: Sequence[LLM]
+    prompts: Sequence[Mapping[str, Any]] = ()
+
+    def remarks(self) -> list[str]:
+        """What somebody who reads the accuracy must know, as sentences."""
+        return [*self.grade.remarks(), *prompt_remarks(self.prompts)]
+
+    def result(self) -> dict[str, Any]:
+        """The numbers, and the prompts of the run, as JSON values."""
+        return self.grade.to_dict() | {"prompts": list(self.prompts)}
 
     def receipt(self, folder: Path | None = None) -> dict[str, Any]:
         """What the numbers rest on; `feval verify` computes them again.
@@ -48,7 +59,7 @@ class Graded:
 
     def to_dict(self) -> dict[str, Any]:
         """What POST /feval/grade replies."""
-        return {"grade": self.grade.to_dict(), "remarks": self.grade.remarks(), "receipt": self.receipt()}
+        return {"grade": self.result(), "remarks": self.remarks(), "receipt": self.receipt()}
 
 
 def grade(application: Application, run: str, answers: object, *, dataset: str | None = None) -> Graded:
@@ -72,7 +83,7 @@ def grade(application: Application, run: str, answers: object, *, dataset: str |
     held = {llm.name: llm for llm in application.library.llms if llm.dataset == chosen}
     llms = [held[name] for name in dict.fromkeys(entry["llm"] for entry in asked)]
     found = application.library.datasets[chosen]
-    return _graded(found, llms, asked, answers, ledger["run"], ledger["replicate"])
+    return _graded(found, llms, asked, answers, ledger["run"], ledger["replicate"], ledger["prompts"])
 
 
 def grade_posted(application: Application, run: str, body: bytes) -> dict[str, Any]:
@@ -115,10 +126,11 @@ def _graded(
     answers: object,
     run: str,
     replicate: int | None,
+    prompts: Sequence[Mapping[str, Any]],
 ) -> Graded:
     consumed = [Consumed(e["llm"], e["question"], e["requests"], tuple(e["samples"])) for e in asked]
     told = grade_answers(dataset, llms, consumed, answers_by_id(dataset, answers), run=run, replicate=replicate)
-    return Graded(told, dataset, llms)
+    return Graded(told, dataset, llms, [use for use in prompts if use["dataset"] == dataset.id])
 
 
 def _of_dataset(asked: Sequence[Mapping[str, Any]], run: str, dataset: str | None) -> list[Mapping[str, Any]]:
@@ -149,6 +161,7 @@ class SavedLedger:
         billing: how prompts were charged.
         prices: id of the price list, "none" where dollars were switched off.
         runs: name -> replicate (`None`: recorded order) and what was handed out, per dataset, LLM and question.
+        prompts: name -> what the run put around the questions; see `Application.ledger`.
     """
 
     path: Path
@@ -157,6 +170,7 @@ class SavedLedger:
     billing: str
     prices: str
     runs: Mapping[str, tuple[int | None, list[dict[str, Any]]]]
+    prompts: Mapping[str, Sequence[Mapping[str, Any]]]
 
     def run(self, name: str | None) -> str:
         """The run that is meant: the one that was named, or else the only one.
@@ -208,7 +222,7 @@ def grade_saved(
     served = _served(saved, recordings)
     listed = prices if prices is not None else _listed(saved)
     found, llms = load(asked[0]["dataset"], names, served, seed=saved.seed, prices=listed, billing=saved.billing)
-    return _graded(found, llms, asked, answers, name, replicate)
+    return _graded(found, llms, asked, answers, name, replicate, saved.prompts[name])
 
 
 def _served(saved: SavedLedger, recordings: Sequence[Recording]) -> list[Recording]:
@@ -246,7 +260,7 @@ def read_ledger(path: Path) -> SavedLedger:
     with_lines = _first_line(read_text(path)).get("format") == FORMAT
     if with_lines:
         header, entries = read_lines(path)
-        return _saved(path, header, _joined(header, entries))
+        return _saved(path, header, *_joined(header, entries))
     try:
         said = json.loads(read_text(path))
     except (ValueError, RecursionError) as error:
@@ -254,7 +268,8 @@ def read_ledger(path: Path) -> SavedLedger:
     told = said.get("runs", [said]) if isinstance(said, dict) else None
     if not isinstance(told, list) or not all(_is_told(each) for each in told):
         raise _no_ledger(path)
-    return _saved(path, said, {each["run"]: (each["replicate"], each["asked"]) for each in told})
+    runs = {each["run"]: (each["replicate"], each["asked"]) for each in told}
+    return _saved(path, said, runs, {each["run"]: each.get("prompts", []) for each in told})
 
 
 def _first_line(text: str) -> Mapping[str, Any]:
@@ -277,7 +292,7 @@ def _is_told(run: object) -> bool:
         return False
     replicate = run.get("replicate", -1)
     counted = replicate is None or (type(replicate) is int and replicate >= 0)
-    return counted and all(map(_is_asked, run["asked"]))
+    return counted and all(map(_is_asked, run["asked"])) and is_use_list(run.get("prompts", []))
 
 
 def _is_asked(entry: object) -> bool:
@@ -290,23 +305,32 @@ def _is_asked(entry: object) -> bool:
 
 def _joined(
     header: Mapping[str, Any], entries: Iterable[Mapping[str, Any]]
-) -> dict[str, tuple[int | None, list[dict[str, Any]]]]:
-    """The requests of a ledger file, joined per run, dataset, LLM and question."""
-    from feval.serving.runs import run_name
+) -> tuple[dict[str, tuple[int | None, list[dict[str, Any]]]], dict[str, list[dict[str, Any]]]]:
+    """The requests of a ledger file, joined per run, dataset, LLM and question; and the prompts of each run."""
+    from feval.serving.runs import count_entry, run_name
 
     found: dict[str, dict[tuple[str, str, str], dict[str, Any]]] = {}
+    templates: dict[str, UsedTemplates] = {}
     for entry in entries:
+        if entry.get("reset"):
+            found.pop(entry["run"], None)
+            templates.pop(entry["run"], None)
+            continue
         key = entry["dataset"], entry["llm"], entry["question"]
         own = found.setdefault(entry["run"], {}).setdefault(
             key, {"dataset": key[0], "llm": key[1], "question": key[2], "requests": 0, "samples": []}
         )
         own["requests"] += 1
         own["samples"] += entry["samples"]
+        count_entry(templates.setdefault(entry["run"], UsedTemplates()), entry)
     order = str(header.get("order"))
-    return {label: (run_name(label, order).replicate, list(asked.values())) for label, asked in found.items()}
+    runs = {label: (run_name(label, order).replicate, list(asked.values())) for label, asked in found.items()}
+    return runs, {label: used.to_list() for label, used in templates.items()}
 
 
-def _saved(path: Path, head: Mapping[str, Any], runs: Mapping[str, Any]) -> SavedLedger:
+def _saved(
+    path: Path, head: Mapping[str, Any], runs: Mapping[str, Any], prompts: Mapping[str, Sequence[Mapping[str, Any]]]
+) -> SavedLedger:
     hashes, prices = head.get("recordings"), head.get("prices")
     whole = isinstance(hashes, list) and bool(hashes) and all(isinstance(own, str) for own in hashes)
     texts = isinstance(head.get("billing"), str) and isinstance(prices, str)
@@ -314,4 +338,4 @@ def _saved(path: Path, head: Mapping[str, Any], runs: Mapping[str, Any]) -> Save
         raise UsageError(
             f"{path} does not say what was served: recordings, seed, billing and prices. Save the ledger again."
         )
-    return SavedLedger(path, tuple(hashes or ()), head["seed"], head["billing"], str(prices), runs)
+    return SavedLedger(path, tuple(hashes or ()), head["seed"], head["billing"], str(prices), runs, prompts)

@@ -12,6 +12,7 @@ import orjson
 
 from feval.errors import ConflictError, SourceError, StorageError
 from feval.recording import recording_around
+from feval.serving.templates import is_example
 
 __all__ = ["FORMAT", "LedgerFile", "read_ledger"]
 
@@ -154,7 +155,10 @@ def read_ledger(path: str | Path) -> tuple[dict[str, Any], list[dict[str, Any]]]
 
     Returns:
         What it belongs to, and the requests: each has "run", "dataset", "llm", "question", "samples", "n" and "recycled", and
-        "chosen" where the client chose the CoT. A last line that was not written whole is left out.
+        "chosen" where the client chose the CoT; since it is kept, "match" (how the question was found), "template" (digest of
+        the words around it), "mismatch" (the field that no recorded CoT answers) and "example" (where the template begins to
+        differ from the run's first). Where a run was reset, an entry has "run" and "reset" alone. A last line that was not
+        written whole is left out.
 
     Raises:
         StorageError: the file cannot be read.
@@ -200,12 +204,16 @@ def _record(path: Path, number: int, line: bytes) -> dict[str, Any]:
 
 
 def _is_entry(record: Mapping[str, Any]) -> bool:
+    if record.get("reset") is True:
+        return isinstance(record.get("run"), str)
     samples = record.get("samples")
     return (
         all(isinstance(record.get(name), str) for name in ("run", "dataset", "llm", "question"))
         and isinstance(samples, list)
         and all(type(sample) is int and sample >= 0 for sample in samples)
         and record.get("n") == len(samples) > 0
+        and all(isinstance(record.get(name), str | None) for name in ("match", "template", "mismatch"))
+        and is_example(record.get("example"))
     )
 
 

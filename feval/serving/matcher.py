@@ -7,25 +7,23 @@ left, the sampling parameters tell them apart. What fits nothing is a miss, what
 
 from __future__ import annotations
 
-import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
-from hashlib import blake2b
 from pathlib import Path
 from threading import RLock
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-import orjson
-
-from feval.errors import NotRecordedError
-from feval.recording.content import LLMInfo
+from feval.errors import NotRecordedError, UnknownNameError
 from feval.recording.reader import Recording
 from feval.replay import LLM, Dataset, load, open_recordings
+from feval.serving import settings
 from feval.serving.errors import AmbiguousError, MissError, RequestError
-from feval.serving.requests import Asked, Conversation, conversation
-from feval.serving.search import TextIndex, normal
+from feval.serving.requests import FEW_SHOT, Asked, Conversation
+from feval.serving.search import normal
+from feval.serving.settings import Unheeded
+from feval.serving.shelves import Shelf, conversation_digest, system_text
+from feval.serving.templates import Template, Use, template_of
 
 if TYPE_CHECKING:
     from feval.prices import PriceList
@@ -35,17 +33,15 @@ __all__ = ["Library", "Match"]
 _MOST_SEARCHED = 1 << 20
 _SHOWN = 60
 _NAMED = 5
-_MOST_COMPARED = 20_000
+_WIDEST_REPEAT = (
+    100  # characters before a question is repeated ("Read it again:"); an exemplar and its solution take more
+)
 _HOW_TO_NAME_DATASET = 'name it: extra_body={"feval": {"dataset": ID}}, or the header X-Feval-Dataset'
+_HOW_TO_TAKE_LAST = (
+    'start the server with --few-shot last (few_shot="last" in Python), or send extra_body={"feval": {"few_shot": "last"}} '
+    "or the header X-Feval-Few-Shot: last"
+)
 _HOW_TO_NAME = 'name the question: extra_body={"feval": {"question": ID}}, or the header X-Feval-Question'
-
-# What a value must differ from to be more than the default of every server.
-_NEUTRAL: Mapping[str, Any] = {
-    "top_p": 1, "presence_penalty": 0, "frequency_penalty": 0, "logit_bias": {}, "stop": [], "tools": [], "functions": [],
-    "parallel_tool_calls": True, "tool_choice": "none", "response_format": {"type": "text"}, "modalities": ["text"],
-    "best_of": 1, "suffix": "",
-}  # fmt: skip
-_LIMITS = ("max_completion_tokens", "max_tokens")
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,26 +51,40 @@ class Match:
     Attributes:
         llm: which.
         row: of the question.
-        how: "request", "question" or "id": what told.
+        how: "request", "question", "few-shot" or "id": what told.
         ignored: fields of the request that cannot have an effect: they are not what was recorded.
+        unheeded: of these, and of the system prompt, what the run should be warned about.
+        conversation: what was matched.
+        shelf: the question's.
+        template: the words around the question; `None` where its text stands in no message.
+        first: where the question begins in the last user message, if exemplars stand before it; else 0.
     """
 
     llm: LLM
     row: int
     how: str
     ignored: tuple[str, ...]
+    unheeded: tuple[Unheeded, ...]
+    conversation: Conversation
+    shelf: Shelf
+    template: Template | None
+    first: int = 0
 
     @property
     def question(self) -> str:
         """Id of the question."""
         return self.llm.question_ids[self.row]
 
+    def use(self, mismatch: str | None = None) -> Use:
+        """How the question is put, for the run's account; see `Use`."""
+        return Use(self.llm.dataset, None if self.template is None else self.template.digest, self.how, mismatch)
+
 
 @dataclass(frozen=True, slots=True)
 class _Place:
     """A question, whichever LLM is asked it."""
 
-    shelf: _Shelf
+    shelf: Shelf
     row: int
 
     @property
@@ -93,6 +103,8 @@ class Library:
         datasets: only these; all for `None`.
         llms: only these; all for `None`.
         strict: whether only recorded requests, and questions named by id, are found.
+        few_shot: "last": of several recorded questions in a message, the last one is asked and the others are exemplars; "none":
+            they are ambiguous. A request can say otherwise.
         seed: as in `feval.load`.
         prices: as in `feval.load`.
         billing: as in `feval.load`.
@@ -102,8 +114,10 @@ class Library:
         llms: every LLM on every dataset.
         datasets: id -> dataset.
         strict: as given.
+        few_shot: as given.
 
     Raises:
+        UnknownNameError: no such value of `few_shot`.
         NotRecordedError: a dataset or LLM that was named is not there.
         FevalError: whatever `feval.load` raises.
     """
@@ -115,15 +129,18 @@ class Library:
         datasets: str | Sequence[str] | None = None,
         llms: str | Sequence[str] | None = None,
         strict: bool = False,
+        few_shot: str = "none",
         seed: int = 0,
         prices: str | Path | PriceList | None = None,
         billing: str = "once",
     ) -> None:
+        if few_shot not in FEW_SHOT:
+            raise UnknownNameError.of("value of few_shot", few_shot, FEW_SHOT)
         self.recordings = open_recordings(recording)
-        self.strict, self._lock = strict, RLock()
+        self.strict, self.few_shot, self._lock = strict, few_shot, RLock()
         pairs = _chosen(self.recordings, _listed(datasets), _listed(llms))
         self._shelves = [
-            _Shelf(*load(dataset, names, self.recordings, seed=seed, prices=prices, billing=billing), self._lock)
+            Shelf(*load(dataset, names, self.recordings, seed=seed, prices=prices, billing=billing), self._lock)
             for dataset, names in pairs.items()
         ]
         self.datasets: dict[str, Dataset] = {shelf.dataset.id: shelf.dataset for shelf in self._shelves}
@@ -158,7 +175,7 @@ class Library:
         shelves = self._searched(asked)
         return tuple(self._matched(asked, shelves, asking) for asking in asked.conversations)
 
-    def _searched(self, asked: Asked) -> dict[_Shelf, list[LLM]]:
+    def _searched(self, asked: Asked) -> dict[Shelf, list[LLM]]:
         """The datasets, each with the LLMs, that the names in a request leave."""
         if asked.dataset is not None and asked.dataset not in self.datasets:
             raise MissError(
@@ -183,27 +200,35 @@ class Library:
             )
         return wanted
 
-    def _matched(self, asked: Asked, shelves: Mapping[_Shelf, list[LLM]], asking: Conversation) -> Match:
+    def _matched(self, asked: Asked, shelves: Mapping[Shelf, list[LLM]], asking: Conversation) -> Match:
+        mentions: list[_Mention] = []
         if asked.question is not None:
             places = self._by_id(asked, shelves, asking)
             how, owners = "id", {place: shelves[place.shelf] for place in places}
         else:
             owners, how = self._by_request(shelves, asking), "request"
             if not owners and not self.strict:
-                owners, how = {place: shelves[place.shelf] for place in _by_text(shelves, asking)}, "question"
+                mentions = _mentions(shelves, asking)
+                is_last = (asked.few_shot or self.few_shot) == "last" and _exemplars_end(mentions) > 0
+                chosen, how = (mentions[-1:], "few-shot") if is_last else (mentions, "question")
+                owners = {place: shelves[place.shelf] for mention in chosen for place in mention.places}
         if not owners:
             with self._lock:  # what it compares with is read once more
                 raise self._miss(asked, shelves, asking)
         if len(owners) > 1:
-            raise _several(list(owners))
+            raise _several(list(owners), exemplars=how == "question" and _exemplars_end(mentions) > 0)
         [(place, llms)] = owners.items()
         llm = _variant(asked, place, llms)
-        ignored = _ignored(asked, llm.info, asking)
+        ignored = settings.ignored(asked, llm.info, asking)
         if self.strict and (other := [name for name in ignored if name != "seed"]):  # a pool has CoTs of many seeds
             raise _strict_miss(asked, llm, place, other)
-        return Match(llm, place.row, how, ignored)
+        first = 0
+        if how in {"few-shot", "id"}:
+            mentions = mentions or _mentions(shelves, asking)
+            first = _exemplars_end(mentions) if mentions and place in mentions[-1].places else 0
+        return _match(asked, llm, place, how, ignored, asking, first)
 
-    def _by_id(self, asked: Asked, shelves: Mapping[_Shelf, list[LLM]], asking: Conversation) -> list[_Place]:
+    def _by_id(self, asked: Asked, shelves: Mapping[Shelf, list[LLM]], asking: Conversation) -> list[_Place]:
         name = str(asked.question)
         places = [_Place(shelf, shelf.rows[name]) for shelf in shelves if name in shelf.rows]
         if not places:
@@ -224,11 +249,11 @@ class Library:
             return [place for place in places if place in read]
         return places
 
-    def _by_request(self, shelves: Mapping[_Shelf, list[LLM]], asking: Conversation) -> dict[_Place, list[LLM]]:
+    def _by_request(self, shelves: Mapping[Shelf, list[LLM]], asking: Conversation) -> dict[_Place, list[LLM]]:
         """The questions whose recorded prompt is the conversation, each with the LLMs that were asked so."""
         if not asking.text_only:
             return {}
-        digest = _digest(asking)
+        digest = conversation_digest(asking)
         found: defaultdict[_Place, list[LLM]] = defaultdict(list)
         for shelf, llms in shelves.items():
             for llm in llms:
@@ -254,12 +279,12 @@ class Library:
             for shelf in self._shelves[:_NAMED]
         ) + ("" if len(self._shelves) <= _NAMED else f"; and {len(self._shelves) - _NAMED} more datasets")
 
-    def _miss(self, asked: Asked, shelves: Mapping[_Shelf, list[LLM]], asking: Conversation) -> MissError:
+    def _miss(self, asked: Asked, shelves: Mapping[Shelf, list[LLM]], asking: Conversation) -> MissError:
         held = ", ".join(f"{len(shelf.ids):,} of {shelf.dataset.id}" for shelf in shelves)
         what = f"The request asks {asked.model[:_SHOWN]!r} none of the recorded questions ({held})."
         return MissError(f"{what} {' '.join(self._why(shelves, asking))}", parameter="messages")
 
-    def _why(self, shelves: Mapping[_Shelf, list[LLM]], asking: Conversation) -> Iterable[str]:
+    def _why(self, shelves: Mapping[Shelf, list[LLM]], asking: Conversation) -> Iterable[str]:
         text = asking.last_user_text
         if not text.strip():
             yield "It has no user message with text."
@@ -285,103 +310,68 @@ class Library:
         yield f"If the prompt words the question in its own way, {_HOW_TO_NAME}."
 
 
-class _Shelf:
-    """One dataset of a library with its LLMs; what matching needs is read when it is first needed."""
-
-    def __init__(self, dataset: Dataset, llms: list[LLM], lock: RLock) -> None:
-        self.dataset, self.llms, self._lock = dataset, llms, lock
-        self._prompts: dict[str, dict[bytes, tuple[int, ...]]] = {}
-        self._read: dict[str, Any] = {}
-
-    @cached_property
-    def ids(self) -> list[str]:
-        return list(self.dataset.question_ids)
-
-    @cached_property
-    def rows(self) -> dict[str, int]:
-        return {name: row for row, name in enumerate(self.ids)}
-
-    @property
-    def _entries(self) -> tuple[list[str], list[tuple[str, ...]], TextIndex]:
-        if "entries" not in self._read:
-            with self._lock:
-                if "entries" not in self._read:
-                    entries = [entry for _, entry in self.dataset]
-                    texts = [entry.question for entry in entries]
-                    choices = [tuple(text for _, text in entry.choices) for entry in entries]
-                    self._read["entries"] = texts, choices, TextIndex(texts)
-        found: tuple[list[str], list[tuple[str, ...]], TextIndex] = self._read["entries"]
-        return found
-
-    @property
-    def texts(self) -> list[str]:
-        return self._entries[0]
-
-    @property
-    def choices(self) -> list[tuple[str, ...]]:
-        return self._entries[1]
-
-    @property
-    def index(self) -> TextIndex:
-        return self._entries[2]
-
-    @property
-    def words(self) -> list[frozenset[str]]:
-        """The words of each question, to say which is near; of the first ones only where there are very many."""
-        if "words" not in self._read:
-            self._read["words"] = [frozenset(text.lower().split()) for text in self.texts[:_MOST_COMPARED]]
-        found: list[frozenset[str]] = self._read["words"]
-        return found
-
-    def prompts(self, llm: LLM) -> dict[bytes, tuple[int, ...]]:
-        """Digests of the conversations that were recorded -> rows of the questions."""
-        if llm.name not in self._prompts:
-            with self._lock:
-                if llm.name not in self._prompts:
-                    self._prompts[llm.name] = _digests(llm.prompts())
-        return self._prompts[llm.name]
+def _match(
+    asked: Asked, llm: LLM, place: _Place, how: str, ignored: tuple[str, ...], asking: Conversation, first: int
+) -> Match:
+    shelf, row = place.shelf, place.row
+    system, recorded = system_text(asking), shelf.system_text(llm, row)
+    return Match(
+        llm,
+        row,
+        how,
+        ignored,
+        unheeded=tuple(settings.unheeded(asked, llm.name, llm.info, ignored, system, recorded)),
+        conversation=asking,
+        shelf=shelf,
+        template=template_of(asking, shelf.texts[row], shelf.choices[row], first=first),
+        first=first,
+    )
 
 
-def _digests(prompts: Iterable[str | None]) -> dict[bytes, tuple[int, ...]]:
-    found: dict[bytes, tuple[int, ...]] = {}
-    for row, prompt in enumerate(prompts):
-        recorded = None if prompt is None else _recorded(prompt)
-        if recorded is not None and recorded.text_only:
-            digest = _digest(recorded)
-            found[digest] = (*found.get(digest, ()), row)
-    return found
+@dataclass(frozen=True, slots=True)
+class _Mention:
+    """Recorded questions whose text stands at one place of a message; several where they have one text."""
+
+    start: int
+    stop: int
+    places: tuple[_Place, ...]
 
 
-def _recorded(prompt: str) -> Conversation | None:
-    """A prompt of a recording as it is compared; `None` where it is no list of messages."""
-    try:
-        messages = orjson.loads(prompt)
-        return conversation(messages) if isinstance(messages, list) else None
-    except (orjson.JSONDecodeError, RequestError):
-        return None
-
-
-def _digest(asking: Conversation) -> bytes:
-    return blake2b(orjson.dumps(asking.messages), digest_size=16).digest()
-
-
-def _by_text(shelves: Mapping[_Shelf, list[LLM]], asking: Conversation) -> list[_Place]:
-    """The questions that stand verbatim in the last user message and in no longer one there."""
+def _mentions(shelves: Mapping[Shelf, list[LLM]], asking: Conversation) -> list[_Mention]:
+    """Where recorded questions stand verbatim in the last user message, in order; in a longer one, none counts."""
     text = asking.last_user_text
     if not text or len(text) > _MOST_SEARCHED:
         return []
     hits = [(hit.start, hit.stop, shelf, hit.numbers) for shelf in shelves for hit in shelf.index.outermost(text)]
-    found: dict[_Place, None] = {}
+    mentions: list[_Mention] = []
     outer = (0, 0)
     for start, stop, shelf, numbers in sorted(hits, key=lambda hit: (hit[0], -hit[1])):
         if stop > outer[1] or (start, stop) == outer:  # else it lies in a longer one, of another dataset
-            outer = (start, stop)
             own = numbers if len(numbers) == 1 else _with_choices(shelf, numbers, text)
-            found |= dict.fromkeys(_Place(shelf, number) for number in own)
-    return list(found)
+            others = mentions.pop().places if (start, stop) == outer else ()
+            mentions.append(_Mention(start, stop, (*others, *(_Place(shelf, number) for number in own))))
+            outer = (start, stop)
+    return mentions
 
 
-def _with_choices(shelf: _Shelf, numbers: Sequence[int], text: str) -> Sequence[int]:
+def _by_text(shelves: Mapping[Shelf, list[LLM]], asking: Conversation) -> list[_Place]:
+    """The questions that stand verbatim in the last user message and in no longer one there."""
+    return list(dict.fromkeys(place for mention in _mentions(shelves, asking) for place in mention.places))
+
+
+def _exemplars_end(mentions: Sequence[_Mention]) -> int:
+    """Where the last question begins, the first time where it is repeated at once; 0 where there is no other."""
+    last, start = mentions[-1].places if mentions else (), 0
+    if all(mention.places == last for mention in mentions):
+        return 0
+    for mention in reversed(mentions):
+        if mention.places != last or (start and start - mention.stop > _WIDEST_REPEAT):
+            break
+        start = mention.start
+    return start
+
+
+def _with_choices(shelf: Shelf, numbers: Sequence[int], text: str) -> Sequence[int]:
     """Of questions with one text, those whose options stand in the message, too."""
     text = normal(text)
     shown = [
@@ -392,13 +382,15 @@ def _with_choices(shelf: _Shelf, numbers: Sequence[int], text: str) -> Sequence[
     return shown or numbers
 
 
-def _several(places: Sequence[_Place]) -> AmbiguousError:
+def _several(places: Sequence[_Place], *, exemplars: bool) -> AmbiguousError:
     named = ", ".join(map(str, places[:_NAMED]))
     more = f" and {len(places) - _NAMED} more" if len(places) > _NAMED else ""
     if len({place.shelf for place in places}) > 1:
         advice = f"Serve one dataset (--dataset), or {_HOW_TO_NAME_DATASET}."
     else:
         advice = f"Ask one question at a time, or {_HOW_TO_NAME}."
+    if exemplars:
+        advice += f" If all but the last are exemplars of a few-shot prompt, {_HOW_TO_TAKE_LAST}."
     return AmbiguousError(
         f"The request may mean {len(places)} recorded questions: {named}{more}. {advice}", parameter="messages"
     )
@@ -408,11 +400,11 @@ def _variant(asked: Asked, place: _Place, llms: Sequence[LLM]) -> LLM:
     """The one LLM that is meant; where variants are left, the one whose decoding is what the request says."""
     if len(llms) == 1:
         return llms[0]
-    said = [name for name in (*_LIMITS, "temperature", "top_p", "stop") if name in asked.settings]
-    agree = [llm for llm in llms if not any(_differs(asked.settings, name, llm.info) for name in said)]
+    said = [name for name in (*settings.LIMITS, "temperature", "top_p", "stop") if name in asked.settings]
+    agree = [llm for llm in llms if not any(settings.differs(asked.settings, name, llm.info) for name in said)]
     if said and len(agree) == 1:
         return agree[0]
-    names = ", ".join(f"{llm.name} ({_decoding(llm.info)})" for llm in llms[:_NAMED])
+    names = ", ".join(f"{llm.name} ({settings.decoding(llm.info)})" for llm in llms[:_NAMED])
     more = f" and {len(llms) - _NAMED} more" if len(llms) > _NAMED else ""
     raise AmbiguousError(
         f"{asked.model[:_SHOWN]!r} was recorded in {len(llms)} variants on {place.shelf.dataset.id}: {names}{more}. "
@@ -423,7 +415,8 @@ def _variant(asked: Asked, place: _Place, llms: Sequence[LLM]) -> LLM:
 
 def _strict_miss(asked: Asked, llm: LLM, place: _Place, ignored: Sequence[str]) -> MissError:
     parts = [
-        f"{name} {_brief(asked.settings.get(name))} (recorded: {_brief(_held(llm.info, name))})" for name in ignored
+        f"{name} {settings.brief(asked.settings.get(name))} (recorded: {settings.brief(settings.recorded(llm.info, name))})"
+        for name in ignored
     ]
     return MissError(
         f"The question {place} was recorded with {llm.name}, but not so: the request says {', '.join(parts)}. "
@@ -432,11 +425,10 @@ def _strict_miss(asked: Asked, llm: LLM, place: _Place, ignored: Sequence[str]) 
     )
 
 
-def _difference(place: _Place, shelves: Mapping[_Shelf, list[LLM]], asking: Conversation) -> str:
+def _difference(place: _Place, shelves: Mapping[Shelf, list[LLM]], asking: Conversation) -> str:
     """In which message a request leaves the recorded one."""
     for llm in shelves[place.shelf]:
-        prompt = llm.prompts()[place.row]
-        recorded = None if prompt is None else _recorded(prompt)
+        recorded = place.shelf.conversation(llm, place.row)
         if recorded is None:
             continue
         if len(recorded.messages) != len(asking.messages):
@@ -448,7 +440,7 @@ def _difference(place: _Place, shelves: Mapping[_Shelf, list[LLM]], asking: Conv
     return "no prompt was recorded for it"
 
 
-def _nearest(shelves: Mapping[_Shelf, list[LLM]], text: str) -> tuple[_Place, float] | None:
+def _nearest(shelves: Mapping[Shelf, list[LLM]], text: str) -> tuple[_Place, float] | None:
     """The question with the largest share of words in a message; `None` where none has a third of them."""
     said = set(text[:_MOST_SEARCHED].lower().split())
     best, share = None, 1 / 3
@@ -458,52 +450,6 @@ def _nearest(shelves: Mapping[_Shelf, list[LLM]], text: str) -> tuple[_Place, fl
             if own > share:
                 best, share = _Place(shelf, row), own
     return None if best is None else (best, share)
-
-
-def _ignored(asked: Asked, info: LLMInfo, asking: Conversation) -> tuple[str, ...]:
-    """Fields of a request that cannot shape the reply: it was recorded under other ones."""
-    fields = [name for name in asked.settings if _differs(asked.settings, name, info)]
-    if asking.messages and not asking.text_only and asked.kind == "chat":
-        fields.append("messages")
-    return tuple(fields)
-
-
-def _differs(settings: Mapping[str, Any], name: str, info: LLMInfo) -> bool:
-    given, held = _canonical(name, settings[name]), _canonical(name, _held(info, name))
-    if held is None and name in _NEUTRAL:
-        held = _canonical(name, _NEUTRAL[name])
-    return bool(given != held)
-
-
-def _canonical(name: str, value: Any) -> Any:
-    if name == "stop" and isinstance(value, str):
-        return [value]
-    if isinstance(value, int | float) and not isinstance(value, bool):
-        return float(value) if abs(value) < 2**53 else value
-    return list(value) if isinstance(value, tuple) else value
-
-
-def _held(info: LLMInfo, name: str) -> Any:
-    """The recorded value of a field of requests; `None` where none was sent or the recording does not say."""
-    if name == "temperature":
-        return info.temperature
-    if name in _LIMITS:
-        return info.max_tokens
-    extra = info.decoding.get("extra_body")
-    return info.decoding.get(name, extra.get(name) if isinstance(extra, Mapping) else None)
-
-
-def _decoding(info: LLMInfo) -> str:
-    temperature = "temperature not known" if info.temperature is None else f"temperature {info.temperature:g}"
-    return temperature if info.max_tokens is None else f"{temperature}, max_tokens {info.max_tokens}"
-
-
-def _brief(value: object) -> str:
-    if value is None:
-        return "none"
-    if isinstance(value, float) and math.isfinite(value):
-        return f"{value:g}"
-    return repr(value)[:_SHOWN] if isinstance(value, str | int | bool) else type(value).__name__
 
 
 def _is_exactly(llm: LLM, model: str) -> bool:

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from feval import __version__
+from feval.serving.requests import FEW_SHOT
 
 __all__ = ["RUN_PATTERN", "description"]
 
@@ -61,6 +62,7 @@ def _operations(models: Sequence[str]) -> list[tuple[str, str, Any]]:
         ("/feval/health", "get", _reading("readHealth", "Whether the server is up, and what it serves.", "Health")),
         ("/feval/ledger", "get", _reading("readLedger", "What was handed out.", "LedgerOrLedgers", _LEDGER_QUERY)),
         ("/feval/grade", "post", _grading),
+        ("/feval/reset", "post", _resetting),
         ("/openapi.json", "get", _reading("readDescription", "This description.", "Anything")),
     ]
 
@@ -108,6 +110,15 @@ def _grading(suffix: str) -> dict[str, Any]:
     }
 
 
+def _resetting(suffix: str) -> dict[str, Any]:
+    return {
+        "operationId": f"resetRun{suffix}",
+        "summary": "Begin a run again: its draws, its place in every pool and its ledger.",
+        "parameters": _HEADERS[:1],
+        "responses": {"200": _content("Anything", "The run that begins again.")} | _errors("400", "404"),
+    }
+
+
 def _content(schema: str, said: str) -> dict[str, Any]:
     return {"description": said, "content": {"application/json": {"schema": _ref(schema)}}}
 
@@ -132,7 +143,7 @@ _TOLD = {
     "X-Feval-Samples": "Recorded places of the CoTs, such as 17,3,22.",
     "X-Feval-Cost-Usd": "What the request added to the ledger.",
     "X-Feval-Remaining": "CoTs that this run can still have of this pool.",
-    "X-Feval-Match": "How the question was found: request, question or id.",
+    "X-Feval-Match": "How the question was found: request, question, few-shot or id.",
     "X-Feval-Ignored": "Fields of the request that changed nothing.",
     "X-Feval-Recycled": "How many of the CoTs had been handed out before.",
     "X-Feval-Unknown": "What was not recorded and reads 0.",
@@ -181,6 +192,7 @@ _HEADERS: list[_Schema] = [
     {"name": "X-Feval-Question", "in": "header", "schema": _ID_HEADER},
     {"name": "X-Feval-Dataset", "in": "header", "schema": _ID_HEADER},
     {"name": "X-Feval-Sample", "in": "header", "schema": {"type": "string", "pattern": "^[0-9]{1,9}$"}},
+    {"name": "X-Feval-Few-Shot", "in": "header", "schema": {"enum": list(FEW_SHOT)}},
 ]
 _LEDGER_QUERY: list[_Schema] = [
     {"name": "run", "in": "query", "schema": {"type": "string", "pattern": RUN_PATTERN}},
@@ -196,7 +208,15 @@ def _schemas(models: Sequence[str]) -> dict[str, _Schema]:
 
 
 def _requests(model: _Schema) -> dict[str, _Schema]:
-    chosen = _object({}, {"question": _or_null(_TEXT), "dataset": _or_null(_TEXT), "sample": _or_null(_COUNT)})
+    chosen = _object(
+        {},
+        {
+            "question": _or_null(_TEXT),
+            "dataset": _or_null(_TEXT),
+            "sample": _or_null(_COUNT),
+            "few_shot": _or_null({"enum": list(FEW_SHOT)}),
+        },
+    )
     shared = {
         "n": _or_null(_N),
         "stream": _or_null(_FLAG),
@@ -298,7 +318,7 @@ def _accounts() -> dict[str, _Schema]:
         "replicate": {"type": ["integer", "null"]},
         "llms": {"type": "object", "additionalProperties": {"type": "object"}},
     }
-    asked = {"asked": {"type": "array"}, "usd_missing": _TEXT}
+    asked = {"asked": {"type": "array"}, "prompts": {"type": "array"}, "usd_missing": _TEXT}
     return {
         "Ledger": _object(run | counts, asked),
         "Graded": _object(

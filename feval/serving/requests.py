@@ -11,10 +11,15 @@ import orjson
 
 from feval.serving.errors import RequestError
 
-__all__ = ["Asked", "Conversation", "conversation", "parse"]
+__all__ = ["FEW_SHOT", "OWN_HEADERS", "Asked", "Conversation", "conversation", "parse"]
 
 _SHOWN = 80
-_OWN_HEADERS = ("x-feval-question", "x-feval-dataset", "x-feval-sample")
+OWN_HEADERS = ("x-feval-question", "x-feval-dataset", "x-feval-sample", "x-feval-few-shot")
+"""Headers that say what no other server is told."""
+
+_OWN_FIELDS = ("question", "dataset", "sample", "few_shot")
+FEW_SHOT = ("last", "none")
+"""What a client can say of exemplars; see `Library`."""
 
 # What says nothing of how CoTs are sampled, or is served.
 _APART = frozenset(
@@ -38,9 +43,15 @@ class Conversation:
     text_only: bool = True
 
     @property
+    def last_user_place(self) -> int:
+        """Which message is the last one whose role is "user"; -1 where there is none."""
+        return max((place for place, (role, _) in enumerate(self.messages) if role == "user"), default=-1)
+
+    @property
     def last_user_text(self) -> str:
         """Text of the last message whose role is "user"; empty where there is none."""
-        return next((text for role, text in reversed(self.messages) if role == "user"), "")
+        place = self.last_user_place
+        return "" if place < 0 else self.messages[place][1]
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +70,7 @@ class Asked:
         question: id, where the client says which question it asks.
         dataset: id, likewise.
         sample: the recorded place of the one CoT wanted, where the client chooses it.
+        few_shot: one of `FEW_SHOT`, where the client says so.
         settings: every other field with a value, in the request's order.
     """
 
@@ -73,6 +85,7 @@ class Asked:
     question: str | None
     dataset: str | None
     sample: int | None
+    few_shot: str | None
     settings: Mapping[str, Any]
 
 
@@ -82,8 +95,8 @@ def parse(kind: str, body: bytes, headers: Mapping[str, str]) -> Asked:
     Args:
         kind: "chat" or "completion".
         body: as it came. Of a key that stands twice in an object the last counts, as JSON readers have it.
-        headers: names in lower case; `x-feval-question`, `x-feval-dataset` and `x-feval-sample` are looked at. Ids may be
-            percent-encoded.
+        headers: names in lower case; `x-feval-question`, `x-feval-dataset`, `x-feval-sample` and `x-feval-few-shot` are looked
+            at. Ids may be percent-encoded.
 
     Raises:
         RequestError: it is no such request; the message names the field.
@@ -158,13 +171,14 @@ def _fields(body: bytes) -> dict[str, Any]:
 
 
 def _own(fields: Mapping[str, Any], headers: Mapping[str, str]) -> dict[str, Any]:
-    """What the client says to feval and no other server: question, dataset and sample."""
-    if fields.keys().isdisjoint(("feval", "metadata")) and headers.keys().isdisjoint(_OWN_HEADERS):
-        return {"question": None, "dataset": None, "sample": None}
-    own = _typed(fields, "feval", dict, "an object with question, dataset or sample") or {}
-    if strange := sorted(own.keys() - {"question", "dataset", "sample"}):
+    """What the client says to feval and no other server: question, dataset, sample and exemplars."""
+    if fields.keys().isdisjoint(("feval", "metadata")) and headers.keys().isdisjoint(OWN_HEADERS):
+        return dict.fromkeys(_OWN_FIELDS)
+    own = _typed(fields, "feval", dict, "an object with question, dataset, sample or few_shot") or {}
+    if strange := sorted(own.keys() - set(_OWN_FIELDS)):
         raise RequestError(
-            f"`feval` takes question, dataset and sample; {strange[0][:_SHOWN]!r} is none of them.", parameter="feval"
+            f"`feval` takes question, dataset, sample and few_shot; {strange[0][:_SHOWN]!r} is none of them.",
+            parameter="feval",
         )
     metadata = _typed(fields, "metadata", dict, "an object") or {}
     found: dict[str, Any] = {}
@@ -181,7 +195,16 @@ def _own(fields: Mapping[str, Any], headers: Mapping[str, str]) -> dict[str, Any
                 parameter=f"feval.{name}",
             )
         found[name] = distinct[0] if distinct else None
-    return found | {"sample": _sample(own.get("sample"), headers.get("x-feval-sample"))}
+    found["sample"] = _sample(own.get("sample"), headers.get("x-feval-sample"))
+    found["few_shot"] = _few_shot(own.get("few_shot"), headers.get("x-feval-few-shot"))
+    return found
+
+
+def _few_shot(field: object, header: str | None) -> str | None:
+    for value in (field, header):  # the header stands for a whole run, the field for one request
+        if value is not None and value not in FEW_SHOT:
+            raise _wrong("feval.few_shot", 'how exemplars are told from the question: "last" or "none"', value)
+    return header if field is None else str(field)
 
 
 def _sample(field: object, header: str | None) -> int | None:

@@ -5,6 +5,7 @@ Runs with one replicate see the same draws, whatever their names: two methods ar
 
 from __future__ import annotations
 
+import logging
 import re
 from array import array
 from collections.abc import Mapping, Sequence
@@ -12,20 +13,34 @@ from dataclasses import dataclass
 from functools import lru_cache
 from hashlib import sha256
 from threading import Lock
-from typing import TYPE_CHECKING, Any, NamedTuple
+from time import monotonic
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from feval.draws import MAX_REPLICATES
 from feval.errors import ConflictError, NotRecordedError, UnknownNameError
 from feval.replay import LLM
+from feval.serving.accounts import Account, Picked, Taken
 from feval.serving.errors import RequestError, UsedUpError
 from feval.serving.kept import Kept
+from feval.serving.templates import Use, UsedTemplates, difference
 
 if TYPE_CHECKING:
     from feval.serving.ledger import LedgerFile
 
-__all__ = ["ORDERS", "Picked", "RunName", "Runs", "Taken", "chosen_run", "may_be_secret", "run_name", "run_of_key"]
+__all__ = [
+    "ORDERS",
+    "Picked",
+    "RunName",
+    "Runs",
+    "Taken",
+    "chosen_run",
+    "count_entry",
+    "may_be_secret",
+    "run_name",
+    "run_of_key",
+]
 
 ORDERS = ("recorded", "seeded")
 """How a run that does not say so draws: the order of the recording, or replicate 0."""
@@ -34,13 +49,18 @@ _NAME = re.compile(r"([A-Za-z0-9][A-Za-z0-9._-]{0,63})(?:@([0-9]{1,7}|recorded))
 _SECRET = re.compile(
     r"(sk|pk|rk|hf|gsk|xai|gh[pous]|glpat|r8|nvapi|pplx|csk)[-_].*|github_pat_.*|(AIza|eyJ|AKIA|ya29).*", re.DOTALL
 )
+_NUMBERED = re.compile(r"(.{1,60})-([0-9]{1,2})")
 _SHORTEST_SECRET = 32
 _SHORTEST_MARKED_SECRET = 20  # one that begins as keys do
+_LOG = logging.getLogger(__name__)
+_PAUSE_S = 60
 _MOST_RUNS = 100_000
 _MOST_RECYCLED = 1024
 _ORDER_BYTES = 32 << 20
 _ROWS_AT_ONCE = 512
 _KEYS_AT_ONCE = 1 << 15  # of wide pools, fewer rows: drawing more holds up every other request
+_TEMPLATE_BYTES = 4 << 20
+_OVERHEAD = 200
 _ARRAY_BYTES = 90  # besides its items
 
 
@@ -55,45 +75,6 @@ class RunName:
 
     label: str
     replicate: int | None
-
-
-@dataclass(frozen=True, slots=True)
-class Picked:
-    """A question that is asked.
-
-    Attributes:
-        llm: who is asked.
-        row: of the question.
-        n: CoTs wanted.
-        sample: the recorded place of the one CoT wanted; `None` for the next ones of the draw.
-    """
-
-    llm: LLM
-    row: int
-    n: int
-    sample: int | None = None
-
-
-class Taken(NamedTuple):
-    """What was handed out for one question.
-
-    A tuple, as every request makes one, and a frozen dataclass takes three times as long to make.
-
-    Attributes:
-        samples: recorded places, in draw order.
-        recycled: how many of them, at the end, this run had been given before.
-        remaining: CoTs of the pool that the run was not yet given.
-        round: number of this request among the run's requests for the question, from 0.
-        prompts: how many times the prompt is paid for now.
-        output_tokens: of the CoTs.
-    """
-
-    samples: tuple[int, ...]
-    recycled: int
-    remaining: int
-    round: int
-    prompts: int
-    output_tokens: int
 
 
 def run_name(text: str, order: str = "seeded") -> RunName:
@@ -173,6 +154,21 @@ def run_of_key(key: str, order: str = "seeded") -> RunName:
     return run_name(f"key-{sha256(key.encode('utf-8', 'surrogatepass')).hexdigest()[:8]}", order)
 
 
+def _how_to_start_again(label: str) -> str:
+    return (
+        f"A run that asks again goes on with the next CoTs. To start again with the first ones, take a new name, such as "
+        f"{_next_name(label)!r}, or reset the run: POST /run/{label}/feval/reset (in process: reset() of the HTTP client)."
+    )
+
+
+def _next_name(label: str) -> str:
+    """A new name for a run that is to see the same draws: "mine-2" after "mine", "mine-3@1" after "mine-2@1"."""
+    base, at, replicate = label.partition("@")
+    numbered = _NUMBERED.fullmatch(base)
+    stem, number = (numbered[1], int(numbered[2]) + 1) if numbered else (base[:60], 2)
+    return f"{stem}-{number}{at}{replicate}"
+
+
 class Runs:
     """Every run's place in every pool, and its ledger. Safe to use from many threads.
 
@@ -200,8 +196,9 @@ class Runs:
         if order not in ORDERS:
             raise UnknownNameError.of("order", order, ORDERS)
         self.order, self.recycle, self.billing = order, recycle, billing
-        self._runs: dict[str, _Run] = {}
+        self._runs: dict[str, Account] = {}
         self._orders = _Orders()
+        self._templates: Kept[str, str] = Kept(_TEMPLATE_BYTES)
         self._lock = Lock()
         self._file = file
         for entry in file.entries if file is not None else ():
@@ -233,12 +230,53 @@ class Runs:
                 key = one.llm, one.row
                 place = first.get(key, run.place(key))
                 first[key] = place + self._require(name, one, len(order), place)
+            now = monotonic()
+            if now - run.asked_at >= _PAUSE_S:
+                self._note_repeat(run, asked)
+            run.asked_at = now
             handed = zip(asked, drawn, lengths, strict=True)
             taken = [run.take(one, order, own, self.billing) for one, order, own in handed]
-            if self._file is not None:
-                for one, got in zip(asked, taken, strict=True):
-                    self._file.add(_entry(name, one, got))
+            for one, got in zip(asked, taken, strict=True):
+                is_new = one.use is not None and run.templates.count(one.use)
+                example = self._example(run.templates, one) if is_new else None
+                if self._file is not None:
+                    self._file.add(_entry(name, one, got, example))
         return taken
+
+    def reset(self, name: RunName) -> None:
+        """Begin a run again: its draws, its place in every pool and its ledger.
+
+        Raises:
+            NotRecordedError: it has asked nothing.
+            StorageError: the ledger file cannot be written.
+        """
+        with self._lock:
+            if name.label not in self._runs:
+                raise self._unknown(name.label)
+            if self._file is not None:
+                self._file.add({"run": name.label, "reset": True})
+            del self._runs[name.label]
+
+    @staticmethod
+    def _note_repeat(run: Account, asked: Sequence[Picked]) -> None:
+        """Say once that a run goes on, where it seems to be started again: a question is asked again after a pause."""
+        if not run.is_told and any(run.place((one.llm, one.row)) for one in asked):
+            run.is_told = True
+            _LOG.warning("The run %r asks again after a pause. %s", run.name.label, _how_to_start_again(run.name.label))
+
+    def _example(self, templates: UsedTemplates, one: Picked) -> Sequence[str] | None:
+        """Where a template that is new to a run begins to differ from its first one; `None` for the first one."""
+        if one.template is None:
+            return None
+        dataset, template = one.llm.dataset, one.template
+        self._templates.put(template.digest, template.text, len(template.text) + _OVERHEAD)
+        first = templates.first(dataset)
+        text = None if first in {None, template.digest} else self._templates.get(str(first))
+        if text is None:
+            return None
+        example = difference(text, template.text)
+        templates.illustrate(dataset, template.digest, example)
+        return example
 
     def summary(self, label: str, *, detail: bool = False) -> dict[str, Any]:
         """The ledger of a run; see `Application.ledger`.
@@ -249,7 +287,7 @@ class Runs:
         with self._lock:
             run = self._runs.get(label)
             if run is None:
-                raise NotRecordedError(f"The run {label!r} has asked nothing so far. {self._known()}")
+                raise self._unknown(label)
             found = run.summary()
             asked = run.questions() if detail else None
         if asked is None:
@@ -261,18 +299,19 @@ class Runs:
         with self._lock:
             return list(self._runs)
 
-    def _known(self) -> str:
+    def _unknown(self, label: str) -> NotRecordedError:
         names = list(self._runs)
-        return f"Those that have: {', '.join(names[-10:])}." if names else "Nor has any other."
+        known = f"Those that have: {', '.join(names[-10:])}." if names else "Nor has any other."
+        return NotRecordedError(f"The run {label!r} has asked nothing so far. {known}")
 
-    def _run(self, name: RunName) -> _Run:
+    def _run(self, name: RunName) -> Account:
         run = self._runs.get(name.label)
         if run is None:
             if len(self._runs) >= _MOST_RUNS:
                 raise RequestError(
                     f"There are {_MOST_RUNS:,} runs already, and no server keeps more. Start another one."
                 )
-            run = self._runs[name.label] = _Run(name)
+            run = self._runs[name.label] = Account(name)
         return run
 
     def _require(self, name: RunName, one: Picked, size: int, place: int) -> int:
@@ -291,6 +330,9 @@ class Runs:
     def _again(self, entry: Mapping[str, Any], find: Any) -> None:
         """Do once more what a ledger file tells."""
         name = run_name(entry["run"], self.order)
+        if entry.get("reset"):
+            self._runs.pop(name.label, None)
+            return
         where = f"The ledger tells that run {name.label!r} was given CoTs of {entry['llm']} on {entry['question']!r}"
         found = find(entry["dataset"], entry["llm"], entry["question"])
         if found is None:
@@ -309,6 +351,7 @@ class Runs:
             raise ConflictError(
                 f"{where} in another order than these draws. The file was changed, or is of another feval."
             )
+        count_entry(run.templates, entry)
 
     def _told(
         self, name: RunName, llm: LLM, row: int, rounds: int, place: int, chosen: Mapping[int, int]
@@ -351,151 +394,29 @@ class _Orders:
         return found
 
 
-class _Cursor:
-    """A run's place in one pool."""
-
-    __slots__ = ("chosen", "cots", "place", "rounds")
-
-    def __init__(self) -> None:
-        self.place = self.rounds = self.cots = 0
-        self.chosen: dict[int, int] | None = None
-
-
-class _Counts:
-    """What a run has consumed of one LLM."""
-
-    __slots__ = (
-        "cots",
-        "llm",
-        "output_tokens",
-        "prompt_tokens",
-        "questions",
-        "recycled",
-        "requests",
-        "unknown_prompts",
-    )
-
-    def __init__(self, llm: LLM) -> None:
-        self.llm = llm
-        self.requests = self.cots = self.prompt_tokens = self.output_tokens = 0
-        self.questions = self.recycled = self.unknown_prompts = 0
-
-
-class _Run:
-    def __init__(self, name: RunName) -> None:
-        self.name = name
-        self._cursors: dict[tuple[LLM, int], _Cursor] = {}
-        self._counts: dict[LLM, _Counts] = {}
-
-    def place(self, key: tuple[LLM, int]) -> int:
-        cursor = self._cursors.get(key)
-        return 0 if cursor is None else cursor.place
-
-    def take(self, one: Picked, order: Sequence[int], tokens: Sequence[int], billing: str) -> Taken:
-        key = one.llm, one.row
-        cursor = self._cursors.get(key)
-        if cursor is None:
-            cursor = self._cursors[key] = _Cursor()
-        counts = self._counts.get(one.llm)
-        if counts is None:
-            counts = self._counts[one.llm] = _Counts(one.llm)
-        samples, recycled = self._samples(one, order, cursor)
-        prompts = 1 if billing == "per_round" else len(samples) if billing == "per_sample" else int(not cursor.rounds)
-        counts.questions += not cursor.rounds
-        output_tokens = sum([tokens[sample] for sample in samples])
-        taken = Taken(samples, recycled, max(len(order) - cursor.place, 0), cursor.rounds, prompts, output_tokens)
-        cursor.rounds += 1
-        cursor.cots += len(samples)
-        _count(counts, one, taken)
-        return taken
-
-    @staticmethod
-    def _samples(one: Picked, order: Sequence[int], cursor: _Cursor) -> tuple[tuple[int, ...], int]:
-        if one.sample is not None:
-            cursor.chosen = cursor.chosen if cursor.chosen is not None else {}
-            cursor.chosen[one.sample] = cursor.chosen.get(one.sample, 0) + 1
-            return (one.sample,), 0
-        size, first = len(order), cursor.place
-        cursor.place += one.n
-        if cursor.place <= size:
-            return tuple(order[first : cursor.place]), 0
-        samples = tuple(order[place % size] for place in range(first, cursor.place))
-        return samples, min(one.n, cursor.place - size)
-
-    def questions(self) -> list[tuple[LLM, int, int, int, dict[int, int]]]:
-        return [(llm, row, c.rounds, c.place, dict(c.chosen or {})) for (llm, row), c in self._cursors.items()]
-
-    def summary(self) -> dict[str, Any]:
-        by_name: dict[str, list[_Counts]] = {}
-        for counts in self._counts.values():
-            by_name.setdefault(counts.llm.name, []).append(counts)
-        return {
-            "run": self.name.label,
-            "replicate": self.name.replicate,
-            **_summed(list(self._counts.values())),
-            "llms": {name: _summed(own) for name, own in by_name.items()},
-        }
-
-
-def _count(counts: _Counts, one: Picked, taken: Taken) -> None:
-    prompt = int(one.llm.pool.prompt_tokens[one.row])
-    counts.requests += 1
-    counts.cots += len(taken.samples)
-    counts.output_tokens += taken.output_tokens
-    counts.recycled += taken.recycled
-    if prompt < 0:
-        counts.unknown_prompts += taken.prompts
-    else:
-        counts.prompt_tokens += taken.prompts * prompt
-
-
 def _pool(one: Picked, size: int) -> str:
     question = one.llm.question_ids[one.row]
     return f"{one.llm.name} has {size:,} recorded CoT{'s' * (size != 1)} on question {question!r} of {one.llm.dataset}"
 
 
 def _used_up(name: RunName, one: Picked, size: int, given: int, *, recycle: bool) -> UsedUpError:
-    left, other = size - given, f"{name.label.split('@')[0]}@{(name.replicate or 0) + 1}"
-    advice = [f"ask for {left:,} or fewer"] * (left > 0) + [f"take another run, such as {other}"] * (one.n <= size)
+    left = size - given
+    sentences = [
+        f"{_pool(one, size)}; run {name.label!r} was given {given:,} of them, so {left:,} are left, and {one.n:,} were asked for."
+    ]
+    if given and one.n <= size:
+        sentences.append(_how_to_start_again(name.label))
+    advice = [f"ask for {left:,} or fewer"] * (left > 0)
     if recycle:
         advice = [f"ask for {max(size, _MOST_RECYCLED):,} or fewer"] if size else []
     elif size:
         advice.append("start the server with --recycle")
-    todo = " or ".join(advice) or "record some"
-    return UsedUpError(
-        f"{_pool(one, size)}; run {name.label!r} was given {given:,} of them, so {left:,} are left, and {one.n:,} were asked "
-        f"for. {todo[0].upper()}{todo[1:]}.",
-        parameter="n",
-    )
+    todo = ", or ".join(advice) or "record some"
+    sentences.append(f"Or {todo}." if len(sentences) > 1 else f"{todo[0].upper()}{todo[1:]}.")
+    return UsedUpError(" ".join(sentences), parameter="n")
 
 
-def _summed(counts: Sequence[_Counts]) -> dict[str, Any]:
-    dollars, missing = _dollars(counts)
-    found = {
-        name: sum(getattr(own, name) for own in counts)
-        for name in ("requests", "cots", "prompt_tokens", "output_tokens", "questions", "recycled")
-    } | {"usd": dollars}
-    return found if missing is None else found | {"usd_missing": missing}
-
-
-def _dollars(counts: Sequence[_Counts]) -> tuple[float | None, str | None]:
-    """USD of everything, or why there are none."""
-    from feval.prices import usd
-
-    total = 0.0
-    for own in counts:
-        prices, price = own.llm.prices, own.llm.price
-        if prices is None:
-            return None, "The recording was opened without a price list."
-        if price is None:
-            return None, f"The price list {prices.id!r} has no price for the LLM {own.llm.name!r}."
-        if own.unknown_prompts:
-            return None, f"The prompt tokens of {own.llm.name} were not recorded for every question."
-        total += usd(price, own.prompt_tokens, own.output_tokens)
-    return total, None
-
-
-def _entry(name: RunName, one: Picked, taken: Taken) -> dict[str, Any]:
+def _entry(name: RunName, one: Picked, taken: Taken, example: Sequence[str] | None) -> dict[str, Any]:
     entry = {
         "run": name.label,
         "dataset": one.llm.dataset,
@@ -505,4 +426,27 @@ def _entry(name: RunName, one: Picked, taken: Taken) -> dict[str, Any]:
         "n": len(taken.samples),
         "recycled": taken.recycled,
     }
-    return entry if one.sample is None else entry | {"chosen": True}
+    if one.use is not None:
+        entry |= {"match": one.use.match, "template": one.use.digest}
+        if one.use.mismatch is not None:
+            entry["mismatch"] = one.use.mismatch
+    if one.sample is not None:
+        entry["chosen"] = True
+    if example is not None:
+        entry["example"] = example
+    return entry
+
+
+def count_entry(templates: UsedTemplates, entry: Mapping[str, Any]) -> None:
+    """Count the template of a request in a ledger file; those of older files do not tell of it.
+
+    Args:
+        templates: of the run.
+        entry: of the file.
+    """
+    if "match" not in entry:
+        return
+    digest = entry.get("template")
+    templates.count(Use(entry["dataset"], digest, entry["match"], entry.get("mismatch")))
+    if digest is not None and entry.get("example"):
+        templates.illustrate(entry["dataset"], digest, entry["example"])

@@ -15,12 +15,13 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["Found", "TextIndex", "normal"]
+__all__ = ["Found", "TextIndex", "common_passages", "normal", "occurrences"]
 
 _ANCHORS = (16, 4, 1)  # powers of two: a window's hash is made by doubling
 _MULTIPLIER = 0x9E3779B97F4A7C15
 _MASK = (1 << 64) - 1
 _TABLE_BITS = 16
+_WINDOW = 32  # a power of two, too
 
 _SHORT = 16
 _OPENING = "\"'`([{<:>“‘«「『（【："
@@ -99,6 +100,44 @@ def _by_anchor(texts: Iterable[str]) -> dict[int, list[str]]:
     for text in texts:
         filed[next(length for length in _ANCHORS if len(text) >= length)].append(text)
     return filed
+
+
+def occurrences(message: str, text: str) -> Iterator[tuple[int, int]]:
+    """Yield (start, stop) of every place where a text stands on its own in a message, as `TextIndex` finds it.
+
+    Args:
+        message: normal.
+        text: normal, without white space at its ends.
+    """
+    start = message.find(text) if text else -1
+    while start >= 0:
+        stop = start + len(text)
+        if _stands_alone(message, start, stop):
+            yield start, stop
+        start = message.find(text, stop)
+
+
+def common_passages(message: str, texts: Iterable[str], length: int) -> Iterator[str]:
+    """Yield passages of so many characters that stand in a message and in one of some texts.
+
+    Every passage that both share holds a window of a text that begins at a multiple of `step`: these alone are looked up.
+
+    Args:
+        message: normal; passages do not reach across NUL characters.
+        texts: normal.
+        length: of a passage, at least that of a window.
+    """
+    joined = "\0".join(texts)
+    if min(len(message), len(joined)) < length:
+        return
+    step = length - _WINDOW + 1
+    hashes, known = _windows(joined, _WINDOW)[::step], np.sort(_windows(message, _WINDOW))
+    nearest = known[np.minimum(np.searchsorted(known, hashes), len(known) - 1)]
+    for window in (np.flatnonzero(nearest == hashes) * step).tolist():
+        for start in range(max(window - step + 1, 0), window + 1):
+            passage = joined[start : start + length]
+            if len(passage) == length and "\0" not in passage and passage in message:
+                yield passage
 
 
 class _Filed:

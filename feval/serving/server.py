@@ -152,6 +152,8 @@ def serve(
     order: str = "seeded",
     recycle: bool = False,
     strict: bool = False,
+    few_shot: str = "none",
+    allow_mismatch: bool = False,
     prices: str | Path | PriceList | None = None,
     billing: str = "once",
     ledger: str | Path | None = None,
@@ -172,6 +174,8 @@ def serve(
         order: of runs that name none: "seeded" or "recorded".
         recycle: whether a used-up pool starts over.
         strict: whether only requests that were recorded are answered.
+        few_shot: "last": of several recorded questions in a message the last one is asked.
+        allow_mismatch: whether requests are answered that no recorded CoT can answer.
         prices: as in `feval.load`.
         billing: as in `feval.load`.
         ledger: file to write every request to.
@@ -183,8 +187,8 @@ def serve(
     from feval.serving.application import Application
 
     application = Application.open(
-        recording, datasets=datasets, llms=llms, seed=seed, order=order, recycle=recycle, strict=strict, prices=prices,
-        billing=billing, ledger=ledger, resume=resume,
+        recording, datasets=datasets, llms=llms, seed=seed, order=order, recycle=recycle, strict=strict, few_shot=few_shot,
+        allow_mismatch=allow_mismatch, prices=prices, billing=billing, ledger=ledger, resume=resume,
     )  # fmt: skip
     try:
         return Server(application, host=host, port=port, token=token)

@@ -14,13 +14,14 @@ from __future__ import annotations
 
 import re
 import sys
+import warnings
 from collections.abc import AsyncIterator, Iterable, Sequence
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Self, TypedDict, Unpack
 
-from feval.errors import UsageError
+from feval.errors import ReplayWarning, UsageError
 from feval.serving.application import Application, Call, Reply
 
 if TYPE_CHECKING:
@@ -48,6 +49,8 @@ class ReplayOptions(TypedDict, total=False):
     order: str
     recycle: bool
     strict: bool
+    few_shot: str
+    allow_mismatch: bool
     prices: str | Path | PriceList | None
     billing: str
     ledger: str | Path | None
@@ -105,15 +108,31 @@ class _Replay:
 
         return grade(self.application, self.run if run is None else run, answers, dataset=dataset)
 
+    def reset(self, run: str | None = None) -> None:
+        """Begin a run again: its draws, its place in every pool and its ledger.
+
+        Args:
+            run: its name; this transport's own for `None`.
+
+        Raises:
+            NotRecordedError: the run has asked nothing yet.
+        """
+        self.application.reset(self.run if run is None else run)
+
     def _respond(self, request: Any, body: bytes) -> Reply:
         url = request.url
         headers = {name.lower(): value for name, value in request.headers.items() if name.lower() not in _KEYS}
         headers.setdefault("x-feval-run", self.run)
-        return self.application.respond(Call(request.method, _path(url.path), url.query.decode(), headers, body))
+        call = Call(request.method, _path(url.path), url.query.decode(), headers, body, _warn)
+        return self.application.respond(call)
 
     def _close(self) -> None:
         if self._owned:
             self.application.close()
+
+
+def _warn(sentence: str) -> None:
+    warnings.warn(sentence, ReplayWarning, stacklevel=2)
 
 
 def _path(path: str) -> str:
@@ -212,11 +231,12 @@ def replay_http_client(recording: Source = None, *, run: str = "default", **opti
     Args:
         recording: what `feval.load` takes: a folder, an open recording, or several; or an `Application`.
         run: whose draws, cursor and ledger: NAME, NAME@R for replicate R, or NAME@recorded.
-        options: of `Application.open`: seed, order, recycle, strict, datasets, llms, prices, billing, ledger.
+        options: of `Application.open`: seed, order, recycle, strict, few_shot, allow_mismatch, datasets,
+            llms, prices, billing, ledger.
 
     Returns:
         An `httpx2.Client`, or an `httpx.Client` where that is what the installed `openai` speaks, with the transport as
-        `replay`, and the transport's `ledger` and `grade`.
+        `replay`, and the transport's `ledger`, `grade` and `reset`.
 
     Raises:
         FevalError: whatever `Application.open` raises; UsageError where neither library is installed.
@@ -232,11 +252,12 @@ def replay_async_http_client(
     Args:
         recording: what `feval.load` takes: a folder, an open recording, or several; or an `Application`.
         run: whose draws, cursor and ledger: NAME, NAME@R for replicate R, or NAME@recorded.
-        options: of `Application.open`: seed, order, recycle, strict, datasets, llms, prices, billing, ledger.
+        options: of `Application.open`: seed, order, recycle, strict, few_shot, allow_mismatch, datasets,
+            llms, prices, billing, ledger.
 
     Returns:
         An `httpx2.AsyncClient`, or an `httpx.AsyncClient` where that is what the installed `openai` speaks, with the transport
-        as `replay`, and the transport's `ledger` and `grade`.
+        as `replay`, and the transport's `ledger`, `grade` and `reset`.
 
     Raises:
         FevalError: whatever `Application.open` raises; UsageError where neither library is installed.
@@ -248,6 +269,7 @@ def _with_ledger(client: type) -> type:
     def __init__(self: Any, transport: _Replay) -> None:  # noqa: N807  of a class made here
         client.__init__(self, transport=transport, trust_env=False)  # type: ignore[misc]  # the class is only known at run time
         self.replay, self.ledger, self.grade = transport, transport.ledger, transport.grade
+        self.reset = transport.reset
 
     return type("Replay" + client.__name__, (client,), {"__init__": __init__, "__module__": __name__})
 

@@ -1,0 +1,160 @@
+"""What a request says of how CoTs are sampled, beside what was recorded."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+from feval.recording.content import LLMInfo
+from feval.serving.requests import Asked, Conversation
+
+__all__ = [
+    "LIMITS",
+    "SCHEMAS",
+    "Unheeded",
+    "brief",
+    "decoding",
+    "differs",
+    "ignored",
+    "other_format",
+    "recorded",
+    "unheeded",
+]
+
+_SHOWN = 60
+
+# What a value must differ from to be more than the default of every server.
+_NEUTRAL: Mapping[str, Any] = {
+    "top_p": 1, "presence_penalty": 0, "frequency_penalty": 0, "logit_bias": {}, "stop": [], "tools": [], "functions": [],
+    "parallel_tool_calls": True, "tool_choice": "none", "response_format": {"type": "text"}, "modalities": ["text"],
+    "best_of": 1, "suffix": "",
+}  # fmt: skip
+LIMITS = ("max_completion_tokens", "max_tokens")
+"""Fields of requests that bound the output tokens."""
+
+_SAMPLING = (*LIMITS, "temperature", "top_p", "stop")
+_OFFERS = ("tools", "functions")
+SCHEMAS = ("response_format", "guided_json", "structured_outputs")
+"""Fields of requests that demand JSON."""
+
+_CALLS = ("tool_choice", "function_call")
+
+
+class Unheeded(NamedTuple):
+    """Something that a request asks for and the recorded replies do not heed.
+
+    Attributes:
+        kind: "temperature", "limit", "system prompt", "tools", ...: what a run is told of once.
+        what: the rest of a sentence whose subject is the run.
+    """
+
+    kind: str
+    what: str
+
+
+def ignored(asked: Asked, info: LLMInfo, conversation: Conversation) -> tuple[str, ...]:
+    """Return the fields of a request that cannot shape the reply: it was recorded under other ones."""
+    fields = [name for name in asked.settings if differs(asked.settings, name, info)]
+    if conversation.messages and not conversation.text_only and asked.kind == "chat":
+        fields.append("messages")
+    return tuple(fields)
+
+
+def unheeded(
+    asked: Asked, name: str, info: LLMInfo, fields: tuple[str, ...], system: str, recorded_system: str | None
+) -> Iterator[Unheeded]:
+    """Yield what somebody who reads the replies would take to have had an effect.
+
+    Args:
+        asked: the request.
+        name: of the LLM.
+        info: of the LLM.
+        fields: those that are `ignored`.
+        system: the request's system prompt.
+        recorded_system: that of the recording, empty for none; `None` where it is not known.
+    """
+    for field in fields:
+        if field in _SAMPLING:
+            held = recorded(info, field)
+            but = f"the recording of {name} states none" if held is None else f"{name} was recorded with {brief(held)}"
+            kind = "limit" if field in LIMITS else field
+            yield Unheeded(kind, f"asks for {field} {brief(asked.settings[field])}, but {but}.")
+        elif field in _OFFERS:
+            yield Unheeded("tools", f"offers tools, but {name} was recorded without them, and calls none.")
+    if system and recorded_system is not None and system != recorded_system:
+        how = f"with {recorded_system[:_SHOWN]!r}" if recorded_system else "without one"
+        yield Unheeded("system prompt", f"sends a system prompt of its own, but {name} was recorded {how}.")
+
+
+def other_format(settings: Mapping[str, Any], info: LLMInfo) -> str | None:
+    """Return the field of a request that demands JSON or a tool call which was not demanded when the CoTs were recorded."""
+    for name in SCHEMAS:
+        if name in settings and _demands_json(name, settings[name], info) and differs(settings, name, info):
+            return name
+    for name in _CALLS:
+        if name in settings and _is_forced(settings[name]) and differs(settings, name, info):
+            return name
+    return None
+
+
+def _demands_json(name: str, value: Any, info: LLMInfo) -> bool:
+    if name != "response_format" or _kind(value) == "json_schema":
+        return True
+    return (
+        _kind(value) == "json_object" and _kind(recorded(info, name)) != "json_schema"
+    )  # whose reply is an object, too
+
+
+def _kind(value: Any) -> object:
+    return value.get("type") if isinstance(value, Mapping) else None
+
+
+def _is_forced(choice: Any) -> bool:
+    """Whether a tool choice leaves no reply in prose."""
+    if not isinstance(choice, Mapping):
+        return choice in ("required", "any")
+    allowed = choice.get("allowed_tools")
+    mode = choice.get("mode", allowed.get("mode") if isinstance(allowed, Mapping) else None)
+    return bool(mode != "auto" and _kind(choice) not in ("auto", "none"))
+
+
+def differs(settings: Mapping[str, Any], name: str, info: LLMInfo) -> bool:
+    """Return whether a field of a request is not what was recorded."""
+    given, held = _canonical(name, settings[name]), _canonical(name, recorded(info, name))
+    if held is None and name in _NEUTRAL:
+        held = _canonical(name, _NEUTRAL[name])
+    return bool(given != held)
+
+
+def _canonical(name: str, value: Any) -> Any:
+    if name == "stop" and isinstance(value, str):
+        return [value]
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return float(value) if abs(value) < 2**53 else value
+    return list(value) if isinstance(value, tuple) else value
+
+
+def recorded(info: LLMInfo, name: str) -> Any:
+    """Return the recorded value of a field of requests; `None` where none was sent or the recording does not say."""
+    if name == "temperature":
+        return info.temperature
+    if name in LIMITS:
+        return info.max_tokens
+    extra = info.decoding.get("extra_body")
+    return info.decoding.get(name, extra.get(name) if isinstance(extra, Mapping) else None)
+
+
+def decoding(info: LLMInfo) -> str:
+    """Return temperature and limit in words."""
+    temperature = "temperature not known" if info.temperature is None else f"temperature {info.temperature:g}"
+    return temperature if info.max_tokens is None else f"{temperature}, max_tokens {info.max_tokens}"
+
+
+def brief(value: object) -> str:
+    """Return a value of a field in a few characters."""
+    if value is None:
+        return "none"
+    if isinstance(value, float) and math.isfinite(value):
+        return f"{value:g}"
+    return repr(value)[:_SHOWN] if isinstance(value, str | int | bool) else type(value).__name__
