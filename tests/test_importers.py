@@ -204,9 +204,32 @@ def test_equal_questions_with_different_golds_are_two_questions(save: Save, impo
 
 def test_refuses_other_numbers_of_texts_and_answers(save: Save, imported: Import) -> None:
     with pytest.raises(
-        SourceError, match=r"Question 1 of x\.json has 3 texts in 'generated' and 1 answers in 'results'"
+        SourceError, match=r"Question 1 of x\.json has 3 texts in 'generated' and 4 answers in 'results'"
     ):
-        imported("mot-cascade", save("x.json", dumped([mot_entry(), mot_entry(results=["2"])])))
+        imported("mot-cascade", save("x.json", dumped([mot_entry(), mot_entry(results=["2"] * 4)])))
+
+
+def test_mot_cascade_texts_whose_results_are_missing_are_named_or_have_no_answer(save: Save, imported: Import) -> None:
+    # As in the published files of programs: (texts, results) of (3, 3), (3, 2), (3, 0) and (0, 0).
+    entries = [mot_entry(), mot_entry(results=["2", "3"]), mot_entry(results=[]), mot_entry(generated=[], results=[])]
+    recording = imported("mot-cascade", save("x.json", dumped(entries)))
+    assert [len(recording.texts("toy", "toy-llm", q)) for q in range(4)] == [3, 0, 3, 0]
+    assert rows(recording)["answer"] == ["2", "3", None, None, None, None]
+    assert "Questions with texts and no result: 1 (toy/2)" in notes(recording)
+    assert "Questions with fewer results than texts: 1 of 4 (toy/1)" in notes(recording)
+    assert "Questions without samples: 2 (toy/1, toy/3)" in notes(recording)
+
+
+def test_samples_stored_twice_are_known_beside_empty_pools_and_missing_results(save: Save, imported: Import) -> None:
+    entries = [
+        mot_entry(generated=["a", "b"] * 2, results=["2", "3"] * 2),
+        mot_entry(generated=["a", "b"] * 2, results=["2"] * 2),
+        mot_entry(generated=[], results=[]),
+    ]
+    recording = imported("mot-cascade", save("x.json", dumped(entries)))
+    assert rows(recording)["text"] == ["a", "b"]
+    assert "only the first half was imported" in notes(recording)
+    assert "fewer results than texts: 1 of 3 (toy/1)" in notes(recording)
 
 
 def test_reads_an_esc_file_by_its_authors_rule(save: Save, imported: Import) -> None:
