@@ -16,8 +16,9 @@ OPTIONAL_COLUMNS: Mapping[str, str] = {
     "reasoning_tokens": "int64",
     "cached_tokens": "int64",
     "recorded_at": "string",
+    "duration_s": "float64",
 }
-"""Columns that a source may add to every CoT, with their Arrow types; each value may be missing (null)."""
+"""Columns that a source may add to every CoT, with their Arrow types; each value may be missing (null). Durations are seconds."""
 
 
 @dataclass(frozen=True, slots=True)
