@@ -26,6 +26,7 @@ from foreign_sources import (
     dumped,
     lines,
     mot_entry,
+    open_entry,
     response,
     switch_entry,
 )
@@ -340,22 +341,6 @@ def test_modelswitch_is_put_in_the_order_of_its_numbers(save: Save, imported: Im
     assert rows(recording)["answer"] == [None, None, "2"]
     assert "2 stored answers of toy-llm are empty or 'Error'" in notes(recording)
     assert "shuffled order" in notes(recording)
-
-
-def open_entry(no: int | None = 0, **changes: Any) -> dict[str, Any]:
-    """An entry of ModelSwitch's files of open models."""
-    entry = {
-        "question": "1 + 1?",
-        "no": no,
-        "solution": 2,
-        "Llama-3.1-70B-Instruct_Sampling": ["assistant\n\nIt is \\boxed{2}.", "It is 3."],
-        "Llama-3.1-70B-Instruct_ans_list": ["2", "3"],
-        "Llama-3.1-70B-Instruct_final_answer": "2",
-        "gemma_Sampling": ["So 2."],
-        "gemma_ans_list": ["2"],
-        **changes,
-    }
-    return {name: value for name, value in entry.items() if value is not None}
 
 
 def test_modelswitch_files_of_open_models_name_their_llms(save: Save, imported: Import) -> None:
