@@ -69,7 +69,7 @@ def questions(dataset_id: str, *, source: Path | None = None, answer_kind: str |
         found, origin = _from_file(source, dataset_id), source.name
     else:
         found, origin = _from_hub(dataset_card(dataset_id))
-    found, notes = positions_as_labels(found, kind)
+    found, notes = positions_as_labels(found, kind, origin)
     made = [Question(q.id, q.text or "", q.gold, canonical_gold(kind, q.gold, q.choices), q.choices) for q in found]
     if card is not None:
         _check(card, made, origin)

@@ -39,13 +39,13 @@ def question(gold: str | None, *texts: str, id: str = "q", labels: str | list[st
 
 
 def golds(*found: SourceQuestion) -> list[str | None]:
-    return [q.gold for q in positions_as_labels(found, "choice")[0]]
+    return [q.gold for q in positions_as_labels(found, "choice", "x.jsonl")[0]]
 
 
 def test_positions_count_from_0() -> None:
     texts = ("cat", "dog", "cow", "hen")
     assert golds(*(question(str(place), *texts, id=f"q{place}") for place in range(4))) == ["A", "B", "C", "D"]
-    changed, (note,) = positions_as_labels([question("1", *texts)], "choice")
+    changed, (note,) = positions_as_labels([question("1", *texts)], "choice", "x.jsonl")
     assert changed[0].gold == "B"
     assert note.endswith("written as labels: 1 (such as 1 of 'q', which is 'B').")
 
@@ -63,13 +63,15 @@ def test_positions_count_from_0() -> None:
     ],
 )
 def test_labels_and_texts_are_no_positions(kept: SourceQuestion) -> None:
-    assert positions_as_labels([kept], "choice") == ([kept], [])
+    assert positions_as_labels([kept], "choice", "x.jsonl") == ([kept], [])
 
 
 def test_where_all_golds_are_positions_one_that_is_another_options_text_is_a_position() -> None:
     # MMLU: the second gold is 24, at position 2; by its text it would be option B.
     found, (note,) = positions_as_labels(
-        [question("0", "cat", "dog", "cow", "hen", id="q0"), question("2", "8", "2", "24", "120", id="q1")], "choice"
+        [question("0", "cat", "dog", "cow", "hen", id="q0"), question("2", "8", "2", "24", "120", id="q1")],
+        "choice",
+        "x.jsonl",
     )
     assert [q.gold for q in found] == ["A", "C"]
     assert "Positions that are also the text of another option: 1 (such as 2 of 'q1')" in note
@@ -77,7 +79,7 @@ def test_where_all_golds_are_positions_one_that_is_another_options_text_is_a_pos
 
 def test_golds_of_another_kind_stay() -> None:
     number = question("1", "cat", "dog")
-    assert positions_as_labels([number], "number") == ([number], [])
+    assert positions_as_labels([number], "number", "x.jsonl") == ([number], [])
 
 
 def test_where_golds_are_texts_a_number_that_is_a_text_stays_a_text() -> None:
@@ -89,14 +91,16 @@ def test_where_golds_are_texts_a_number_that_is_a_text_stays_a_text() -> None:
 @pytest.mark.parametrize("gold", ["4", "-1", "10", "9" * 4000])
 def test_a_position_out_of_range_is_refused(gold: str) -> None:
     with pytest.raises(
-        SourceError, match=r"question 'q' is '[-0-9.]+.* no label or text of its 4 options \(A: 'cat', B: 'dog'"
+        SourceError,
+        match=r"question 'q' in x\.jsonl is '[-0-9.]+.* no label or text of its 4 options \(A: 'cat', B: 'dog'",
     ):
         golds(question(gold, "cat", "dog", "cow", "hen"))
 
 
 def test_a_position_needs_options() -> None:
     with pytest.raises(
-        SourceError, match=r"question 'q' is '1', and the question has no options .* \('choices', in the source"
+        SourceError,
+        match=r"question 'q' in x\.jsonl is '1', and the question has no options .* \('choices', in the source",
     ):
         golds(question("1"))
 
@@ -124,7 +128,7 @@ def test_generic_rows(save: Save, imported: Import, gold: Any) -> None:
 
 def test_generic_rows_name_what_is_wrong(save: Save, imported: Import) -> None:
     with pytest.raises(
-        SourceError, match=r"gold answer of question 'q' is '4', which is no label or text of its 4 options"
+        SourceError, match=r"gold answer of question 'q' in x\.jsonl is '4', which is no label or text of its 4 options"
     ):
         imported("jsonl", save("x.jsonl", lines(MMLU | {"gold": 4, "text": "B"})), answer_kind="choice")
 
@@ -166,6 +170,6 @@ def test_questions_of_a_dataset(save: Save) -> None:
     assert [(q.answer, q.answer_key) for q in found] == [("B", "B"), ("D", "D")]
     file = save("q.jsonl", lines(MMLU | {"answer": 1}, MMLU | {"id": "r", "answer": 4}))
     with pytest.raises(
-        SourceError, match=r"question 'r' is '4', which is no label or text of its 4 options \(A: 'cat'"
+        SourceError, match=r"question 'r' in q\.jsonl is '4', which is no label or text of its 4 options \(A: 'cat'"
     ):
         questions("toy", source=file, answer_kind="choice")

@@ -194,8 +194,8 @@ def test_samples_may_have_names_instead_of_numbers(save: Save, imported: Import)
         imported("jsonl", save("x.jsonl", lines(COT | {"sample_id": "x9"}, COT | {"sample_id": 3})))
 
 
-def test_epochs_that_count_from_1_have_no_gap(save: Save, imported: Import) -> None:
-    recording = imported("jsonl", save("x.jsonl", lines(*(COT | {"epoch": n, "text": str(n)} for n in (2, 1)))))
+def test_sample_numbers_that_count_from_1_have_no_gap(save: Save, imported: Import) -> None:
+    recording = imported("jsonl", save("x.jsonl", lines(*(COT | {"sample_index": n, "text": str(n)} for n in (2, 1)))))
     assert rows(recording)["text"] == ["1", "2"]
     assert "gaps" not in notes(recording)
 
@@ -394,7 +394,7 @@ def test_recorded_prompt_tokens_price_the_prompt_where_outputs_are_counted(
     recording = imported("jsonl", save("x.jsonl", lines(line)), llm=None, counter=counter)
     assert requests(recording, llm="gpt-3.5-turbo")["prompt_tokens"] == [100]
     assert rows(recording, llm="gpt-3.5-turbo")["output_tokens"] == [3]  # two words times 1.365
-    assert "Prompt tokens are as the source has them on 1 requests" in notes(recording)
+    assert "Requests with the source's own token count: 1. It does not count output tokens" in notes(recording)
     assert "were counted by 'words'" in notes(recording)
     dataset, llms = feval.load("toy", recording=recording)
     evaluation = feval.evaluate(feval.SelfConsistency(1), dataset, llms)

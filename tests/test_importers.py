@@ -339,7 +339,7 @@ def test_modelswitch_is_put_in_the_order_of_its_numbers(save: Save, imported: Im
     recording = imported("modelswitch", save("x.json", dumped(entries)))
     assert [(q.id, q.text, q.answer) for q in recording.questions("toy")] == [("toy/3", "a", "2"), ("toy/7", "b", "4")]
     assert rows(recording)["answer"] == [None, None, "2"]
-    assert "2 stored answers of toy-llm are empty or 'Error'" in notes(recording)
+    assert "Stored answers of toy-llm that are empty or 'Error', and were read as no answer: 2." in notes(recording)
     assert "shuffled order" in notes(recording)
 
 
@@ -371,7 +371,7 @@ def test_modelswitch_files_that_hold_only_a_list_of_answers(save: Save, imported
     recording = imported("modelswitch", save("x.json", dumped([with_texts, without_texts])))
     assert rows(recording)["answer"] == ["2", "2", None, None]
     assert rows(recording)["text"] == ["It is \\boxed{2}.", "2", "", ""]
-    assert "keeps no texts of toy-llm on 1 questions, only answers; each answer stands for its text" in notes(recording)
+    assert "Questions with answers of toy-llm and no texts: 1. Each answer stands for its text" in notes(recording)
 
 
 @pytest.mark.parametrize(

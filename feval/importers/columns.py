@@ -126,8 +126,8 @@ def _logprob(value: Any, where: str) -> float:
 
 COLUMNS: tuple[Column, ...] = (
     Column("id", "question", identifier, "the question's id", ("question_id",)),
-    Column("question", "question", text, "the question's text, without options", ("problem", "input")),
-    Column("gold", "question", scalar_text, "the gold answer", ("target", "ground_truth", "reference")),
+    Column("question", "question", text, "the question's text, without options", ("problem",)),
+    Column("gold", "question", scalar_text, "the gold answer", ("target", "ground_truth")),
     Column("choices", "question", choices_of, "the options", ("options",)),
     Column("prompt", "request", _prompt, "what was sent: a text, or a list of messages"),
     Column(
@@ -139,7 +139,7 @@ COLUMNS: tuple[Column, ...] = (
     Column("max_tokens", "llm", _limit, "limit on output tokens"),
     Column(
         "sample", "cot", _sample, "number of the CoT among those of its question and LLM, which orders them; or any other name",
-        ("sample_id", "sample_index", "epoch"),
+        ("sample_id", "sample_index"),
     ),
     Column("text", "cot", text, "the CoT", ("completion", "response", "generation")),
     Column("answer", "cot", scalar_text, "the answer that was extracted", ("prediction", "extracted_answer")),

@@ -65,7 +65,8 @@ def convert(
         reader = Reader()
         file = None if questions is None else read_questions(questions, request.dataset, reader)
         imported = _read(importer, source, replace(request, questions=file), formats)
-        joined, gold_notes = completed(imported.questions, file, kind)
+        origins = source.name, questions.name if questions else ""
+        joined, gold_notes = completed(imported.questions, file, kind, origins)
         conversion = _Conversion(importer, kind, joined, counter, answers, default_kind=answer_kind is None)
         writer.add_dataset(replace(info, system_prompt=imported.system_prompt), conversion.recorded_questions())
         total = imported.llm_count * len(imported.questions)
@@ -295,8 +296,8 @@ class _Conversion:
         if seen["request counted by source"]:
             counter = self._counter or "words"
             notes.append(
-                f"Prompt tokens are as the source has them on {seen['request counted by source']:,} requests, and it has no "
-                f"output tokens: those, and the tokens of other requests, were counted by {counter!r}."
+                f"Requests with the source's own token count: {seen['request counted by source']:,}. It does not count output "
+                f"tokens; those, and any other requests, were counted by {counter!r}."
             )
         notes += self._kind_notes()
         if not seen["stored"]:

@@ -15,7 +15,9 @@ __all__ = ["positions_as_labels"]
 _POSITION = re.compile("-?[0-9]+")
 
 
-def positions_as_labels(questions: Sequence[SourceQuestion], kind: str) -> tuple[list[SourceQuestion], list[str]]:
+def positions_as_labels(
+    questions: Sequence[SourceQuestion], kind: str, origin: str
+) -> tuple[list[SourceQuestion], list[str]]:
     """Write golds of the kind "choice" that are positions, counted from 0, as the labels of their options.
 
     A whole number is a position unless it equals an option's label or text. Where every gold of the source is a whole number and
@@ -24,6 +26,7 @@ def positions_as_labels(questions: Sequence[SourceQuestion], kind: str) -> tuple
     Args:
         questions: all questions of one source.
         kind: their answer kind; golds of another kind stay as they are.
+        origin: name of the source, for the messages.
 
     Returns:
         The questions, and a note for each thing that a reader should know.
@@ -39,7 +42,7 @@ def positions_as_labels(questions: Sequence[SourceQuestion], kind: str) -> tuple
     if not positions:
         return list(questions), []
     only_positions = len(numbers) == len(golds) and all(map(_in_range, numbers))
-    labels = {question.id: _label(question) for question in (numbers if only_positions else positions)}
+    labels = {question.id: _label(question, origin) for question in (numbers if only_positions else positions)}
     changed = [replace(q, gold=labels[q.id]) if q.id in labels else q for q in questions]
     return changed, _notes(positions[0], labels, [q for q in numbers if _is_other_text(q, labels)])
 
@@ -66,20 +69,20 @@ def _in_range(question: SourceQuestion) -> bool:
     return len(_gold(question)) < 9 and 0 <= int(_gold(question)) < len(question.choices)
 
 
-def _label(question: SourceQuestion) -> str:
+def _label(question: SourceQuestion, origin: str) -> str:
     labels = [label for label, _ in question.choices]
     if not labels:
         raise SourceError(
-            f"The gold answer of question {question.id!r} is {_gold(question)!r:.40}, and the question has no options that it "
-            "could count. Give the options ('choices', in the source or in a file named by --questions), write the gold as a "
-            "letter, or choose another answer kind, --answer-kind KIND."
+            f"The gold answer of question {question.id!r} in {origin} is {_gold(question)!r:.40}, and the question has no "
+            "options that it could count. Give the options ('choices', in the source or in a file named by --questions), write "
+            "the gold as a letter, or choose another answer kind, --answer-kind KIND."
         )
     if not _in_range(question) or all(map(str.isdecimal, labels)):
         options = ", ".join(f"{label}: {text!r:.30}" for label, text in question.choices[:12])
         raise SourceError(
-            f"The gold answer of question {question.id!r} is {_gold(question)!r:.40}, which is no label or text of its "
-            f"{len(labels)} options ({options}) and no position among them, counted from 0. Correct the gold, or write it as the "
-            "label of an option."
+            f"The gold answer of question {question.id!r} in {origin} is {_gold(question)!r:.40}, which is no label or text of "
+            f"its {len(labels)} options ({options}) and no position among them, counted from 0. Correct the gold, or write it as "
+            "the label of an option."
         )
     return labels[int(_gold(question))]
 

@@ -144,11 +144,11 @@ def _pool_notes(llm: str, pools: Sequence[SourcePool], without_texts: int) -> li
     empty = sum(not pool.texts for pool in pools)
     notes = []
     if no_answer:
-        notes.append(f"{no_answer} stored answers of {llm} are empty or 'Error'; they were read as no answer.")
+        notes.append(f"Stored answers of {llm} that are empty or 'Error', and were read as no answer: {no_answer:,}.")
     if without_texts:
         notes.append(
-            f"The source keeps no texts of {llm} on {without_texts:,} questions, only answers; each answer stands for its text, "
-            "so token counts and costs of its outputs are too low."
+            f"Questions with answers of {llm} and no texts: {without_texts:,}. Each answer stands for its text, so token counts "
+            "and costs of outputs are too low."
         )
     if empty:
         notes.append(f"Questions without samples of {llm}: {empty:,}.")

@@ -158,11 +158,17 @@ def without_duplicates(questions: Iterable[SourceQuestion], name: str) -> list[S
 
 
 def completed(
-    questions: list[SourceQuestion], file: list[SourceQuestion] | None, kind: str
+    questions: list[SourceQuestion], file: list[SourceQuestion] | None, kind: str, origins: tuple[str, str]
 ) -> tuple[list[SourceQuestion], list[str]]:
     """Add to the questions of a source what the questions file knows of the same ids; golds that are positions become labels.
 
     The source's text and gold stay where it has them: they are what was recorded.
+
+    Args:
+        questions: of the source.
+        file: of the questions file; `None` where there is none.
+        kind: the answer kind.
+        origins: names of source and questions file, for the messages.
 
     Returns:
         The questions, and notes on their golds.
@@ -172,14 +178,14 @@ def completed(
         ConflictError: the two contradict each other.
     """
     if file is None:
-        questions, notes = positions_as_labels(questions, kind)
+        questions, notes = positions_as_labels(questions, kind, origins[0])
         return list(map(_with_text, questions)), notes
     known = {question.id: question for question in file}
     others = [_other(question, known) for question in questions]
     with_options = [replace(q, choices=q.choices or other.choices) for q, other in zip(questions, others, strict=True)]
-    questions, notes = positions_as_labels(with_options, kind)
+    questions, notes = positions_as_labels(with_options, kind, origins[0])
     others, more = positions_as_labels(
-        [replace(other, choices=q.choices) for q, other in zip(questions, others, strict=True)], kind
+        [replace(other, choices=q.choices) for q, other in zip(questions, others, strict=True)], kind, origins[1]
     )
     joined = [_joined(question, other, kind) for question, other in zip(questions, others, strict=True)]
     return list(map(_with_text, joined)), notes or more
