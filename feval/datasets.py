@@ -24,9 +24,9 @@ from feval.answers import KINDS, canonical, canonical_gold
 from feval.cards import DatasetCard, HubChoices, HubColumns, dataset_card, find_dataset_card
 from feval.errors import CardError, SourceError, UnknownNameError, UsageError
 from feval.importers.golds import positions_as_labels
-from feval.importers.questions import choices_of, read_questions
+from feval.importers.questions import read_questions
 from feval.importers.reading import Reader, read_bytes
-from feval.importers.shapes import gold_text, member, refuse
+from feval.importers.shapes import choices_of, gold_text, member, refuse
 from feval.importers.source import SourceQuestion
 from feval.recording.content import Question
 

@@ -808,6 +808,16 @@ def test_the_questions_file_gives_texts_and_golds(save: Save, imported: Import) 
     assert manifest(recording)["operation"]["questions"]["file"] == "q.jsonl.gz"
 
 
+def test_the_questions_file_may_use_the_names_of_other_tools(save: Save, imported: Import) -> None:
+    source = save("x.jsonl", lines({"id": "q7", "text": "t", "answer": "A"}))
+    file = lines({"id": 0, "question_id": "q7", "problem": "1 + 1?", "target": "A", "options": ["two", "three"]})
+    (question,) = imported("jsonl", source, questions=save("q.jsonl", file)).questions("toy")
+    assert (question.text, question.answer, question.choices) == ("1 + 1?", "A", (("A", "two"), ("B", "three")))
+    file = lines({"id": "q7", "question": "1 + 1?", "answer": "A", "gold": "B"})
+    with pytest.raises(ConflictError, match=r"Line 1 of q\.jsonl has 'answer' \('A'\) and 'gold' \('B'\)"):
+        imported("jsonl", source, questions=save("q.jsonl", file))
+
+
 @pytest.mark.parametrize(
     ("data", "error", "sentence"),
     [

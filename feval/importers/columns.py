@@ -14,10 +14,11 @@ from typing import Any, Literal
 import orjson
 
 from feval.errors import ConflictError, SourceError
-from feval.importers.questions import choices_of, identifier
 from feval.importers.shapes import (
     ADVICE,
+    choices_of,
     finish_reason,
+    identifier,
     member,
     number,
     number_list,
@@ -28,7 +29,7 @@ from feval.importers.shapes import (
 )
 from feval.importers.source import Prompt
 
-__all__ = ["COLUMNS", "WITHOUT_UNIT", "Column", "examples", "names_of", "recognised"]
+__all__ = ["COLUMNS", "WITHOUT_UNIT", "Column", "examples", "names_of", "question_names", "recognised"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,6 +192,12 @@ def names_of(*parts: str) -> dict[str, Column]:
     return own | {alias: column for column in found for alias in column.aliases}
 
 
+def question_names(*parts: str) -> dict[str, Column]:
+    """The same for a line or row per question, where `answer` is the question's own."""
+    names = names_of(*parts)
+    return names | {"answer": names["gold"]}
+
+
 def recognised(
     row: Mapping[str, Any], names: Mapping[str, Column], where: str
 ) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -208,6 +215,8 @@ def recognised(
         SourceError: a value of another type than its column's.
         ConflictError: two names of one column with two values.
     """
+    if row.get("question_id") is not None:  # then `id` is the row's own
+        row = {name: value for name, value in row.items() if name != "id"}
     values: dict[str, Any] = {}
     written: dict[str, str] = {}
     others: dict[str, Any] = {}

@@ -30,9 +30,8 @@ from feval.importers.logs import (
     temperature_of,
     text_of,
 )
-from feval.importers.questions import identifier
 from feval.importers.reading import Reader, read_bytes
-from feval.importers.shapes import finish_reason, member, refuse, strings, whole
+from feval.importers.shapes import finish_reason, identifier, member, refuse, strings, whole
 from feval.importers.source import Imported, ImportRequest, Prompt, SourceLLM, SourcePool, SourceQuestion
 from feval.recording.content import LLMInfo
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from feval.errors import ConflictError, SourceError
-from feval.importers.columns import Column, names_of
+from feval.importers.columns import names_of, question_names
 from feval.importers.reading import Reader, read_bytes
 from feval.importers.rows import Rows
 from feval.importers.shapes import refuse
@@ -23,6 +23,7 @@ __all__ = ["read"]
 _SAMPLES = ("samples", "completions", "responses")
 _COT = names_of("question", "request", "llm", "cot")
 _SAMPLE = names_of("request", "llm", "cot")
+_QUESTION = question_names("question", "request", "llm")
 
 
 def read(source: Path, request: ImportRequest) -> Imported:
@@ -45,15 +46,6 @@ def read(source: Path, request: ImportRequest) -> Imported:
     imported = lines.rows.imported()
     imported.notes.extend(reader.notes())
     return imported
-
-
-def _question_names() -> dict[str, Column]:
-    """The members of a line per question: there, `answer` is the question's."""
-    names = names_of("question", "request", "llm")
-    return names | {"answer": names["gold"]}
-
-
-_QUESTION = _question_names()
 
 
 class _Lines:
@@ -80,8 +72,6 @@ class _Lines:
             raise SourceError(
                 f"{_sentence(where)} is {here}, and the lines before are {before}; a file has one layout."
             )
-        if line.get("question_id") is not None:  # then `id` is the CoT's own
-            line = {name: value for name, value in line.items() if name != "id"}
         if samples is None:
             self._add_cot(line, where)
         else:

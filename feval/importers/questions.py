@@ -1,14 +1,13 @@
 """The questions file: texts, gold answers and options for sources that lack them (`--questions FILE`).
 
-Two layouts are read: JSON Lines with `{"id", "question", "answer", "choices"}` per line (`choices_of` says how options may be
-written), and an answer key, CSV with the columns subject, index and answer in the order of the dataset, which has golds but no
-texts. Where no id is written, a line's id is `<dataset>/<row>`, row from 0. The puzzles of Tree of Thoughts (24.csv: CSV with a
-column Puzzles) are questions whose gold answer is 24.
+Two layouts are read: JSON Lines with `{"id", "question", "answer", "choices"}` per line (`feval.importers.columns` has the other
+names of these), and an answer key, CSV with the columns subject, index and answer in the order of the dataset, which has golds
+but no texts. Where no id is written, a line's id is `<dataset>/<row>`, row from 0. The puzzles of Tree of Thoughts (24.csv: CSV
+with a column Puzzles) are questions whose gold answer is 24.
 """
 
 from __future__ import annotations
 
-import string
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
@@ -16,13 +15,15 @@ from typing import Any
 
 from feval.answers import canonical_gold
 from feval.errors import ConflictError, SourceError
+from feval.importers.columns import question_names, recognised
 from feval.importers.golds import positions_as_labels
 from feval.importers.reading import Reader, read_bytes
-from feval.importers.shapes import gold_text, member, refuse
+from feval.importers.shapes import member, refuse
 from feval.importers.source import SourceQuestion
 
-__all__ = ["choices_of", "completed", "identifier", "read_questions", "without_duplicates"]
+__all__ = ["completed", "read_questions", "without_duplicates"]
 
+_NAMES = question_names("question")
 _ANSWER_KEY = ["subject", "index", "answer"]
 _PUZZLES = "Puzzles"
 
@@ -53,13 +54,15 @@ def _json_questions(data: bytes, name: str, dataset: str, reader: Reader) -> lis
 
 
 def _json_question(line: Any, default_id: str, where: str) -> SourceQuestion:
-    text = member(line, "question", str, where)
-    name = identifier(line["id"], f"'id' of {where}") if "id" in line else default_id
-    return SourceQuestion(name, text, gold_text(line.get("answer"), where), _choices(line, where))
-
-
-def _choices(line: dict[str, Any], where: str) -> tuple[tuple[str, str], ...]:
-    return () if line.get("choices") is None else choices_of(line["choices"], f"'choices' of {where}")
+    if not isinstance(line, dict):
+        refuse(where, "an object", line)
+    values, _ = recognised(line, _NAMES, where)
+    if values.get("question") is None:
+        member(line, "question", str, where)
+    name = values.get("id")
+    return SourceQuestion(
+        default_id if name is None else name, values["question"], values.get("gold"), values.get("choices") or ()
+    )
 
 
 def _answer_key(data: bytes, path: Path, dataset: str, reader: Reader) -> list[SourceQuestion]:
@@ -84,56 +87,6 @@ def _puzzles(column: int, rows: list[list[str]], dataset: str, name: str) -> lis
         if len(record) <= column or not all(number.isdecimal() for number in record[column].split()):
             raise SourceError(f"Record {row + 1} of {name} should have numbers under {_PUZZLES}; found {record!r:.80}.")
     return [SourceQuestion(f"{dataset}/{row}", record[column], "24") for row, record in enumerate(rows)]
-
-
-def identifier(value: object, where: str) -> str:
-    """A question's id: text, or a whole number.
-
-    Args:
-        value: as the source has it.
-        where: for the message, such as "'id' of line 3 of x.jsonl".
-
-    Raises:
-        SourceError: something else.
-    """
-    if type(value) is str and value:
-        return value
-    if type(value) is int:
-        return str(value)
-    return refuse(where, "text that is not empty, or a whole number", value)
-
-
-def choices_of(value: object, where: str) -> tuple[tuple[str, str], ...]:
-    """The options of a question.
-
-    Args:
-        value: a list of `{"label", "text"}`, a list of texts (whose labels are A, B, C, ...), or `{"label": [], "text": []}`.
-        where: for the messages, such as "'choices' of line 3 of x.jsonl".
-
-    Raises:
-        SourceError: another shape, or a label that comes twice.
-    """
-    if isinstance(value, dict):
-        value = _zipped(member(value, "label", list, where), member(value, "text", list, where), where)
-    if not isinstance(value, list):
-        refuse(where, "a list of options", value)
-    if value and all(isinstance(text, str) for text in value):
-        if len(value) > len(string.ascii_uppercase):
-            refuse(where, f"a list of at most {len(string.ascii_uppercase)} texts", value)
-        return tuple(zip(string.ascii_uppercase, value, strict=False))
-    choices = tuple(
-        (member(choice, "label", str, f"an option in {where}"), member(choice, "text", str, f"an option in {where}"))
-        for choice in value
-    )
-    if len({label for label, _ in choices}) != len(choices):
-        raise SourceError(f"{where} have a label twice: {[label for label, _ in choices]!r:.80}.")
-    return choices
-
-
-def _zipped(labels: list[Any], texts: list[Any], where: str) -> list[dict[str, Any]]:
-    if len(labels) != len(texts):
-        refuse(f"'label' of {where}", f"as many labels as its {len(texts)} texts", labels)
-    return [{"label": label, "text": text} for label, text in zip(labels, texts, strict=True)]
 
 
 def without_duplicates(questions: Iterable[SourceQuestion], name: str) -> list[SourceQuestion]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import string
 import sys
 from typing import Any, NoReturn, TypeVar
 
@@ -13,8 +14,10 @@ __all__ = [
     "ADVICE",
     "LARGEST",
     "answer_texts",
+    "choices_of",
     "finish_reason",
     "gold_text",
+    "identifier",
     "member",
     "number",
     "number_list",
@@ -194,3 +197,53 @@ def finish_reason(value: object, where: str) -> str:
     if isinstance(value, str) and value in FINISH_REASON_WORDS:
         return FINISH_REASON_WORDS[value]
     refuse(where, f"one of {', '.join(FINISH_REASON_WORDS)}", value)
+
+
+def identifier(value: object, where: str) -> str:
+    """A question's id: text, or a whole number.
+
+    Args:
+        value: as the source has it.
+        where: for the message, such as "'id' of line 3 of x.jsonl".
+
+    Raises:
+        SourceError: something else.
+    """
+    if type(value) is str and value:
+        return value
+    if type(value) is int:
+        return str(value)
+    return refuse(where, "text that is not empty, or a whole number", value)
+
+
+def choices_of(value: object, where: str) -> tuple[tuple[str, str], ...]:
+    """The options of a question.
+
+    Args:
+        value: a list of `{"label", "text"}`, a list of texts (whose labels are A, B, C, ...), or `{"label": [], "text": []}`.
+        where: for the messages, such as "'choices' of line 3 of x.jsonl".
+
+    Raises:
+        SourceError: another shape, or a label that comes twice.
+    """
+    if isinstance(value, dict):
+        value = _zipped(member(value, "label", list, where), member(value, "text", list, where), where)
+    if not isinstance(value, list):
+        refuse(where, "a list of options", value)
+    if value and all(isinstance(text, str) for text in value):
+        if len(value) > len(string.ascii_uppercase):
+            refuse(where, f"a list of at most {len(string.ascii_uppercase)} texts", value)
+        return tuple(zip(string.ascii_uppercase, value, strict=False))
+    choices = tuple(
+        (member(choice, "label", str, f"an option in {where}"), member(choice, "text", str, f"an option in {where}"))
+        for choice in value
+    )
+    if len({label for label, _ in choices}) != len(choices):
+        raise SourceError(f"{where} have a label twice: {[label for label, _ in choices]!r:.80}.")
+    return choices
+
+
+def _zipped(labels: list[Any], texts: list[Any], where: str) -> list[dict[str, Any]]:
+    if len(labels) != len(texts):
+        refuse(f"'label' of {where}", f"as many labels as its {len(texts)} texts", labels)
+    return [{"label": label, "text": text} for label, text in zip(labels, texts, strict=True)]
