@@ -181,6 +181,14 @@ def test_null_is_a_missing_value_as_pandas_writes_it(save: Save, imported: Impor
     assert "not understood" not in notes(recording)
 
 
+def test_answers_that_are_all_null_are_read_from_the_texts(save: Save, imported: Import) -> None:
+    with_answers = [COT | {"model": "a", "answer": "1"}, COT | {"model": "a", "answer": None}]
+    without = [COT | {"model": "b", "answer": None, "text": "The answer is 1."}] * 2
+    recording = imported("jsonl", save("x.jsonl", lines(*with_answers, *without)), llm=None, answer_kind="number")
+    assert [rows(recording, llm=name)["answer"] for name in "ab"] == [["1", None], ["1", "1"]]
+    assert "All answers of b are null, so they were read from the texts." in notes(recording)
+
+
 def test_samples_may_have_names_instead_of_numbers(save: Save, imported: Import) -> None:
     source = save("x.jsonl", lines(COT | {"sample_id": "x9", "text": "t0"}, COT | {"sample_id": "a1", "text": "t1"}))
     assert rows(imported("jsonl", source))["text"] == ["t0", "t1"]
@@ -431,6 +439,11 @@ def test_a_default_kind_that_departs_from_the_stored_answers_is_noted_with_both_
     assert note in notes(imported("jsonl", source, dataset="bigbench_date", llm="m", answer_kind=None))
     for kind in ("date", "verbatim"):  # as asked
         assert "Right CoTs" not in notes(imported("jsonl", source, dataset="bigbench_date", llm="m", answer_kind=kind))
+    unreadable = {"id": "x", "question": "?", "gold": "soon", "answer": "soon", "text": "t"}  # a gold that is no date
+    recording = imported(
+        "jsonl", save("z.jsonl", lines(DATES[0], unreadable)), dataset="bigbench_date", answer_kind=None
+    )
+    assert "toy-llm: 50.0 % and 100.0 %" in notes(recording)
     same = save("y.jsonl", lines(*(line for line in DATES if line["answer"] in ("05/01/2021", "x"))))
     assert "Right CoTs" not in notes(imported("jsonl", same, dataset="bigbench_date", llm="m", answer_kind=None))
 

@@ -181,10 +181,11 @@ class _Conversion:
         for question, pool in zip(self._questions, llm.pools, strict=True):
             raw = self._raw_answers(question, pool)
             canonical, gold = keys(self._kind, raw, question.gold, question.choices)
-            if self._compares and gold is not None:
+            if self._compares and question.gold is not None:
                 stored = self._stored_answers(pool)
                 right = self._right.setdefault(llm.info.name, _Right())
-                right.add(canonical.count(gold), stored.count(question.gold), len(raw), len(stored))
+                by_kind = 0 if gold is None else canonical.count(gold)
+                right.add(by_kind, stored.count(question.gold), len(raw), len(stored))
             self._seen["cots"] += len(raw)
             self._seen["without answer"] += raw.count(None)
             self._seen["unreadable"] += canonical.count(None) - raw.count(None)

@@ -43,6 +43,7 @@ class Rows:
         self._others: dict[str, Any] = {}
         self._without_unit: set[str] = set()
         self._gaps = 0
+        self._without_answers: list[str] = []
 
     def recognised(self, row: Mapping[str, Any], names: Mapping[str, Column], where: str) -> dict[str, Any]:
         """Read what is understood of a row; remember the rest, with the first value of each member.
@@ -125,6 +126,9 @@ class Rows:
     def _llm(self, name: str | None, info: LLMInfo) -> SourceLLM:
         drafts = {question: self._ordered(draft, question) for question, draft in self._drafts.get(name, {}).items()}
         stored = self._all_or_none(drafts, "answer", " (an answer of null says that there is no answer)")
+        if stored and _only_null(drafts):  # as a table of several LLMs has it, of which only some have answers
+            self._without_answers.append(info.name)
+            stored = False
         counted = self._all_or_none(drafts, "tokens")
         pools = [
             _pool(question, drafts[question], stored=stored, counted=counted)
@@ -183,12 +187,21 @@ class Rows:
         if self._others:
             notes.append(f"Members that are not understood and were not imported: {examples(self._others)}.")
         notes += [f"{name!r} names no unit; it was read as seconds." for name in sorted(self._without_unit)]
+        notes += [
+            f"All answers of {name} are null, so they were read from the texts." for name in self._without_answers
+        ]
         notes += llm_notes(list(self._drafts), chosen)
         if self._gaps:
             notes.append(
                 f"The sample numbers of {self._gaps} pools have gaps; the samples were numbered anew, in their order."
             )
         return notes
+
+
+def _only_null(drafts: Mapping[str, _Draft]) -> bool:
+    """Whether no CoT has an answer, and every one has a text to read it from."""
+    cots = [cot for draft in drafts.values() for cot in draft.cots]
+    return all(cot.get("answer") is None and "text" in cot for cot in cots)
 
 
 def _whole(value: float | None) -> int | None:
