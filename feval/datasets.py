@@ -23,9 +23,10 @@ import orjson
 from feval.answers import KINDS, canonical, canonical_gold
 from feval.cards import DatasetCard, HubChoices, HubColumns, dataset_card, find_dataset_card
 from feval.errors import CardError, SourceError, UnknownNameError, UsageError
-from feval.importers.questions import choices_of, read_questions
+from feval.importers.golds import positions_as_labels
+from feval.importers.questions import read_questions
 from feval.importers.reading import Reader, read_bytes
-from feval.importers.shapes import gold_text, member, refuse
+from feval.importers.shapes import choices_of, gold_text, member, refuse
 from feval.importers.source import SourceQuestion
 from feval.recording.content import Question
 
@@ -68,10 +69,11 @@ def questions(dataset_id: str, *, source: Path | None = None, answer_kind: str |
         found, origin = _from_file(source, dataset_id), source.name
     else:
         found, origin = _from_hub(dataset_card(dataset_id))
+    found, notes = positions_as_labels(found, kind, origin)
     made = [Question(q.id, q.text or "", q.gold, canonical_gold(kind, q.gold, q.choices), q.choices) for q in found]
     if card is not None:
         _check(card, made, origin)
-    for sentence in remarks(made):
+    for sentence in [*notes, *remarks(made)]:
         _LOG.info("%s: %s", dataset_id, sentence)
     return made
 
@@ -333,13 +335,9 @@ def _choices(row: Row, source: HubChoices, where: str) -> Choices:
 
 def _labelled(row: Row, column: str, where: str) -> Choices:
     """Options as a list of structs, or as the struct of two lists that `datasets` makes of one."""
-    value = row.get(column)
-    if isinstance(value, dict):
-        labels, texts = member(value, "label", list, where), member(value, "text", list, where)
-        if len(labels) != len(texts):
-            refuse(f"{column!r} of {where}", f"as many labels as its {len(texts)} texts", labels)
-        value = [{"label": label, "text": text} for label, text in zip(labels, texts, strict=True)]
-    options = choices_of({"choices": value if value is not None else member(row, column, list, where)}, where)
+    if column not in row:
+        member(row, column, list, where)  # says which columns there are
+    options = choices_of(row[column], f"{column!r} of {where}")
     return _distinct([(label.strip(), text.strip()) for label, text in options], where)
 
 

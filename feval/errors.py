@@ -183,5 +183,5 @@ class UnpinnedWarning(FevalWarning):
     """What was asked for by the name of a branch may be something else tomorrow; the message has the address to pin."""
 
 
-class ReplayWarning(UserWarning):
+class ReplayWarning(FevalWarning):
     """A replayed request asked for something that its recorded replies do not heed, such as another temperature."""

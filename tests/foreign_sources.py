@@ -95,6 +95,22 @@ def switch_entry(**changes: Any) -> dict[str, Any]:
     }
 
 
+def open_entry(no: int | None = 0, **changes: Any) -> dict[str, Any]:
+    """An entry of ModelSwitch's files of open models."""
+    entry = {
+        "question": "1 + 1?",
+        "no": no,
+        "solution": 2,
+        "Llama-3.1-70B-Instruct_Sampling": ["assistant\n\nIt is \\boxed{2}.", "It is 3."],
+        "Llama-3.1-70B-Instruct_ans_list": ["2", "3"],
+        "Llama-3.1-70B-Instruct_final_answer": "2",
+        "gemma_Sampling": ["So 2."],
+        "gemma_ans_list": ["2"],
+        **changes,
+    }
+    return {name: value for name, value in entry.items() if value is not None}
+
+
 def harness_line(**changes: Any) -> dict[str, Any]:
     """A line of lm-evaluation-harness."""
     return {

@@ -634,6 +634,12 @@ def test_import_says_what_was_made(tmp_path: Path) -> None:
     assert feval("verify", tmp_path / "out").exit_code == 0
 
 
+def test_import_renames_the_only_llm_of_the_rows(tmp_path: Path) -> None:
+    result = imported(tmp_path, whole(0), "--llm", "gpt-5")
+    assert result.exit_code == 0, result.output
+    assert "calls the LLM 'gpt-4'; it was recorded as 'gpt-5', as asked" in " ".join(result.stderr.split())
+
+
 def test_import_as_json_and_quiet(tmp_path: Path) -> None:
     (tmp_path / "a").mkdir()
     result = imported(tmp_path / "a", whole(0), "--llm", "gpt-4", "--json")
@@ -650,7 +656,7 @@ def test_import_as_json_and_quiet(tmp_path: Path) -> None:
         (whole(0, 1, 0), [], 1, ["q0"]),
         (line(0) + "\n" + line(0, answer="2") + "\n", [], 1, ["q0"]),
         (b"\xff\xfe\x00", [], 1, ["source.jsonl"]),
-        (whole(0), ["--llm", "gpt-5"], 2, ["gpt-5"]),
+        (whole(0) + line(1, llm="gpt-4o"), ["--llm", "gpt-5"], 2, ["gpt-5", "Known: gpt-4, gpt-4o."]),
         (whole(0), ["--answer-kind", "numbers"], 2, ["numbers", "Did you mean 'number'?"]),
         (whole(0), ["--prices", "2020-01-01"], 2, ["2020-01-01"]),
         (whole(0), ["--counter", "letters"], 2, ["letters"]),

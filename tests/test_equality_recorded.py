@@ -314,3 +314,27 @@ def test_a_selection_of_questions_keeps_their_verdicts_only(tmp_path: Path) -> N
     chosen = select(whole, tmp_path / "one", questions=["second"])
     assert list(open_recording(chosen).verdicts("d")) == ["second"]
     assert verify_recording(chosen).ok
+
+
+def test_times_are_timestamps_and_hash_as_they_did(tmp_path: Path) -> None:
+    import pyarrow as pa
+
+    times = ["2026-11-22T14:31:41Z", "2026-11-22T15:31:41.5+01:00", "2026-11-22"]
+    pool = PoolRows("q", ["a"] * 3, ["1"] * 3, ["1"] * 3, [1] * 3, ["stop"] * 3, extra={"recorded_at": times})
+    with RecordingWriter(tmp_path / "rec", operation={"name": "import"}, prices="none") as writer:
+        writer.add_dataset(DatasetInfo("d", "D", "number", "feval-answers-2"), [Question("q", "?", "1", "1")])
+        writer.add_pools("d", LLMInfo("m"), "usage", [pool])
+    assert pq.read_schema(tmp_path / "rec/samples/d/m.parquet").field("recorded_at").type == pa.timestamp("us", "UTC")
+    [read] = open_recording(tmp_path / "rec").pools("d", "m")
+    assert read.extra["recorded_at"] == ["2026-11-22T14:31:41Z", "2026-11-22T14:31:41.500000Z", "2026-11-22T00:00:00Z"]
+    assert verify_recording(tmp_path / "rec").ok
+
+
+def test_a_time_that_is_none_is_refused(tmp_path: Path) -> None:
+    pool = PoolRows("q", ["a"], ["1"], ["1"], [1], ["stop"], extra={"recorded_at": ["yesterday"]})
+    with (
+        pytest.raises(UsageError, match=r"m on d, question 'q': A time should be ISO 8601.*'yesterday'"),
+        RecordingWriter(tmp_path / "rec", operation={"name": "import"}, prices="none") as writer,
+    ):
+        writer.add_dataset(DatasetInfo("d", "D", "number", "feval-answers-2"), [Question("q", "?", "1", "1")])
+        writer.add_pools("d", LLMInfo("m"), "usage", [pool])

@@ -29,6 +29,7 @@ from foreign_sources import (
     inspect_sample,
     lines,
     mot_entry,
+    open_entry,
     switch_entry,
 )  # fmt: skip
 from hypothesis import HealthCheck, given, settings
@@ -36,20 +37,38 @@ from hypothesis import strategies as st
 
 from feval.errors import FevalError
 from feval.importers import IMPORTERS, import_recording
+from feval.importers.columns import names_of
 from feval.recording import verify_recording
 
+# Positions as golds, and the columns behind which channels lie.
+EVERYTHING = {
+    "sample_id": 0, "options": ["x", "1", "y"], "usage": {"completion_tokens": 3, "prompt_tokens": 2, "total_tokens": 5},
+    "reasoning": "hm", "scores": {"a": 0.5, "b": None}, "step_scores": {"a": [0.5, 1]}, "seed": 1, "temperature": 0.5,
+    "logprobs": {"content": [{"logprob": -1}]}, "sequence_logprob": -1, "token_confidences": [1.5], "latency_ms": 20,
+    "max_tokens": 9,
+}  # fmt: skip
 SEEDS: dict[str, list[bytes]] = {
     "feval-ttc": [archive(archive_members()), archive(archive_members(), 0)],
-    "mot-cascade": [dumped([mot_entry(), mot_entry(results=[2, 0.5, None])]), gzip.compress(dumped([mot_entry()]))],
+    "mot-cascade": [
+        dumped([mot_entry(), mot_entry(results=[2, 0.5, None]), mot_entry(results=["2"])]),
+        gzip.compress(dumped([mot_entry()])),
+    ],
     "esc": [lines({"question": "Q: a", "answer": "a", "generated_answer": ["the answer is a"]})],
     "coupled-mmlu": [MMLU_REPLIES],
-    "modelswitch": [dumped([switch_entry(), switch_entry(no=1)])],
+    "modelswitch": [
+        dumped([switch_entry(), switch_entry(no=1)]),
+        dumped([open_entry(), open_entry(no=1, m_Sampling=["x", "y"], m_ans_list=["1", None])]),
+    ],
     "linc": [dumped([["True", "Error"], ["False", "Uncertain"]])],
     "game24": [dumped([game_entry(), game_entry(idx=1, ys=["x", "Answer: 1 / (4 - 4)"], accs=[False, False])])],
     "lm-eval": [lines(harness_line(), harness_line(doc_id=1), harness_line(filter="none"))],
     "inspect-ai": [dumped(inspect_log()), inspect_archive(inspect_log()), inspect_archive(inspect_log(), 0)],
     "lighteval": [details()],
-    "jsonl": [lines(COT, COT | {"sample": 1, "llm": "m"}), lines(QUESTION, QUESTION | {"id": "b", "prompt": "x"})],
+    "jsonl": [
+        lines(COT, COT | {"sample": 1, "llm": "m"}),
+        lines(QUESTION, QUESTION | {"id": "b", "prompt": "x"}),
+        lines(COT | EVERYTHING, COT | EVERYTHING | {"sample_id": 1, "target": 1}),
+    ],
 }
 KINDS = ["verbatim", "number", "choice", "date", "letters", "text", "yes-no"]
 FILES = {"coupled-mmlu": MMLU_KEY, "game24": PUZZLES}
@@ -65,7 +84,8 @@ NAMES = st.sampled_from(
     ["question", "answer", "generated", "results", "generated_answer", "no", "solution", "step_sampling", "id", "samples",
      "intermediate_results", "text", "tokens", "finish_reason", "choices", "label", "prompt", "prompt_tokens", "llm", "sample",
      "gold", "question_id", "role", "content", "doc_id", "doc", "target", "arguments", "gen_args_0", "arg_0", "arg_1", "resps",
-     "filtered_resps", "filter", "epoch", "input", "messages", "output", "scores", "usage", "output_tokens", "idx", "ys", "accs"]
+     "filtered_resps", "filter", "epoch", "input", "messages", "output", "scores", "usage", "output_tokens", "idx", "ys", "accs",
+     "ans_list", "m_Sampling", "m_ans_list", *names_of("question", "request", "llm", "cot"), "completion_tokens", "logprob"]
 )  # fmt: skip
 SCALARS = (
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20) | st.integers(10**18, 10**40)
@@ -166,10 +186,30 @@ SEED_RECORDS = {
     "mot-cascade": mot_entry(),
     "esc": {"question": "Q: a", "answer": "a", "generated_answer": ["the answer is a"]},
     "modelswitch": switch_entry(),
-    "jsonl": QUESTION,
+    "jsonl": COT | EVERYTHING,
     "lm-eval": harness_line(),
     "game24": game_entry(),
 }
+
+
+@FUZZ
+@given(data=st.data(), kind=st.sampled_from(KINDS))
+def test_samples_of_a_line_with_arbitrary_members_end_in_a_sentence_or_a_recording(
+    data: st.DataObject, kind: str
+) -> None:
+    samples = [{"text": "t", "answer": "1"} | data.draw(st.dictionaries(NAMES, VALUES, max_size=3)) for _ in range(2)]
+    line = QUESTION | data.draw(st.dictionaries(NAMES, VALUES, max_size=2)) | {"samples": [*samples, data.draw(VALUES)]}
+    attempt("jsonl", lines(line), kind)
+    attempt("jsonl", lines(line | {"samples": samples}), kind)
+
+
+@FUZZ
+@given(
+    gold=st.integers() | st.text(max_size=3) | st.just(1), choices=VALUES | st.lists(st.text(max_size=3), max_size=4)
+)
+def test_arbitrary_golds_and_options_end_in_a_sentence_or_a_recording(gold: Any, choices: Any) -> None:
+    cots = [COT | {"gold": gold, "options": choices}, COT | {"id": "b", "gold": 1, "options": ["x", "1", "y"]}]
+    attempt("jsonl", lines(*cots), "choice")
 
 
 @pytest.mark.parametrize("format_name", sorted(SEED_RECORDS))

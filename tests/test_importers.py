@@ -26,6 +26,7 @@ from foreign_sources import (
     dumped,
     lines,
     mot_entry,
+    open_entry,
     response,
     switch_entry,
 )
@@ -204,9 +205,32 @@ def test_equal_questions_with_different_golds_are_two_questions(save: Save, impo
 
 def test_refuses_other_numbers_of_texts_and_answers(save: Save, imported: Import) -> None:
     with pytest.raises(
-        SourceError, match=r"Question 1 of x\.json has 3 texts in 'generated' and 1 answers in 'results'"
+        SourceError, match=r"Question 1 of x\.json has 3 texts in 'generated' and 4 answers in 'results'"
     ):
-        imported("mot-cascade", save("x.json", dumped([mot_entry(), mot_entry(results=["2"])])))
+        imported("mot-cascade", save("x.json", dumped([mot_entry(), mot_entry(results=["2"] * 4)])))
+
+
+def test_mot_cascade_texts_whose_results_are_missing_are_named_or_have_no_answer(save: Save, imported: Import) -> None:
+    # As in the published files of programs: (texts, results) of (3, 3), (3, 2), (3, 0) and (0, 0).
+    entries = [mot_entry(), mot_entry(results=["2", "3"]), mot_entry(results=[]), mot_entry(generated=[], results=[])]
+    recording = imported("mot-cascade", save("x.json", dumped(entries)))
+    assert [len(recording.texts("toy", "toy-llm", q)) for q in range(4)] == [3, 0, 3, 0]
+    assert rows(recording)["answer"] == ["2", "3", None, None, None, None]
+    assert "Questions with texts and no result: 1 (toy/2)" in notes(recording)
+    assert "Questions with fewer results than texts: 1 of 4 (toy/1)" in notes(recording)
+    assert "Questions without samples: 2 (toy/1, toy/3)" in notes(recording)
+
+
+def test_samples_stored_twice_are_known_beside_empty_pools_and_missing_results(save: Save, imported: Import) -> None:
+    entries = [
+        mot_entry(generated=["a", "b"] * 2, results=["2", "3"] * 2),
+        mot_entry(generated=["a", "b"] * 2, results=["2"] * 2),
+        mot_entry(generated=[], results=[]),
+    ]
+    recording = imported("mot-cascade", save("x.json", dumped(entries)))
+    assert rows(recording)["text"] == ["a", "b"]
+    assert "only the first half was imported" in notes(recording)
+    assert "fewer results than texts: 1 of 3 (toy/1)" in notes(recording)
 
 
 def test_reads_an_esc_file_by_its_authors_rule(save: Save, imported: Import) -> None:
@@ -315,8 +339,58 @@ def test_modelswitch_is_put_in_the_order_of_its_numbers(save: Save, imported: Im
     recording = imported("modelswitch", save("x.json", dumped(entries)))
     assert [(q.id, q.text, q.answer) for q in recording.questions("toy")] == [("toy/3", "a", "2"), ("toy/7", "b", "4")]
     assert rows(recording)["answer"] == [None, None, "2"]
-    assert "2 stored answers are empty or 'Error'" in notes(recording)
+    assert "Stored answers of toy-llm that are empty or 'Error', and were read as no answer: 2." in notes(recording)
     assert "shuffled order" in notes(recording)
+
+
+def test_modelswitch_files_of_open_models_name_their_llms(save: Save, imported: Import) -> None:
+    source = save("x.json", dumped([open_entry(1), open_entry(0, gemma_Sampling=None, gemma_ans_list=None)]))
+    recording = imported("modelswitch", source, llm=None)
+    assert recording.llm_names("toy") == ["Llama-3.1-70B-Instruct", "gemma"]
+    assert rows(recording, llm="Llama-3.1-70B-Instruct")["answer"] == ["2", "3"] * 2
+    assert rows(recording, llm="gemma")["question_id"] == ["toy/1"]
+    assert "Questions without samples of gemma: 1." in notes(recording)
+    assert imported("modelswitch", source, llm="gemma").llm_names("toy") == ["gemma"]
+    with pytest.raises(UnknownNameError, match=r"no LLM in x\.json, 'o'\.(.*)Known: Llama-3\.1-70B-Instruct, gemma"):
+        imported("modelswitch", source, llm="o")
+
+
+def test_modelswitch_questions_without_numbers_are_numbered_by_their_rows(save: Save, imported: Import) -> None:
+    recording = imported("modelswitch", save("x.json", dumped([open_entry(None), open_entry(None)])), llm="gemma")
+    assert [q.id for q in recording.questions("toy")] == ["toy/0", "toy/1"]
+    assert "does not number its questions" in notes(recording)
+    with pytest.raises(SourceError, match=r"entry 1 of x\.json has no 'no'"):
+        imported("modelswitch", save("x.json", dumped([open_entry(0), open_entry(None)])), llm="gemma")
+
+
+def test_modelswitch_files_that_hold_only_a_list_of_answers(save: Save, imported: Import) -> None:
+    with_texts = switch_entry(ans_list=["2"])
+    del with_texts["intermediate_results"]
+    without_texts = {name: value for name, value in with_texts.items() if name != "step_sampling"} | {"no": 1}
+    without_texts["ans_list"] = ["2", "", "Error"]
+    recording = imported("modelswitch", save("x.json", dumped([with_texts, without_texts])))
+    assert rows(recording)["answer"] == ["2", "2", None, None]
+    assert rows(recording)["text"] == ["It is \\boxed{2}.", "2", "", ""]
+    assert "Questions with answers of toy-llm and no texts: 1. Each answer stands for its text" in notes(recording)
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        (
+            {"gemma_ans_list": ["2", "3"]},
+            "Entry 0 of x.json has 1 texts in 'gemma_Sampling' and 2 answers in 'gemma_ans_list'",
+        ),
+        ({"gemma_ans_list": "2"}, "'gemma_ans_list' of entry 0 of x.json should be a list"),
+        ({"gemma_ans_list": None}, "has no 'gemma_ans_list'"),
+        ({"solution": None}, "has no 'solution'"),
+    ],
+)
+def test_refuses_other_modelswitch_files_of_open_models(
+    save: Save, imported: Import, change: dict[str, Any], sentence: str
+) -> None:
+    with pytest.raises(SourceError, match=sentence):
+        imported("modelswitch", save("x.json", dumped([open_entry(0, **change), open_entry(1)])), llm=None)
 
 
 @pytest.mark.parametrize(
@@ -491,7 +565,7 @@ def test_reads_a_line_per_question(save: Save, imported: Import) -> None:
     assert table["finish_reason"] == ["stop", "length", "unknown"]
     assert json.loads(asked["prompt"][0]) == first["prompt"]
     assert asked["prompt_tokens"] == [11, None]
-    assert "members that are not imported: mood" in notes(recording)
+    assert "Members that are not understood and were not imported: mood (such as 1)." in notes(recording)
     assert "1 question has no gold answer" in notes(recording)
     assert "1 request has no token count" in notes(recording)
 
@@ -562,30 +636,30 @@ def without(record: dict[str, Any], name: str) -> dict[str, Any]:
         ([COT | {"choices": [option]} for option in OPTIONS], ConflictError, "two sets of choices"),
         ([COT | {"prompt": "a"}, COT | {"prompt": "b"}], ConflictError, "two prompts: 'a' before"),
         ([COT | {"prompt_tokens": 1}, COT | {"prompt_tokens": 2}], ConflictError, "prompt token counts"),
-        ([COT | {"sample": 1}, COT | {"sample": 1}], ConflictError, "sample number twice"),
+        ([COT | {"sample": 1}, COT | {"sample": 1}], ConflictError, "sample number twice: 1 on line 1 of x.jsonl and on line 2"),
         ([COT | {"sample": 1}, COT], SourceError, "on each line, or on none"),
-        ([COT | {"llm": "m"}, COT], SourceError, "Some lines of x.jsonl name an LLM"),
+        ([COT | {"llm": "m"}, COT], SourceError, r"Some lines of x.jsonl name an LLM and others do not \(line 2"),
         ([COT | {"llm": 3}], SourceError, "'llm' of line 1"),
         ([QUESTION, QUESTION], ConflictError, "has the question id 'a' a second time"),
         ([QUESTION | {"samples": []}, QUESTION], ConflictError, "a second time"),
         ([QUESTION, COT], SourceError, "Line 2 of x.jsonl is a CoT, and the lines before are questions"),
         ([COT, QUESTION], SourceError, "a file has one layout"),
         ([{"text": "x"}], SourceError, "neither 'samples' nor an 'id'"),
-        ([COT | {"id": True}], SourceError, "The id of line 1"),
-        ([COT | {"id": ""}], SourceError, "The id of line 1"),
-        ([COT | {"gold": [1]}], SourceError, "The gold answer of line 1"),
-        ([COT | {"answer": {}}], SourceError, "Answer 0 of question 'a'"),
-        ([COT | {"tokens": 1.5}], SourceError, "The token count of sample 0"),
-        ([COT | {"tokens": True}], SourceError, "The token count of sample 0"),
+        ([COT | {"id": True}], SourceError, "'id' of line 1"),
+        ([COT | {"id": ""}], SourceError, "'id' of line 1"),
+        ([COT | {"gold": [1]}], SourceError, "'gold' of line 1"),
+        ([COT | {"answer": {}}], SourceError, "'answer' of line 1"),
+        ([COT | {"tokens": 1.5}], SourceError, "'tokens' of line 1"),
+        ([COT | {"tokens": True}], SourceError, "'tokens' of line 1"),
         ([COT | {"prompt_tokens": -1}], SourceError, "'prompt_tokens' of line 1"),
         ([COT | {"prompt": 1}], SourceError, "'prompt' of line 1"),
-        ([COT | {"prompt": [{"role": "user", "content": []}]}], SourceError, "a message of the prompt"),
-        ([COT | {"finish_reason": "bored"}], SourceError, "The finish reason of a sample of question 'a'"),
+        ([COT | {"prompt": [{"role": "user", "content": []}]}], SourceError, "a message of 'prompt' of line 1"),
+        ([COT | {"finish_reason": "bored"}], SourceError, "'finish_reason' of line 1"),
         ([COT | {"choices": [{"label": "A", "text": "x"}] * 2}], SourceError, "label twice"),
-        ([COT | {"text": 1}], SourceError, "'text' of sample 0"),
+        ([COT | {"text": 1}], SourceError, "'text' of line 1"),
         ([COT | {"text": None}], SourceError, "neither text nor a token count"),
         ([without(COT, "question")], SourceError, "Nobody gives the text of question 'a'"),
-        ([COT, without(COT, "answer")], SourceError, "1 of 2 samples in x.jsonl have 'answer'"),
+        ([COT, without(COT, "answer")], SourceError, "1 of 2 samples in x.jsonl have 'answer', and line 2"),
         ([QUESTION | {"samples": [1]}], SourceError, "Sample 0 of line 1"),
         ([QUESTION | {"samples": None}], SourceError, "'samples' of line 1"),
         ([[1]], SourceError, "Line 1 of x.jsonl should be an object; found a list of 1"),
@@ -732,6 +806,16 @@ def test_the_questions_file_gives_texts_and_golds(save: Save, imported: Import) 
     question = recording.questions("toy")[0]
     assert (question.text, question.answer) == ("What is 1 + 1?", "A")
     assert manifest(recording)["operation"]["questions"]["file"] == "q.jsonl.gz"
+
+
+def test_the_questions_file_may_use_the_names_of_other_tools(save: Save, imported: Import) -> None:
+    source = save("x.jsonl", lines({"id": "q7", "text": "t", "answer": "A"}))
+    file = lines({"id": 0, "question_id": "q7", "problem": "1 + 1?", "target": "A", "options": ["two", "three"]})
+    (question,) = imported("jsonl", source, questions=save("q.jsonl", file)).questions("toy")
+    assert (question.text, question.answer, question.choices) == ("1 + 1?", "A", (("A", "two"), ("B", "three")))
+    file = lines({"id": "q7", "question": "1 + 1?", "answer": "A", "gold": "B"})
+    with pytest.raises(ConflictError, match=r"Line 1 of q\.jsonl has 'answer' \('A'\) and 'gold' \('B'\)"):
+        imported("jsonl", source, questions=save("q.jsonl", file))
 
 
 @pytest.mark.parametrize(

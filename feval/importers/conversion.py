@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ from feval.importers.reading import Reader, fingerprint
 from feval.importers.shapes import LARGEST
 from feval.importers.source import Imported, Importer, ImportRequest, Prompt, SourceLLM, SourcePool, SourceQuestion
 from feval.prices import price_list
-from feval.recording import DatasetInfo, PoolRows, Question, RecordingWriter
+from feval.recording import DatasetInfo, PoolRows, Question, RecordingWriter, ScorerInfo, ScoreRows
 from feval.tokens import token_counter
 
 __all__ = ["ANSWERS", "convert"]
@@ -73,14 +73,18 @@ def convert(
         reader = Reader()
         file = None if questions is None else read_questions(questions, request.dataset, reader)
         imported = _read(importer, source, replace(request, questions=file), formats)
-        conversion = _Conversion(importer, kind, completed(imported.questions, file, kind), counter, answers)
+        origins = source.name, questions.name if questions else ""
+        joined, gold_notes = completed(imported.questions, file, kind, origins)
+        conversion = _Conversion(importer, kind, joined, counter, answers, default_kind=answer_kind is None)
         writer.add_dataset(replace(info, system_prompt=imported.system_prompt), conversion.recorded_questions())
         total = imported.llm_count * len(imported.questions)
         for number, llm in enumerate(imported.llms):
             report = None if progress is None else _offset(progress, number * len(imported.questions), total)
             writer.add_pools(request.dataset, llm.info, conversion.counter(llm), conversion.pools(llm), report)
+            for scorer, rows in conversion.scores():
+                writer.add_scores(request.dataset, llm.info.name, scorer, rows)
         expected = card.questions if card else None
-        for note in [*imported.notes, *reader.notes(), *conversion.notes(expected)]:
+        for note in [*imported.notes, *reader.notes(), *gold_notes, *conversion.notes(expected)]:
             writer.note(note)
     return out
 
@@ -133,7 +137,14 @@ class _Conversion:
     """Makes the rows of one import, question by question, and counts what was unusual on the way."""
 
     def __init__(
-        self, importer: Importer, kind: str, questions: list[SourceQuestion], counter: str | None, answers: str
+        self,
+        importer: Importer,
+        kind: str,
+        questions: list[SourceQuestion],
+        counter: str | None,
+        answers: str,
+        *,
+        default_kind: bool,
     ) -> None:
         self._importer = importer
         self._kind = kind
@@ -141,6 +152,9 @@ class _Conversion:
         self._counter = counter
         self._always_text = answers == "text"
         self._seen: Counter[str] = Counter()
+        self._scores: dict[str, list[ScoreRows]] = {}
+        self._compares = default_kind and kind != "verbatim"
+        self._right: dict[str, _Right] = {}
         if kind == "verbatim" and self._always_text and importer.upstream_answer is None:
             raise UsageError(
                 f"Verbatim answers are the stored ones of a {importer.name} source, and answers from the texts were asked "
@@ -171,13 +185,22 @@ class _Conversion:
         """The rows of one LLM, one pool per question."""
         name = self.counter(llm)
         count = None if name == "usage" else token_counter(name)
+        self._scores = {}
         for question, pool in zip(self._questions, llm.pools, strict=True):
             raw = self._raw_answers(question, pool)
             canonical = normal_forms(self._kind, raw, question.choices)
+            if self._compares and question.gold is not None:
+                stored = self._stored_answers(pool)
+                right = self._right.setdefault(llm.info.name, _Right())
+                gold = canonical_gold(self._kind, question.gold, question.choices)
+                by_kind = 0 if gold is None else canonical.count(gold)
+                right.add(by_kind, stored.count(question.gold), len(raw), len(stored))
             self._seen["cots"] += len(raw)
             self._seen["without answer"] += raw.count(None)
             self._seen["unreadable"] += canonical.count(None) - raw.count(None)
-            prompt, prompt_tokens = self._request(question, pool, count)
+            prompt, prompt_tokens = self._request(question, pool, count, counted=llm.counted)
+            for scorer, rows in pool.scores.items():
+                self._scores.setdefault(scorer, []).append(rows)
             yield PoolRows(
                 question.id,
                 pool.texts,
@@ -187,7 +210,26 @@ class _Conversion:
                 pool.finish_reasons or ["unknown"] * len(raw),
                 prompt,
                 prompt_tokens,
+                pool.extra,
+                pool.reasoning,
+                pool.sequence_logprobs,
+                pool.token_logprobs,
+                pool.token_confidences,
             )
+
+    def scores(self) -> list[tuple[ScorerInfo, list[ScoreRows]]]:
+        """The scores of the LLM whose pools were made last, by scorer."""
+        return [
+            (ScorerInfo(name, "imported", {"format": self._importer.name}), rows) for name, rows in self._scores.items()
+        ]
+
+    def _stored_answers(self, pool: SourcePool) -> Sequence[str | None]:
+        """The answers as the source's authors have them, stored or by the rule that they publish; none where neither is there."""
+        rule = self._importer.upstream_answer
+        if pool.answers is not None or rule is None:
+            return pool.answers or []
+        found = {text: None if text is None else rule(text) for text in set(pool.texts)}
+        return [found[text] for text in pool.texts]
 
     def _raw_answers(self, question: SourceQuestion, pool: SourcePool) -> Sequence[str | None]:
         if pool.answers is not None and not self._always_text:
@@ -210,16 +252,21 @@ class _Conversion:
         return self._importer.upstream_answer(text)
 
     def _request(
-        self, question: SourceQuestion, pool: SourcePool, count: Callable[[str], int] | None
+        self, question: SourceQuestion, pool: SourcePool, count: Callable[[str], int] | None, *, counted: bool
     ) -> tuple[str | None, int | None]:
-        """The request and its tokens. Where the source has neither, the question's text stands for the request."""
+        """The request and its tokens. Where the source has neither, the question's text stands for the request.
+
+        A count of the source is taken, unless the source has counts of everything and another counter was asked for.
+        """
         prompt = pool.prompt
         if prompt is None and pool.prompt_tokens is None and question.text:
             prompt = Prompt.of(question.text)
             self._seen["question as request"] += 1
         tokens = pool.prompt_tokens
-        if count is not None:
+        if count is not None and (counted or tokens is None):
             tokens = count(prompt.text) if prompt else None
+        elif count is not None:
+            self._seen["request counted by source"] += 1
         self._seen["request not counted"] += tokens is None
         return (prompt.messages if prompt else None), tokens
 
@@ -256,6 +303,13 @@ class _Conversion:
             ),
         ]
         notes = [f"{number} {one if number == 1 else many}" for number, one, many in facts if number]
+        if seen["request counted by source"]:
+            counter = self._counter or "words"
+            notes.append(
+                f"Requests with the source's own token count: {seen['request counted by source']:,}. It does not count output "
+                f"tokens; those, and any other requests, were counted by {counter!r}."
+            )
+        notes += self._kind_notes()
         if not seen["stored"]:
             how = "the authors' rule" if kind == "verbatim" else EXTRACTOR_VERSION
             notes.append(f"Answers were extracted from the texts by {how}.")
@@ -264,6 +318,41 @@ class _Conversion:
                 f"The source has {len(self._questions)} questions; the dataset's card says {expected_questions}."
             )
         return notes
+
+    def _kind_notes(self) -> list[str]:
+        """Say where the dataset's answer kind finds other answers right than the source's authors do."""
+        differ = {
+            name: right for name, right in self._right.items() if right.by_kind != right.as_stored and right.stored
+        }
+        if not differ:
+            return []
+        figures = "; ".join(f"{name}: {right.figures()}" for name, right in list(differ.items())[:20])
+        note = (
+            f"Right CoTs, read as {self._kind} (the kind on the dataset's card) and compared as the source's authors have the "
+            f"answers, text for text: {figures}. For the second figure, import with --answer-kind verbatim."
+        )
+        return [note]
+
+
+@dataclass(slots=True)
+class _Right:
+    """How many CoTs of an LLM are right by the dataset's answer kind, and as the source stores the answers."""
+
+    by_kind: int = 0
+    as_stored: int = 0
+    cots: int = 0
+    stored: int = 0
+
+    def add(self, by_kind: int, as_stored: int, cots: int, stored: int) -> None:
+        """Add a question's."""
+        self.by_kind += by_kind
+        self.as_stored += as_stored
+        self.cots += cots
+        self.stored += stored
+
+    def figures(self) -> str:
+        """Both, as shares of the CoTs."""
+        return f"{self.by_kind / self.cots:.1%} and {self.as_stored / self.cots:.1%}".replace("%", " %")
 
 
 def _counted(question: SourceQuestion, pool: SourcePool, count: Callable[[str], int] | None) -> Sequence[int]:

@@ -167,7 +167,7 @@ def _explain(cots: list[Any], where: str) -> None:
         metadata = member(cot, "metadata", dict, here)
         if "token_cost" not in metadata:
             member(metadata, "token_cost", float, f"the metadata of {here}")
-        finish_reason(member(metadata, "finish_reason", str, f"the metadata of {here}"), here)
+        finish_reason(member(metadata, "finish_reason", str, f"the metadata of {here}"), f"The finish reason of {here}")
 
 
 def _recorded(archive: Archive, dataset: str, reader: Reader) -> tuple[str, ...]:

@@ -30,9 +30,8 @@ from feval.importers.logs import (
     temperature_of,
     text_of,
 )
-from feval.importers.questions import identifier
 from feval.importers.reading import Reader, read_bytes
-from feval.importers.shapes import finish_reason, member, refuse, strings, whole
+from feval.importers.shapes import finish_reason, identifier, member, refuse, strings, whole
 from feval.importers.source import Imported, ImportRequest, Prompt, SourceLLM, SourcePool, SourceQuestion
 from feval.recording.content import LLMInfo
 
@@ -195,7 +194,7 @@ class _Content:
             refuse(where, "an object", sample)
         if "id" not in sample:
             member(sample, "id", str, where)
-        question, others = _question(sample, identifier(sample["id"], where), where)
+        question, others = _question(sample, identifier(sample["id"], f"'id' of {where}"), where)
         draft = self.drafts.setdefault(question.id, _Draft(question, others))
         if draft.question != question:
             raise ConflictError(
@@ -306,7 +305,7 @@ def _said(choice: Any, where: str) -> str:
 
 
 def _reason(choice: dict[str, Any], where: str, *, failed: bool) -> str:
-    return "error" if failed else finish_reason(choice.get("stop_reason"), f"a choice of {where}")
+    return "error" if failed else finish_reason(choice.get("stop_reason"), f"The finish reason of a choice of {where}")
 
 
 def _usage(sample: dict[str, Any], output: dict[str, Any], model: str, *, several: bool) -> Any:

@@ -1,34 +1,29 @@
 """feval's generic JSON Lines, for recordings of any other origin; `docs/importing.md` describes it with examples.
 
-One line per question: `id`, `question`, `answer` (gold), `choices`, `prompt`, `prompt_tokens`, `llm` and `samples`, each with
-`text`, `answer`, `tokens` and `finish_reason`. Or one line per CoT: `id`, `question`, `gold`, `choices`, `prompt`,
-`prompt_tokens`, `llm`, `sample`, `text`, `answer`, `tokens` and `finish_reason`.
+One line per question: what is known of the question and its request, and `samples`, the CoTs. Or one line per CoT, which says
+all of it. `feval.importers.columns` lists the members, with the names that other tools give them.
 
 Verbatim answers are the stored ones.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
-import orjson
-
-from feval.errors import ConflictError, SourceError, UnknownNameError
-from feval.importers.questions import choices_of, identifier
+from feval.errors import ConflictError, SourceError
+from feval.importers.columns import names_of, question_names
 from feval.importers.reading import Reader, read_bytes
-from feval.importers.shapes import answer_texts, finish_reason, gold_text, member, refuse, whole, whole_numbers
-from feval.importers.source import Imported, ImportRequest, Prompt, SourceLLM, SourcePool, SourceQuestion
-from feval.recording.content import LLMInfo
+from feval.importers.rows import Rows
+from feval.importers.shapes import refuse
+from feval.importers.source import Imported, ImportRequest
 
 __all__ = ["read"]
 
-_T = TypeVar("_T")
-_SAMPLE_KEYS = frozenset({"text", "answer", "tokens", "finish_reason"})
-_SHARED_KEYS = frozenset({"id", "question", "choices", "prompt", "prompt_tokens", "llm"})
-_QUESTION_KEYS = _SHARED_KEYS | {"answer", "samples"}
-_COT_KEYS = _SHARED_KEYS | _SAMPLE_KEYS | {"question_id", "gold", "sample"}
+_SAMPLES = ("samples", "completions", "responses")
+_COT = names_of("question", "request", "llm", "cot")
+_SAMPLE = names_of("request", "llm", "cot")
+_QUESTION = question_names("question", "request", "llm")
 
 
 def read(source: Path, request: ImportRequest) -> Imported:
@@ -45,52 +40,31 @@ def read(source: Path, request: ImportRequest) -> Imported:
         UsageError: neither the lines nor the user names the LLM.
     """
     reader = Reader()
-    content = _Content(request)
+    lines = _Lines(source.name, request)
     for number, line in reader.json_lines(read_bytes(source), source.name):
-        content.add(line, f"line {number} of {source.name}")
-    llms = [_llm(content, key, info, source.name) for key, info in _chosen(content, request, source.name)]
-    return Imported(list(content.questions.values()), llms, content.notes() + reader.notes(), llm_count=len(llms))
+        lines.add(line, f"line {number} of {source.name}")
+    imported = lines.rows.imported()
+    imported.notes.extend(reader.notes())
+    return imported
 
 
-@dataclass(slots=True)
-class _Draft:
-    """What the lines read so far say of one LLM on one question."""
+class _Lines:
+    """Reads the lines of one file into rows; the first decides which of the two layouts the file has."""
 
-    samples: list[dict[str, Any]] = field(default_factory=list)
-    numbers: list[object] = field(default_factory=list)
-    prompt: Prompt | None = None
-    prompt_tokens: int | None = None
-
-
-class _Content:
-    """Collects the lines of one file: the questions, and by LLM (`None`: not named) and question the samples."""
-
-    def __init__(self, request: ImportRequest) -> None:
-        self.questions: dict[str, SourceQuestion] = {}
-        self.drafts: dict[str | None, dict[str, _Draft]] = {}
+    def __init__(self, source: str, request: ImportRequest) -> None:
+        self.rows = Rows(source, request)
         self._request = request
         self._by_question: bool | None = None
-        self._lines = 0
-        self._ignored: set[str] = set()
-        self._gaps = 0
-
-    def notes(self) -> list[str]:
-        """What was unusual."""
-        notes = []
-        if self._ignored:
-            names = ", ".join(sorted(self._ignored)[:20])
-            notes.append(f"The lines also have members that are not imported: {names:.400}.")
-        if self._gaps:
-            notes.append(
-                f"The sample numbers of {self._gaps} pools have gaps; the samples were numbered anew, in their order."
-            )
-        return notes
+        self._count = 0
+        self._asked: set[tuple[str, str | None]] = set()
 
     def add(self, line: Any, where: str) -> None:
-        """Take in one line; the first decides which of the two layouts the file has."""
+        """Take in one line."""
         if not isinstance(line, dict):
             refuse(_sentence(where), "an object", line)
-        by_question = "samples" in line
+        samples = next((name for name in _SAMPLES if isinstance(line.get(name), list)), None)
+        samples = "samples" if "samples" in line else samples
+        by_question = samples is not None
         if self._by_question is None:
             self._by_question = by_question
         if by_question != self._by_question:
@@ -98,158 +72,63 @@ class _Content:
             raise SourceError(
                 f"{_sentence(where)} is {here}, and the lines before are {before}; a file has one layout."
             )
-        (self._add_question if by_question else self._add_cot)(line, where)
-        self._lines += 1
+        if samples is None:
+            self._add_cot(line, where)
+        else:
+            self._add_question(line, samples, where)
+        self._count += 1
 
-    def _add_question(self, line: dict[str, Any], where: str) -> None:
-        self._ignored.update(line.keys() - _QUESTION_KEYS)
-        name = identifier(line["id"], where) if "id" in line else self._request.question_id(self._lines)
-        self._merge_question(line, name, "answer", where)
-        draft, is_new = self._draft(line, name, where)
-        if not is_new:
+    def _add_question(self, line: dict[str, Any], samples: str, where: str) -> None:
+        shared = {name: value for name, value in line.items() if name != samples}
+        values = self.rows.recognised(shared, _QUESTION, where)
+        name = values["id"] if values.get("id") is not None else self._request.question_id(self._count)
+        self.rows.add_question(name, values, where)
+        cots = line[samples]
+        if not isinstance(cots, list):
+            refuse(f"{samples!r} of {where}", "a list of samples", cots)
+        if not cots:
+            self.rows.add_request(name, values, where)
+        llms = {self._add_sample(name, values, cot, f"sample {i} of {where}") for i, cot in enumerate(cots)}
+        for llm in llms or {values.get("llm")}:
+            self._once(name, llm, where)
+
+    def _add_sample(self, name: str, shared: dict[str, Any], cot: Any, where: str) -> str | None:
+        """Add a sample, an object or its text alone; what its line says of all samples holds for it. Returns its LLM."""
+        if isinstance(cot, str):
+            cot = {"text": cot}
+        if not isinstance(cot, dict):
+            refuse(_sentence(where), "an object, or a text", cot)
+        own = self.rows.recognised(cot, _SAMPLE, where)
+        for column in own.keys() & shared.keys():
+            if own[column] is not None and shared[column] not in (None, own[column]):
+                raise ConflictError(
+                    f"{_sentence(where)} has {column} {own[column]!r:.60}, and its line has {shared[column]!r:.60} for all of "
+                    "its samples. Remove one of them."
+                )
+        values = shared | {column: value for column, value in own.items() if value is not None or column not in shared}
+        self.rows.add_request(name, values, where)
+        self.rows.add_cot(name, values, where)
+        llm: str | None = values.get("llm")
+        return llm
+
+    def _once(self, name: str, llm: str | None, where: str) -> None:
+        if (name, llm) in self._asked:
             raise ConflictError(
                 f"{_sentence(where)} has the question id {name!r} a second time. Give each question its own id, or write "
                 "one line per CoT."
             )
-        draft.samples = member(line, "samples", list, where)
-        draft.numbers = [None] * len(draft.samples)
-        for position, sample in enumerate(draft.samples):
-            if not isinstance(sample, dict):
-                refuse(f"Sample {position} of {where}", "an object", sample)
-            self._ignored.update(sample.keys() - _SAMPLE_KEYS)
+        self._asked.add((name, llm))
 
     def _add_cot(self, line: dict[str, Any], where: str) -> None:
-        self._ignored.update(line.keys() - _COT_KEYS)
-        if "question_id" not in line and "id" not in line:
-            raise SourceError(f"{_sentence(where)} has neither 'samples' nor an 'id'; a CoT names its question.")
-        name = identifier(line.get("question_id", line.get("id")), where)
-        self._merge_question(line, name, "gold", where)
-        draft, _ = self._draft(line, name, where)
-        draft.samples.append(line)
-        draft.numbers.append(line.get("sample"))
-
-    def _merge_question(self, line: dict[str, Any], name: str, gold_member: str, where: str) -> None:
-        """Add what a line says of its question; what two lines say must agree."""
-        text = None if line.get("question") is None else member(line, "question", str, where)
-        found = SourceQuestion(name, text, gold_text(line.get(gold_member), where), choices_of(line, where))
-        known = self.questions.setdefault(name, found)
-        if known == found:
-            return
-        self.questions[name] = SourceQuestion(
-            name,
-            _agreed(known.text, found.text, "two texts", name, where),
-            _agreed(known.gold, found.gold, "two gold answers", name, where),
-            _agreed(known.choices or None, found.choices or None, "two sets of choices", name, where) or (),
-        )
-
-    def _draft(self, line: dict[str, Any], name: str, where: str) -> tuple[_Draft, bool]:
-        llm = None if line.get("llm") is None else member(line, "llm", str, where)
-        pools = self.drafts.setdefault(llm, {})
-        is_new = name not in pools
-        draft = pools.setdefault(name, _Draft())
-        draft.prompt = _agreed(draft.prompt, _prompt(line.get("prompt"), where), "two prompts", name, where)
-        tokens = whole(line.get("prompt_tokens"))
-        if tokens is None and line.get("prompt_tokens") is not None:
-            refuse(f"'prompt_tokens' of {where}", "a whole number from 0", line["prompt_tokens"])
-        draft.prompt_tokens = _agreed(draft.prompt_tokens, tokens, "two prompt token counts", name, where)
-        return draft, is_new
-
-    def ordered(self, draft: _Draft, where: str) -> list[dict[str, Any]]:
-        """The samples in the order of their numbers, or of the lines where none is numbered."""
-        if all(number is None for number in draft.numbers):
-            return draft.samples
-        numbers = [number for found in draft.numbers if (number := whole(found)) is not None]
-        if len(numbers) != len(draft.numbers):
-            wrong = next(found for found in draft.numbers if whole(found) is None)
-            refuse(f"'sample' of {where}", "a whole number from 0 on each line, or on none", wrong)
-        if len(set(numbers)) != len(numbers):
-            raise ConflictError(f"{_sentence(where)} has a sample number twice: {sorted(numbers)!r:.80}.")
-        order = sorted(range(len(numbers)), key=numbers.__getitem__)
-        self._gaps += numbers[order[-1]] != len(numbers) - 1
-        return [draft.samples[position] for position in order]
+        values = self.rows.recognised(line, _COT, where)
+        if values.get("id") is None:
+            raise SourceError(
+                f"{_sentence(where)} has neither 'samples' nor an 'id'; a CoT names its question, in 'id' or 'question_id'."
+            )
+        self.rows.add_question(values["id"], values, where)
+        self.rows.add_request(values["id"], values, where)
+        self.rows.add_cot(values["id"], values, where)
 
 
 def _sentence(where: str) -> str:
     return where[0].upper() + where[1:]
-
-
-def _agreed(known: _T | None, found: _T | None, what: str, name: str, where: str) -> _T | None:
-    if known is not None and found is not None and known != found:
-        raise ConflictError(
-            f"Question {name!r} has {what}: {_short(known)} before, and {_short(found)} on {where}. "
-            "Remove one of them or give each its own id."
-        )
-    return known if known is not None else found
-
-
-def _short(value: object) -> str:
-    return f"{value.text if isinstance(value, Prompt) else value!r:.80}"
-
-
-def _prompt(prompt: Any, where: str) -> Prompt | None:
-    """A prompt: one text, or a list of messages with role and content."""
-    if prompt is None:
-        return None
-    if isinstance(prompt, str):
-        return Prompt.of(prompt)
-    if not isinstance(prompt, list):
-        refuse(f"'prompt' of {where}", "text or a list of messages", prompt)
-    messages = [
-        {key: member(message, key, str, f"a message of the prompt of {where}") for key in ("role", "content")}
-        for message in prompt
-    ]
-    return Prompt(orjson.dumps(messages).decode(), "\n".join(message["content"] for message in messages))
-
-
-def _chosen(content: _Content, request: ImportRequest, source: str) -> list[tuple[str | None, LLMInfo]]:
-    """The LLMs to import: as the lines name them, with the name each gets in the recording."""
-    named = [name for name in content.drafts if name is not None]
-    if not named:
-        return [(None, request.the_llm(source))]
-    if None in content.drafts:
-        raise SourceError(f"Some lines of {source} name an LLM and others do not; name it on each line, or on none.")
-    for name in request.llms:
-        if name not in named:
-            raise UnknownNameError.of(f"LLM in {source},", name, named)
-    return [(name, request.llm_info(name)) for name in request.llms or named]
-
-
-def _llm(content: _Content, key: str | None, info: LLMInfo, source: str) -> SourceLLM:
-    drafts = content.drafts.get(key, {})
-    where = {name: f"question {name!r} of {source}" for name in drafts}
-    samples = {name: content.ordered(draft, where[name]) for name, draft in drafts.items()}
-    stored = _all_or_none(samples, "answer", source)
-    counted = _all_or_none(samples, "tokens", source)
-    pools = [
-        _pool(drafts[name], samples[name], where[name], stored=stored, counted=counted)
-        if name in drafts
-        else SourcePool([], [], [])
-        for name in content.questions
-    ]
-    return SourceLLM(info, pools, counted)
-
-
-def _all_or_none(samples: dict[str, list[dict[str, Any]]], name: str, source: str) -> bool:
-    """Whether the samples have a member; a file in which only some have it is ambiguous."""
-    have = [name in sample for pool in samples.values() for sample in pool]
-    if any(have) and not all(have):
-        raise SourceError(
-            f"{sum(have)} of {len(have)} samples in {source} have {name!r}; give it to all of them or to none "
-            "(an answer of null says that there is no answer)."
-        )
-    return any(have)
-
-
-def _pool(draft: _Draft, samples: list[dict[str, Any]], where: str, *, stored: bool, counted: bool) -> SourcePool:
-    return SourcePool(
-        texts=[_text(sample, position, where) for position, sample in enumerate(samples)],
-        answers=answer_texts([sample["answer"] for sample in samples], where) if stored else None,
-        tokens=whole_numbers([sample["tokens"] for sample in samples], where) if counted else None,
-        finish_reasons=[finish_reason(sample.get("finish_reason"), f"a sample of {where}") for sample in samples],
-        prompt=draft.prompt,
-        prompt_tokens=draft.prompt_tokens,
-    )
-
-
-def _text(sample: dict[str, Any], position: int, where: str) -> str | None:
-    return None if sample.get("text") is None else member(sample, "text", str, f"sample {position} of {where}")

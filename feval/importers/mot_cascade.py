@@ -3,6 +3,10 @@
 A JSON array, one object per question: `question`, `answer` (gold), `generated` (texts), `results` (the answers its authors
 extracted; null where none). `explain`, `result_counter` and `prediction` follow from these and are not read.
 
+Files of programs (`*_pot*`) leave out the results of programs that failed, so a question may have fewer results than texts, and
+nothing says which text each belongs to. Where there are none at all, no text has an answer. Where there are some, the samples of
+the question cannot be told right from wrong one by one: they are not imported, and the note names the questions.
+
 Verbatim answers are `results`: texts as they are, numbers as decimal keys, true and false as yes and no. The authors compare
 alike (`finqa_equal`), except that they round two numbers to the decimals of the shorter one.
 """
@@ -11,6 +15,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -49,19 +54,33 @@ def read(source: Path, request: ImportRequest) -> Imported:
         raise SourceError(
             f"{source.name} should be a JSON array with an object per question. Is the format the right one?"
         )
-    questions, pools = [], []
+    questions, samples = [], []
     for row, entry in enumerate(entries):
         where = f"question {row} of {source.name}"
         questions.append(_question(entry, request.question_id(row), where))
-        pools.append(_pool(entry, where))
+        samples.append(_samples(entry, where))
     notes = _gold_notes(entries) + _answer_notes(entries) + reader.notes()
     if fault := _KNOWN_FAULTS.get(hashlib.sha256(data).hexdigest()):
         notes.append(fault)
-    if _stored_twice(pools):
-        pools = pools if request.keep_duplicates else [_first_half(pool) for pool in pools]
+    if _stored_twice(samples):
+        samples = samples if request.keep_duplicates else list(map(_first_half, samples))
         notes.append(_duplicates_note(kept=request.keep_duplicates))
-    notes += _size_notes(pools)
+    pools = list(map(_pool, samples))
+    notes += _pairing_notes(questions, samples) + _size_notes(questions, pools)
     return Imported(questions, [SourceLLM(llm, pools)], notes)
+
+
+@dataclass(frozen=True, slots=True)
+class _Samples:
+    """The texts of a question, and the answers that were extracted: as many, or fewer where the authors left some out."""
+
+    texts: list[str]
+    answers: list[str | None]
+
+    @property
+    def paired(self) -> bool:
+        """Whether it is known which answer each text has."""
+        return not self.answers or len(self.answers) == len(self.texts)
 
 
 def _question(entry: Any, name: str, where: str) -> SourceQuestion:
@@ -83,30 +102,34 @@ def _gold(answer: Any, where: str) -> str | None:
     return right[0]
 
 
-def _pool(entry: Any, where: str) -> SourcePool:
+def _samples(entry: Any, where: str) -> _Samples:
     generated, results = member(entry, "generated", list, where), member(entry, "results", list, where)
-    if len(generated) != len(results):
+    if len(generated) < len(results):
         raise SourceError(
             f"{where[0].upper()}{where[1:]} has {len(generated)} texts in 'generated' and {len(results)} answers in 'results'; "
-            "there should be one answer for each text."
+            "there should be at most one answer for each text."
         )
-    return SourcePool(strings(generated, where), answer_texts(results, where))
+    return _Samples(strings(generated, where), answer_texts(results, where))
 
 
-def _stored_twice(pools: list[SourcePool]) -> bool:
+def _pool(samples: _Samples) -> SourcePool:
+    if not samples.paired:
+        return SourcePool([], [])
+    return SourcePool(samples.texts, samples.answers or [None] * len(samples.texts))
+
+
+def _stored_twice(samples: list[_Samples]) -> bool:
     """Whether on every question the second half of the samples repeats the first, and sampling was not greedy."""
-    return all(_halves_agree(pool) for pool in pools) and any(len(set(pool.texts)) > 1 for pool in pools)
+    return all(map(_halves_agree, samples)) and any(len(set(own.texts)) > 1 for own in samples)
 
 
-def _halves_agree(pool: SourcePool) -> bool:
-    half, rest = divmod(len(pool.texts), 2)
-    answers = pool.answers or ()
-    return not rest and half > 0 and pool.texts[:half] == pool.texts[half:] and answers[:half] == answers[half:]
+def _halves_agree(samples: _Samples) -> bool:
+    first = _first_half(samples)
+    return samples.texts == first.texts * 2 and samples.answers == first.answers * 2
 
 
-def _first_half(pool: SourcePool) -> SourcePool:
-    half = len(pool.texts) // 2
-    return SourcePool(pool.texts[:half], (pool.answers or ())[:half])
+def _first_half(samples: _Samples) -> _Samples:
+    return _Samples(samples.texts[: len(samples.texts) // 2], samples.answers[: len(samples.answers) // 2])
 
 
 def _duplicates_note(*, kept: bool) -> str:
@@ -130,10 +153,38 @@ def _answer_notes(entries: Iterable[Any]) -> list[str]:
     return [f"{texts} of {len(kinds)} stored answers are text among numbers; they were kept as they are."]
 
 
-def _size_notes(pools: list[SourcePool]) -> list[str]:
+def _pairing_notes(questions: list[SourceQuestion], samples: list[_Samples]) -> list[str]:
+    """Say where there are fewer results than texts."""
+    failed = [q for q, own in zip(questions, samples, strict=True) if own.texts and not own.answers]
+    unpaired = [q for q, own in zip(questions, samples, strict=True) if not own.paired]
+    notes = []
+    if failed:
+        notes.append(
+            f"Questions with texts and no result: {len(failed):,} ({_first_ids(failed)}). Their texts were imported without "
+            "answers."
+        )
+    if unpaired:
+        notes.append(
+            f"Questions with fewer results than texts: {len(unpaired):,} of {len(questions):,} ({_first_ids(unpaired)}). The "
+            "source does not say which text each result belongs to, so their samples were not imported: their pools are "
+            "empty. On the other questions no program failed, or every one, so results on them are not results on the whole "
+            "dataset."
+        )
+    return notes
+
+
+def _first_ids(questions: list[SourceQuestion]) -> str:
+    return ", ".join(question.id for question in questions[:5]) + (", ..." if len(questions) > 5 else "")
+
+
+def _size_notes(questions: list[SourceQuestion], pools: list[SourcePool]) -> list[str]:
     sizes = [len(pool.texts) for pool in pools]
     if min(sizes) == max(sizes):
         return []
     usual = max(set(sizes), key=sizes.count)
     others = len(sizes) - sizes.count(usual)
-    return [f"The pools are ragged: {min(sizes)} to {max(sizes)} samples; {others} of {len(sizes)} have not {usual}."]
+    notes = [f"The pools are ragged: {min(sizes)} to {max(sizes)} samples; {others} of {len(sizes)} have not {usual}."]
+    empty = [question for question, size in zip(questions, sizes, strict=True) if not size]
+    if empty:
+        notes.append(f"Questions without samples: {len(empty):,} ({_first_ids(empty)}).")
+    return notes

@@ -1,9 +1,9 @@
 """The questions file: texts, gold answers and options for sources that lack them (`--questions FILE`).
 
-Two layouts are read: JSON Lines with `{"id", "question", "answer", "choices": [{"label", "text"}]}` per line, and an answer
-key, CSV with the columns subject, index and answer in the order of the dataset, which has golds but no texts. Where no id
-is written, a line's id is `<dataset>/<row>`, row from 0. The puzzles of Tree of Thoughts (24.csv: CSV with a column Puzzles) are
-questions whose gold answer is 24.
+Two layouts are read: JSON Lines with `{"id", "question", "answer", "choices"}` per line (`feval.importers.columns` has the other
+names of these), and an answer key, CSV with the columns subject, index and answer in the order of the dataset, which has golds
+but no texts. Where no id is written, a line's id is `<dataset>/<row>`, row from 0. The puzzles of Tree of Thoughts (24.csv: CSV
+with a column Puzzles) are questions whose gold answer is 24.
 """
 
 from __future__ import annotations
@@ -15,12 +15,15 @@ from typing import Any
 
 from feval.answers import canonical_gold
 from feval.errors import ConflictError, SourceError
+from feval.importers.columns import question_names, recognised
+from feval.importers.golds import positions_as_labels
 from feval.importers.reading import Reader, read_bytes
-from feval.importers.shapes import gold_text, member, refuse
+from feval.importers.shapes import member, refuse
 from feval.importers.source import SourceQuestion
 
-__all__ = ["choices_of", "completed", "identifier", "read_questions", "without_duplicates"]
+__all__ = ["completed", "read_questions", "without_duplicates"]
 
+_NAMES = question_names("question")
 _ANSWER_KEY = ["subject", "index", "answer"]
 _PUZZLES = "Puzzles"
 
@@ -51,9 +54,15 @@ def _json_questions(data: bytes, name: str, dataset: str, reader: Reader) -> lis
 
 
 def _json_question(line: Any, default_id: str, where: str) -> SourceQuestion:
-    text = member(line, "question", str, where)
-    name = identifier(line["id"], where) if "id" in line else default_id
-    return SourceQuestion(name, text, gold_text(line.get("answer"), where), choices_of(line, where))
+    if not isinstance(line, dict):
+        refuse(where, "an object", line)
+    values, _ = recognised(line, _NAMES, where)
+    if values.get("question") is None:
+        member(line, "question", str, where)
+    name = values.get("id")
+    return SourceQuestion(
+        default_id if name is None else name, values["question"], values.get("gold"), values.get("choices") or ()
+    )
 
 
 def _answer_key(data: bytes, path: Path, dataset: str, reader: Reader) -> list[SourceQuestion]:
@@ -80,36 +89,6 @@ def _puzzles(column: int, rows: list[list[str]], dataset: str, name: str) -> lis
     return [SourceQuestion(f"{dataset}/{row}", record[column], "24") for row, record in enumerate(rows)]
 
 
-def identifier(value: object, where: str) -> str:
-    """A question's id: text, or a whole number.
-
-    Raises:
-        SourceError: something else.
-    """
-    if type(value) is str and value:
-        return value
-    if type(value) is int:
-        return str(value)
-    return refuse(f"The id of {where}", "text that is not empty, or a whole number", value)
-
-
-def choices_of(line: dict[str, Any], where: str) -> tuple[tuple[str, str], ...]:
-    """The options of a question: `choices`, a list of `{"label", "text"}`; no options where there is none.
-
-    Raises:
-        SourceError: another shape, or a label that comes twice.
-    """
-    if line.get("choices") is None:
-        return ()
-    choices = tuple(
-        (member(choice, "label", str, f"a choice of {where}"), member(choice, "text", str, f"a choice of {where}"))
-        for choice in member(line, "choices", list, where)
-    )
-    if len({label for label, _ in choices}) != len(choices):
-        raise SourceError(f"The choices of {where} have a label twice: {[label for label, _ in choices]!r:.80}.")
-    return choices
-
-
 def without_duplicates(questions: Iterable[SourceQuestion], name: str) -> list[SourceQuestion]:
     """The questions, unless an id comes twice.
 
@@ -131,20 +110,41 @@ def without_duplicates(questions: Iterable[SourceQuestion], name: str) -> list[S
     return list(seen.values())
 
 
-def completed(questions: list[SourceQuestion], file: list[SourceQuestion] | None, kind: str) -> list[SourceQuestion]:
-    """Add to the questions of a source what the questions file knows of the same ids.
+def completed(
+    questions: list[SourceQuestion], file: list[SourceQuestion] | None, kind: str, origins: tuple[str, str]
+) -> tuple[list[SourceQuestion], list[str]]:
+    """Add to the questions of a source what the questions file knows of the same ids; golds that are positions become labels.
 
     The source's text and gold stay where it has them: they are what was recorded.
 
+    Args:
+        questions: of the source.
+        file: of the questions file; `None` where there is none.
+        kind: the answer kind.
+        origins: names of source and questions file, for the messages.
+
+    Returns:
+        The questions, and notes on their golds.
+
     Raises:
-        SourceError: the file lacks a question, or nobody has its text.
+        SourceError: the file lacks a question, nobody has its text, or its gold is no position among its options.
         ConflictError: the two contradict each other.
     """
-    known = None if file is None else {question.id: question for question in file}
-    return [_with_text(question if known is None else _joined(question, known, kind)) for question in questions]
+    if file is None:
+        questions, notes = positions_as_labels(questions, kind, origins[0])
+        return list(map(_with_text, questions)), notes
+    known = {question.id: question for question in file}
+    others = [_other(question, known) for question in questions]
+    with_options = [replace(q, choices=q.choices or other.choices) for q, other in zip(questions, others, strict=True)]
+    questions, notes = positions_as_labels(with_options, kind, origins[0])
+    others, more = positions_as_labels(
+        [replace(other, choices=q.choices) for q, other in zip(questions, others, strict=True)], kind, origins[1]
+    )
+    joined = [_joined(question, other, kind) for question, other in zip(questions, others, strict=True)]
+    return list(map(_with_text, joined)), notes or more
 
 
-def _joined(question: SourceQuestion, known: dict[str, SourceQuestion], kind: str) -> SourceQuestion:
+def _other(question: SourceQuestion, known: dict[str, SourceQuestion]) -> SourceQuestion:
     other = known.get(question.id)
     if other is None:
         example = next(iter(known), "none")
@@ -152,11 +152,14 @@ def _joined(question: SourceQuestion, known: dict[str, SourceQuestion], kind: st
             f"The questions file has no question {question.id!r} (its ids look like {example!r}); "
             "its ids must be those of the source."
         )
-    choices = question.choices or other.choices
-    _check_same(question, other, kind, choices)
+    return other
+
+
+def _joined(question: SourceQuestion, other: SourceQuestion, kind: str) -> SourceQuestion:
+    _check_same(question, other, kind, question.choices)
     text = question.text if question.text is not None else other.text
     gold = question.gold if question.gold is not None else other.gold
-    return replace(question, text=text, gold=gold, choices=choices)
+    return replace(question, text=text, gold=gold)
 
 
 def _check_same(

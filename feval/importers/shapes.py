@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import string
+import sys
 from typing import Any, NoReturn, TypeVar
 
 from feval.answers import decimal_key
@@ -9,14 +11,22 @@ from feval.errors import SourceError
 from feval.importers.source import FINISH_REASON_WORDS
 
 __all__ = [
+    "ADVICE",
     "LARGEST",
     "answer_texts",
+    "choices_of",
     "finish_reason",
     "gold_text",
+    "identifier",
     "member",
+    "number",
+    "number_list",
     "refuse",
+    "scalar_text",
     "strings",
+    "text",
     "whole",
+    "whole_number",
     "whole_numbers",
 ]
 
@@ -32,6 +42,8 @@ _WORDS: dict[type, str] = {
 }
 LARGEST = 2**31 - 1
 """Most tokens that are stored."""
+ADVICE = "Is the format the right one?"
+"""How the sentences of this module end."""
 
 
 def refuse(where: str, expected: str, found: object) -> NoReturn:
@@ -39,7 +51,7 @@ def refuse(where: str, expected: str, found: object) -> NoReturn:
     size = f" of {len(found)}" if isinstance(found, list | dict | str) else ""
     shown = f" {found!r:.60}" if isinstance(found, str | int | float) and not isinstance(found, bool) else ""
     kind = _WORDS.get(type(found), type(found).__name__)
-    raise SourceError(f"{where} should be {expected}; found {kind}{size or shown}. Is the format the right one?")
+    raise SourceError(f"{where} should be {expected}; found {kind}{size or shown}. {ADVICE}")
 
 
 def member(record: object, name: str, kind: type[_T], where: str) -> _T:
@@ -51,7 +63,7 @@ def member(record: object, name: str, kind: type[_T], where: str) -> _T:
     if not isinstance(record, dict):
         refuse(where, "an object", record)
     if name not in record:
-        raise SourceError(f"{where} has no {name!r}; it has {_names(record)}. Is the format the right one?")
+        raise SourceError(f"{where} has no {name!r}; it has {_names(record)}. {ADVICE}")
     value = record[name]
     if type(value) is not kind:
         refuse(f"{name!r} of {where}", _WORDS[kind], value)
@@ -83,22 +95,70 @@ def answer_texts(values: list[Any], where: str) -> list[str | None]:
         SourceError: a list or an object among them.
     """
     return [
-        value if value is None or type(value) is str else _scalar_text(value, f"Answer {position} of {where}")
+        value if value is None or type(value) is str else scalar_text(value, f"Answer {position} of {where}")
         for position, value in enumerate(values)
     ]
 
 
 def gold_text(value: object, where: str) -> str | None:
     """One answer, in the manner of `answer_texts`."""
-    return value if value is None or type(value) is str else _scalar_text(value, f"The gold answer of {where}")
+    return value if value is None or type(value) is str else scalar_text(value, f"The gold answer of {where}")
 
 
-def _scalar_text(value: object, where: str) -> str | None:
+def scalar_text(value: object, where: str) -> str:
+    """One answer as text, in the manner of `answer_texts`.
+
+    Raises:
+        SourceError: null, a list or an object.
+    """
+    if isinstance(value, str):
+        return value
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, int | float):
         return decimal_key(value) or str(value)  # beyond what a key may have, the number stays as text
     return refuse(where, "text, a number, true, false or null", value)
+
+
+def text(value: object, where: str) -> str:
+    """A text.
+
+    Raises:
+        SourceError: something else.
+    """
+    return value if isinstance(value, str) else refuse(where, "text", value)
+
+
+def number(value: object, where: str) -> float:
+    """A finite number.
+
+    Raises:
+        SourceError: something else, true and false included, or a whole number beyond what a float can hold.
+    """
+    if isinstance(value, bool) or not isinstance(value, int | float) or abs(value) > sys.float_info.max:
+        refuse(where, "a number", value)
+    return float(value)
+
+
+def number_list(value: object, where: str) -> list[float]:
+    """A list of finite numbers.
+
+    Raises:
+        SourceError: something else.
+    """
+    if not isinstance(value, list):
+        refuse(where, "a list of numbers", value)
+    return [number(each, f"Number {position} in {where}") for position, each in enumerate(value)]
+
+
+def whole_number(value: object, where: str) -> int:
+    """A token count, or a number of a sample, in the manner of `whole`.
+
+    Raises:
+        SourceError: something else.
+    """
+    found = whole(value)
+    return found if found is not None else refuse(where, f"a whole number from 0 to {LARGEST}", value)
 
 
 def whole(value: object) -> int | None:
@@ -125,6 +185,10 @@ def whole_numbers(values: list[Any], where: str) -> list[int]:
 def finish_reason(value: object, where: str) -> str:
     """A finish reason in a recording's words; null is unknown.
 
+    Args:
+        value: as the source writes it.
+        where: for the message, such as "The finish reason of sample 3 of x.json".
+
     Raises:
         SourceError: a word that no source is known to write.
     """
@@ -132,4 +196,54 @@ def finish_reason(value: object, where: str) -> str:
         return "unknown"
     if isinstance(value, str) and value in FINISH_REASON_WORDS:
         return FINISH_REASON_WORDS[value]
-    refuse(f"The finish reason of {where}", f"one of {', '.join(FINISH_REASON_WORDS)}", value)
+    refuse(where, f"one of {', '.join(FINISH_REASON_WORDS)}", value)
+
+
+def identifier(value: object, where: str) -> str:
+    """A question's id: text, or a whole number.
+
+    Args:
+        value: as the source has it.
+        where: for the message, such as "'id' of line 3 of x.jsonl".
+
+    Raises:
+        SourceError: something else.
+    """
+    if type(value) is str and value:
+        return value
+    if type(value) is int:
+        return str(value)
+    return refuse(where, "text that is not empty, or a whole number", value)
+
+
+def choices_of(value: object, where: str) -> tuple[tuple[str, str], ...]:
+    """The options of a question.
+
+    Args:
+        value: a list of `{"label", "text"}`, a list of texts (whose labels are A, B, C, ...), or `{"label": [], "text": []}`.
+        where: for the messages, such as "'choices' of line 3 of x.jsonl".
+
+    Raises:
+        SourceError: another shape, or a label that comes twice.
+    """
+    if isinstance(value, dict):
+        value = _zipped(member(value, "label", list, where), member(value, "text", list, where), where)
+    if not isinstance(value, list):
+        refuse(where, "a list of options", value)
+    if value and all(isinstance(text, str) for text in value):
+        if len(value) > len(string.ascii_uppercase):
+            refuse(where, f"a list of at most {len(string.ascii_uppercase)} texts", value)
+        return tuple(zip(string.ascii_uppercase, value, strict=False))
+    choices = tuple(
+        (member(choice, "label", str, f"an option in {where}"), member(choice, "text", str, f"an option in {where}"))
+        for choice in value
+    )
+    if len({label for label, _ in choices}) != len(choices):
+        raise SourceError(f"{where} have a label twice: {[label for label, _ in choices]!r:.80}.")
+    return choices
+
+
+def _zipped(labels: list[Any], texts: list[Any], where: str) -> list[dict[str, Any]]:
+    if len(labels) != len(texts):
+        refuse(f"'label' of {where}", f"as many labels as its {len(texts)} texts", labels)
+    return [{"label": label, "text": text} for label, text in zip(labels, texts, strict=True)]

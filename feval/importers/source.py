@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 import orjson
 
-from feval.errors import SourceError, UsageError
-from feval.recording.content import LLMInfo
+from feval.errors import SourceError, UnknownNameError, UsageError
+from feval.recording.content import LLMInfo, ScoreRows
 
 __all__ = [
     "FINISH_REASON_WORDS",
@@ -20,6 +21,7 @@ __all__ = [
     "SourceLLM",
     "SourcePool",
     "SourceQuestion",
+    "llm_notes",
 ]
 
 FINISH_REASON_WORDS = {
@@ -32,6 +34,9 @@ FINISH_REASON_WORDS = {
     "unknown": "unknown",
     "max_tokens": "length",
     "model_length": "length",
+    "end_turn": "stop",
+    "stop_sequence": "stop",
+    "tool_use": "tool_calls",
     "run_cancelled": "error",
     "run_expired": "error",
     "run_failed": "error",
@@ -80,6 +85,8 @@ class SourcePool:
         finish_reasons: words of `feval.schema.FINISH_REASONS`; the column is `None` where the source does not say.
         prompt: the request; `None` where the source does not have it.
         prompt_tokens: of the request, as stored; `None` where the source does not have them.
+        extra, reasoning, sequence_logprobs, token_logprobs, token_confidences: as in `feval.recording.PoolRows`.
+        scores: what the source says each scorer gave, by the scorer's name.
     """
 
     texts: Sequence[str | None]
@@ -88,6 +95,12 @@ class SourcePool:
     finish_reasons: Sequence[str] | None = None
     prompt: Prompt | None = None
     prompt_tokens: int | None = None
+    extra: Mapping[str, Sequence[Any]] = field(default_factory=dict)
+    reasoning: Sequence[str | None] | None = None
+    sequence_logprobs: Sequence[float | None] | None = None
+    token_logprobs: Sequence[Sequence[float] | None] | None = None
+    token_confidences: Sequence[Sequence[float] | None] | None = None
+    scores: Mapping[str, ScoreRows] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,9 +197,45 @@ class ImportRequest:
             max_tokens=self.max_tokens if found.max_tokens is None else found.max_tokens,
         )
 
+    def chosen_llms(self, source: str, found: Sequence[LLMInfo]) -> list[tuple[str, LLMInfo]]:
+        """The LLMs to take from a source that names its LLMs: the name in the source of each, and what is recorded.
+
+        A name that the user gave chooses among several LLMs, and renames a single one.
+
+        Raises:
+            UnknownNameError: an LLM was named that the source, which holds several, does not name.
+            SourceError: user and source state another decoding.
+        """
+        if len(found) == 1 and len(self.llms) < 2:
+            return [(found[0].name, self.llm_of(source, found[0]))]
+        names = {llm.name: llm for llm in found}
+        for name in self.llms:
+            if name not in names:
+                raise UnknownNameError.of(
+                    f"LLM in {source},",
+                    name,
+                    names,
+                    "CoTs of several LLMs are not one LLM's: name some of them, or leave out --llm to import all.",
+                )
+        alone = replace(self, llms=())
+        return [(name, alone.llm_of(source, names[name])) for name in self.llms or names]
+
     def question_id(self, row: int) -> str:
         """Id of the question in a row of the upstream dataset, counted from 0."""
         return f"{self.dataset}/{row}"
+
+
+def llm_notes(found: Sequence[str | None], chosen: Sequence[tuple[str | None, LLMInfo]]) -> list[str]:
+    """Say which LLMs of a source were left out or renamed.
+
+    Args:
+        found: as the source names them; empty or `None` where it does not.
+        chosen: as `ImportRequest.chosen_llms` gives them.
+    """
+    left_out = ", ".join(name for name in found if name and name not in dict(chosen))
+    notes = [f"The source also has CoTs of {left_out:.400}, which were left out, as asked."] if left_out else []
+    renamed = [(name, info.name) for name, info in chosen if name and name != info.name]
+    return notes + [f"The source calls the LLM {name!r}; it was recorded as {to!r}, as asked." for name, to in renamed]
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,9 +33,10 @@ OPTIONAL_COLUMNS: Mapping[str, str] = {
     "reasoning_tokens": "int64",
     "cached_tokens": "int64",
     "recorded_at": "utc",
+    "duration_s": "float64",
 }
 """Columns that a source may add to every CoT, with their types; each value may be missing (null). "utc" is an ISO 8601 time here
-and a timestamp in the file."""
+and a timestamp in the file; durations are seconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,20 +180,16 @@ class ScoreRows:
 
 
 def utc_time(text: str) -> datetime:
-    """A time as recordings write it in their leaves, such as "2026-11-22T14:31:41.250000Z".
+    """Read a time such as "2026-11-22T14:31:41Z"; one without an offset is in UTC.
 
     Raises:
-        UsageError: it is not an ISO 8601 time with its offset from UTC.
+        UsageError: it is not an ISO 8601 time.
     """
     try:
         time = datetime.fromisoformat(text)
-    except ValueError:
-        time = None
-    if time is None or time.tzinfo is None:
-        raise UsageError(
-            f"A time should be ISO 8601 with its offset, such as 2026-11-22T14:31:41Z; found {text!r:.60}."
-        )
-    return time.astimezone(UTC)
+        return time.replace(tzinfo=UTC) if time.tzinfo is None else time.astimezone(UTC)
+    except (ValueError, OverflowError) as error:
+        raise UsageError(f"A time should be ISO 8601, such as 2026-11-22T14:31:41Z; found {text!r:.60}.") from error
 
 
 def utc_text(time: datetime) -> str:

@@ -294,6 +294,10 @@ class PairFiles:
             raise UsageError(
                 f"{where}: output tokens should be 0 to {_MAX_TOKENS}, found {list(pool.output_tokens)!r:.80}."
             )
+        try:
+            _optional_column(pool, "recorded_at")
+        except UsageError as error:
+            raise UsageError(f"{where}: {error}") from error
         if pool.prompt_tokens is not None and not 0 <= pool.prompt_tokens <= _MAX_TOKENS:
             raise UsageError(f"{where}: prompt tokens should be 0 to {_MAX_TOKENS}, found {pool.prompt_tokens}.")
         try:

@@ -1,0 +1,274 @@
+"""The columns of generic rows: what each holds, the names that other tools write it under, and how its values are read.
+
+`COLUMNS` is the one table of them. A name with dots is a member of a member, as `pandas.json_normalize` writes them:
+"usage.completion_tokens" is `{"usage": {"completion_tokens": ...}}`. A missing value and null are one thing in every column but
+`answer`, where null says that the CoT has no answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import orjson
+
+from feval.errors import ConflictError, SourceError
+from feval.importers.shapes import (
+    ADVICE,
+    choices_of,
+    finish_reason,
+    identifier,
+    member,
+    number,
+    number_list,
+    refuse,
+    scalar_text,
+    text,
+    whole_number,
+)
+from feval.importers.source import Prompt
+
+__all__ = ["COLUMNS", "WITHOUT_UNIT", "Column", "examples", "names_of", "question_names", "recognised"]
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One column.
+
+    Attributes:
+        name: feval's own.
+        of: whether it belongs to the question, to the request (shared by the CoTs of one LLM on one question), to the LLM or to
+            the CoT.
+        read: from a value and what it is (for the messages) to what is stored.
+        about: what it holds.
+        aliases: what other tools call it.
+    """
+
+    name: str
+    of: Literal["question", "request", "llm", "cot"]
+    read: Callable[[Any, str], Any]
+    about: str
+    aliases: tuple[str, ...] = ()
+
+
+def _prompt(value: Any, where: str) -> Prompt:
+    if isinstance(value, str):
+        return Prompt.of(value)
+    if not isinstance(value, list):
+        refuse(where, "text or a list of messages", value)
+    messages = [
+        {key: member(message, key, str, f"a message of {where}") for key in ("role", "content")} for message in value
+    ]
+    return Prompt(orjson.dumps(messages).decode(), "\n".join(message["content"] for message in messages))
+
+
+def _name(value: Any, where: str) -> str:
+    if not isinstance(value, str) or not value.strip():
+        refuse(where, "text that is not empty", value)
+    return value
+
+
+def _sample(value: Any, where: str) -> int | str:
+    return value if isinstance(value, str) and value else whole_number(value, where)
+
+
+def _limit(value: Any, where: str) -> int:
+    return whole_number(value, where) or refuse(where, "a whole number from 1", value)
+
+
+def _not_negative(value: Any, where: str) -> float:
+    found = number(value, where)
+    return found if found >= 0 else refuse(where, "a number from 0", value)
+
+
+def _milliseconds(value: Any, where: str) -> float:
+    return _not_negative(value, where) / 1000
+
+
+def _seed(value: Any, where: str) -> int:
+    if type(value) is not int or not -(2**63) <= value < 2**63:
+        refuse(where, "a whole number of 64 bits", value)
+    return value
+
+
+def _score(value: Any, where: str) -> float:
+    return float(value) if isinstance(value, bool) else number(value, where)
+
+
+def _by_scorer(read: Callable[[Any, str], Any]) -> Callable[[Any, str], dict[str, Any]]:
+    """One scorer's value, or an object scorer -> value; a lone value's scorer is called "score"."""
+
+    def by_scorer(value: Any, where: str) -> dict[str, Any]:
+        if not isinstance(value, dict):
+            return {"score": read(value, where)}
+        return {name: read(own, f"{name!r:.60} of {where}") for name, own in value.items() if own is not None}
+
+    return by_scorer
+
+
+def _logprobs(value: Any, where: str) -> list[float]:
+    """A list of numbers, or what OpenAI's replies have: `{"content": [{"logprob": ...}]}` or `{"token_logprobs": [...]}`."""
+    if isinstance(value, dict):
+        inner = next((name for name in ("content", "token_logprobs") if value.get(name) is not None), "token_logprobs")
+        value = member(value, inner, list, where)
+    if isinstance(value, list):
+        value = [each.get("logprob") if isinstance(each, dict) else each for each in value]
+    found = number_list(value, where)
+    for position, each in enumerate(found):
+        if each > 1e-3:  # what rounding makes of a probability of 1
+            refuse(f"Token {position} of {where}", "a natural logarithm of a probability, at most 0", each)
+    return found
+
+
+def _logprob(value: Any, where: str) -> float:
+    return _logprobs([number(value, where)], where)[0]
+
+
+COLUMNS: tuple[Column, ...] = (
+    Column("id", "question", identifier, "the question's id", ("question_id",)),
+    Column("question", "question", text, "the question's text, without options", ("problem",)),
+    Column("gold", "question", scalar_text, "the gold answer", ("target", "ground_truth")),
+    Column("choices", "question", choices_of, "the options", ("options",)),
+    Column("prompt", "request", _prompt, "what was sent: a text, or a list of messages"),
+    Column(
+        "prompt_tokens", "request", whole_number, "tokens of what was sent",
+        ("input_tokens", "usage.prompt_tokens", "usage.input_tokens"),
+    ),
+    Column("llm", "llm", _name, "name of the LLM", ("model", "model_name")),
+    Column("temperature", "llm", _not_negative, "temperature of the decoding"),
+    Column("max_tokens", "llm", _limit, "limit on output tokens"),
+    Column(
+        "sample", "cot", _sample, "number of the CoT among those of its question and LLM, which orders them; or any other name",
+        ("sample_id", "sample_index"),
+    ),
+    Column("text", "cot", text, "the CoT", ("completion", "response", "generation")),
+    Column("answer", "cot", scalar_text, "the answer that was extracted", ("prediction", "extracted_answer")),
+    Column(
+        "tokens", "cot", whole_number, "output tokens, hidden reasoning included",
+        ("output_tokens", "completion_tokens", "usage.completion_tokens", "usage.output_tokens"),
+    ),
+    Column("finish_reason", "cot", finish_reason, "why the CoT ended"),
+    Column("reasoning", "cot", text, "reasoning that was given apart from the text", ("reasoning_content", "thinking")),
+    Column(
+        "reasoning_tokens", "cot", whole_number, "how many of the output tokens were reasoning",
+        ("usage.completion_tokens_details.reasoning_tokens", "usage.output_tokens_details.reasoning_tokens",
+         "usage.reasoning_tokens"),
+    ),
+    Column(
+        "cached_tokens", "cot", whole_number, "how many of the prompt's tokens came from a cache",
+        ("usage.prompt_tokens_details.cached_tokens", "usage.input_tokens_details.cached_tokens"),
+    ),
+    Column("score", "cot", _by_scorer(_score), "a score, or an object scorer -> score", ("scores",)),
+    Column("step_scores", "cot", _by_scorer(number_list), "a score for each step, or an object scorer -> such a list"),
+    Column(
+        "sequence_logprob", "cot", _logprob, "log-probability of the whole CoT; by default the sum of its tokens'",
+        ("cumulative_logprob",),
+    ),
+    Column("token_logprobs", "cot", _logprobs, "log-probability of each token", ("logprobs",)),
+    Column("token_confidences", "cot", number_list, "minus the mean log-probability of the top k at each token (DeepConf)"),
+    Column("duration_s", "cot", _not_negative, "seconds that the reply took", ("duration", "latency_s", "latency")),
+    Column("duration_s", "cot", _milliseconds, "milliseconds that the reply took", ("duration_ms", "latency_ms")),
+    Column("seed", "cot", _seed, "the seed that was sent"),
+    Column("response_id", "cot", text, "the provider's id of the reply"),
+    Column("served_model", "cot", text, "the model that the provider says answered"),
+    Column("system_fingerprint", "cot", text, "the provider's fingerprint of its system"),
+    Column("recorded_at", "cot", text, "when the CoT was recorded"),
+)  # fmt: skip
+"""Every column that is understood. Two of one name say the same in two units."""
+
+WITHOUT_UNIT = frozenset({"duration", "latency"})
+"""Names that are understood and do not say in which unit; they are read as seconds, with a note."""
+
+_DERIVED = frozenset({"total_tokens", "usage.total_tokens"})  # the sum of two others
+_NESTED = frozenset({"usage"})
+
+
+def names_of(*parts: str) -> dict[str, Column]:
+    """The columns that belong to some of question, request, llm and cot, by each name they are written under."""
+    found = [column for column in COLUMNS if column.of in parts]
+    # A column's own name is its own only: "duration_ms" is not "duration_s".
+    own = {column.name: column for column in reversed(found)}
+    return own | {alias: column for column in found for alias in column.aliases}
+
+
+def question_names(*parts: str) -> dict[str, Column]:
+    """The same for a line or row per question, where `answer` is the question's own."""
+    names = names_of(*parts)
+    return names | {"answer": names["gold"]}
+
+
+def recognised(
+    row: Mapping[str, Any], names: Mapping[str, Column], where: str
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Read what is understood of a row.
+
+    Args:
+        row: name -> value, as the source has it.
+        names: as `names_of` gives them.
+        where: for the messages, such as "line 3 of x.jsonl".
+
+    Returns:
+        feval's name of each column -> value, and what was not understood, under the row's own names.
+
+    Raises:
+        SourceError: a value of another type than its column's.
+        ConflictError: two names of one column with two values.
+    """
+    if row.get("question_id") is not None:  # then `id` is the row's own
+        row = {name: value for name, value in row.items() if name != "id"}
+    values: dict[str, Any] = {}
+    written: dict[str, str] = {}
+    others: dict[str, Any] = {}
+    for name, value in _flat(row.items()):
+        column = names.get(name)
+        if column is None:
+            if name not in _DERIVED and value is not None:
+                others[name] = value
+            continue
+        if value is None:
+            values.setdefault(column.name, None)
+            continue
+        found = _read(column, value, f"{name!r} of {where}")
+        if column.name in written and values[column.name] != found:
+            raise ConflictError(_two_values(column, written[column.name], name, row, where))
+        values[column.name], written[column.name] = found, name
+    return values, others
+
+
+def _read(column: Column, value: Any, where: str) -> Any:
+    try:
+        return column.read(value, where)
+    except SourceError as error:
+        sentence = str(error).removesuffix(ADVICE)
+        raise SourceError(
+            f"{sentence}It is read as {column.about}: correct it, or rename it if it holds something else."
+        ) from error
+
+
+def _flat(items: Iterable[tuple[str, Any]], prefix: str = "") -> Iterable[tuple[str, Any]]:
+    """The members of a row, those of nested counts under names with dots."""
+    for name, value in items:
+        if isinstance(value, dict) and (prefix or name in _NESTED):
+            yield from _flat(value.items(), f"{prefix}{name}.")
+        else:
+            yield f"{prefix}{name}", value
+
+
+def _two_values(column: Column, first: str, second: str, row: Mapping[str, Any], where: str) -> str:
+    flat = dict(_flat(row.items()))
+    hint = ""
+    if column.name == "answer":
+        hint = " A gold answer is named 'gold'."
+    elif column.name == "text":
+        hint = " What was sent is named 'prompt'."
+    return (
+        f"{where[0].upper()}{where[1:]} has {first!r} ({flat[first]!r:.40}) and {second!r} ({flat[second]!r:.40}), which are two "
+        f"names of one column ({column.name!r}: {column.about}), and they differ. Remove or rename one of them.{hint}"
+    )
+
+
+def examples(values: Mapping[str, Any]) -> str:
+    """Names with a value each, for a note."""
+    shown = ", ".join(f"{name:.40} (such as {value!r:.40})" for name, value in list(values.items())[:20])
+    return shown + (f" and {len(values) - 20} more" if len(values) > 20 else "")
