@@ -219,7 +219,8 @@ class DifficultyAdaptive:
     def _requests(self, size: Integers, first: Integers) -> Integers:
         """[R, Q] requests that a hard question is billed for."""
         if self.requests == "billed":  # the authors' script, which takes every request to be as large as the first
-            return np.maximum(size // first, 1)
+            billed: Integers = np.maximum(size // first, 1)
+            return billed
         return 1 + -(-(size - first) // self.window)
 
 
