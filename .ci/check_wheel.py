@@ -1,4 +1,4 @@
-"""Checks what a built wheel holds: both packages, every card, the type markers, the licence; no tests, nothing stray."""
+"""Checks what a built wheel holds: both packages, `feval_ttc`, every card, type markers, the licence; no tests, nothing stray."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ ROOT = Path(__file__).resolve().parents[1]
 
 def expected() -> set[str]:
     """Return the names of the files of the checkout that belong into the wheel."""
-    code = [path for package in ("feval", "recorders") for path in (ROOT / package).rglob("*")]
+    code = [path for package in ("feval", "recorders") for path in (ROOT / package).rglob("*")] + [
+        ROOT / "feval_ttc.py"
+    ]
     names = {path.relative_to(ROOT).as_posix() for path in code if path.is_file() and "__pycache__" not in path.parts}
     cards = (path for path in (ROOT / "data_cards").rglob("*.md"))
     return names | {f"feval/{path.relative_to(ROOT).as_posix()}" for path in cards}

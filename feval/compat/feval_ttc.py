@@ -1,19 +1,24 @@
 """The names of the FEval-TTC reference package (arXiv 2511.01203), over its zip or a feval recording.
 
-    from feval.compat.feval_ttc import load, DatasetType, LLMType          # was: from feval_ttc import ...
+    from feval_ttc import load, DatasetType, LLMType
 
     dataset, [llm] = load(DatasetType.AQUA, [LLMType.Mixtral8x7B], api_path="api_responses.zip")
     for question_id, entry in dataset:
         response = llm(question_id, N=20)
+
+The paper's listings and the reference package's scripts run as printed: `feval_ttc` is this module by another name. Where the
+reference package is installed in the same place, Python takes that, as a package goes before a module; `feval.compat.feval_ttc`
+is always this one. Without `api_path`, as Listing 1 calls `load`, the environment variable FEVAL_RECORDING names the recordings.
 
 **THIS MODULE DRAWS FROM PYTHON'S GLOBAL `random`**, as the reference package does: after `random.seed(0)` it hands out the very
 CoTs that the reference package hands out, and so reproduces its runs. It is the only module of feval that does. What you get
 depends on everything else that draws from `random`, and two methods on one question see different draws. For anything but
 repeating an old run, use `feval.load`, whose draws depend on nothing but (seed, dataset, question, LLM, replicate).
 
-Kept from the reference package: its names and attributes; `N` of at least the recorded CoTs gives all of them in recorded
-order and draws nothing (`feval.load` refuses more than were recorded); a CoT without an answer has the answer `None`;
-equality of answers is equality of strings; `finish_reason` is in its words ("max_tokens", not "length").
+Kept from the reference package (its repository at d20f54e): its names and attributes; values that may be changed; `N` of at least
+the recorded CoTs gives all of them in recorded order and draws nothing (`feval.load` refuses more than were recorded); a CoT
+without an answer has the answer `None`; equality of answers is equality of strings; `finish_reason` is in its words
+("max_tokens", not "length").
 
 Different from the reference package, on purpose:
 
@@ -24,18 +29,24 @@ Different from the reference package, on purpose:
   is the gold answer of an entry, so that comparing them with `==` is right for both.
 - A dataset goes by feval's id ("aqua") or the reference package's string ("AQuA"); `DatasetType` prints the former. Any other
   id or LLM name that the archive or recording holds works, too.
-- `cots[0].tokens` and `cots[0].dollar_cost`, which the paper's Listing 1 prints, exist.
+- What the paper prints and the package lacks is there: `cots[0].tokens` and `cots[0].dollar_cost` (Listing 1), `metadata.tokens`
+  and `request.tokens` (Listing 3), and `load` without `api_path` (Listing 1). That these tokens are the package's `token_cost` is
+  inferred, as both stand beside `dollar_cost`; where `load` looks without a path is our choice, as the paper does not say.
+- `LLM.responses` is made when it is first looked at: every CoT of every question, in recorded order.
+- `model_dump`, `model_dump_json`, `model_copy` and `copy` are there without pydantic's further options.
 - Errors are feval's (`FevalError`) and say what to do.
 """
 
 from __future__ import annotations
 
+import copy
 import random
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import cached_property
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, ClassVar, Literal, Self
 
 import orjson
 from pydantic import BaseModel, ValidationError
@@ -46,7 +57,7 @@ from feval.importers.feval_ttc import our_dataset_id, read, recorded_llms
 from feval.importers.source import ImportRequest, SourcePool
 from feval.names import LLMType
 from feval.prices import Price, price_list, usd
-from feval.recording import open_recording
+from feval.recording import Recording
 from feval.report.files import save_files
 from feval.schema import FINISH_REASONS
 from feval.tokens import count_words
@@ -99,18 +110,85 @@ class DatasetType(StrEnum):
         ours = our_dataset_id(str(value))
         return cls(ours) if ours in set(cls) else None
 
+    @property
+    def is_big_bench(self) -> bool:
+        """Whether it is one of the eleven tasks of BIG-Bench Hard."""
+        return self.name.startswith("BIGBENCH_")
 
-@dataclass(frozen=True, slots=True)
-class DatasetEntry:
+    @property
+    def is_output_number(self) -> bool:
+        """Whether the reference package counts its answers among numbers: GSM8K, SVAMP and MATH-500."""
+        return self.name in {"GSM8K", "SVAMP", "MATH_500"}
+
+    @property
+    def is_output_choice(self) -> bool:
+        """Whether the reference package counts its answers among choices: AQuA, CommonsenseQA, SVAMP (too) and BIG-Bench Hard."""
+        return self.name in {"AQUA", "CommonsenseQA", "SVAMP"} or self.is_big_bench
+
+
+_Mode = Literal["python", "json"]
+
+
+class _Model:
+    """What the reference package's classes have from pydantic: dumps and copies."""
+
+    __slots__ = ()
+    _dumped: ClassVar[tuple[str, ...]]
+
+    def model_dump(self, *, mode: _Mode = "python") -> dict[str, Any]:
+        """Return the fields as a dict, theirs as dicts within; texts are read for it.
+
+        Args:
+            mode: "json" makes plain strings of the constants.
+        """
+        return {name: _dump(getattr(self, name), mode) for name in self._dumped}
+
+    def model_dump_json(self, *, indent: int | None = None) -> str:
+        """Return the fields as JSON.
+
+        Args:
+            indent: `None` for one line; else two spaces, whatever the number.
+        """
+        return orjson.dumps(self.model_dump(), option=None if indent is None else orjson.OPT_INDENT_2).decode()
+
+    def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
+        """Return a copy.
+
+        Args:
+            update: fields to set in it, by name.
+            deep: copy what the fields hold, too.
+        """
+        copied = copy.deepcopy(self) if deep else copy.copy(self)
+        for name, value in (update or {}).items():
+            setattr(copied, name, value)
+        return copied
+
+    copy = model_copy
+
+
+def _dump(value: Any, mode: _Mode) -> Any:
+    if isinstance(value, _Model):
+        return value.model_dump(mode=mode)
+    if isinstance(value, list):
+        return [_dump(each, mode) for each in value]
+    return str(value) if mode == "json" and isinstance(value, StrEnum) else value
+
+
+@dataclass(slots=True)
+class DatasetEntry(_Model):
     """A question and its gold answer; `None` where the recording has no gold."""
+
+    _dumped: ClassVar = ("answer", "question")
 
     answer: str | None
     question: str
 
 
-@dataclass(frozen=True, slots=True)
-class Dataset:
+@dataclass(slots=True)
+class Dataset(_Model):
     """The questions. Iterating gives (row, entry); `datatype` is a plain id where the paper has no constant for it."""
+
+    _dumped: ClassVar = ("data", "datatype", "system_prompt")
 
     data: list[DatasetEntry]
     datatype: DatasetType | str
@@ -126,18 +204,27 @@ class Dataset:
         return enumerate(self.data)
 
 
-@dataclass(frozen=True, slots=True)
-class CoTMetadata:
+@dataclass(slots=True)
+class CoTMetadata(_Model):
     """What one CoT cost: USD of its output tokens (`None` without a price), the tokens, and how it ended."""
+
+    _dumped: ClassVar = ("dollar_cost", "token_cost", "finish_reason")
 
     dollar_cost: float | None
     token_cost: int
     finish_reason: str
 
+    @property
+    def tokens(self) -> int:
+        """Output tokens, as the paper's Listing 3 calls them."""
+        return self.token_cost
 
-@dataclass(frozen=True, slots=True)
-class CoT:
+
+@dataclass(slots=True)
+class CoT(_Model):
     """One chain of thought. Its text is read from a recording when it is first looked at."""
+
+    _dumped: ClassVar = ("raw_text", "answer", "metadata")
 
     answer: str | None
     metadata: CoTMetadata
@@ -147,6 +234,10 @@ class CoT:
     def raw_text(self) -> str | None:
         """The text as the LLM wrote it; `None` where the recording has none."""
         return self._read_text()
+
+    @raw_text.setter
+    def raw_text(self, text: str | None) -> None:
+        self._read_text = _constant(text)
 
     @property
     def tokens(self) -> int:
@@ -159,18 +250,27 @@ class CoT:
         return self.metadata.dollar_cost
 
 
-@dataclass(frozen=True, slots=True)
-class LLMRequest:
+@dataclass(slots=True)
+class LLMRequest(_Model):
     """What was sent for a question. `None`: the recording does not have it, or (dollars) the LLM has no price."""
+
+    _dumped: ClassVar = ("raw_text", "dollar_cost", "token_cost")
 
     raw_text: str | None
     dollar_cost: float | None
     token_cost: int | None
 
+    @property
+    def tokens(self) -> int | None:
+        """Tokens of the request, as the paper's Listing 3 calls them."""
+        return self.token_cost
 
-@dataclass(frozen=True, slots=True)
-class LLMResponse:
+
+@dataclass(slots=True)
+class LLMResponse(_Model):
     """The CoTs handed out for one question."""
+
+    _dumped: ClassVar = ("cots", "request", "num_cots")
 
     cots: list[CoT]
     request: LLMRequest
@@ -223,10 +323,8 @@ class LLMResponse:
         Raises:
             StorageError: the disk said no.
         """
-        cots = [{"raw_text": cot.raw_text, "answer": cot.answer, "metadata": _plain(cot.metadata)} for cot in self.cots]
-        content = {"cots": cots, "request": _plain(self.request), "num_cots": len(self)}
         path = Path(filename)
-        save_files(path.parent, {path.name: orjson.dumps(content, option=orjson.OPT_INDENT_2)}, replace=True)
+        save_files(path.parent, {path.name: self.model_dump_json(indent=2).encode()}, replace=True)
 
     @classmethod
     def from_json(cls, filename: str | Path) -> Self:
@@ -272,21 +370,25 @@ class _StoredResponse(BaseModel):
     request: _StoredRequest
 
 
-@dataclass(frozen=True, slots=True)
-class LLMConfig:
+@dataclass(slots=True)
+class LLMConfig(_Model):
     """An LLM and its decoding; `None` where the source does not say."""
+
+    _dumped: ClassVar = ("name", "temperature", "max_tokens")
 
     name: LLMType | str
     temperature: float | None = None
     max_tokens: int | None = None
 
 
-class LLM:
+class LLM(_Model):
     """A recorded LLM. Call it with the row of a question to get CoTs.
 
     Attributes:
         config: name and decoding.
     """
+
+    _dumped: ClassVar = ("config", "responses")
 
     def __init__(self, config: LLMConfig, source: _ArchivedLLM | _RecordedLLM) -> None:
         self.config = config
@@ -298,6 +400,14 @@ class LLM:
     def __len__(self) -> int:
         """Number of questions."""
         return len(self._source)
+
+    @cached_property
+    def responses(self) -> list[LLMResponse]:
+        """Every question's response with all its CoTs, in recorded order (Listing 3)."""
+        return [self._response(row, range(self._source.size(row))) for row in range(len(self))]
+
+    def _response(self, row: int, samples: Sequence[int]) -> LLMResponse:
+        return LLMResponse(self._source.cots(row, list(samples)), self._source.request(row))
 
     def __call__(
         self,
@@ -326,7 +436,7 @@ class LLM:
             samples = recorded[:N]
         else:
             samples = random.sample(recorded, k=N)
-        return LLMResponse(self._source.cots(row, list(samples)), self._source.request(row))
+        return self._response(row, samples)
 
 
 class ModelCost:
@@ -360,27 +470,31 @@ class ModelCost:
         return count_words(text)
 
 
-def load(datatype: DatasetType | str, llms: Sequence[LLMType | str], api_path: str | Path) -> tuple[Dataset, list[LLM]]:
+def load(
+    datatype: DatasetType | str, llms: Sequence[LLMType | str], api_path: str | Path | None = None
+) -> tuple[Dataset, list[LLM]]:
     """Load a dataset and recorded LLMs.
 
     Args:
         datatype: the dataset, by feval's id or the reference package's string.
         llms: names of the LLMs.
-        api_path: the reference package's zip, or the folder of a recording.
+        api_path: the reference package's zip, or the folder of a recording. `None`, as in Listing 1, takes the recordings in the
+            environment variable FEVAL_RECORDING.
 
     Returns:
         The dataset, and the LLMs in the order asked for.
 
     Raises:
         NotARecordingError: there is neither a zip nor a recording.
+        UsageError: no `api_path`, and no FEVAL_RECORDING.
         NotRecordedError, UnknownNameError, SourceError: the recording or the zip lacks the dataset or an LLM, or is damaged.
     """
-    path, dataset = _checked_path(api_path), our_dataset_id(str(datatype))
+    source, dataset = _source(api_path), our_dataset_id(str(datatype))
     names = [str(llm) for llm in llms]
-    return _load_recording(path, dataset, names) if path.is_dir() else _load_archive(path, dataset, names)
+    return _load_archive(source, dataset, names) if isinstance(source, Path) else _load_recorded(source, dataset, names)
 
 
-def available_models(datatype: DatasetType | str, api_path: str | Path) -> list[LLMType | str]:
+def available_models(datatype: DatasetType | str, api_path: str | Path | None = None) -> list[LLMType | str]:
     """List the LLMs recorded on a dataset; a name without a constant is a plain string.
 
     Args:
@@ -389,14 +503,14 @@ def available_models(datatype: DatasetType | str, api_path: str | Path) -> list[
 
     Raises:
         NotARecordingError: there is neither a zip nor a recording.
+        UsageError: no `api_path`, and no FEVAL_RECORDING.
         NotRecordedError, SourceError: the dataset is not in it, or it is damaged.
     """
-    path, dataset = _checked_path(api_path), our_dataset_id(str(datatype))
-    if path.is_dir():
-        recording = open_recording(path)
-        recording.require(dataset)
-        return [_llm_type(name) for name in recording.llm_names(dataset)]
-    return [_llm_type(name) for name in recorded_llms(path, dataset)]
+    source, dataset = _source(api_path), our_dataset_id(str(datatype))
+    if isinstance(source, Path):
+        return [_llm_type(name) for name in recorded_llms(source, dataset)]
+    _first_with(source, dataset)
+    return [_llm_type(name) for recording in source for name in recording.llm_names(dataset)]
 
 
 def _load_archive(path: Path, dataset: str, names: list[str]) -> tuple[Dataset, list[LLM]]:
@@ -410,21 +524,30 @@ def _load_archive(path: Path, dataset: str, names: list[str]) -> tuple[Dataset, 
     return Dataset(entries, _datatype(dataset), imported.system_prompt), llms
 
 
-def _load_recording(path: Path, dataset: str, names: list[str]) -> tuple[Dataset, list[LLM]]:
-    recording = open_recording(path)
-    opened, replays = replay.load(dataset, names, recording, prices=PRICES)
+def _load_recorded(recordings: list[Recording], dataset: str, names: list[str]) -> tuple[Dataset, list[LLM]]:
+    opened, replays = replay.load(dataset, names, recordings, prices=PRICES)
     entries = []
     for row, (_, entry) in enumerate(opened):
         gold = int(opened.gold[row])
         # The voting key; a gold that the answer kind cannot read has none, and stays as the dataset writes it.
         entries.append(DatasetEntry(entry.answer if gold < 0 else opened.candidates(row)[gold], entry.question))
-    info = recording.dataset_info(dataset)
+    info = _first_with(recordings, dataset).dataset_info(dataset)
     llms = []
     for llm in replays:
-        about = recording.llm_info(llm.name)
-        config = LLMConfig(_llm_type(llm.name), about.temperature, about.max_tokens)
+        config = LLMConfig(_llm_type(llm.name), llm.info.temperature, llm.info.max_tokens)
         llms.append(LLM(config, _RecordedLLM(llm)))
     return Dataset(entries, _datatype(dataset), info.system_prompt), llms
+
+
+def _first_with(recordings: Sequence[Recording], dataset: str) -> Recording:
+    """The first recording with a dataset.
+
+    Raises:
+        NotRecordedError: none has it; the message lists what the first holds.
+    """
+    found = next((recording for recording in recordings if dataset in recording.manifest.datasets), recordings[0])
+    found.require(dataset)
+    return found
 
 
 class _ArchivedLLM:
@@ -521,17 +644,16 @@ def _plain_prompt(prompt: str | None) -> str | None:
     return content if isinstance(content, str) else prompt
 
 
-def _plain(record: CoTMetadata | LLMRequest) -> dict[str, Any]:
-    return {name: getattr(record, name) for name in record.__slots__}
-
-
-def _checked_path(api_path: str | Path) -> Path:
+def _source(api_path: str | Path | None) -> Path | list[Recording]:
+    """The path of a zip, or opened recordings."""
+    if api_path is None:
+        return replay.open_recordings(None)
     path = Path(api_path)
     if not path.exists():
         raise NotARecordingError(
             f"api_path {path} does not exist; give the reference package's zip or a recording's folder."
         )
-    return path
+    return replay.open_recordings(path) if path.is_dir() else path
 
 
 def _checked_row(question_id: int, count: int) -> int:
