@@ -234,6 +234,18 @@ def test_what_is_forbidden_is_seen(source: str) -> None:
     assert len(forbidden(planted("feval.prices", source))) == 1
 
 
+def test_only_imports_and_recordings_count_tokens_with_a_vocabulary() -> None:
+    """A vocabulary is fetched when its counter is made, so nothing that reads a recording makes one."""
+    making = {
+        module.name for module in modules() for _, name in imports(module) if name == "feval.tokens.token_counter"
+    }
+    assert making == {
+        "feval.importers.conversion", "feval.cli.servers", "recorders.recording", "recorders.seal",
+    }  # fmt: skip
+    loading = {module.name for module in modules() for _, name in imports(module) if name.split(".")[0] == "tiktoken"}
+    assert loading == {"feval.tokens"}
+
+
 @pytest.mark.parametrize(
     ("name", "source"),
     [
