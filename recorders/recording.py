@@ -217,7 +217,8 @@ def record_dataset(
         if folder.is_dir() and not keep_journal:
             _remove_leftover(out, folder, identity)
         return out
-    token_counter(other_counter if counter == "usage" else counter)  # a vocabulary is fetched before anything is paid for
+    # A vocabulary is fetched before anything is paid for.
+    token_counter(other_counter if counter == "usage" else counter)
     with Journal.open(folder, identity, mode=mode, about={"backend": backend.name}) as held, _never_empty(held):
         if start is not None:
             begin_with(

@@ -16,7 +16,6 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any, NoReturn
 
-import httpx2
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -24,7 +23,7 @@ from typer.testing import CliRunner
 
 from feval.cli import app
 from feval.errors import TokenCounterError, UnknownNameError
-from feval.serving import ReplayTransport
+from feval.serving import replay_http_client
 from feval.tokens import COUNTERS, count_words, token_counter
 
 
@@ -274,7 +273,7 @@ def test_an_import_fetches_and_no_reader_does(
     feval("verify", str(out / "receipt.json"))
     feval("extract", recording, "--out", str(tmp_path / "extracted"))
     assert "tiktoken:remote" in feval("info", recording, "--json")
-    with httpx2.Client(transport=ReplayTransport(recording)) as client:
+    with replay_http_client(recording) as client:
         asked = {"model": "gpt-4o-mini", "messages": [{"role": "user", "content": "ab?"}], "n": 3}
         reply = client.post("http://replay/v1/chat/completions", json=asked).json()
     assert reply["usage"]["completion_tokens"] == 13  # abab," ",i,s," ",1; ab," ",i,s," ",2; 1
