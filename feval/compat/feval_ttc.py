@@ -39,26 +39,35 @@ Different from the reference package, on purpose:
 
 from __future__ import annotations
 
-import copy
 import random
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from enum import StrEnum
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any, ClassVar, Literal, Self
+from typing import ClassVar
 
 import orjson
-from pydantic import BaseModel, ValidationError
 
 from feval import replay
-from feval.errors import NotARecordingError, NotRecordedError, OutOfRangeError, PriceNotFoundError, SourceError
+from feval.compat.feval_ttc_values import (
+    PRICES,
+    CoT,
+    CoTMetadata,
+    Dataset,
+    DatasetEntry,
+    DatasetType,
+    LLMConfig,
+    LLMRequest,
+    LLMResponse,
+    Model,
+    checked_row,
+    constant,
+)
+from feval.errors import NotARecordingError, OutOfRangeError
 from feval.importers.feval_ttc import our_dataset_id, read, recorded_llms
 from feval.importers.source import ImportRequest, SourcePool
 from feval.names import LLMType
 from feval.prices import Price, price_list, usd
 from feval.recording import Recording
-from feval.report.files import save_files
 from feval.schema import FINISH_REASONS
 from feval.tokens import count_words
 
@@ -79,309 +88,10 @@ __all__ = [
     "load",
 ]
 
-PRICES = "2025-06-02"
-"""The price list of the paper; every dollar here comes from it."""
-
 _THEIR_FINISH_REASONS = {"length": "max_tokens", "error": "run_failed"}
 
 
-class DatasetType(StrEnum):
-    """The sixteen datasets of the paper: `feval.names.DatasetType`, which here also takes the reference package's strings."""
-
-    AQUA = "aqua"
-    CommonsenseQA = "commonsense_qa"
-    GSM8K = "gsm8k"
-    SVAMP = "svamp"
-    MATH_500 = "math_500"
-    BIGBENCH_DATE = "bbh_date_understanding"
-    BIGBENCH_CAUSALJUDGEMENT = "bbh_causal_judgement"
-    BIGBENCH_MOVIE_RECOMENDATION = "bbh_movie_recommendation"
-    BIGBENCH_FORMAL_FALLACIES = "bbh_formal_fallacies"
-    BIGBENCH_DisambiguationQA = "bbh_disambiguation_qa"
-    BIGBENCH_SNARKS = "bbh_snarks"
-    BIGBENCH_SPORTS = "bbh_sports_understanding"
-    BIGBENCH_GEOMETRIC_SHAPES = "bbh_geometric_shapes"
-    BIGBENCH_PENGUINS = "bbh_penguins_in_a_table"
-    BIGBENCH_RUIN_NAMES = "bbh_ruin_names"
-    BIGBENCH_TEMPORAL_SEQUENCES = "bbh_temporal_sequences"
-
-    @classmethod
-    def _missing_(cls, value: object) -> DatasetType | None:
-        ours = our_dataset_id(str(value))
-        return cls(ours) if ours in set(cls) else None
-
-    @property
-    def is_big_bench(self) -> bool:
-        """Whether it is one of the eleven tasks of BIG-Bench Hard."""
-        return self.name.startswith("BIGBENCH_")
-
-    @property
-    def is_output_number(self) -> bool:
-        """Whether the reference package counts its answers among numbers: GSM8K, SVAMP and MATH-500."""
-        return self.name in {"GSM8K", "SVAMP", "MATH_500"}
-
-    @property
-    def is_output_choice(self) -> bool:
-        """Whether the reference package counts its answers among choices: AQuA, CommonsenseQA, SVAMP (too) and BIG-Bench Hard."""
-        return self.name in {"AQUA", "CommonsenseQA", "SVAMP"} or self.is_big_bench
-
-
-_Mode = Literal["python", "json"]
-
-
-class _Model:
-    """What the reference package's classes have from pydantic: dumps and copies."""
-
-    __slots__ = ()
-    _dumped: ClassVar[tuple[str, ...]]
-
-    def model_dump(self, *, mode: _Mode = "python") -> dict[str, Any]:
-        """Return the fields as a dict, theirs as dicts within; texts are read for it.
-
-        Args:
-            mode: "json" makes plain strings of the constants.
-        """
-        return {name: _dump(getattr(self, name), mode) for name in self._dumped}
-
-    def model_dump_json(self, *, indent: int | None = None) -> str:
-        """Return the fields as JSON.
-
-        Args:
-            indent: `None` for one line; else two spaces, whatever the number.
-        """
-        return orjson.dumps(self.model_dump(), option=None if indent is None else orjson.OPT_INDENT_2).decode()
-
-    def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
-        """Return a copy.
-
-        Args:
-            update: fields to set in it, by name.
-            deep: copy what the fields hold, too.
-        """
-        copied = copy.deepcopy(self) if deep else copy.copy(self)
-        for name, value in (update or {}).items():
-            setattr(copied, name, value)
-        return copied
-
-    copy = model_copy
-
-
-def _dump(value: Any, mode: _Mode) -> Any:
-    if isinstance(value, _Model):
-        return value.model_dump(mode=mode)
-    if isinstance(value, list):
-        return [_dump(each, mode) for each in value]
-    return str(value) if mode == "json" and isinstance(value, StrEnum) else value
-
-
-@dataclass(slots=True)
-class DatasetEntry(_Model):
-    """A question and its gold answer; `None` where the recording has no gold."""
-
-    _dumped: ClassVar = ("answer", "question")
-
-    answer: str | None
-    question: str
-
-
-@dataclass(slots=True)
-class Dataset(_Model):
-    """The questions. Iterating gives (row, entry); `datatype` is a plain id where the paper has no constant for it."""
-
-    _dumped: ClassVar = ("data", "datatype", "system_prompt")
-
-    data: list[DatasetEntry]
-    datatype: DatasetType | str
-    system_prompt: str | None = None
-
-    def __len__(self) -> int:
-        return len(self.data)
-
-    def __getitem__(self, question_id: int) -> DatasetEntry:
-        return self.data[_checked_row(question_id, len(self.data))]
-
-    def __iter__(self) -> Iterator[tuple[int, DatasetEntry]]:
-        return enumerate(self.data)
-
-
-@dataclass(slots=True)
-class CoTMetadata(_Model):
-    """What one CoT cost: USD of its output tokens (`None` without a price), the tokens, and how it ended."""
-
-    _dumped: ClassVar = ("dollar_cost", "token_cost", "finish_reason")
-
-    dollar_cost: float | None
-    token_cost: int
-    finish_reason: str
-
-    @property
-    def tokens(self) -> int:
-        """Output tokens, as the paper's Listing 3 calls them."""
-        return self.token_cost
-
-
-@dataclass(slots=True)
-class CoT(_Model):
-    """One chain of thought. Its text is read from a recording when it is first looked at."""
-
-    _dumped: ClassVar = ("raw_text", "answer", "metadata")
-
-    answer: str | None
-    metadata: CoTMetadata
-    _read_text: Callable[[], str | None] = field(repr=False, compare=False)
-
-    @property
-    def raw_text(self) -> str | None:
-        """The text as the LLM wrote it; `None` where the recording has none."""
-        return self._read_text()
-
-    @raw_text.setter
-    def raw_text(self, text: str | None) -> None:
-        self._read_text = _constant(text)
-
-    @property
-    def tokens(self) -> int:
-        """Output tokens, as the paper's Listing 1 prints them."""
-        return self.metadata.token_cost
-
-    @property
-    def dollar_cost(self) -> float | None:
-        """USD of the output tokens, as the paper's Listing 1 prints it."""
-        return self.metadata.dollar_cost
-
-
-@dataclass(slots=True)
-class LLMRequest(_Model):
-    """What was sent for a question. `None`: the recording does not have it, or (dollars) the LLM has no price."""
-
-    _dumped: ClassVar = ("raw_text", "dollar_cost", "token_cost")
-
-    raw_text: str | None
-    dollar_cost: float | None
-    token_cost: int | None
-
-    @property
-    def tokens(self) -> int | None:
-        """Tokens of the request, as the paper's Listing 3 calls them."""
-        return self.token_cost
-
-
-@dataclass(slots=True)
-class LLMResponse(_Model):
-    """The CoTs handed out for one question."""
-
-    _dumped: ClassVar = ("cots", "request", "num_cots")
-
-    cots: list[CoT]
-    request: LLMRequest
-
-    def __len__(self) -> int:
-        return len(self.cots)
-
-    @property
-    def num_cots(self) -> int:
-        """Number of CoTs."""
-        return len(self.cots)
-
-    @property
-    def answers(self) -> list[str | None]:
-        """The answer of each CoT, `None` where none was extracted."""
-        return [cot.answer for cot in self.cots]
-
-    @property
-    def dollar_cost(self) -> float:
-        """USD by eq. (1) of the paper: the request once, and every CoT.
-
-        Raises:
-            PriceNotFoundError: the LLM has no price, or the request's tokens were not recorded.
-        """
-        costs = [self.request.dollar_cost, *(cot.metadata.dollar_cost for cot in self.cots)]
-        known = [cost for cost in costs if cost is not None]
-        if len(known) < len(costs):
-            raise PriceNotFoundError(
-                f"This response has no dollars: its LLM is not in the price list {PRICES}, or the tokens of its request "
-                "were not recorded. `token_cost` of each CoT is there all the same."
-            )
-        return sum(known)
-
-    @property
-    def token_cost(self) -> int:
-        """Tokens of the request and of every CoT.
-
-        Raises:
-            NotRecordedError: the request's tokens were not recorded.
-        """
-        if self.request.token_cost is None:
-            raise NotRecordedError(
-                "The tokens of this response's request were not recorded; sum `token_cost` of the CoTs for output tokens."
-            )
-        return self.request.token_cost + sum(cot.metadata.token_cost for cot in self.cots)
-
-    def to_json(self, filename: str | Path) -> None:
-        """Write the response as JSON, in the reference package's form.
-
-        Raises:
-            StorageError: the disk said no.
-        """
-        path = Path(filename)
-        save_files(path.parent, {path.name: self.model_dump_json(indent=2).encode()}, replace=True)
-
-    @classmethod
-    def from_json(cls, filename: str | Path) -> Self:
-        """Read a response that `to_json`, ours or the reference package's, wrote.
-
-        Dollars are as written in the file.
-
-        Raises:
-            SourceError: the file cannot be read, or is no such response.
-        """
-        try:
-            stored = _StoredResponse.model_validate_json(Path(filename).read_bytes())
-        except OSError as error:
-            raise SourceError(f"{filename} could not be read: {error.strerror or error}.") from error
-        except ValidationError as error:
-            first = error.errors(include_url=False, include_input=False)[0]
-            place = ".".join(map(str, first["loc"])) or "the whole file"
-            raise SourceError(f"{filename} is not a response written by to_json: {place}: {first['msg']}.") from error
-        cots = [CoT(cot.answer, CoTMetadata(**dict(cot.metadata)), _constant(cot.raw_text)) for cot in stored.cots]
-        return cls(cots, LLMRequest(**dict(stored.request)))
-
-
-class _StoredMetadata(BaseModel):
-    dollar_cost: float | None
-    token_cost: int
-    finish_reason: str
-
-
-class _StoredCoT(BaseModel):
-    raw_text: str | None
-    answer: str | None = None
-    metadata: _StoredMetadata
-
-
-class _StoredRequest(BaseModel):
-    raw_text: str | None
-    dollar_cost: float | None
-    token_cost: int | None
-
-
-class _StoredResponse(BaseModel):
-    cots: list[_StoredCoT]
-    request: _StoredRequest
-
-
-@dataclass(slots=True)
-class LLMConfig(_Model):
-    """An LLM and its decoding; `None` where the source does not say."""
-
-    _dumped: ClassVar = ("name", "temperature", "max_tokens")
-
-    name: LLMType | str
-    temperature: float | None = None
-    max_tokens: int | None = None
-
-
-class LLM(_Model):
+class LLM(Model):
     """A recorded LLM. Call it with the row of a question to get CoTs.
 
     Attributes:
@@ -428,7 +138,7 @@ class LLM(_Model):
         """
         if N < 1:
             raise OutOfRangeError(f"{self.config.name} gives 1 CoT or more; N={N} was asked for.")
-        row = _checked_row(question_id, len(self))
+        row = checked_row(question_id, len(self))
         recorded = range(self._source.size(row))
         if len(recorded) <= N:
             samples: Sequence[int] = recorded
@@ -570,7 +280,7 @@ class _ArchivedLLM:
             [answers[sample] for sample in samples],
             [tokens[sample] for sample in samples],
             [reasons[sample] for sample in samples],
-            [_constant(pool.texts[sample]) for sample in samples],
+            [constant(pool.texts[sample]) for sample in samples],
         )
 
     def request(self, row: int) -> LLMRequest:
@@ -625,10 +335,6 @@ def _request(price: Price | None, text: str | None, tokens: int | None) -> LLMRe
     return LLMRequest(text, None if price is None or tokens is None else usd(price, tokens, 0), tokens)
 
 
-def _constant(text: str | None) -> Callable[[], str | None]:
-    return lambda: text
-
-
 def _text_of(llm: replay.LLM, row: int, sample: int) -> Callable[[], str | None]:
     return lambda: llm.texts(row)[sample]
 
@@ -654,12 +360,6 @@ def _source(api_path: str | Path | None) -> Path | list[Recording]:
             f"api_path {path} does not exist; give the reference package's zip or a recording's folder."
         )
     return replay.open_recordings(path) if path.is_dir() else path
-
-
-def _checked_row(question_id: int, count: int) -> int:
-    if not 0 <= question_id < count:
-        raise NotRecordedError(f"The questions are numbered 0 to {count - 1}; {question_id} was asked for.")
-    return question_id
 
 
 def _datatype(dataset: str) -> DatasetType | str:
