@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import sys
+import argparse
 from itertools import pairwise
 from typing import Any
 
@@ -16,6 +16,7 @@ from feval import (
     load,
     open_recording,
 )
+from feval.errors import FevalError
 
 
 def compare(recording: str, dataset_id: str | None = None) -> None:
@@ -43,5 +44,17 @@ def compare(recording: str, dataset_id: str | None = None) -> None:
         print(f"{label:22}{names:36}{told.accuracy:9.1%}{interval:>17}{told.samples.mean():7.2f}{usd:>14}")
 
 
+def main() -> None:
+    """Read the arguments and print."""
+    parser = argparse.ArgumentParser(description="Methods side by side, on the same questions and the same draws.")
+    parser.add_argument("recording", metavar="RECORDING", help="a folder, or an address on the Hub")
+    parser.add_argument("dataset", metavar="DATASET", nargs="?", help="id; the recording's first if left out")
+    given = parser.parse_args()
+    try:
+        compare(given.recording, given.dataset)
+    except FevalError as error:
+        parser.exit(error.exit_code, f"error: {error}\n")
+
+
 if __name__ == "__main__":
-    compare(*sys.argv[1:])
+    main()

@@ -4,7 +4,9 @@
 #
 #   sh examples/coupled.sh OUT [QUESTIONS [SAMPLES]]
 set -eu
-out=${1:?usage: sh examples/coupled.sh OUT [QUESTIONS [SAMPLES]]}
+usage="usage: sh examples/coupled.sh OUT [QUESTIONS [SAMPLES]]"
+case ${1:?$usage} in -h | --help) echo "$usage" && exit ;; esac
+out=$1
 set -- --dataset tiny_sums --first "${2:-200}" --samples "${3:-40}" --quiet
 mkdir -p "$out"
 for size in 42k 90k; do

@@ -4,7 +4,9 @@
 #
 #   sh examples/record_demo.sh OUT
 set -eu
-out=${1:?usage: sh examples/record_demo.sh OUT}
+usage="usage: sh examples/record_demo.sh OUT"
+case ${1:?$usage} in -h | --help) echo "$usage" && exit ;; esac
+out=$1
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 for size in 30k 42k 160k; do

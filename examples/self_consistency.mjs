@@ -6,7 +6,12 @@
 // The path names the run: its draws, its cursor, its ledger. The program knows question texts, and no gold answers.
 
 import { readFileSync } from "node:fs";
-import OpenAI from "openai";
+
+if (process.argv.includes("--help")) {
+  console.log("usage: node self_consistency.mjs [QUESTIONS.jsonl]");
+  process.exit();
+}
+const { default: OpenAI } = await import("openai");
 
 const model = process.env.MODEL ?? "feval/tiny-42k";
 const votes = Number(process.env.VOTES ?? 20);

@@ -7,22 +7,21 @@ LiteLLM lives in a virtual environment of its own; feval need not be installed t
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import re
-import sys
 from collections import Counter
 from pathlib import Path
-
-os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")  # it would fetch a price list when it is imported
-
-import litellm
 
 QUESTIONS = Path(__file__).with_name("questions.jsonl")
 
 
 def self_consistency(base_url: str, model: str, question: str, votes: int) -> str | None:
     """Ask once for several chains of thought and take the answer that most of them give."""
+    os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")  # it would fetch a price list when it is imported
+    import litellm
+
     reply = litellm.completion(
         model=f"openai/{model}",  # "openai/" says how to speak; what follows is the name that is asked for
         messages=[{"role": "user", "content": question}],
@@ -36,13 +35,19 @@ def self_consistency(base_url: str, model: str, question: str, votes: int) -> st
     return answers.most_common(1)[0][0] if answers else None
 
 
-def main(base_url: str, model: str = "feval/tiny-42k", votes: str = "20") -> None:
+def main() -> None:
     """Vote on every question, and say how often the vote is right."""
+    parser = argparse.ArgumentParser(description="Self-consistency through LiteLLM, against `feval serve`.")
+    parser.add_argument("base_url", metavar="BASE_URL", help="such as http://127.0.0.1:8000/v1")
+    parser.add_argument("model", metavar="MODEL", nargs="?", default="feval/tiny-42k")
+    parser.add_argument("votes", metavar="VOTES", nargs="?", type=int, default=20)
+    given = parser.parse_args()
+
     asked = [json.loads(line) for line in QUESTIONS.read_text("utf-8").splitlines()]
-    voted = [self_consistency(base_url, model, row["question"], int(votes)) for row in asked]
+    voted = [self_consistency(given.base_url, given.model, row["question"], given.votes) for row in asked]
     right = sum(answer == row["answer"] for answer, row in zip(voted, asked, strict=True))
-    print(f"{right} of {len(asked)} right with {votes} votes of {model}")
+    print(f"{right} of {len(asked)} right with {given.votes} votes of {given.model}")
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    main()

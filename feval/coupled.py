@@ -142,7 +142,8 @@ class Coupling:
         pairs: every pair of LLMs, over all questions and in each area.
         curves: (first, second) -> error against samples, over all questions.
         covariances: (first, second) -> [Q] within-question covariances.
-        variances: (first, second) -> [2, Q] within-question variances of the difference, coupled and independent.
+        variances: (first, second) -> [2, Q] within-question variances of the difference, coupled and independent; the latter
+            from where `independent_from` says.
         ranking: every LLM under both schemes.
         changes: (first, second, p): pairs of LLMs whose order differs between the schemes, with Holm's adjusted p.
         confidence: of all intervals.
@@ -272,9 +273,8 @@ def couple(
         pair = together[one].name, together[two].name
         both = _Pair(together[one], together[two], *_independent_pair(together, apart, one, two), apart is not None)
         pairs += [both.figures(area, at, samples, settings) for area, at in where.items()]
-        told = both.statistics()
-        covariances[pair] = told.covariance
-        variances[pair] = np.stack([told.variance_coupled, told.variance_independent])
+        covariances[pair] = both.statistics().covariance
+        variances[pair] = both.variances()
         curves[pair] = both.curve()
     warnings = [*_left_out(dataset, len(rows)), *_weak_evidence(pairs)]
     if judge is None:
@@ -430,6 +430,19 @@ class _Pair:
         where = slice(None) if at is None else at
         return coupled_statistics(self.first.right[where], self.second.right[where])
 
+    def statistics_apart(self, at: Rows | None = None) -> CoupledStatistics:
+        from feval.estimators.coupling import coupled_statistics
+
+        where = slice(None) if at is None else at
+        return coupled_statistics(self.first_apart.right[where], self.second_apart.right[where])
+
+    def variances(self) -> Floats:
+        """[2, Q] within-question variances of the difference, coupled and independent."""
+        coupled = self.statistics()
+        # Shifted pairs of one recording are not independent of each other; its own two variances are unbiased.
+        apart = self.statistics_apart().variance_coupled if self.recorded_apart else coupled.variance_independent
+        return np.stack([coupled.variance_coupled, apart])
+
     def differences(self, at: Rows) -> tuple[Floats, Floats]:
         """[Q, S] coupled and independent."""
         coupled = self.first.right[at] - self.second.right[at]
@@ -437,10 +450,9 @@ class _Pair:
 
     def figures(self, area: str | None, at: Rows, samples: int, settings: Mapping[str, Any]) -> CoupledPair:
         from feval.estimators.bootstrap import bootstrap_interval
-        from feval.estimators.coupling import coupled_statistics, equal_error_samples
+        from feval.estimators.coupling import equal_error_samples
 
         told = self.statistics(at)
-        apart = coupled_statistics(self.first_apart.right[at], self.second_apart.right[at])
         coupled, independent = self.differences(at)
         interval = bootstrap_interval(told.covariance[:, None], proportions=False, **settings)
         if samples < 1:
@@ -461,8 +473,10 @@ class _Pair:
             covariance_high=float(interval.high[0]),
             law_covariance=self._law_covariance(at),
             variance_coupled=told.total_coupled,
-            # Shifted pairs of one recording are not independent of each other; its own two variances are unbiased.
-            variance_independent=apart.total_coupled if self.recorded_apart else told.total_independent,
+            # As in `variances`, plus what lies between questions.
+            variance_independent=self.statistics_apart(at).total_coupled
+            if self.recorded_apart
+            else told.total_independent,
             agreement_coupled=_agreement(self.first, self.second, at),
             agreement_independent=_agreement(self.first_apart, self.second_apart, at),
             independent_samples=number,

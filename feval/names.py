@@ -51,3 +51,8 @@ class LLMType(StrEnum):
     GPT3 = "gpt-3.5-turbo"
     GPT4oMINI = "gpt-4o-mini"
     o3MINI = "o3-mini"  # noqa: N815 - the reference package spells it so
+
+    @property
+    def is_reasoning_model(self) -> bool:
+        """Whether it reasons before it replies: of these, o3-mini alone."""
+        return self is LLMType.o3MINI

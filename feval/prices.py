@@ -16,13 +16,14 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import numbers
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
-from feval.errors import CardError, OutOfRangeError, PriceNotFoundError, UnknownNameError
+from feval.errors import CardError, OutOfRangeError, PriceNotFoundError, UnknownNameError, UsageError
 from feval.front_matter import card_files, read_card_text, read_front_matter, shorten
 
 if TYPE_CHECKING:
@@ -37,6 +38,7 @@ windows do), or `per_sample` (each CoT is a request of its own, as in Adaptive-C
 
 _FIELDS = ("id", "date", "source", "prices")
 _OPTIONAL_FIELDS = ("title", "notes")
+_PRICE_FIELDS = ("input_usd_per_mtok", "output_usd_per_mtok")
 _MOST_USD_PER_MTOK = 1_000_000_000  # far above any price, and far below where sums of dollars leave floats
 
 
@@ -56,7 +58,7 @@ class Price:
     output_usd_per_mtok: float
 
     def __post_init__(self) -> None:
-        for name in ("input_usd_per_mtok", "output_usd_per_mtok"):
+        for name in _PRICE_FIELDS:
             given = getattr(self, name)
             try:
                 price = float(given)  # an integer, times an array of small integers, would overflow
@@ -77,8 +79,13 @@ class PriceList:
         id: such as "2025-06-02"; every result names it.
         date: the day the prices were recorded, YYYY-MM-DD.
         source: where they come from.
-        prices: base names of LLMs with their prices.
+        prices: base names of LLMs with their prices. (0.5, 1.5), [0.5, 1.5] and
+            {"input_usd_per_mtok": 0.5, "output_usd_per_mtok": 1.5} are taken for `Price(0.5, 1.5)`.
         notes: base names of LLMs with what must be known of one price.
+
+    Raises:
+        UsageError: a field is not what it has to be; the message names it.
+        OutOfRangeError: a price is negative or beyond 1e9.
     """
 
     id: str
@@ -86,6 +93,23 @@ class PriceList:
     source: str
     prices: Mapping[str, Price] = field(hash=False)
     notes: Mapping[str, str] = field(default_factory=dict, hash=False, compare=False)
+
+    def __post_init__(self) -> None:
+        """Check by hand: pydantic would cost more than the whole curve."""
+        for name in ("id", "date", "source"):
+            _require_text(name, getattr(self, name))
+        if not _is_name(self.id) or self.id == "none":
+            raise UsageError(
+                f"A price list cannot have the id {shorten(self.id)}. Use letters, digits, '.', '-' and '_'."
+            )
+        if not _is_date(self.date):
+            raise UsageError(f"A price list must give its date as YYYY-MM-DD; it gives {shorten(self.date)}.")
+        for name in ("prices", "notes"):
+            _require_table(name, getattr(self, name))
+        prices = {llm: _as_price(llm, given) for llm, given in self.prices.items()}
+        object.__setattr__(self, "prices", prices)
+        for llm, note in self.notes.items():
+            _require_note(llm, note, prices)
 
     @property
     def digest(self) -> str:
@@ -194,7 +218,7 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _from_facts(path: Path, facts: Mapping[str, Any]) -> PriceList:
-    """Check by hand what a card or JSON file says: pydantic would cost more than the whole curve."""
+    """The price list that a card or JSON file holds."""
     missing = [name for name in _FIELDS if name not in facts]
     if missing:
         raise CardError(f"The price list {path} lacks the field {missing[0]!r}. It needs {', '.join(_FIELDS)}.")
@@ -203,56 +227,51 @@ def _from_facts(path: Path, facts: Mapping[str, Any]) -> PriceList:
         raise CardError(
             f"The price list {path} has an unknown field {shorten(foreign[0])}. Remove it or correct its name."
         )
-    for name in ("id", "date", "source", "title"):
-        if name in facts and not (isinstance(facts[name], str) and facts[name].strip()):
-            raise CardError(
-                f"The price list {path} must give text in the field {name!r}; it gives {shorten(facts[name])}."
-            )
-    if not _is_name(facts["id"]) or facts["id"] == "none":
-        raise CardError(
-            f"The price list {path} cannot have the id {shorten(facts['id'])}. Use letters, digits, '.', '-' and '_'."
-        )
-    if not _is_date(facts["date"]):
-        raise CardError(f"The price list {path} must give its date as YYYY-MM-DD; it gives {shorten(facts['date'])}.")
-    prices = _table(path, facts, "prices")
-    notes = _table(path, facts, "notes")
-    return PriceList(
-        id=facts["id"],
-        date=facts["date"],
-        source=facts["source"],
-        prices={llm: _price(path, llm, pair) for llm, pair in prices.items()},
-        notes={llm: _note(path, llm, note, prices) for llm, note in notes.items()},
-    )
-
-
-def _table(path: Path, facts: Mapping[str, Any], name: str) -> dict[str, Any]:
-    table = facts.get(name, {})
-    if not isinstance(table, dict):
-        raise CardError(f"The field {name!r} of the price list {path} must map LLMs; it is {shorten(table)}.")
-    return table
-
-
-def _price(path: Path, llm: str, pair: Any) -> Price:
-    if not llm.strip() or "@" in llm:
-        raise CardError(f"The price list {path} prices {shorten(llm)}: a price belongs to a base name, without '@'.")
-    numbers = isinstance(pair, list) and [n for n in pair if isinstance(n, (int, float)) and not isinstance(n, bool)]
-    if not numbers or len(numbers) != 2 or len(pair) != 2:
-        form = "two numbers, [input, output], in USD per million tokens"
-        raise CardError(f"The price list {path} must price {shorten(llm)} with {form}; it gives {shorten(pair)}.")
     try:
-        return Price(*numbers)
+        if "title" in facts:
+            _require_text("title", facts["title"])
+        return PriceList(**{name: facts[name] for name in (*_FIELDS, "notes") if name in facts})
+    except UsageError as error:
+        raise CardError(f"The price list {path} is not usable. {error}") from error
+
+
+def _require_text(name: str, given: object) -> None:
+    if not (isinstance(given, str) and given.strip()):
+        raise UsageError(f"A price list must give text in the field {name!r}; it gives {shorten(given)}.")
+
+
+def _require_table(name: str, given: object) -> None:
+    if not isinstance(given, Mapping) or not all(isinstance(llm, str) for llm in given):
+        raise UsageError(f"The field {name!r} of a price list must map LLMs; it is {shorten(given)}.")
+
+
+def _as_price(llm: str, given: object) -> Price:
+    """A price from what may stand for one: a `Price`, two numbers, or a mapping with its two fields."""
+    if not llm.strip() or "@" in llm:
+        raise UsageError(f"A price list prices {shorten(llm)}: a price belongs to a base name, without '@'.")
+    if isinstance(given, Price):
+        return given
+    pair = given
+    if isinstance(given, Mapping) and set(given) == set(_PRICE_FIELDS):
+        pair = [given[name] for name in _PRICE_FIELDS]
+    if not isinstance(pair, (list, tuple)) or len(pair) != 2 or not all(map(_is_number, pair)):
+        form = f"two numbers, [input, output], in USD per million tokens, a mapping with {' and '.join(_PRICE_FIELDS)}"
+        raise UsageError(f"A price list must price {shorten(llm)} with {form}, or a Price; it gives {shorten(given)}.")
+    try:
+        return Price(*pair)
     except OutOfRangeError as error:
-        raise CardError(
-            f"The price list {path} has an impossible price for {shorten(llm)}: {shorten(pair)}."
+        raise OutOfRangeError(
+            f"A price list has an impossible price for {shorten(llm)}: {shorten(given)}. {error}"
         ) from error
 
 
-def _note(path: Path, llm: str, note: Any, prices: Mapping[str, Any]) -> str:
+def _require_note(llm: str, note: object, prices: Mapping[str, object]) -> None:
     if not isinstance(note, str) or llm not in prices:
-        raise CardError(
-            f"The price list {path} has a note on {shorten(llm)} that is no text or has no price beside it."
-        )
-    return note
+        raise UsageError(f"A price list has a note on {shorten(llm)} that is no text or has no price beside it.")
+
+
+def _is_number(given: object) -> bool:
+    return isinstance(given, numbers.Real) and not isinstance(given, bool)
 
 
 def _is_name(text: str) -> bool:

@@ -864,7 +864,15 @@ def _pool(llm: str, view: View) -> Pool:
 
 
 def _is_price_list(prices: object) -> bool:
-    return prices is not None and not isinstance(prices, (str, Path))
+    if prices is None or isinstance(prices, (str, Path)):
+        return False
+    from feval.prices import PriceList
+
+    if not isinstance(prices, PriceList):
+        raise UsageError(
+            f"Prices are the id of a price list, a path or a PriceList(id, date, source, prices); {prices!r:.80} was given."
+        )
+    return True
 
 
 def _none_if_unpriced(prices: PriceList | _Prices | None) -> PriceList | _Prices | None:

@@ -7,14 +7,16 @@
 | `tiktoken:ENCODING` | the tokens of that encoding, such as `tiktoken:cl100k_base`, special tokens read as plain text |
 
 A recording names its counter; counts by different counters are not comparable.
+
+tiktoken fetches the vocabulary of an encoding itself, once, when a counter of that encoding is first made, and keeps it in the
+folder that TIKTOKEN_CACHE_DIR names. Only imports and recordings make counters: what reads a recording reads counts.
 """
 
 from __future__ import annotations
 
 import os
-import threading
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
+from traceback import walk_tb
 
 from feval.errors import TokenCounterError, UnknownNameError
 
@@ -28,7 +30,6 @@ COUNTERS: Mapping[str, str] = {
 """The names of the token counters, with what each counts."""
 
 _TIKTOKEN = "tiktoken:"
-_loading = threading.Lock()
 
 
 def count_words(text: str) -> int:
@@ -44,7 +45,7 @@ def count_words(text: str) -> int:
 
 
 def token_counter(name: str) -> Callable[[str], int]:
-    """Return the function that counts the tokens of a text.
+    """Return the function that counts the tokens of a text; a vocabulary that is not on this machine is fetched by tiktoken.
 
     Args:
         name: `words` or `tiktoken:ENCODING`.
@@ -52,7 +53,7 @@ def token_counter(name: str) -> Callable[[str], int]:
     Raises:
         UnknownNameError: no counter, or no encoding, has this name.
         TokenCounterError: the counter is known but cannot count here: `usage`, or an encoding whose vocabulary is not on
-            this machine (feval does not fetch it).
+            this machine and cannot be fetched; the message says which file to put where.
     """
     if name == "words":
         return count_words
@@ -77,39 +78,31 @@ def _tiktoken_counter(encoding_name: str) -> Callable[[str], int]:
     if encoding_name not in known:
         raise UnknownNameError.of("tiktoken encoding", encoding_name, known, "Write it as 'tiktoken:cl100k_base'.")
     try:
-        with _no_download():
-            encode = tiktoken.get_encoding(encoding_name).encode_ordinary
-    except (OSError, ValueError) as error:  # ValueError: a vocabulary file with wrong content
-        folder = os.environ.get("TIKTOKEN_CACHE_DIR")
-        where = f"TIKTOKEN_CACHE_DIR is {folder!r}" if folder is not None else "TIKTOKEN_CACHE_DIR is not set"
-        raise TokenCounterError(
-            f"The vocabulary of the tiktoken encoding {encoding_name!r} is not on this machine ({where}), and feval does not"
-            f" fetch it. Where there is a network, run"
-            f" TIKTOKEN_CACHE_DIR=FOLDER python -c 'import tiktoken; tiktoken.get_encoding(\"{encoding_name}\")', then set"
-            f" TIKTOKEN_CACHE_DIR to that folder (or its copy) here; or take the counter 'words'."
-        ) from error
+        encode = tiktoken.get_encoding(encoding_name).encode_ordinary
+    except (OSError, ValueError) as error:  # every error of the HTTP library is an OSError; ValueError: wrong content
+        raise TokenCounterError(_how_to_place(encoding_name, error)) from error
     return lambda text: len(encode(text))
 
 
-@contextmanager
-def _no_download() -> Iterator[None]:
-    """Keep tiktoken from the network while it looks for a vocabulary: feval's doors to it are elsewhere.
+def _how_to_place(encoding_name: str, error: Exception) -> str:
+    folder = os.environ.get("TIKTOKEN_CACHE_DIR")
+    place = "is not set" if folder is None else f"is {folder!r}"
+    address, name = _wanted_file(error)
+    reason = str(error) if len(str(error)) <= 160 else f"{str(error)[:157]}..."
+    file = f"{address}, which it keeps as {name}" if name else "it"
+    return (
+        f"The vocabulary of the tiktoken encoding {encoding_name!r} is not on this machine (TIKTOKEN_CACHE_DIR {place}), and"
+        f" tiktoken could not fetch {file} ({type(error).__name__}: {reason}). To place it by hand, run"
+        f" TIKTOKEN_CACHE_DIR=FOLDER python -c 'import tiktoken; tiktoken.get_encoding(\"{encoding_name}\")' where there is"
+        f" a network, copy what is then in FOLDER, under the names it has there, into a folder here, and set"
+        f" TIKTOKEN_CACHE_DIR to that folder; or take the counter 'words'."
+    )
 
-    tiktoken has no offline switch. Its one way to the network is `tiktoken.load.read_file`, which is replaced for the moment
-    (under a lock) by a reader of local files; so nothing hangs, either, where the network is closed.
-    """
-    import tiktoken.load
 
-    with _loading:
-        read_file = tiktoken.load.read_file
-
-        def read_local(blobpath: str) -> bytes:
-            if "://" in blobpath:
-                raise FileNotFoundError(f"{blobpath} is not in tiktoken's cache")
-            return read_file(blobpath)
-
-        tiktoken.load.read_file = read_local
-        try:
-            yield
-        finally:
-            tiktoken.load.read_file = read_file
+def _wanted_file(error: Exception) -> tuple[str, str]:
+    """Address and name in the cache of the file that tiktoken failed to get; it is named in the frames of its loader alone."""
+    for frame, _ in walk_tb(error.__traceback__):
+        if frame.f_code.co_name == "read_file_cached":
+            known = frame.f_locals
+            return str(known.get("blobpath", "")), os.path.basename(str(known.get("cache_path", "")))  # noqa: PTH119
+    return "", ""

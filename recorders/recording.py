@@ -212,7 +212,6 @@ def record_dataset(
         UsageError: a name or number that cannot work.
     """
     out = Path(out)
-    token_counter(other_counter if counter == "usage" else counter)
     price = _price(prices, work.llm_name)
     _check_noise(work, backend)
     plan, identity = work.plan(), work.identity()
@@ -223,6 +222,8 @@ def record_dataset(
         if folder.is_dir() and not keep_journal:
             _remove_leftover(out, folder, identity)
         return out
+    # A vocabulary is fetched before anything is paid for.
+    token_counter(other_counter if counter == "usage" else counter)
     with Journal.open(folder, identity, mode=mode, about={"backend": backend.name}) as held, _never_empty(held):
         if start is not None:
             begin_with(

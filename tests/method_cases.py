@@ -43,6 +43,19 @@ CASES: dict[str, list[Case]] = {
             }
         )
         for judged, pre in ((2, True), (2, False), (6, True))
+    ]
+    + [
+        Case(
+            {
+                "ranking": "prompt-length",
+                "window": 2,
+                "judged": 2,
+                "neighbours": 2,
+                "budget": 8,
+                "allocate_over": "all",
+                "requests": "billed",
+            }
+        )
     ],
     "best-of-n": BEST_OF_N,
     "weighted-best-of-n": BEST_OF_N,

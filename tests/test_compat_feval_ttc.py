@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
 import random
+import subprocess
+import sys
 import zipfile
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -35,10 +38,12 @@ from feval.errors import (
     OutOfRangeError,
     PriceNotFoundError,
     SourceError,
+    UsageError,
 )
 from feval.importers import import_recording
 from feval.tokens import count_words
 
+ROOT = Path(__file__).resolve().parents[1]
 DATE_40 = "GPT3_result/date_cot1_40.json.gz"
 GPT4 = "GPT4_result/date_cot1.json.gz"
 LLAMA2 = "llama2_13B_result/date_cot1.json.gz"
@@ -469,6 +474,148 @@ def test_model_cost_prices_texts() -> None:
     assert cost.output_dollar_cost("a b") == pytest.approx(1.8e-6, rel=1e-12)
     with pytest.raises(PriceNotFoundError, match=OTHER):
         ModelCost(OTHER)
+
+
+# -- the paper's listings -------------------------------------------------------------------------------------------
+
+# Typed from the paper (arXiv 2511.01203), line breaks included.
+LISTING_1 = """\
+from feval_ttc import load, DatasetType, LLMType
+
+dataset, [llm1,llm2] = load(DatasetType.SVAMP, \\
+                 [LLMType.LLaMA3B32, LLMType.Qwen72B25])
+
+for question_id, dataentry in dataset:
+    print("Question: ", dataentry.question)
+    print("True answer: ", dataentry.answer)
+    llm1_response = llm1(question_id, N=20)
+    print("1st CoT answer: ", llm1_response.cots[0].answer)
+    print("Token cost: ", llm1_response.cots[0].tokens)
+    print("USD Cost: ", llm1_response.cots[0].dollar_cost)
+"""
+
+
+def run(script: Path, *arguments: str, **environment: str) -> str:
+    command = [sys.executable, "-W", "error", "-m", "feval.compat", str(script), *arguments]
+    variables = os.environ | {"PYTHONPATH": str(ROOT)} | environment
+    done = subprocess.run(command, env=variables, cwd=script.parent, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def svamp(folder: Path, llms: Iterable[str]) -> Path:
+    """25 equal CoTs of each LLM: five words each, 7 tokens."""
+    pools = {str(llm): [[("Three and five is 8.", "8")] * 25, [("Three minus two is 1.", "1")] * 25] for llm in llms}
+    archive = write_zip(folder / "svamp.zip", [("3 apples and 5?", "8"), ("3 less 2?", "1.0")], pools, dataset="SVAMP")
+    return import_recording("feval-ttc", archive, folder / "svamp", dataset="svamp")
+
+
+def test_listing_1_runs_as_printed(tmp_path: Path) -> None:
+    recording = svamp(tmp_path, [LLMType.LLaMA3B32, LLMType.Qwen72B25])
+    listing = tmp_path / "listing.py"
+    listing.write_text(LISTING_1, "utf-8")
+    usd = 7 * 0.02e-6
+    printed = run(listing, FEVAL_RECORDING=str(recording)).splitlines()
+    assert printed == [
+        "Question:  3 apples and 5?",
+        "True answer:  8",
+        "1st CoT answer:  8",
+        "Token cost:  7",
+        f"USD Cost:  {usd!r}",
+        "Question:  3 less 2?",
+        "True answer:  1",
+        "1st CoT answer:  1",
+        "Token cost:  7",
+        f"USD Cost:  {usd!r}",
+    ]
+
+
+def test_a_script_runs_with_its_arguments_and_neighbours_whatever_is_installed(tmp_path: Path) -> None:
+    (tmp_path / "feval_ttc.py").write_text("raise SystemExit('theirs')", "utf-8")
+    (tmp_path / "neighbour.py").write_text("name = 'beside it'", "utf-8")
+    program = "import sys, feval_ttc, neighbour; print(feval_ttc.__name__, neighbour.name, sys.argv[1:], __name__)"
+    (tmp_path / "script.py").write_text(program, "utf-8")
+    assert run(tmp_path / "script.py", "--n", "3") == "feval.compat.feval_ttc beside it ['--n', '3'] __main__\n"
+
+
+def test_llms_come_from_all_recordings_that_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folders = [tmp_path / name for name in ("one", "two")]
+    for folder, llm in zip(folders, (LLMType.LLaMA3B32, LLMType.Qwen72B25), strict=True):
+        folder.mkdir()
+        svamp(folder, [llm])
+    monkeypatch.setenv("FEVAL_RECORDING", os.pathsep.join(str(folder / "svamp") for folder in folders))
+    assert available_models(DatasetType.SVAMP) == [LLMType.LLaMA3B32, LLMType.Qwen72B25]
+    dataset, llms = load(DatasetType.SVAMP, [LLMType.Qwen72B25, LLMType.LLaMA3B32])
+    assert [llm.config.name for llm in llms] == [LLMType.Qwen72B25, LLMType.LLaMA3B32]
+    assert (dataset.system_prompt, llms[0].config.temperature) == ("Think.", 0.7)
+    monkeypatch.delenv("FEVAL_RECORDING")
+    for call in (lambda: load(DatasetType.SVAMP, []), lambda: available_models(DatasetType.SVAMP)):
+        with pytest.raises(UsageError, match="FEVAL_RECORDING"):
+            call()
+
+
+def test_the_names_of_listing_3_are_there(small: Path) -> None:
+    _, llm = open_small(small)
+    response = llm(0)
+    assert (response.cots[0].metadata.tokens, response.request.tokens) == (count_words(TEXTS[0]), 4)
+    assert llm.responses == [llm(0), llm(1)]
+    assert llm.responses[1].answers == ["a", "a"]
+    assert [cot.raw_text for cot in llm.responses[0].cots] == TEXTS
+
+
+def test_datasets_say_what_their_answers_are() -> None:
+    """As dataset_interface.py of the reference package has it, SVAMP on both sides included."""
+    big_bench = {member for member in DatasetType if member.name.startswith("BIGBENCH")}
+    assert len(big_bench) == 11
+    assert {member for member in DatasetType if member.is_big_bench} == big_bench
+    assert {member for member in DatasetType if member.is_output_number} == {
+        DatasetType.GSM8K, DatasetType.SVAMP, DatasetType.MATH_500,
+    }  # fmt: skip
+    assert {member for member in DatasetType if member.is_output_choice} == big_bench | {
+        DatasetType.AQUA, DatasetType.CommonsenseQA, DatasetType.SVAMP,
+    }  # fmt: skip
+    assert [llm for llm in LLMType if llm.is_reasoning_model] == [LLMType.o3MINI]
+
+
+def test_everything_is_dumped_as_the_reference_package_does(small: Path) -> None:
+    dataset, llm = open_small(small)
+    config = {"name": LLMType.GPT4oMINI, "temperature": 0.7, "max_tokens": 2048}
+    assert dataset.model_dump() == {
+        "data": [{"answer": "a", "question": "What is it?"}, {"answer": "b", "question": "And now?"}],
+        "datatype": DatasetType.AQUA,
+        "system_prompt": "Think.",
+    }
+    response = llm(1)
+    cots = [
+        {
+            "raw_text": text,
+            "answer": "a",
+            "metadata": {"dollar_cost": 0.60e-6 * tokens, "token_cost": tokens, "finish_reason": "max_tokens"},
+        }
+        for text, tokens in (("one two three", 4), ("one", 1))
+    ]
+    request = {"raw_text": "And now?", "dollar_cost": pytest.approx(0.15e-6 * 3), "token_cost": 3}
+    assert response.model_dump() == {"cots": cots, "request": request, "num_cots": 2}
+    assert json.loads(response.model_dump_json()) == json.loads(response.model_dump_json(indent=2))
+    assert response.model_dump_json(indent=2).startswith('{\n  "cots": [')
+    assert llm.model_dump() == {"config": config, "responses": [each.model_dump() for each in llm.responses]}
+    assert type(llm.config.model_dump(mode="json")["name"]) is str
+    assert list(llm.config.model_dump()) == ["name", "temperature", "max_tokens"]
+
+
+def test_copies_may_be_changed(small: Path) -> None:
+    dataset, llm = open_small(small)
+    response = llm(0)
+    shallow, deep, updated = response.copy(), response.copy(deep=True), response.model_copy(update={"cots": []})
+    assert shallow == deep == response
+    assert (shallow.cots is response.cots, deep.cots is response.cots) == (True, False)
+    assert (len(updated), len(response)) == (0, 6)
+    deep.cots[0].answer, deep.cots[0].raw_text = "z", "new text"
+    assert (deep.answers[0], deep.cots[0].raw_text) == ("z", "new text")
+    assert (response.answers[0], response.cots[0].raw_text) == ("a", TEXTS[0])
+    for value in (dataset, dataset[0], response.request, response.cots[0], response.cots[0].metadata, llm.config):
+        assert value.copy() == value.copy(deep=True) == value
+    assert llm.copy()(0, N=6) == llm.copy(deep=True)(0, N=6) == response
 
 
 def test_every_name_of_the_reference_package_is_there() -> None:

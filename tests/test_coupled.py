@@ -98,6 +98,24 @@ def test_figures_are_those_of_the_pools(recorded: Path) -> None:
     assert pair.ratio < 1
 
 
+def test_independent_variances_are_those_of_the_independent_recordings(tmp_path: Path) -> None:
+    """Two questions of four calls, worked out by hand: the picture's points and the table's totals are of the same calls."""
+    both = [["1", "1", "2", "2"], ["1", "1", "2", "1"]], [["1", "1", "2", "2"], ["1", "2", "2", "1"]]
+    apart = [["1", "1", "2", "2"], ["1", "1", "1", "1"]], [["2", "2", "1", "1"], ["1", "2", "1", "2"]]
+    golds = ["1", "1"]
+    written(tmp_path / "both", {"a/x": (both[0], SHARED), "a/y": (both[1], SHARED)}, golds)
+    written(tmp_path / "apart", {"a/x@apart": (apart[0], None), "a/y@apart": (apart[1], None)}, golds)
+    recordings = [open_recording(tmp_path / name) for name in ("both", "apart")]
+    dataset, llms = load("toy", None, recordings, prices="none")
+    # Coupled differences are (0, 0, 0, 0) and (0, 1, 0, 0); independent ones (1, 1, -1, -1) and (0, 1, 0, 1).
+    result = couple(dataset, llms[:2], llms[2:], resamples=10)
+    assert result.variances["a/x", "a/y"] == pytest.approx(np.array([[0, 1 / 4], [4 / 3, 1 / 3]]))
+    assert result.pairs[0].variance_independent == pytest.approx(5 / 6)  # nothing between: 1/8 < 5/6/4
+    # Without them: the sums of the variances of being right, 1/3 + 1/3 and 1/4 + 1/3.
+    alone = couple(dataset, llms[:2], resamples=10)
+    assert alone.variances["a/x", "a/y"] == pytest.approx(np.array([[0, 1 / 4], [2 / 3, 7 / 12]]))
+
+
 def test_winrates_count_every_comparison_once(recorded: Path) -> None:
     dataset, llms, apart = opened(recorded)
     told = couple(dataset, llms, apart, resamples=100)

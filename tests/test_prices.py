@@ -5,6 +5,7 @@ import subprocess
 import sys
 import time
 from dataclasses import FrozenInstanceError
+from datetime import date
 from fractions import Fraction
 from pathlib import Path
 from typing import Any, NoReturn
@@ -14,7 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from feval.errors import CardError, FevalError, OutOfRangeError, PriceNotFoundError, UnknownNameError
+from feval.errors import CardError, FevalError, OutOfRangeError, PriceNotFoundError, UnknownNameError, UsageError
 from feval.front_matter import card_folder
 from feval.names import LLMType
 from feval.prices import BILLINGS, Price, PriceList, billed_prompts, price_list, usd
@@ -134,6 +135,62 @@ def test_a_price_is_a_number_from_zero_up(price: Any) -> None:
         with pytest.raises(OutOfRangeError, match="No LLM costs"):
             Price(*pair)
     assert Price(0, 0) == Price(0.0, 0.0)
+
+
+# --- making a list
+
+
+@pytest.mark.parametrize(
+    "price",
+    [
+        Price(0.5, 1.5),
+        (0.5, 1.5),
+        [0.5, Fraction(3, 2)],
+        {"input_usd_per_mtok": 0.5, "output_usd_per_mtok": 1.5},
+        (np.float32(0.5), np.float64(1.5)),
+    ],
+)
+def test_what_stands_for_a_price_becomes_one(price: Any) -> None:
+    made = PriceList("mine", "2026-01-31", "an invoice", {"my-llm": price})
+    assert made == PriceList("mine", "2026-01-31", "an invoice", {"my-llm": Price(0.5, 1.5)})
+    assert made.price("my-llm@t=1") == Price(0.5, 1.5)
+    assert usd(made.price("my-llm"), 1_000_000, 2_000_000) == 3.5
+    assert made.digest == PriceList("mine", "2026-01-31", "elsewhere", {"my-llm": Price(0.5, 1.5)}).digest
+
+
+def test_a_list_does_not_change_with_what_it_was_made_from() -> None:
+    prices: dict[str, Any] = {"my-llm": [0.5, 1.5]}
+    made = PriceList("mine", "2026-01-31", "an invoice", prices)
+    prices["my-llm"][0] = 9
+    prices["other"] = (1, 1)
+    assert dict(made.prices) == {"my-llm": Price(0.5, 1.5)}
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "message"),
+    [
+        ("id", 7, "field 'id'; it gives 7"),
+        ("id", "none", "cannot have the id 'none'"),
+        ("date", date(2026, 1, 31), "field 'date'; it gives datetime.date"),
+        ("date", "31.1.2026", "YYYY-MM-DD; it gives '31.1.2026'"),
+        ("source", None, "field 'source'; it gives None"),
+        ("prices", [("my-llm", (0.5, 1.5))], "'prices' of a price list must map LLMs"),
+        ("prices", {"my-llm": 0.5}, "must price 'my-llm' with two numbers.*; it gives 0.5"),
+        ("prices", {"my-llm": "0.5"}, "it gives '0.5'"),
+        ("prices", {"my-llm": (0.5,)}, r"it gives \(0.5,\)"),
+        ("prices", {"my-llm": (0.5, True)}, "it gives"),
+        ("prices", {"my-llm": ("0.5", "1.5")}, "it gives"),
+        ("prices", {"my-llm": {"input": 0.5, "output": 1.5}}, "input_usd_per_mtok and output_usd_per_mtok"),
+        ("prices", {"my-llm": (0.5, -1.5)}, "impossible price for 'my-llm'"),
+        ("prices", {"my-llm@t=1": (0.5, 1.5)}, "base name, without '@'"),
+        ("prices", {7: (0.5, 1.5)}, "must map LLMs"),
+        ("notes", {"other": "dear"}, "a note on 'other'"),
+    ],
+)
+def test_a_list_that_could_not_price_is_refused_when_it_is_made(field: str, value: Any, message: str) -> None:
+    fields = {"id": "mine", "date": "2026-01-31", "source": "an invoice", "prices": {"my-llm": (0.5, 1.5)}}
+    with pytest.raises(UsageError, match=message):
+        PriceList(**{**fields, field: value})
 
 
 # --- reading a list

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from collections import Counter
@@ -99,3 +100,12 @@ def test_kills_at_random_moments_lose_nothing_and_repeat_little(tmp_path: Path) 
     repeated = sum(times.values()) - len(times)
     assert repeated <= len(runs) * CONCURRENCY * SAMPLES_PER_REQUEST
     assert len(held) > 1000
+
+
+def test_no_page_promises_more_than_a_kill_leaves() -> None:
+    """What is in flight at a kill is asked for again, as the test above counts, so the pages on recording say so."""
+    root = Path(__file__).resolve().parents[1]
+    for page in ("README.md", "docs/recording.md", "feval/cli/record.py"):
+        text = " ".join((root / page).read_text("utf-8").split())
+        assert "nothing is paid twice" not in text, page
+        assert re.search(r"in flight (?:at a kill|when (?:the recorder|it) (?:is|was) killed)", text), page

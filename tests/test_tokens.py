@@ -2,19 +2,28 @@ from __future__ import annotations
 
 import base64
 import gzip
+import hashlib
 import json
+import re
+import shutil
 import socket
+import sys
 import threading
 import time
+from collections.abc import Iterator
 from fractions import Fraction
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any, NoReturn
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from typer.testing import CliRunner
 
+from feval.cli import app
 from feval.errors import TokenCounterError, UnknownNameError
+from feval.serving import replay_http_client
 from feval.tokens import COUNTERS, count_words, token_counter
 
 
@@ -90,27 +99,66 @@ def test_usage_counts_no_text() -> None:
 # --- tiktoken
 
 
+class Storage:
+    """A local server that stands in for the publisher of vocabularies; `requests` counts what it was asked for."""
+
+    def __init__(self, content: bytes) -> None:
+        storage, self.requests = self, 0
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                storage.requests += 1
+                self.send_response(200 if self.path == "/remote.tiktoken" else 404)
+                self.end_headers()
+                self.wfile.write(content)
+
+            def log_message(self, *args: object) -> None:
+                pass
+
+        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.address = f"http://127.0.0.1:{self.server.server_address[1]}/remote.tiktoken"
+        self._thread = threading.Thread(target=self.server.serve_forever, args=(0.01,))
+        self._thread.start()
+
+    def close(self) -> None:
+        self.server.shutdown()
+        self._thread.join()
+        self.server.server_close()
+
+
+def vocabulary() -> bytes:
+    tokens = [bytes([byte]) for byte in range(256)] + [b"ab", b"abab"]
+    return b"".join(base64.b64encode(token) + f" {rank}\n".encode() for rank, token in enumerate(tokens))
+
+
 @pytest.fixture
-def closed_network(monkeypatch: pytest.MonkeyPatch) -> None:
+def storage(monkeypatch: pytest.MonkeyPatch) -> Iterator[Storage]:
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    monkeypatch.setenv("no_proxy", "127.0.0.1")
+    served = Storage(vocabulary())
+    yield served
+    served.close()
+
+
+@pytest.fixture
+def closed(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*args: object, **kwargs: object) -> NoReturn:
-        raise AssertionError("the network was touched")
+        raise OSError("the network is closed")
 
     monkeypatch.setattr(socket.socket, "connect", refuse)
     monkeypatch.setattr(socket, "getaddrinfo", refuse)
 
 
 @pytest.fixture
-def encodings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, closed_network: None) -> dict[str, Any]:
-    """tiktoken with three encodings of ours: one with its vocabulary in a file, two that would have to fetch it."""
+def encodings(tmp_path: Path, storage: Storage, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """tiktoken with encodings of ours, one in a file and the others to be fetched; the cache, which is empty."""
     import tiktoken
     from tiktoken import registry
     from tiktoken.load import load_tiktoken_bpe
 
-    vocabulary = tmp_path / "tiny.tiktoken"
-    tokens = [bytes([byte]) for byte in range(256)] + [b"ab", b"abab"]
-    vocabulary.write_text(
-        "".join(f"{base64.b64encode(token).decode()} {rank}\n" for rank, token in enumerate(tokens)), encoding="ascii"
-    )
+    file = tmp_path / "tiny.tiktoken"
+    file.write_bytes(vocabulary())
+    digest = hashlib.sha256(vocabulary()).hexdigest()
 
     def encoding(name: str, place: str, digest: str | None = None) -> dict[str, Any]:
         ranks = load_tiktoken_bpe(place, digest)
@@ -118,14 +166,22 @@ def encodings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, closed_network: N
 
     tiktoken.list_encoding_names()
     constructors = {
-        "tiny": lambda: encoding("tiny", str(vocabulary)),
-        "remote": lambda: encoding("remote", "https://example.invalid/remote.tiktoken"),
-        "damaged": lambda: encoding("damaged", str(vocabulary), "0" * 64),
+        "tiny": lambda: encoding("tiny", str(file)),
+        "remote": lambda: encoding("remote", storage.address, digest),
+        "gone": lambda: encoding("gone", storage.address + ".old", digest),
+        "damaged": lambda: encoding("damaged", storage.address, "0" * 64),
     }
     monkeypatch.setattr(registry, "ENCODING_CONSTRUCTORS", {**(registry.ENCODING_CONSTRUCTORS or {}), **constructors})
     monkeypatch.setattr(registry, "ENCODINGS", {})
     monkeypatch.setenv("TIKTOKEN_CACHE_DIR", str(tmp_path / "cache"))
-    return constructors
+    return tmp_path / "cache"
+
+
+def forget(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in a process of its own: no encoding is loaded."""
+    from tiktoken import registry
+
+    monkeypatch.setattr(registry, "ENCODINGS", {})
 
 
 def test_tiktoken_counts_the_tokens_of_its_encoding(encodings: object) -> None:
@@ -141,21 +197,49 @@ def test_a_lone_surrogate_is_counted(encodings: object) -> None:
     assert token_counter("tiktoken:tiny")("\ud800") > 0
 
 
-@pytest.mark.parametrize("encoding", ["cl100k_base", "o200k_base", "gpt2", "remote"])
-def test_a_vocabulary_that_is_not_here_is_told_and_not_fetched(
-    encoding: str, encodings: object, tmp_path: Path
+def test_tiktoken_fetches_a_vocabulary_once(encodings: Path, storage: Storage, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert token_counter("tiktoken:remote")("ab abab") == 3
+    assert storage.requests == 1
+    name = hashlib.sha1(storage.address.encode(), usedforsecurity=False).hexdigest()
+    assert [file.name for file in encodings.iterdir()] == [name]
+    forget(monkeypatch)
+    assert token_counter("tiktoken:remote")("ab abab") == 3
+    assert storage.requests == 1
+
+
+def test_a_vocabulary_is_placed_by_hand_as_the_message_says(
+    encodings: Path, storage: Storage, closed: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with pytest.raises(TokenCounterError) as caught:
-        token_counter(f"tiktoken:{encoding}")
+        token_counter("tiktoken:remote")
     message = str(caught.value)
-    assert encoding in message
-    assert f"TIKTOKEN_CACHE_DIR is '{tmp_path / 'cache'}'" in message
+    assert f"TIKTOKEN_CACHE_DIR is '{encodings}'" in message
     assert "'words'" in message
-    assert not (tmp_path / "cache").exists()
+    said = re.search(r"could not fetch (\S+), which it keeps as (\w+) \(ConnectionError: ", message)
+    assert said is not None
+    assert said[1] == storage.address
+    (tmp_path / "placed").mkdir()
+    (tmp_path / "placed" / said[2]).write_bytes(vocabulary())
+    monkeypatch.setenv("TIKTOKEN_CACHE_DIR", str(tmp_path / "placed"))
+    assert token_counter("tiktoken:remote")("ab abab") == 3
+    assert storage.requests == 0
+
+
+@pytest.mark.parametrize("encoding", ["cl100k_base", "o200k_base", "gpt2"])
+def test_what_could_not_be_fetched_is_named(encoding: str, encodings: Path, closed: None) -> None:
+    with pytest.raises(TokenCounterError, match=rf"encoding '{encoding}'.*could not fetch https://\S+, .*get_encoding"):
+        token_counter(f"tiktoken:{encoding}")
+    assert not encodings.exists()
+
+
+@pytest.mark.parametrize(("encoding", "why"), [("gone", "HTTPError: 404"), ("damaged", "ValueError: Hash mismatch")])
+def test_a_vocabulary_that_is_not_what_it_should_be_is_an_error(encoding: str, why: str, encodings: Path) -> None:
+    with pytest.raises(TokenCounterError, match=why):
+        token_counter(f"tiktoken:{encoding}")
 
 
 def test_the_message_says_when_no_folder_is_named(
-    encodings: object, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    encodings: Path, closed: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.delenv("TIKTOKEN_CACHE_DIR")
     monkeypatch.setenv("DATA_GYM_CACHE_DIR", str(tmp_path / "absent"))
@@ -163,41 +247,64 @@ def test_the_message_says_when_no_folder_is_named(
         token_counter("tiktoken:remote")
 
 
-def test_a_damaged_vocabulary_is_an_error(encodings: object) -> None:
-    with pytest.raises(TokenCounterError, match="damaged"):
-        token_counter("tiktoken:damaged")
+def test_an_import_fetches_and_no_reader_does(
+    encodings: Path, storage: Storage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After the import tiktoken cannot even be imported, and its storage would notice."""
+    samples = tmp_path / "samples.jsonl"
+    texts = [{"text": "abab is 1"}, {"text": "ab is 2"}, {"text": "1"}]
+    samples.write_text(json.dumps({"id": "a", "question": "ab?", "answer": "1", "samples": texts}) + "\n", "utf-8")
+    recording = str(tmp_path / "recording")
+
+    def feval(*arguments: str) -> str:
+        result = CliRunner().invoke(app, list(arguments))
+        assert result.exit_code == 0, result.output
+        return result.output
+
+    counter = ["--counter", "tiktoken:remote", "--answer-kind", "number"]
+    feval("import", "jsonl", str(samples), "--dataset", "ab", "--llm", "gpt-4o-mini", "--out", recording, *counter)
+    assert storage.requests == 1
+    shutil.rmtree(encodings)
+    monkeypatch.setitem(sys.modules, "tiktoken", None)
+    out = tmp_path / "curve"
+    feval("curve", "self-consistency", "--recording", recording, "--n", "1,3", "--out", str(out))
+    feval("run", "single-call", "--recording", recording, "--out", str(tmp_path / "run"))
+    feval("verify", recording)
+    feval("verify", str(out / "receipt.json"))
+    feval("extract", recording, "--out", str(tmp_path / "extracted"))
+    assert "tiktoken:remote" in feval("info", recording, "--json")
+    with replay_http_client(recording) as client:
+        asked = {"model": "gpt-4o-mini", "messages": [{"role": "user", "content": "ab?"}], "n": 3}
+        reply = client.post("http://replay/v1/chat/completions", json=asked).json()
+    assert reply["usage"]["completion_tokens"] == 13  # abab," ",i,s," ",1; ab," ",i,s," ",2; 1
+    assert storage.requests == 1
 
 
-def test_tiktoken_is_left_as_it_was(encodings: object) -> None:
-    import tiktoken.load
+def test_a_recording_fetches_before_it_asks_anything(
+    encodings: Path, storage: Storage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    arguments = ["record", "--dataset", "tiny_sums", "--llm", "feval/tiny-30k", "--first", "2", "--samples", "2"]
+    arguments += ["--out", str(tmp_path / "recording"), "--counter"]
+    refused = CliRunner().invoke(app, [*arguments, "tiktoken:gone"])
+    assert (refused.exit_code, "which it keeps as" in refused.output) == (1, True)
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["tiny.tiktoken"]
+    assert CliRunner().invoke(app, [*arguments, "tiktoken:remote"]).exit_code == 0
+    assert storage.requests == 2
+    # Sealed: there is nothing left to count, so nothing is fetched.
+    shutil.rmtree(encodings)
+    forget(monkeypatch)
+    assert CliRunner().invoke(app, [*arguments, "tiktoken:remote"]).exit_code == 0
+    assert storage.requests == 2
 
-    before = tiktoken.load.read_file
-    token_counter("tiktoken:tiny")
-    assert tiktoken.load.read_file is before
-    with pytest.raises(TokenCounterError):
-        token_counter("tiktoken:remote")
-    assert tiktoken.load.read_file is before
 
-
-def test_threads_may_ask_for_counters_together(encodings: object) -> None:
-    import tiktoken.load
-
-    before, failures = tiktoken.load.read_file, []
-
-    def ask() -> None:
-        try:
-            token_counter("tiktoken:remote")
-        except TokenCounterError:
-            return
-        failures.append("no error")
-
-    threads = [threading.Thread(target=ask) for _ in range(8)]
+def test_threads_may_ask_for_counters_together(encodings: Path) -> None:
+    counts: list[int] = []
+    threads = [threading.Thread(target=lambda: counts.append(token_counter("tiktoken:remote")("ab"))) for _ in range(8)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert not failures
-    assert tiktoken.load.read_file is before
+    assert counts == [1] * 8
 
 
 @pytest.mark.parametrize("encoding", ["cl100k", "", "gpt-4o"])
@@ -207,8 +314,6 @@ def test_an_unknown_encoding_is_refused(encoding: str) -> None:
 
 
 def test_a_missing_tiktoken_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    import sys
-
     monkeypatch.setitem(sys.modules, "tiktoken", None)
     with pytest.raises(TokenCounterError, match="pip install tiktoken"):
         token_counter("tiktoken:cl100k_base")

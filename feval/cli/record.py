@@ -159,8 +159,9 @@ def _record(
     """Record an LLM on a dataset.
 
     Every reply is on the disk before it counts. Ctrl-C waits for what is in flight (twice: for nothing); the same command goes on
-    where the last one stopped, and nothing is paid twice. Keys are read from the environment and never written. With --into, a
-    recording on the Hub grows: what it lacks is recorded, compared with what is there, and offered as a pull request.
+    where the last one stopped, and asks again only for what was in flight when it was killed. Keys are read from the environment
+    and never written. With --into, a recording on the Hub grows: what it lacks is recorded, compared with what is there, and
+    offered as a pull request.
 
     Example: feval record --dataset gsm8k --llm gpt-4o-mini --out my-recording --dry-run
     """

@@ -1,19 +1,24 @@
 """The names of the FEval-TTC reference package (arXiv 2511.01203), over its zip or a feval recording.
 
-    from feval.compat.feval_ttc import load, DatasetType, LLMType          # was: from feval_ttc import ...
+    from feval.compat.feval_ttc import load, DatasetType, LLMType
 
     dataset, [llm] = load(DatasetType.AQUA, [LLMType.Mixtral8x7B], api_path="api_responses.zip")
     for question_id, entry in dataset:
         response = llm(question_id, N=20)
+
+The paper's listings and the reference package's scripts run as printed by `python -m feval.compat SCRIPT.py`, which lets
+`feval_ttc` stand for this module. Without `api_path`, as Listing 1 calls `load`, the environment variable FEVAL_RECORDING names the
+recordings.
 
 **THIS MODULE DRAWS FROM PYTHON'S GLOBAL `random`**, as the reference package does: after `random.seed(0)` it hands out the very
 CoTs that the reference package hands out, and so reproduces its runs. It is the only module of feval that does. What you get
 depends on everything else that draws from `random`, and two methods on one question see different draws. For anything but
 repeating an old run, use `feval.load`, whose draws depend on nothing but (seed, dataset, question, LLM, replicate).
 
-Kept from the reference package: its names and attributes; `N` of at least the recorded CoTs gives all of them in recorded
-order and draws nothing (`feval.load` refuses more than were recorded); a CoT without an answer has the answer `None`;
-equality of answers is equality of strings; `finish_reason` is in its words ("max_tokens", not "length").
+Kept from the reference package (its repository at d20f54e): its names and attributes; values that may be changed; `N` of at least
+the recorded CoTs gives all of them in recorded order and draws nothing (`feval.load` refuses more than were recorded); a CoT
+without an answer has the answer `None`; equality of answers is equality of strings; `finish_reason` is in its words
+("max_tokens", not "length").
 
 Different from the reference package, on purpose:
 
@@ -24,30 +29,45 @@ Different from the reference package, on purpose:
   is the gold answer of an entry, so that comparing them with `==` is right for both.
 - A dataset goes by feval's id ("aqua") or the reference package's string ("AQuA"); `DatasetType` prints the former. Any other
   id or LLM name that the archive or recording holds works, too.
-- `cots[0].tokens` and `cots[0].dollar_cost`, which the paper's Listing 1 prints, exist.
+- What the paper prints and the package lacks is there: `cots[0].tokens` and `cots[0].dollar_cost` (Listing 1), `metadata.tokens`
+  and `request.tokens` (Listing 3), and `load` without `api_path` (Listing 1). That these tokens are the package's `token_cost` is
+  inferred, as both stand beside `dollar_cost`; where `load` looks without a path is our choice, as the paper does not say.
+- `LLM.responses` is made when it is first looked at: every CoT of every question, in recorded order.
+- `model_dump`, `model_dump_json`, `model_copy` and `copy` are there without pydantic's further options.
 - Errors are feval's (`FevalError`) and say what to do.
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
-from enum import StrEnum
+from collections.abc import Callable, Sequence
+from functools import cached_property
 from pathlib import Path
-from typing import Any, Self
+from typing import ClassVar
 
 import orjson
-from pydantic import BaseModel, ValidationError
 
 from feval import replay
-from feval.errors import NotARecordingError, NotRecordedError, OutOfRangeError, PriceNotFoundError, SourceError
+from feval.compat.feval_ttc_values import (
+    PRICES,
+    CoT,
+    CoTMetadata,
+    Dataset,
+    DatasetEntry,
+    DatasetType,
+    LLMConfig,
+    LLMRequest,
+    LLMResponse,
+    Model,
+    checked_row,
+    constant,
+)
+from feval.errors import NotARecordingError, OutOfRangeError
 from feval.importers.feval_ttc import our_dataset_id, read, recorded_llms
 from feval.importers.source import ImportRequest, SourcePool
 from feval.names import LLMType
 from feval.prices import Price, price_list, usd
-from feval.recording import open_recording
-from feval.report.files import save_files
+from feval.recording import Recording
 from feval.schema import FINISH_REASONS
 from feval.tokens import count_words
 
@@ -68,225 +88,17 @@ __all__ = [
     "load",
 ]
 
-PRICES = "2025-06-02"
-"""The price list of the paper; every dollar here comes from it."""
-
 _THEIR_FINISH_REASONS = {"length": "max_tokens", "error": "run_failed"}
 
 
-class DatasetType(StrEnum):
-    """The sixteen datasets of the paper: `feval.names.DatasetType`, which here also takes the reference package's strings."""
-
-    AQUA = "aqua"
-    CommonsenseQA = "commonsense_qa"
-    GSM8K = "gsm8k"
-    SVAMP = "svamp"
-    MATH_500 = "math_500"
-    BIGBENCH_DATE = "bbh_date_understanding"
-    BIGBENCH_CAUSALJUDGEMENT = "bbh_causal_judgement"
-    BIGBENCH_MOVIE_RECOMENDATION = "bbh_movie_recommendation"
-    BIGBENCH_FORMAL_FALLACIES = "bbh_formal_fallacies"
-    BIGBENCH_DisambiguationQA = "bbh_disambiguation_qa"
-    BIGBENCH_SNARKS = "bbh_snarks"
-    BIGBENCH_SPORTS = "bbh_sports_understanding"
-    BIGBENCH_GEOMETRIC_SHAPES = "bbh_geometric_shapes"
-    BIGBENCH_PENGUINS = "bbh_penguins_in_a_table"
-    BIGBENCH_RUIN_NAMES = "bbh_ruin_names"
-    BIGBENCH_TEMPORAL_SEQUENCES = "bbh_temporal_sequences"
-
-    @classmethod
-    def _missing_(cls, value: object) -> DatasetType | None:
-        ours = our_dataset_id(str(value))
-        return cls(ours) if ours in set(cls) else None
-
-
-@dataclass(frozen=True, slots=True)
-class DatasetEntry:
-    """A question and its gold answer; `None` where the recording has no gold."""
-
-    answer: str | None
-    question: str
-
-
-@dataclass(frozen=True, slots=True)
-class Dataset:
-    """The questions. Iterating gives (row, entry); `datatype` is a plain id where the paper has no constant for it."""
-
-    data: list[DatasetEntry]
-    datatype: DatasetType | str
-    system_prompt: str | None = None
-
-    def __len__(self) -> int:
-        return len(self.data)
-
-    def __getitem__(self, question_id: int) -> DatasetEntry:
-        return self.data[_checked_row(question_id, len(self.data))]
-
-    def __iter__(self) -> Iterator[tuple[int, DatasetEntry]]:
-        return enumerate(self.data)
-
-
-@dataclass(frozen=True, slots=True)
-class CoTMetadata:
-    """What one CoT cost: USD of its output tokens (`None` without a price), the tokens, and how it ended."""
-
-    dollar_cost: float | None
-    token_cost: int
-    finish_reason: str
-
-
-@dataclass(frozen=True, slots=True)
-class CoT:
-    """One chain of thought. Its text is read from a recording when it is first looked at."""
-
-    answer: str | None
-    metadata: CoTMetadata
-    _read_text: Callable[[], str | None] = field(repr=False, compare=False)
-
-    @property
-    def raw_text(self) -> str | None:
-        """The text as the LLM wrote it; `None` where the recording has none."""
-        return self._read_text()
-
-    @property
-    def tokens(self) -> int:
-        """Output tokens, as the paper's Listing 1 prints them."""
-        return self.metadata.token_cost
-
-    @property
-    def dollar_cost(self) -> float | None:
-        """USD of the output tokens, as the paper's Listing 1 prints it."""
-        return self.metadata.dollar_cost
-
-
-@dataclass(frozen=True, slots=True)
-class LLMRequest:
-    """What was sent for a question. `None`: the recording does not have it, or (dollars) the LLM has no price."""
-
-    raw_text: str | None
-    dollar_cost: float | None
-    token_cost: int | None
-
-
-@dataclass(frozen=True, slots=True)
-class LLMResponse:
-    """The CoTs handed out for one question."""
-
-    cots: list[CoT]
-    request: LLMRequest
-
-    def __len__(self) -> int:
-        return len(self.cots)
-
-    @property
-    def num_cots(self) -> int:
-        """Number of CoTs."""
-        return len(self.cots)
-
-    @property
-    def answers(self) -> list[str | None]:
-        """The answer of each CoT, `None` where none was extracted."""
-        return [cot.answer for cot in self.cots]
-
-    @property
-    def dollar_cost(self) -> float:
-        """USD by eq. (1) of the paper: the request once, and every CoT.
-
-        Raises:
-            PriceNotFoundError: the LLM has no price, or the request's tokens were not recorded.
-        """
-        costs = [self.request.dollar_cost, *(cot.metadata.dollar_cost for cot in self.cots)]
-        known = [cost for cost in costs if cost is not None]
-        if len(known) < len(costs):
-            raise PriceNotFoundError(
-                f"This response has no dollars: its LLM is not in the price list {PRICES}, or the tokens of its request "
-                "were not recorded. `token_cost` of each CoT is there all the same."
-            )
-        return sum(known)
-
-    @property
-    def token_cost(self) -> int:
-        """Tokens of the request and of every CoT.
-
-        Raises:
-            NotRecordedError: the request's tokens were not recorded.
-        """
-        if self.request.token_cost is None:
-            raise NotRecordedError(
-                "The tokens of this response's request were not recorded; sum `token_cost` of the CoTs for output tokens."
-            )
-        return self.request.token_cost + sum(cot.metadata.token_cost for cot in self.cots)
-
-    def to_json(self, filename: str | Path) -> None:
-        """Write the response as JSON, in the reference package's form.
-
-        Raises:
-            StorageError: the disk said no.
-        """
-        cots = [{"raw_text": cot.raw_text, "answer": cot.answer, "metadata": _plain(cot.metadata)} for cot in self.cots]
-        content = {"cots": cots, "request": _plain(self.request), "num_cots": len(self)}
-        path = Path(filename)
-        save_files(path.parent, {path.name: orjson.dumps(content, option=orjson.OPT_INDENT_2)}, replace=True)
-
-    @classmethod
-    def from_json(cls, filename: str | Path) -> Self:
-        """Read a response that `to_json`, ours or the reference package's, wrote.
-
-        Dollars are as written in the file.
-
-        Raises:
-            SourceError: the file cannot be read, or is no such response.
-        """
-        try:
-            stored = _StoredResponse.model_validate_json(Path(filename).read_bytes())
-        except OSError as error:
-            raise SourceError(f"{filename} could not be read: {error.strerror or error}.") from error
-        except ValidationError as error:
-            first = error.errors(include_url=False, include_input=False)[0]
-            place = ".".join(map(str, first["loc"])) or "the whole file"
-            raise SourceError(f"{filename} is not a response written by to_json: {place}: {first['msg']}.") from error
-        cots = [CoT(cot.answer, CoTMetadata(**dict(cot.metadata)), _constant(cot.raw_text)) for cot in stored.cots]
-        return cls(cots, LLMRequest(**dict(stored.request)))
-
-
-class _StoredMetadata(BaseModel):
-    dollar_cost: float | None
-    token_cost: int
-    finish_reason: str
-
-
-class _StoredCoT(BaseModel):
-    raw_text: str | None
-    answer: str | None = None
-    metadata: _StoredMetadata
-
-
-class _StoredRequest(BaseModel):
-    raw_text: str | None
-    dollar_cost: float | None
-    token_cost: int | None
-
-
-class _StoredResponse(BaseModel):
-    cots: list[_StoredCoT]
-    request: _StoredRequest
-
-
-@dataclass(frozen=True, slots=True)
-class LLMConfig:
-    """An LLM and its decoding; `None` where the source does not say."""
-
-    name: LLMType | str
-    temperature: float | None = None
-    max_tokens: int | None = None
-
-
-class LLM:
+class LLM(Model):
     """A recorded LLM. Call it with the row of a question to get CoTs.
 
     Attributes:
         config: name and decoding.
     """
+
+    _dumped: ClassVar = ("config", "responses")
 
     def __init__(self, config: LLMConfig, source: _ArchivedLLM | _RecordedLLM) -> None:
         self.config = config
@@ -298,6 +110,14 @@ class LLM:
     def __len__(self) -> int:
         """Number of questions."""
         return len(self._source)
+
+    @cached_property
+    def responses(self) -> list[LLMResponse]:
+        """Every question's response with all its CoTs, in recorded order (Listing 3)."""
+        return [self._response(row, range(self._source.size(row))) for row in range(len(self))]
+
+    def _response(self, row: int, samples: Sequence[int]) -> LLMResponse:
+        return LLMResponse(self._source.cots(row, list(samples)), self._source.request(row))
 
     def __call__(
         self,
@@ -318,7 +138,7 @@ class LLM:
         """
         if N < 1:
             raise OutOfRangeError(f"{self.config.name} gives 1 CoT or more; N={N} was asked for.")
-        row = _checked_row(question_id, len(self))
+        row = checked_row(question_id, len(self))
         recorded = range(self._source.size(row))
         if len(recorded) <= N:
             samples: Sequence[int] = recorded
@@ -326,7 +146,7 @@ class LLM:
             samples = recorded[:N]
         else:
             samples = random.sample(recorded, k=N)
-        return LLMResponse(self._source.cots(row, list(samples)), self._source.request(row))
+        return self._response(row, samples)
 
 
 class ModelCost:
@@ -360,27 +180,31 @@ class ModelCost:
         return count_words(text)
 
 
-def load(datatype: DatasetType | str, llms: Sequence[LLMType | str], api_path: str | Path) -> tuple[Dataset, list[LLM]]:
+def load(
+    datatype: DatasetType | str, llms: Sequence[LLMType | str], api_path: str | Path | None = None
+) -> tuple[Dataset, list[LLM]]:
     """Load a dataset and recorded LLMs.
 
     Args:
         datatype: the dataset, by feval's id or the reference package's string.
         llms: names of the LLMs.
-        api_path: the reference package's zip, or the folder of a recording.
+        api_path: the reference package's zip, or the folder of a recording. `None`, as in Listing 1, takes the recordings in the
+            environment variable FEVAL_RECORDING.
 
     Returns:
         The dataset, and the LLMs in the order asked for.
 
     Raises:
         NotARecordingError: there is neither a zip nor a recording.
+        UsageError: no `api_path`, and no FEVAL_RECORDING.
         NotRecordedError, UnknownNameError, SourceError: the recording or the zip lacks the dataset or an LLM, or is damaged.
     """
-    path, dataset = _checked_path(api_path), our_dataset_id(str(datatype))
+    source, dataset = _source(api_path), our_dataset_id(str(datatype))
     names = [str(llm) for llm in llms]
-    return _load_recording(path, dataset, names) if path.is_dir() else _load_archive(path, dataset, names)
+    return _load_archive(source, dataset, names) if isinstance(source, Path) else _load_recorded(source, dataset, names)
 
 
-def available_models(datatype: DatasetType | str, api_path: str | Path) -> list[LLMType | str]:
+def available_models(datatype: DatasetType | str, api_path: str | Path | None = None) -> list[LLMType | str]:
     """List the LLMs recorded on a dataset; a name without a constant is a plain string.
 
     Args:
@@ -389,14 +213,14 @@ def available_models(datatype: DatasetType | str, api_path: str | Path) -> list[
 
     Raises:
         NotARecordingError: there is neither a zip nor a recording.
+        UsageError: no `api_path`, and no FEVAL_RECORDING.
         NotRecordedError, SourceError: the dataset is not in it, or it is damaged.
     """
-    path, dataset = _checked_path(api_path), our_dataset_id(str(datatype))
-    if path.is_dir():
-        recording = open_recording(path)
-        recording.require(dataset)
-        return [_llm_type(name) for name in recording.llm_names(dataset)]
-    return [_llm_type(name) for name in recorded_llms(path, dataset)]
+    source, dataset = _source(api_path), our_dataset_id(str(datatype))
+    if isinstance(source, Path):
+        return [_llm_type(name) for name in recorded_llms(source, dataset)]
+    _first_with(source, dataset)
+    return [_llm_type(name) for recording in source for name in recording.llm_names(dataset)]
 
 
 def _load_archive(path: Path, dataset: str, names: list[str]) -> tuple[Dataset, list[LLM]]:
@@ -410,21 +234,30 @@ def _load_archive(path: Path, dataset: str, names: list[str]) -> tuple[Dataset, 
     return Dataset(entries, _datatype(dataset), imported.system_prompt), llms
 
 
-def _load_recording(path: Path, dataset: str, names: list[str]) -> tuple[Dataset, list[LLM]]:
-    recording = open_recording(path)
-    opened, replays = replay.load(dataset, names, recording, prices=PRICES)
+def _load_recorded(recordings: list[Recording], dataset: str, names: list[str]) -> tuple[Dataset, list[LLM]]:
+    opened, replays = replay.load(dataset, names, recordings, prices=PRICES)
     entries = []
     for row, (_, entry) in enumerate(opened):
         gold = int(opened.gold[row])
         # The voting key; a gold that the answer kind cannot read has none, and stays as the dataset writes it.
         entries.append(DatasetEntry(entry.answer if gold < 0 else opened.candidates(row)[gold], entry.question))
-    info = recording.dataset_info(dataset)
+    info = _first_with(recordings, dataset).dataset_info(dataset)
     llms = []
     for llm in replays:
-        about = recording.llm_info(llm.name)
-        config = LLMConfig(_llm_type(llm.name), about.temperature, about.max_tokens)
+        config = LLMConfig(_llm_type(llm.name), llm.info.temperature, llm.info.max_tokens)
         llms.append(LLM(config, _RecordedLLM(llm)))
     return Dataset(entries, _datatype(dataset), info.system_prompt), llms
+
+
+def _first_with(recordings: Sequence[Recording], dataset: str) -> Recording:
+    """The first recording with a dataset.
+
+    Raises:
+        NotRecordedError: none has it; the message lists what the first holds.
+    """
+    found = next((recording for recording in recordings if dataset in recording.manifest.datasets), recordings[0])
+    found.require(dataset)
+    return found
 
 
 class _ArchivedLLM:
@@ -447,7 +280,7 @@ class _ArchivedLLM:
             [answers[sample] for sample in samples],
             [tokens[sample] for sample in samples],
             [reasons[sample] for sample in samples],
-            [_constant(pool.texts[sample]) for sample in samples],
+            [constant(pool.texts[sample]) for sample in samples],
         )
 
     def request(self, row: int) -> LLMRequest:
@@ -502,10 +335,6 @@ def _request(price: Price | None, text: str | None, tokens: int | None) -> LLMRe
     return LLMRequest(text, None if price is None or tokens is None else usd(price, tokens, 0), tokens)
 
 
-def _constant(text: str | None) -> Callable[[], str | None]:
-    return lambda: text
-
-
 def _text_of(llm: replay.LLM, row: int, sample: int) -> Callable[[], str | None]:
     return lambda: llm.texts(row)[sample]
 
@@ -521,23 +350,16 @@ def _plain_prompt(prompt: str | None) -> str | None:
     return content if isinstance(content, str) else prompt
 
 
-def _plain(record: CoTMetadata | LLMRequest) -> dict[str, Any]:
-    return {name: getattr(record, name) for name in record.__slots__}
-
-
-def _checked_path(api_path: str | Path) -> Path:
+def _source(api_path: str | Path | None) -> Path | list[Recording]:
+    """The path of a zip, or opened recordings."""
+    if api_path is None:
+        return replay.open_recordings(None)
     path = Path(api_path)
     if not path.exists():
         raise NotARecordingError(
             f"api_path {path} does not exist; give the reference package's zip or a recording's folder."
         )
-    return path
-
-
-def _checked_row(question_id: int, count: int) -> int:
-    if not 0 <= question_id < count:
-        raise NotRecordedError(f"The questions are numbered 0 to {count - 1}; {question_id} was asked for.")
-    return question_id
+    return replay.open_recordings(path) if path.is_dir() else path
 
 
 def _datatype(dataset: str) -> DatasetType | str:

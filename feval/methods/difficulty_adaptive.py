@@ -53,6 +53,12 @@ class DifficultyAdaptive:
             authors' code tests Beta(v1 + 1, v2 + 1), and so do we.
         judged_are: "easy" as in the authors' code, or "hard" as Figure 3 draws it.
         preallocate: without it, every hard question starts with p CoTs (the partition alone).
+        allocate_over: whose needs set a first draw: the m "hard" questions before it, as Figure 3 draws it, or "all" as in the
+            authors' code, where the m questions before it count whether they are easy or hard, so that the hardest part of
+            the easy questions sets where the hard ones start. The need of a question is the authors' in both: the number of
+            its CoTs at which the criterion first holds, not rounded up to whole windows as the figure's totals are.
+        requests: "made": 1 + (CoTs - first draw) / p, as Figure 3 counts; or "billed" by the authors' code: CoTs // first
+            draw, and at least 1, which is fewer than it makes. Only the price of prompts per round depends on it.
     """
 
     whole_set: ClassVar[Literal[True]] = True
@@ -69,13 +75,20 @@ class DifficultyAdaptive:
     threshold: str | float = 0.95
     judged_are: str = "easy"
     preallocate: bool = True
+    allocate_over: str = "hard"
+    requests: str = "made"
 
     def __post_init__(self) -> None:
         require_types(self)
         if self.ranking not in RANKINGS:
             raise UnknownNameError.of("ranking", self.ranking, RANKINGS)
-        if self.judged_are not in ("easy", "hard"):
-            raise UnknownNameError.of("fate of the judged questions", self.judged_are, ("easy", "hard"))
+        for what, given, known in (
+            ("fate of the judged questions", self.judged_are, ("easy", "hard")),
+            ("set of questions to allocate over", self.allocate_over, ("hard", "all")),
+            ("count of requests", self.requests, ("made", "billed")),
+        ):
+            if given not in known:
+                raise UnknownNameError.of(what, given, known)
         if min(self.window, self.judged, self.neighbours) < 1 or self.budget < self.window:
             raise OutOfRangeError(
                 "Windows, judged questions and neighbours of DSC are 1 or more, and the budget at least a window; "
@@ -103,7 +116,7 @@ class DifficultyAdaptive:
         planned = self._planned(pools, orders)
         codes, easy, first = planned.codes, planned.easy, planned.first
         size = np.where(easy, 1, self._sizes(planned.confident, first))
-        rounds = np.where(easy, 1, 1 + -(-(size - first) // self.window))
+        rounds = np.where(easy, 1, self._requests(size, first))
         answer = plurality_codes(np.where(np.arange(self.budget) < size[..., None], codes, -1))
         tokens = np.cumsum(drawn(pools[0].output_tokens, orders[0][:, :, : self.budget]), axis=-1, dtype=np.int64)
         spent = np.take_along_axis(tokens, (size - 1)[..., None], axis=-1)[..., 0]
@@ -117,7 +130,8 @@ class DifficultyAdaptive:
             orders: as for `decide`.
 
         Returns:
-            [R, Q] which questions are easy, and [R, Q] CoTs of the first request of the others (p for easy ones).
+            [R, Q] which questions are easy, and [R, Q] CoTs of the first request of the others. Those of easy ones are not
+            drawn: p where first draws are allocated over the hard questions, else what the allocation over all gave them.
         """
         planned = self._planned(pools, orders)
         return planned.easy, planned.first
@@ -168,15 +182,16 @@ class DifficultyAdaptive:
         return easy
 
     def _first_draws(self, true_size: Integers, unanimous: Booleans, easy: Booleans) -> Integers:
-        """[R, Q] by rank: CoTs of the first request of each hard question; p for easy ones."""
+        """[R, Q] by rank: CoTs of the first request of each question that is allocated for; p for the others."""
         first = np.full(true_size.shape, self.window, np.int64)
         if not self.preallocate:
             return first
-        hard = ~easy
-        number = np.cumsum(hard, axis=1)  # this is the number-th hard one of its replicate
-        needs = np.cumsum(np.where(hard, true_size, 0), axis=1)
-        ends = np.zeros((easy.shape[0], easy.shape[1] + 1), np.int64)  # needs of the first i hard ones
-        replicate, rank = np.nonzero(hard)
+        # Figure 3 starts anew at the hard questions; the authors' allocate_run is given all, from the easiest on.
+        counted = ~easy if self.allocate_over == "hard" else np.ones_like(easy)
+        number = np.cumsum(counted, axis=1)  # this is the number-th counted one of its replicate
+        needs = np.cumsum(np.where(counted, true_size, 0), axis=1)
+        ends = np.zeros((easy.shape[0], easy.shape[1] + 1), np.int64)  # needs of the first i counted ones
+        replicate, rank = np.nonzero(counted)
         ends[replicate, number[replicate, rank]] = needs[replicate, rank]
         before = number[replicate, rank] - 1
         enough = before >= self.neighbours
@@ -200,6 +215,13 @@ class DifficultyAdaptive:
             going &= ~reached & (size < self.budget)
             size = np.where(going, np.minimum(size + self.window, self.budget), size)
         return size
+
+    def _requests(self, size: Integers, first: Integers) -> Integers:
+        """[R, Q] requests that a hard question is billed for."""
+        if self.requests == "billed":  # the authors' script, which takes every request to be as large as the first
+            billed: Integers = np.maximum(size // first, 1)
+            return billed
+        return 1 + -(-(size - first) // self.window)
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,0 +1,69 @@
+"""Every example says what it takes, also where the packages that it shows are not installed."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+EXAMPLES = ROOT / "examples"
+
+COMMANDS = {
+    "calibration_study.py": [sys.executable, "-W", "error"],
+    "compare_methods.py": [sys.executable, "-W", "error"],
+    "self_consistency_litellm.py": [sys.executable, "-W", "error"],
+    "self_consistency_openai.py": [sys.executable, "-W", "error"],
+    "coupled.sh": ["sh"],
+    "record_demo.sh": ["sh"],
+    "self_consistency.mjs": ["node"],
+}
+WITHOUT_ARGUMENTS = {"inspect_task.py"}  # `inspect eval` runs it
+OF_ANOTHER_COMMAND = {"demo.sh"}  # hands its arguments to `feval demo`
+
+
+def run(name: str, *arguments: str, folder: Path) -> subprocess.CompletedProcess[str]:
+    command = COMMANDS[name]
+    if shutil.which(command[0]) is None:
+        pytest.skip(f"{command[0]} is not on this machine")
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    return subprocess.run(
+        [*command, str(EXAMPLES / name), *arguments],
+        cwd=folder,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def test_every_example_is_looked_at() -> None:
+    there = {path.name for path in EXAMPLES.iterdir() if path.suffix in {".py", ".sh", ".mjs"}}
+    assert there == {*COMMANDS, *WITHOUT_ARGUMENTS, *OF_ANOTHER_COMMAND}
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_help_is_printed_and_nothing_is_done(name: str, tmp_path: Path) -> None:
+    done = run(name, "--help", folder=tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith("usage: ")
+    assert name in done.stdout
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("name", ["compare_methods.py", "calibration_study.py"])
+def test_a_recording_that_is_not_there_is_a_sentence(name: str, tmp_path: Path) -> None:
+    done = run(name, "nowhere", folder=tmp_path)
+    assert done.returncode == 1
+    assert done.stderr.startswith("error: No recording at ")
+
+
+@pytest.mark.parametrize("name", ["coupled.sh", "record_demo.sh"])
+def test_a_script_without_its_argument_says_so(name: str, tmp_path: Path) -> None:
+    done = run(name, folder=tmp_path)
+    assert done.returncode != 0
+    assert f"usage: sh examples/{name} OUT" in done.stderr
