@@ -170,7 +170,10 @@ class LLMRecord(_Frozen):
 
 
 class PairRecord(_Frozen):
-    """What the manifest says of one LLM on one dataset: pool sizes, CoTs in all, and who counted the tokens."""
+    """What the manifest says of one LLM on one dataset: pool sizes, CoTs in all, and who counted the tokens.
+
+    `unclosed_thoughts` and `empty_replies` count CoTs without an answer, and are there where there are any.
+    """
 
     dataset: str
     llm: str
@@ -179,6 +182,8 @@ class PairRecord(_Frozen):
     smallest_pool: int = Field(ge=0)
     largest_pool: int = Field(ge=0)
     no_answer: int = Field(ge=0)
+    unclosed_thoughts: int = Field(0, ge=0)
+    empty_replies: int = Field(0, ge=0)
 
 
 class ScorerRecord(_Frozen):

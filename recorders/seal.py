@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from feval.answers import canonical_gold, extract, keys
+from feval.answers.thoughts import SplitColumns, Thoughts, split_columns, thoughts_of
 from feval.recording import DatasetInfo, LLMInfo, PoolRows, Question, RecordingWriter, verify_recording
 from feval.recording.content import OPTIONAL_COLUMNS
 from feval.tokens import token_counter
@@ -72,7 +73,8 @@ def seal(
     """
     contents = _Contents(journal)
     used = other_counter if counter == "usage" and not contents.counted else counter
-    sealing = _Sealing(journal, contents, dataset.answer_kind, requests[0].decoding if requests else Decoding(), used)
+    decoding = requests[0].decoding if requests else Decoding()
+    sealing = _Sealing(journal, contents, dataset.answer_kind, decoding, used, thoughts_of(llm.name))
     golds = [replace(q, answer_key=canonical_gold(dataset.answer_kind, q.answer, q.choices)) for q in questions]
     licences = {"questions": dataset.licence}
     with RecordingWriter(out, operation=operation, prices=prices, notes=notes, licences=licences) as writer:
@@ -146,7 +148,16 @@ class _Column:
 class _Sealing:
     """Makes the pools, question by question, and notices what is unusual on the way."""
 
-    def __init__(self, journal: Journal, contents: _Contents, kind: str, decoding: Decoding, counter: str) -> None:
+    def __init__(
+        self,
+        journal: Journal,
+        contents: _Contents,
+        kind: str,
+        decoding: Decoding,
+        counter: str,
+        thoughts: Thoughts | None,
+    ) -> None:
+        self._thoughts = thoughts
         self._journal, self._contents, self._kind, self._counter = journal, contents, kind, counter
         self._count = None if counter == "usage" else token_counter(counter)
         self._checks = Checks(decoding)
@@ -190,27 +201,29 @@ class _Sealing:
 
     def _pool(self, question: Question, request: Request, records: Sequence[Mapping[str, Any]]) -> PoolRows:
         column = _Column(records)
-        raw = self._raw_answers(question, records)
+        columns = split_columns(column.of("text"), column.of("reasoning"), column.of("finish_reason"), self._thoughts)
+        raw = self._raw_answers(question, columns)
         return PoolRows(
             question.id,
-            column.of("text"),
+            columns.texts,
             raw,
             keys(self._kind, raw, question.answer, question.choices).answers,
             self._output_tokens(records),
-            column.of("finish_reason"),
+            columns.finish_reasons,
             request.prompt(),
             self._prompt_tokens(request, records),
             {name: column.of(name) for name in OPTIONAL_COLUMNS},
-            reasoning=column.of("reasoning"),
+            reasoning=columns.reasoning,
+            reasoning_marks=columns.marks,
             sequence_logprobs=[_sequence_logprob(record) for record in records],
             token_logprobs=column.of("token_logprobs"),
             token_confidences=column.of("token_confidences"),
         )
 
-    def _raw_answers(self, question: Question, records: Sequence[Mapping[str, Any]]) -> list[str | None]:
+    def _raw_answers(self, question: Question, columns: SplitColumns) -> list[str | None]:
         return [
-            None if record["finish_reason"] in _NO_ANSWER else extract(self._kind, record["text"], question.choices)
-            for record in records
+            None if reason in _NO_ANSWER or not readable else extract(self._kind, reply or "", question.choices)
+            for reply, reason, readable in zip(columns.texts, columns.finish_reasons, columns.readable, strict=True)
         ]
 
     def _output_tokens(self, records: Sequence[Mapping[str, Any]]) -> list[int]:

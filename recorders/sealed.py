@@ -159,10 +159,10 @@ def _add(journal: Journal, request: Request, pool: PoolRows, *, counted: bool) -
 def _records(request: Request, pool: PoolRows) -> Iterator[tuple[int, dict[str, Any]]]:
     """(sample index, fields) of each CoT. Pools are numbered without gaps; where there are seeds, they know the index."""
     columns: dict[str, Sequence[Any] | None] = {
-        "text": pool.texts,
+        "text": pool.raw_texts(),
         "finish_reason": pool.finish_reasons,
         "output_tokens": pool.output_tokens,
-        "reasoning": pool.reasoning,
+        "reasoning": pool.reasoning_apart(),
         "token_logprobs": pool.token_logprobs,
         "token_confidences": pool.token_confidences,
         "sequence_logprob": pool.sequence_logprobs,

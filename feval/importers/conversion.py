@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from feval.answers import KINDS, canonical_gold, extract, extractor_version, keys
+from feval.answers.thoughts import SplitColumns, split_columns, thoughts_of
 from feval.cards import find_dataset_card
 from feval.errors import FevalError, OutOfRangeError, SourceError, TokenCounterError, UnknownNameError, UsageError
 from feval.importers.questions import completed, read_questions
@@ -23,6 +24,7 @@ from feval.tokens import token_counter
 __all__ = ["ANSWERS", "convert"]
 
 _HINT_BYTES = 16 << 20
+_WHATEVER = (", whatever the source stores.", "; verbatim answers are kept all the same.")
 
 ANSWERS = ("stored", "text")
 """Where raw answers come from: the source where it stores them (else the texts), or always the texts."""
@@ -163,8 +165,12 @@ class _Conversion:
         """The rows of one LLM, one pool per question."""
         name = self.counter(llm)
         count = None if name == "usage" else token_counter(name)
+        thoughts = thoughts_of(llm.info.name)
         for question, pool in zip(self._questions, llm.pools, strict=True):
-            raw = self._raw_answers(question, pool)
+            reasons = pool.finish_reasons or ["unknown"] * len(pool.texts)
+            columns = split_columns(pool.texts, pool.reasoning, reasons, thoughts)
+            self._see_thoughts(columns)
+            raw = self._raw_answers(question, pool, columns)
             canonical, _ = keys(self._kind, raw, question.gold, question.choices)
             self._seen["cots"] += len(raw)
             self._seen["without answer"] += raw.count(None)
@@ -172,22 +178,35 @@ class _Conversion:
             prompt, prompt_tokens = self._request(question, pool, count)
             yield PoolRows(
                 question.id,
-                pool.texts,
+                columns.texts,
                 raw,
                 canonical,
                 _counted(question, pool, count),
-                pool.finish_reasons or ["unknown"] * len(raw),
+                columns.finish_reasons,
                 prompt,
                 prompt_tokens,
+                reasoning=columns.reasoning,
+                reasoning_marks=columns.marks,
             )
 
-    def _raw_answers(self, question: SourceQuestion, pool: SourcePool) -> Sequence[str | None]:
+    def _see_thoughts(self, columns: SplitColumns) -> None:
+        self._seen["with thoughts"] += sum(bool(marks) for marks in columns.marks or ())
+        self._seen["without reply"] += columns.readable.count(False)
+
+    def _raw_answers(self, question: SourceQuestion, pool: SourcePool, columns: SplitColumns) -> Sequence[str | None]:
+        """What is stored, or else read in the replies; verbatim answers are as the authors read them, thoughts included."""
+        verbatim = self._kind == "verbatim"
         if pool.answers is not None and not self._always_text:
             self._seen["stored"] += len(pool.answers)
-            return pool.answers
-        # Equal texts are common where replies are short.
-        found = {text: self._extracted(text, question) for text in set(pool.texts)}
-        return [found[text] for text in pool.texts]
+            answers = pool.answers
+        else:
+            texts = pool.texts if verbatim else columns.texts
+            # Equal texts are common where replies are short.
+            found = {text: self._extracted(text, question) for text in set(texts)}
+            answers = [found[text] for text in texts]
+        if verbatim:
+            return answers
+        return [answer if readable else None for answer, readable in zip(answers, columns.readable, strict=True)]
 
     def _extracted(self, text: str | None, question: SourceQuestion) -> str | None:
         if text is None:
@@ -237,6 +256,16 @@ class _Conversion:
                 f"raw answers cannot be read as {kind}; they count as no answer.",
             ),
             (
+                seen["with thoughts"],
+                "text held thoughts; they were split off, and its answer is read in the reply alone.",
+                "texts held thoughts; they were split off, and answers are read in the replies alone.",
+            ),
+            (
+                seen["without reply"],
+                "CoT ends in its thoughts, without a reply, which is no answer" + _WHATEVER[kind == "verbatim"],
+                "CoTs end in their thoughts, without a reply, which is no answer" + _WHATEVER[kind == "verbatim"],
+            ),
+            (
                 without,
                 "question has no gold answer; no answer to it counts as right.",
                 "questions have no gold answer; no answer to them counts as right.",
@@ -266,4 +295,7 @@ def _counted(question: SourceQuestion, pool: SourcePool, count: Callable[[str], 
             f"A CoT of question {question.id!r} has neither text nor a token count that can be taken; its cost cannot be known. "
             "Give the source 'text' or 'tokens' for each CoT."
         )
-    return [count(text) for text in pool.texts if text is not None]
+    # What was thought apart from the text was sampled and paid for like it.
+    apart = pool.reasoning or [None] * len(pool.texts)
+    columns = zip(pool.texts, apart, strict=True)
+    return [count(text) + count(thoughts or "") for text, thoughts in columns if text is not None]

@@ -74,12 +74,13 @@ class SourcePool:
     """The CoTs of one LLM on one question, as columns of equal length, in recorded order.
 
     Attributes:
-        texts: `None` where the source kept no text.
+        texts: as the LLM wrote them, inline thoughts included; `None` where the source kept no text.
         answers: as stored, `None` for no answer; the column is `None` where the source stores no answers.
         tokens: output tokens as stored; the column is `None` where the source has no counts.
         finish_reasons: words of `feval.schema.FINISH_REASONS`; the column is `None` where the source does not say.
         prompt: the request; `None` where the source does not have it.
         prompt_tokens: of the request, as stored; `None` where the source does not have them.
+        reasoning: thoughts that the source stores apart from the text; the column is `None` where it has none.
     """
 
     texts: Sequence[str | None]
@@ -88,6 +89,7 @@ class SourcePool:
     finish_reasons: Sequence[str] | None = None
     prompt: Prompt | None = None
     prompt_tokens: int | None = None
+    reasoning: Sequence[str | None] | None = None
 
 
 @dataclass(frozen=True, slots=True)

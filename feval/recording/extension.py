@@ -21,8 +21,8 @@ from feval.recording.writer import RecordingWriter
 __all__ = ["Grown", "check_extension", "extend", "grown_pools"]
 
 _COLUMNS = (
-    "texts", "raw_answers", "answers", "output_tokens", "finish_reasons", "reasoning", "sequence_logprobs", "token_logprobs",
-    "token_confidences",
+    "texts", "raw_answers", "answers", "output_tokens", "finish_reasons", "reasoning", "reasoning_marks",
+    "sequence_logprobs", "token_logprobs", "token_confidences",
 )  # fmt: skip
 
 
@@ -203,9 +203,10 @@ def _new_rows(old: PoolRows, new: PoolRows, what: str) -> list[int]:
     """Which CoTs are not there yet: samples are known by their seeds, where all have some, and else by their index."""
     own, given = _sample_names(old, new)
     places = {name: row for row, name in enumerate(own)}
+    there, again = _cots(old), _cots(new)
     for row, name in enumerate(given):
         place = places.get(name)
-        if place is not None and _cot(old, place) != _cot(new, row):
+        if place is not None and there[place] != again[row]:
             raise ConflictError(
                 f"{what}: sample {name} is there already, and was recorded again. A sample is recorded once: begin with what is "
                 "there, so that only what is missing is asked for."
@@ -213,8 +214,9 @@ def _new_rows(old: PoolRows, new: PoolRows, what: str) -> list[int]:
     return [row for row, name in enumerate(given) if name not in places]
 
 
-def _cot(pool: PoolRows, row: int) -> tuple[str, int]:
-    return pool.texts[row] or "", pool.output_tokens[row]  # a text that was not kept is recorded as an empty one
+def _cots(pool: PoolRows) -> list[tuple[str, int]]:
+    """Raw text and tokens of each CoT; a text that was not kept is recorded as an empty one."""
+    return [(text or "", tokens) for text, tokens in zip(pool.raw_texts(), pool.output_tokens, strict=True)]
 
 
 def _sample_names(old: PoolRows, new: PoolRows) -> tuple[Sequence[int], Sequence[int]]:

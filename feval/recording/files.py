@@ -5,7 +5,8 @@ from __future__ import annotations
 import hashlib
 import os
 from array import array
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import IO, Any
 
@@ -17,7 +18,7 @@ from feval.schema import FINISH_REASONS
 __all__ = ["CHANNELS", "FINISH_CODES", "PAIR_PARTS", "HashedFile", "PairFiles", "ParquetFile", "pool_lines"]
 
 CHANNELS: dict[str, dict[str, tuple[str, str]]] = {
-    "reasoning": {"reasoning": ("reasoning", "string")},
+    "reasoning": {"reasoning": ("reasoning", "string"), "marks": ("reasoning_marks", "list<mark>")},
     "logprobs": {
         "sequence_logprob": ("sequence_logprobs", "float64"),
         "token_confidences": ("token_confidences", "list<float32>"),
@@ -37,10 +38,12 @@ _NARROW_GROUP_ROWS = 1 << 16
 
 
 def pool_lines(pool: PoolRows) -> dict[str, list[Any]]:
-    """A pool's line in each of its leaves. Columns without any value do not count, nor do channels."""
+    """A pool's line in each of its leaves. Columns without any value do not count, nor do channels, nor marks."""
     extra = {name: list(column) for name, column in pool.extra.items() if any(v is not None for v in column)}
     samples = [pool.question_id, list(pool.raw_answers), list(pool.answers), list(pool.output_tokens)]
     channels = {part: [pool.question_id, *columns.values()] for part, columns in _channels(pool).items()}
+    if "reasoning" in channels and not any(channels["reasoning"][2]):
+        del channels["reasoning"][2]
     return {
         "requests": [pool.question_id, pool.prompt, pool.prompt_tokens],
         "samples": [*samples, list(pool.finish_reasons), extra],
@@ -62,9 +65,11 @@ def _channels(pool: PoolRows) -> dict[str, dict[str, list[Any]]]:
 
 def _stored(values: Sequence[Any], kind: str) -> list[Any]:
     """The values as reading will give them: what is hashed must not depend on digits that are not kept."""
-    if kind != "list<float32>":
-        return list(values)
-    return [None if value is None else array("f", value).tolist() for value in values]
+    if kind == "list<float32>":
+        return [None if value is None else array("f", value).tolist() for value in values]
+    if kind == "list<mark>":
+        return [[asdict(mark) for mark in value] if value else None for value in values]
+    return list(values)
 
 
 class HashedFile:
@@ -186,22 +191,28 @@ class ParquetFile:
 class PairFiles:
     """The Parquet files of one LLM on one dataset, with their leaves: three, and one for each channel that is used.
 
-    With `answers_only`, `samples/` alone is written: the others stay as they are in another recording.
+    With `only`, just those parts are written: the others stay as they are in another recording.
     """
 
     def __init__(
-        self, claim: Callable[[str], str], root: Path, dataset: str, llm: str, *, answers_only: bool = False
+        self,
+        claim: Callable[[str], str],
+        root: Path,
+        dataset: str,
+        llm: str,
+        *,
+        only: Collection[str] | None = None,
     ) -> None:
         self._claim, self._root, self._who = claim, root, f"{llm} on {dataset}"
         self._pair = dataset, llm
         self._paths = {
-            part: claim(file_path(part, dataset, llm)) for part in (["samples"] if answers_only else PAIR_PARTS)
+            part: claim(file_path(part, dataset, llm)) for part in PAIR_PARTS if only is None or part in only
         }
-        self._answers_only = answers_only
+        self._only = only
         self._tables: dict[str, ParquetFile] = {}
         self._leaves = {part: LeafHash() for part in self._paths}
         self._sizes: list[int] = []
-        self._no_answer = 0
+        self._no_answer = self._unclosed = self._empty = 0
         self._waiting_bytes: dict[str, int] = {}
 
     def add(self, pool: PoolRows) -> list[int]:
@@ -210,8 +221,8 @@ class PairFiles:
         if not self._tables:
             self._open()
         columns = _pool_columns(pool)
-        if self._answers_only:
-            columns = {"samples": columns["samples"]}
+        if self._only is not None:
+            columns = {part: own for part, own in columns.items() if part in self._only}
         lines = pool_lines(pool)
         for part, own in columns.items():
             if part not in self._tables:
@@ -220,6 +231,11 @@ class PairFiles:
             self._tables[part].extend(**own)
         self._sizes.append(len(pool.answers))
         self._no_answer += sum(answer is None for answer in pool.answers)
+        self._unclosed += sum(not marks[-1].closing for marks in pool.reasoning_marks or () if marks)
+        self._empty += sum(
+            text is not None and not text.strip() and answer is None
+            for text, answer in zip(pool.texts, pool.answers, strict=True)
+        )
         self._flush(columns)
         return finish
 
@@ -233,6 +249,8 @@ class PairFiles:
             "smallest_pool": min(self._sizes, default=0),
             "largest_pool": max(self._sizes, default=0),
             "no_answer": self._no_answer,
+            **({"unclosed_thoughts": self._unclosed} if self._unclosed else {}),
+            **({"empty_replies": self._empty} if self._empty else {}),
             "pools": len(self._sizes),
         }
         return files, {part: leaf.hexdigest() for part, leaf in self._leaves.items()}, summary
@@ -267,7 +285,18 @@ class PairFiles:
     def _open_channel(self, part: str) -> None:
         import pyarrow as pa
 
-        types = {"string": pa.string(), "float64": pa.float64(), "list<float32>": pa.list_(pa.float32())}
+        mark = [
+            ("reply_offset", pa.int32()),
+            ("opening", pa.string()),
+            ("length", pa.int32()),
+            ("closing", pa.string()),
+        ]
+        types = {
+            "string": pa.string(),
+            "float64": pa.float64(),
+            "list<float32>": pa.list_(pa.float32()),
+            "list<mark>": pa.list_(pa.struct(mark)),
+        }
         key = [("question_id", pa.string()), ("sample_index", pa.int32())]
         schema = pa.schema([*key, *((column, types[kind]) for column, (_, kind) in CHANNELS[part].items())])
         self._paths[part] = self._claim(file_path(part, *self._pair))
@@ -296,6 +325,8 @@ class PairFiles:
             )
         if pool.prompt_tokens is not None and not 0 <= pool.prompt_tokens <= _MAX_TOKENS:
             raise UsageError(f"{where}: prompt tokens should be 0 to {_MAX_TOKENS}, found {pool.prompt_tokens}.")
+        if not pool.marks_fit():
+            raise UsageError(f"{where}: the marks of its thoughts do not fit its texts; split the raw texts again.")
         try:
             return [FINISH_CODES[reason] for reason in pool.finish_reasons]
         except KeyError as error:

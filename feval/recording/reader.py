@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from functools import cached_property, lru_cache
 from itertools import accumulate, islice
 from pathlib import Path
-from typing import Any, BinaryIO, Protocol
+from typing import TYPE_CHECKING, Any, BinaryIO, Protocol
 
 from feval.errors import DamagedRecordingError, NotFetchedError, NotRecordedError
 from feval.recording.bounds import check_footer
@@ -36,6 +36,9 @@ from feval.recording.scores import (
     scores_of_table,
 )
 from feval.recording.votes import Votes, open_votes
+
+if TYPE_CHECKING:
+    from feval.answers.thoughts import Mark
 
 __all__ = ["FileSource", "Recording", "open_recording"]
 
@@ -258,13 +261,19 @@ class Recording:
         self.require(dataset, llm)
         return [part for part in CHANNELS if file_path(part, dataset, llm) in self.manifest.files]
 
+    def has_marks(self, dataset: str, llm: str) -> bool:
+        """Whether thoughts were split off the texts of an LLM on a dataset."""
+        if "reasoning" not in self.channels(dataset, llm):
+            return False
+        return any(any(columns.get("marks", ())) for _, columns in self.scan_channel(dataset, llm, "reasoning"))
+
     def scan_channel(self, dataset: str, llm: str, part: str) -> Iterator[tuple[str, dict[str, list[Any]]]]:
         """An optional part of an LLM on a dataset: (question id, column -> values), of the questions that have any value.
 
         Args:
             dataset: its id.
             llm: its name.
-            part: "reasoning" has the column `reasoning`; "logprobs" has `sequence_logprob`, `token_confidences` and
+            part: "reasoning" has the columns `reasoning` and `marks`; "logprobs" has `sequence_logprob`, `token_confidences` and
                 `token_logprobs`. A missing value is `None`.
 
         Raises:
@@ -522,10 +531,19 @@ def _pool(
         request["prompt_tokens"][0],
         {name: own[name] for name in OPTIONAL_COLUMNS if any(value is not None for value in own.get(name, ()))},
         reasoning=channels.get("reasoning"),
+        reasoning_marks=_marks(channels.get("marks")),
         sequence_logprobs=channels.get("sequence_logprob"),
         token_logprobs=channels.get("token_logprobs"),
         token_confidences=channels.get("token_confidences"),
     )
+
+
+def _marks(column: list[Any] | None) -> list[tuple[Mark, ...] | None] | None:
+    from feval.answers.thoughts import Mark
+
+    if column is None:
+        return None
+    return [None if marks is None else tuple(Mark(**mark) for mark in marks) for marks in column]
 
 
 class _Table:

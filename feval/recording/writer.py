@@ -223,6 +223,7 @@ class RecordingWriter:
         progress: Callable[[int], None] | None = None,
         *,
         parent: Recording | None = None,
+        rewritten: Collection[str] = ("samples",),
     ) -> None:
         """Add the CoTs of one LLM on one dataset.
 
@@ -232,8 +233,8 @@ class RecordingWriter:
             counter: name of the token counter behind every token number.
             pools: one per question, in the order of the questions; a question left out has an empty pool.
             progress: called with the number of questions done.
-            parent: a recording with the same CoTs, of which at most the answers differ: its files are linked where they hold
-                what would be written.
+            parent: a recording with the same CoTs: its files are linked where they hold what would be written.
+            rewritten: the parts that may differ from those of `parent`; the others are linked unseen.
 
         Raises:
             ConflictError: this pair was added before, or the same LLM under another decoding, or the pools are out of order.
@@ -247,7 +248,7 @@ class RecordingWriter:
         self._add_llm(llm)
         if any(pair["dataset"] == dataset and pair["llm"] == llm.name for pair in self._pairs):
             raise ConflictError(f"{llm.name} on {dataset} was added twice.")
-        pair = PairFiles(self._claim, self._root, dataset, llm.name, answers_only=parent is not None)
+        pair = PairFiles(self._claim, self._root, dataset, llm.name, only=None if parent is None else rewritten)
         self._votes[dataset].add_llm(llm.name)
         sizes = dict.fromkeys((question.id for question in self._datasets[dataset][1]), 0)
         try:
@@ -269,7 +270,7 @@ class RecordingWriter:
         self._leaves += [(dataset, llm.name, part, digest) for part, digest in leaves.items()]
         if parent is not None:
             with _storage_errors(self.out):
-                self._keep(parent, dataset, llm.name, leaves)
+                self._keep(parent, dataset, llm.name, dict.fromkeys(rewritten, "") | leaves)
         self._pairs.append({"dataset": dataset, "llm": llm.name, "counter": counter, **summary})
 
     def keep_dataset(self, parent: Recording, dataset: str, without: Collection[tuple[str, str]] = ()) -> None:
