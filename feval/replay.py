@@ -461,6 +461,15 @@ class LLM:
         """Texts of all recorded CoTs of a question (by its row), in recorded order."""
         return self._view.texts(self.name, row)
 
+    def reasoning(self, row: int) -> list[str | None] | None:
+        """Thoughts of all recorded CoTs of a question (by its row), in recorded order; `None` where none were kept."""
+        return self._view.reasoning(self.name, row)
+
+    @cached_property
+    def reasoning_tokens(self) -> dict[str, list[int | None]]:
+        """Question id -> how many of each CoT's output tokens were thoughts, of the questions on which the provider said so."""
+        return self._view.reasoning_tokens(self.name)
+
     def known_prompt_tokens(self, row: int, otherwise: str) -> int:
         """The tokens of a question's prompt.
 

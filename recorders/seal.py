@@ -20,7 +20,7 @@ from feval.answers import canonical_gold, extract, keys
 from feval.answers.thoughts import SplitColumns, Thoughts, split_columns, thoughts_of
 from feval.recording import DatasetInfo, LLMInfo, PoolRows, Question, RecordingWriter, verify_recording
 from feval.recording.content import OPTIONAL_COLUMNS
-from feval.tokens import token_counter
+from feval.tokens import SPLIT_USAGE, USAGE, is_usage, token_counter
 from recorders.checks import Checks
 from recorders.errors import JournalError
 from recorders.journal import Journal
@@ -72,7 +72,7 @@ def seal(
         TokenCounterError, UnknownNameError: the counter cannot be had.
     """
     contents = _Contents(journal)
-    used = other_counter if counter == "usage" and not contents.counted else counter
+    used = contents.counter(other_counter) if counter == USAGE else counter
     decoding = requests[0].decoding if requests else Decoding()
     sealing = _Sealing(journal, contents, dataset.answer_kind, decoding, used, thoughts_of(llm.name))
     golds = [replace(q, answer_key=canonical_gold(dataset.answer_kind, q.answer, q.choices)) for q in questions]
@@ -101,6 +101,7 @@ class _Contents:
 
     Attributes:
         counted: whether every CoT has the provider's token counts.
+        split: whether some of these counts are shares of the total of several CoTs.
     """
 
     def __init__(self, journal: Journal) -> None:
@@ -108,7 +109,7 @@ class _Contents:
         requests, samples, offsets = array("L"), array("L"), array("Q")
         priced: set[int] = set()
         unpriced: set[int] = set()
-        self.counted = True
+        self.counted, self.split = True, False
         for entry in journal.entries():
             if entry.kind != "cot":
                 continue
@@ -119,12 +120,19 @@ class _Contents:
             offsets.append(entry.offset)
             if "refused" not in record:
                 self.counted &= record.get("output_tokens") is not None
+                self.split |= bool(record.get("tokens_split"))
                 (unpriced if record.get("prompt_tokens") is None else priced).add(number)
         self.counted &= unpriced <= priced
         order = np.lexsort((np.frombuffer(samples, samples.typecode), np.frombuffer(requests, requests.typecode)))
         self._offsets: npt.NDArray[np.uint64] = np.frombuffer(offsets, offsets.typecode)[order]
         self._starts = np.searchsorted(np.frombuffer(requests, requests.typecode)[order], np.arange(len(numbers) + 1))
         self._numbers = numbers
+
+    def counter(self, other: str) -> str:
+        """Name of the counter behind the provider's counts; `other` where they are not complete."""
+        if not self.counted:
+            return other
+        return SPLIT_USAGE if self.split else USAGE
 
     def offsets(self, key: str) -> list[int]:
         """Offsets of a request's CoTs, in the order of their samples."""
@@ -159,7 +167,7 @@ class _Sealing:
     ) -> None:
         self._thoughts = thoughts
         self._journal, self._contents, self._kind, self._counter = journal, contents, kind, counter
-        self._count = None if counter == "usage" else token_counter(counter)
+        self._count = None if is_usage(counter) else token_counter(counter)
         self._checks = Checks(decoding)
         self._repeated_ids = self._shared = self._short = 0
         self._keys: set[str] = set()
@@ -175,7 +183,7 @@ class _Sealing:
     def notes(self, counter: str) -> list[str]:
         """What was unusual, in sentences."""
         found = self._checks.notes()
-        if self._counter != counter:
+        if counter == USAGE and not is_usage(self._counter):
             found.append(
                 f"All tokens were counted by {self._counter!r}, because the provider's counts are not complete."
             )

@@ -21,6 +21,7 @@ from types import TracebackType
 from typing import Any, NoReturn, Self, TypeVar
 
 from feval.answers import canonical, extract
+from feval.answers.thoughts import Thoughts, split_columns, thoughts_of
 from feval.errors import NotRecordedError, OutOfRangeError, PriceNotFoundError, UsageError
 from feval.prices import Price, PriceList, billed_prompts, price_list, usd
 from feval.replay import Metadata

@@ -1,8 +1,8 @@
 """feval's generic JSON Lines, for recordings of any other origin; `docs/importing.md` describes it with examples.
 
 One line per question: `id`, `question`, `answer` (gold), `choices`, `prompt`, `prompt_tokens`, `llm` and `samples`, each with
-`text`, `answer`, `tokens` and `finish_reason`. Or one line per CoT: `id`, `question`, `gold`, `choices`, `prompt`,
-`prompt_tokens`, `llm`, `sample`, `text`, `answer`, `tokens` and `finish_reason`.
+`text`, `reasoning`, `answer`, `tokens` and `finish_reason`. Or one line per CoT: `id`, `question`, `gold`, `choices`, `prompt`,
+`prompt_tokens`, `llm`, `sample`, `text`, `reasoning`, `answer`, `tokens` and `finish_reason`.
 
 Verbatim answers are the stored ones.
 """
@@ -25,7 +25,7 @@ from feval.recording.content import LLMInfo
 __all__ = ["read"]
 
 _T = TypeVar("_T")
-_SAMPLE_KEYS = frozenset({"text", "answer", "tokens", "finish_reason"})
+_SAMPLE_KEYS = frozenset({"text", "reasoning", "answer", "tokens", "finish_reason"})
 _SHARED_KEYS = frozenset({"id", "question", "choices", "prompt", "prompt_tokens", "llm"})
 _QUESTION_KEYS = _SHARED_KEYS | {"answer", "samples"}
 _COT_KEYS = _SHARED_KEYS | _SAMPLE_KEYS | {"question_id", "gold", "sample"}
@@ -242,14 +242,15 @@ def _all_or_none(samples: dict[str, list[dict[str, Any]]], name: str, source: st
 
 def _pool(draft: _Draft, samples: list[dict[str, Any]], where: str, *, stored: bool, counted: bool) -> SourcePool:
     return SourcePool(
-        texts=[_text(sample, position, where) for position, sample in enumerate(samples)],
+        texts=[_text(sample, "text", position, where) for position, sample in enumerate(samples)],
         answers=answer_texts([sample["answer"] for sample in samples], where) if stored else None,
         tokens=whole_numbers([sample["tokens"] for sample in samples], where) if counted else None,
         finish_reasons=[finish_reason(sample.get("finish_reason"), f"a sample of {where}") for sample in samples],
         prompt=draft.prompt,
         prompt_tokens=draft.prompt_tokens,
+        reasoning=[_text(sample, "reasoning", position, where) for position, sample in enumerate(samples)],
     )
 
 
-def _text(sample: dict[str, Any], position: int, where: str) -> str | None:
-    return None if sample.get("text") is None else member(sample, "text", str, f"sample {position} of {where}")
+def _text(sample: dict[str, Any], name: str, position: int, where: str) -> str | None:
+    return None if sample.get(name) is None else member(sample, name, str, f"sample {position} of {where}")

@@ -25,6 +25,7 @@ from feval.publish.page import PICTURE, Page
 from feval.publish.words import section
 from feval.recording import Recording
 from feval.report.text import counted, plain_number, visible
+from feval.tokens import SPLIT_USAGE, USAGE
 
 __all__ = ["card", "default_title"]
 
@@ -305,7 +306,8 @@ def _counters(page: Page) -> str:
         counters.setdefault(figures.counter, []).append(code(figures.llm))
     told = {
         name: {
-            "usage": "those that the provider reported (`usage`)",
+            USAGE: "those that the provider reported (`usage`)",
+            SPLIT_USAGE: f"the provider's totals of several CoTs, split by the length of their texts (`{SPLIT_USAGE}`)",
             "words": "estimates, 1.365 for each word (`words`), and dollars from them are estimates, too",
         }.get(name, f"counted by {code(name)}")
         for name in counters

@@ -17,6 +17,7 @@ from feval.recording.content import DatasetInfo, LLMInfo, PoolRows, Question
 from feval.recording.derive import _common_info, _merged_questions, _parent, _same_question
 from feval.recording.reader import Recording
 from feval.recording.writer import RecordingWriter
+from feval.tokens import SPLIT_USAGE, is_usage
 
 __all__ = ["Grown", "check_extension", "extend", "grown_pools"]
 
@@ -125,7 +126,7 @@ def extend(
         RecordingError, StorageError: as for `feval.recording.merge`.
     """
     mine, theirs = (holder.manifest.pairs.get((dataset, llm)) for holder in (base, more))
-    if mine is not None and theirs is not None and mine["counter"] != theirs["counter"]:
+    if mine is not None and theirs is not None and _counter(mine, theirs) is None:
         raise ConflictError(
             f"{_place(base)} counts the tokens of {llm} on {dataset} by {mine['counter']!r}, and the new CoTs by "
             f"{theirs['counter']!r}; such counts do not compare. Record them under another name."
@@ -160,10 +161,19 @@ def _add_dataset(writer: RecordingWriter, base: Recording, more: Recording, data
 
 def _add_grown(writer: RecordingWriter, base: Recording, more: Recording, dataset: str, llm: str) -> None:
     pools = (grown.pool for grown in grown_pools(base, more, dataset, llm))
-    writer.add_pools(dataset, more.llm_info(llm), str(more.manifest.pairs[dataset, llm]["counter"]), pools)
+    counters = [one.manifest.pairs[dataset, llm] for one in (base, more) if (dataset, llm) in one.manifest.pairs]
+    writer.add_pools(dataset, more.llm_info(llm), _counter(*counters) or "", pools)
     if (dataset, llm) in base.manifest.pairs:
         for scorer in base.scorers(dataset, llm):
             writer.add_scores(dataset, llm, base.scorer_info(scorer), base.score_rows(dataset, llm, scorer))
+
+
+def _counter(*pairs: Mapping[str, Any]) -> str | None:
+    """The counter behind the tokens of all; the provider's counts are split where some are. `None` where they do not compare."""
+    counters = {str(pair["counter"]) for pair in pairs}
+    if len(counters) == 1:
+        return counters.pop()
+    return SPLIT_USAGE if all(map(is_usage, counters)) else None
 
 
 def _questions(base: Recording, more: Recording, dataset: str) -> list[Question]:

@@ -1,8 +1,8 @@
 """Extract again: the answers of a recording read anew from its texts, as a derived recording. Nothing is recorded anew.
 
 The texts are what a recording holds for ever; an answer is what some version of the extraction read in them. A new version, or
-another answer kind, makes a new folder: requests are linked, answers, golds and votes are made anew where they differ. Thoughts that
-stand in the texts are split off: those of an LLM that has some are written anew, other texts are linked.
+another answer kind, makes a new folder: requests are linked, answers, golds and votes are made anew where they differ. Thoughts
+that stand in texts are split off: the texts of an LLM that has some are written anew, all others are linked.
 """
 
 from __future__ import annotations

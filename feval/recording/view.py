@@ -133,6 +133,14 @@ class View:
             self._texts = (llm, row, self.recording.texts(self.votes.dataset, llm, row))
         return self._texts[2]
 
+    def reasoning(self, llm: str, row: int) -> list[str | None] | None:
+        """Thoughts of an LLM's CoTs on a question, in recorded order; `None` where none were kept."""
+        return self.recording.reasoning(self.votes.dataset, llm, self.votes.question_ids[row])
+
+    def reasoning_tokens(self, llm: str) -> dict[str, list[int | None]]:
+        """As `Recording.reasoning_tokens`."""
+        return self.recording.reasoning_tokens(self.votes.dataset, llm)
+
     def texts_near(self, llm: str, row: int) -> dict[int, list[str | None]]:
         """Texts of a question and of those that are read with it, by row; none are kept."""
         return self.recording.texts_near(self.votes.dataset, llm, row)

@@ -258,7 +258,10 @@ def _replies() -> dict[str, _Schema]:
     return {
         "Usage": _object(
             {"prompt_tokens": _COUNT, "completion_tokens": _COUNT, "total_tokens": _COUNT},
-            {"prompt_tokens_details": {"type": "object"}, "completion_tokens_details": {"type": "object"}},
+            {
+                "prompt_tokens_details": {"type": "object"},
+                "completion_tokens_details": _object({"reasoning_tokens": {"type": ["integer", "null"], "minimum": 0}}),
+            },
         ),
         "ChatCompletion": _object(
             whole
