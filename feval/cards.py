@@ -210,7 +210,8 @@ class LLMCard(_Card):
         reasoning: whether it thinks in tokens of its own, billed as output, before it answers.
         cots_to_record: per question.
         temperature: of decoding; `None`: the provider's default.
-        max_tokens: limit on output tokens per CoT; `None`: the provider's default.
+        max_tokens: limit on output tokens per CoT; `None`: the provider's default, or 32,768 for one that reasons and
+            whose card does not come with feval.
         source: where these facts come from.
         thoughts: how it marks thoughts that a server leaves in the text: a family, or an opening and a closing mark of its own;
             `None`: any family, by the first mark in the text.

@@ -244,7 +244,8 @@ def _replies() -> dict[str, _Schema]:
     logprobs: _Schema = {"type": ["object", "null"]}
     again = {"feval": {"type": "object"}}
     message = _object(
-        {"role": {"const": "assistant"}, "content": {"type": "string"}, "refusal": {"type": ["string", "null"]}}
+        {"role": {"const": "assistant"}, "content": {"type": "string"}, "refusal": {"type": ["string", "null"]}},
+        {"reasoning": _TEXT, "reasoning_content": _TEXT},
     )
     choice = {"index": _COUNT, "finish_reason": finish, "logprobs": logprobs}
     whole = {"id": _TEXT, "created": _INTEGER, "model": _TEXT, "system_fingerprint": _TEXT, "usage": _ref("Usage")}

@@ -43,8 +43,8 @@ class Prepared:
         prompt_tokens: of the question; -1 where they were not recorded.
         texts: how many have one.
         usual: whether every CoT has a text and a finish reason that is known.
-        thoughts: the recorded reasoning of each CoT as further fields of a message, which stand in `closed` behind the text; empty
-            where there is none.
+        thoughts: the recorded reasoning of each CoT as further fields of a message, which stand in `closed` behind the text;
+            empty where there is none.
         reasoning_tokens: how many of the output tokens were thoughts; `None` where it is not known, of a CoT or of all.
     """
 
