@@ -24,6 +24,10 @@ from feval.tokens import token_counter
 __all__ = ["ANSWERS", "convert"]
 
 _HINT_BYTES = 16 << 20
+_THOUGHT_ANSWERS = (
+    "answers are read in the replies alone.",
+    "the stored answers are what the source read, perhaps in a thought: `--answers text` reads the replies alone.",
+)
 _WHATEVER = (", whatever the source stores.", "; verbatim answers are kept all the same.")
 
 ANSWERS = ("stored", "text")
@@ -257,8 +261,8 @@ class _Conversion:
             ),
             (
                 seen["with thoughts"],
-                "text held thoughts; they were split off, and its answer is read in the reply alone.",
-                "texts held thoughts; they were split off, and answers are read in the replies alone.",
+                f"text held thoughts, which were split off; {_THOUGHT_ANSWERS[bool(seen['stored'])]}",
+                f"texts held thoughts, which were split off; {_THOUGHT_ANSWERS[bool(seen['stored'])]}",
             ),
             (
                 seen["without reply"],

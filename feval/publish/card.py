@@ -430,7 +430,10 @@ _PARTS = {
     "questions": ("`id`, `question`, `answer` (the gold), `answer_key` (canonical), `choices`", "questions/*.parquet"),
     "texts": ("`question_id`, `sample_index`, `text`: the chain of thought", "texts/*/*.parquet"),
     "requests": ("`question_id`, `prompt` (messages as JSON), `prompt_tokens`", "requests/*/*.parquet"),
-    "reasoning": ("`reasoning`: what the API gave apart from the text", "reasoning/*/*.parquet"),
+    "reasoning": (
+        "`reasoning`: thoughts, given apart or split off the text; `marks`: where they stood in it",
+        "reasoning/*/*.parquet",
+    ),
     "logprobs": ("`sequence_logprob`, `token_confidences`, `token_logprobs`", "logprobs/*/*.parquet"),
     "scores": ("`score`, `step_scores`, `verdict` of judges and reward models", "scores/*/*/*.parquet"),
 }
