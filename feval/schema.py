@@ -172,7 +172,8 @@ class LLMRecord(_Frozen):
 class PairRecord(_Frozen):
     """What the manifest says of one LLM on one dataset: pool sizes, CoTs in all, and who counted the tokens.
 
-    `unclosed_thoughts` and `empty_replies` count CoTs without an answer, and are there where there are any.
+    `unclosed_thoughts` counts CoTs that end inside a thought, `empty_replies` others that have neither reply nor answer; each is
+    there where there are any.
     """
 
     dataset: str

@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 from feval import load
 from feval.cards import LLMCard, llm_card, read_card
 from feval.cli import app
-from feval.errors import CardError, UsageError
+from feval.errors import CardError, ConflictError, UsageError
 from feval.importers import import_recording
 from feval.recording import (
     DatasetInfo,
@@ -31,6 +31,7 @@ from feval.recording import (
     select,
     verify_recording,
 )
+from feval.recording.extension import extend
 from feval.tokens import SPLIT_USAGE, USAGE
 from recorders import live
 from recorders.assemble import usual_decoding
@@ -115,7 +116,7 @@ def test_an_import_reads_replies_and_keeps_thoughts_apart(tmp_path: Path) -> Non
     assert_split(recording)
     notes = recording.manifest.raw["notes"]
     assert "4 texts held thoughts, which were split off; answers are read in the replies alone." in notes
-    assert "2 CoTs end in their thoughts, without a reply, which is no answer, whatever the source stores." in notes
+    assert "2 CoTs end in their thoughts, without a reply, which is no answer." in notes
     # The tokens are those of the raw text: thoughts were paid for. Two words and a mark are 3 * 1.365 tokens.
     (cut,) = one_pool(imported(tmp_path, [{"text": "<think> two words"}])).output_tokens
     assert cut == 4
@@ -183,8 +184,8 @@ def test_marks_that_do_not_fit_are_not_written(tmp_path: Path) -> None:
 def test_info_shows_unclosed_thoughts_and_empty_replies_where_there_are_any(tmp_path: Path) -> None:
     recording = imported(tmp_path, [{"text": text} for text in RAW])
     (pair,) = json.loads(info(recording.path, "--json"))["pairs"]
-    assert (pair["unclosed_thoughts"], pair["empty_replies"]) == (1, 2)
-    assert (pair["unclosed_thoughts_rate"], pair["empty_replies_rate"]) == (0.2, 0.4)
+    assert (pair["unclosed_thoughts"], pair["empty_replies"]) == (1, 1)
+    assert (pair["unclosed_thoughts_rate"], pair["empty_replies_rate"]) == (0.2, 0.2)
     assert "unclosed thoughts %" in info(recording.path)
     assert "empty replies %" in info(recording.path)
     assert "thoughts %" not in info(imported(tmp_path, [{"text": "4"}]).path)
@@ -480,3 +481,15 @@ def test_counts_that_were_split_stay_so_in_a_recording_that_begins_with_them(tmp
     first = recorded(tmp_path / "first", thinking(tokens_split=True), replace(WORK, samples=3))
     whole = recorded(tmp_path / "whole", start=first.path)
     assert whole.manifest.pairs["sums", LLM]["counter"] == SPLIT_USAGE
+
+
+def test_a_recording_that_grows_keeps_its_thoughts_and_says_that_counts_were_split(tmp_path: Path) -> None:
+    first = recorded(tmp_path / "first", thinking(tokens_split=True), replace(WORK, samples=3))
+    exact = recorded(tmp_path / "exact")
+    extend(first, exact, tmp_path / "grown", dataset="sums", llm=LLM, operation={"name": "test"})
+    grown = open_recording(tmp_path / "grown")
+    assert_split(grown)
+    assert grown.manifest.pairs["sums", LLM]["counter"] == SPLIT_USAGE
+    counted = recorded(tmp_path / "counted", counter="words")
+    with pytest.raises(ConflictError, match="such counts do not compare"):
+        extend(first, counted, tmp_path / "none", dataset="sums", llm=LLM, operation={"name": "test"})

@@ -28,7 +28,6 @@ _THOUGHT_ANSWERS = (
     "answers are read in the replies alone.",
     "the stored answers are what the source read, perhaps in a thought: `--answers text` reads the replies alone.",
 )
-_WHATEVER = (", whatever the source stores.", "; verbatim answers are kept all the same.")
 
 ANSWERS = ("stored", "text")
 """Where raw answers come from: the source where it stores them (else the texts), or always the texts."""
@@ -197,6 +196,12 @@ class _Conversion:
         self._seen["with thoughts"] += sum(bool(marks) for marks in columns.marks or ())
         self._seen["without reply"] += columns.readable.count(False)
 
+    def _whatever(self) -> str:
+        """What becomes of an answer that the source stores for a CoT without a reply."""
+        if not self._seen["stored"]:
+            return "."
+        return "; verbatim answers stay." if self._kind == "verbatim" else ", whatever the source stores."
+
     def _raw_answers(self, question: SourceQuestion, pool: SourcePool, columns: SplitColumns) -> Sequence[str | None]:
         """What is stored, or else read in the replies; verbatim answers are as the authors read them, thoughts included."""
         verbatim = self._kind == "verbatim"
@@ -266,8 +271,8 @@ class _Conversion:
             ),
             (
                 seen["without reply"],
-                "CoT ends in its thoughts, without a reply, which is no answer" + _WHATEVER[kind == "verbatim"],
-                "CoTs end in their thoughts, without a reply, which is no answer" + _WHATEVER[kind == "verbatim"],
+                f"CoT ends in its thoughts, without a reply, which is no answer{self._whatever()}",
+                f"CoTs end in their thoughts, without a reply, which is no answer{self._whatever()}",
             ),
             (
                 without,

@@ -225,7 +225,7 @@ def _carried(note: str) -> str:
 def _notes(parent: Recording, found: Sequence[DatasetChanges], source: str) -> Iterator[str]:
     for changes in found:
         for llm in changes.llms:
-            if llm.split or llm.without_reply:
+            if llm.split:
                 yield (
                     f"{changes.dataset}: the thoughts of {llm.llm} were split off {llm.split:,} of {llm.cots:,} texts; "
                     f"{llm.without_reply:,} CoTs end in their thoughts, which is no answer."

@@ -231,10 +231,12 @@ class PairFiles:
             self._tables[part].extend(**own)
         self._sizes.append(len(pool.answers))
         self._no_answer += sum(answer is None for answer in pool.answers)
-        self._unclosed += sum(not marks[-1].closing for marks in pool.reasoning_marks or () if marks)
+        marked = pool.reasoning_marks or [None] * len(pool.texts)
+        unclosed = [marks is not None and any(not mark.closing for mark in marks) for marks in marked]
+        self._unclosed += sum(unclosed)
         self._empty += sum(
-            text is not None and not text.strip() and answer is None
-            for text, answer in zip(pool.texts, pool.answers, strict=True)
+            text is not None and not text.strip() and answer is None and not is_unclosed
+            for text, answer, is_unclosed in zip(pool.texts, pool.answers, unclosed, strict=True)
         )
         self._flush(columns)
         return finish
