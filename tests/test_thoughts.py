@@ -90,6 +90,8 @@ def test_replies_and_thoughts_are_told_apart(text: str, reply: str, thoughts: st
         'It prints "</think>" and stops. The answer is 4.',
         "```\n<think>\nhm\n</think>\n```\nThe answer is 4.",
         "Press `[THINK]` to go on. The answer is 4.",
+        "The answer is 4.<|end|>",  # another family's end of text
+        "The tokens <|END_RESPONSE|> and <|return|> end a reply. It is 4.",
         "I use <thinking>words</thinking> here.",
         "So: Here is my thought process: hm. Here is my response: 4",
     ],
@@ -205,10 +207,20 @@ def test_any_raw_text_comes_back_byte_for_byte(text: str, thoughts: str | tuple[
 
 
 @pytest.mark.parametrize(
-    "piece", ["a <think> ", "<think>", "<|channel|>final", "<|channel|>commentary", " \n", "``` [THINK]"]
+    "piece",
+    [
+        "a <think> ",
+        "<think>",
+        "<|channel|>final",
+        "<|channel|>commentary",
+        " \n",
+        "``` [THINK]",
+        "<|return|>",
+        "<|end|> ",
+    ],
 )
 def test_hostile_texts_are_split_in_linear_time(piece: str) -> None:
-    text = piece * 50_000
+    text = "<|channel|>final<|message|>" + piece * 50_000
     started = time.process_time()
     split(text)
     assert time.process_time() - started < 5  # about 0.1 s; what is quadratic takes minutes

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache
 from typing import Literal, NamedTuple
 
@@ -52,7 +52,8 @@ class Family:
         place: where `opening` counts: "token" is a special token, "tag" is text that a reply may also quote, "start" counts only
             where the whole text begins with it.
         lone_closing: whether a closing mark alone ends a thought that the chat template opened.
-        frame: what is neither thought nor reply, such as the wrapper of a reply; empty for none.
+        frame: what is neither thought nor reply, such as the wrapper of a reply, where it stands at the beginning or behind
+            another mark; empty for none.
     """
 
     hint: str
@@ -81,7 +82,7 @@ FAMILIES: Mapping[str, Family] = {
     "harmony": Family(
         "|>",
         rf"{_CHANNEL}analysis<\|message\|>",
-        r"<\|end\|>",
+        r"<\|end\|>(?=\s*<\|(?:start|channel)\|>)",
         frame=rf"{_CHANNEL}final[^<]*(?:<\|constrain\|>[^<]*)?<\|message\|>"
         rf"|{_CHANNEL}commentary(?s:.)*?(?:<\|(?:end|return|call)\|>|\Z)"
         r"|<\|(?:end|return|call)\|>",
@@ -116,7 +117,7 @@ class Mark:
 
     Attributes:
         reply_offset: characters of the reply (Unicode code points, as Python counts) that stand before it.
-        opening: its opening mark with the white space around it; empty where the chat template opened it.
+        opening: its opening mark with the white space around it; no mark where the chat template opened it.
         length: characters of the thought.
         closing: its closing mark with the white space around it; empty where it was never closed.
     """
@@ -310,7 +311,7 @@ def _split(text: str, patterns: _Patterns) -> Split:
         return Split(text)
     replies: list[str] = []
     thoughts: list[str] = []
-    marks: list[Mark] = []
+    spans: list[tuple[int, _Block]] = []  # the reply before a block, and where it stands with its white space
     place = size = 0
     last = ""
     for block in blocks:
@@ -319,12 +320,16 @@ def _split(text: str, patterns: _Patterns) -> Split:
             last = text[own.start - 1]
             size += own.start - place
             replies.append(text[place : own.start])
-        if not own.is_thought and own.start == place and marks:
-            marks[-1] = replace(marks[-1], closing=marks[-1].closing + text[own.start : own.end])
+        if not own.is_thought and own.start == place and spans:  # one mark behind the other
+            spans[-1] = (size, spans[-1][1]._replace(end=own.end))
         else:
-            marks.append(Mark(size, text[own.start : own.opened], own.closed - own.opened, text[own.closed : own.end]))
+            spans.append((size, own))
         thoughts += [text[own.opened : own.closed]] * own.is_thought
         place = own.end
+    marks = [
+        Mark(offset, text[own.start : own.opened], own.closed - own.opened, text[own.closed : own.end])
+        for offset, own in spans
+    ]
     return Split("".join([*replies, text[place:]]), "".join(thoughts) if thoughts else None, tuple(marks))
 
 
@@ -408,8 +413,8 @@ class _Judge:
 
     def is_frame(self, found: re.Match[str]) -> bool:
         """Whether a mark is neither thought nor reply, and part of what the model wrote around its reply."""
-        frame = self._patterns.frame
-        return frame is not None and frame.fullmatch(found[0]) is not None
+        frame, is_possible = self._patterns.frame, self._after_block or found.start() <= self._beginning
+        return is_possible and frame is not None and frame.fullmatch(found[0]) is not None
 
     def take(self, end: int) -> None:
         """Go on behind a thought: what it holds says nothing about the code around the marks that follow."""
