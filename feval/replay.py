@@ -141,8 +141,14 @@ class CoT:
 
     @property
     def raw_text(self) -> str | None:
-        """The text as the LLM wrote it; `None` where the recording has none."""
+        """The reply as the LLM wrote it, without the thoughts before it; `None` where the recording has none."""
         return self._llm.texts(self._question)[self.sample]
+
+    @property
+    def reasoning(self) -> str | None:
+        """The thoughts before the reply; `None` where none were recorded."""
+        thoughts = self._llm.reasoning(self._question)
+        return None if thoughts is None else thoughts[self.sample]
 
     @property
     def tokens(self) -> int:

@@ -169,7 +169,7 @@ class _Sealing:
         self._journal, self._contents, self._kind, self._counter = journal, contents, kind, counter
         self._count = None if is_usage(counter) else token_counter(counter)
         self._checks = Checks(decoding)
-        self._repeated_ids = self._shared = self._short = 0
+        self._repeated_ids = self._shared = self._with_thoughts = self._without_reply = 0
         self._keys: set[str] = set()
 
     def pools(self, questions: Sequence[Question], requests: Sequence[Request]) -> Iterator[PoolRows]:
@@ -186,6 +186,12 @@ class _Sealing:
         if counter == USAGE and not is_usage(self._counter):
             found.append(
                 f"All tokens were counted by {self._counter!r}, because the provider's counts are not complete."
+            )
+        if self._with_thoughts:
+            found.append(f"Texts that held thoughts, which were split off: {self._with_thoughts}.")
+        if self._without_reply:
+            found.append(
+                f"CoTs that end in their thoughts, without a reply, which is no answer: {self._without_reply}."
             )
         if self._shared:
             found.append(f"Questions with the same request as an earlier one, whose CoTs they share: {self._shared}.")
@@ -210,6 +216,8 @@ class _Sealing:
     def _pool(self, question: Question, request: Request, records: Sequence[Mapping[str, Any]]) -> PoolRows:
         column = _Column(records)
         columns = split_columns(column.of("text"), column.of("reasoning"), column.of("finish_reason"), self._thoughts)
+        self._with_thoughts += sum(bool(marks) for marks in columns.marks or ())
+        self._without_reply += columns.readable.count(False)
         raw = self._raw_answers(question, columns)
         return PoolRows(
             question.id,

@@ -257,6 +257,8 @@ def recorded(out: Path, backend: FakeBackend | None = None, work: Work = WORK, *
 def test_recording_splits_when_it_seals_and_the_journal_keeps_the_raw_reply(tmp_path: Path) -> None:
     recording = recorded(tmp_path / "r", keep_journal=True)
     assert_split(recording)
+    assert "Texts that held thoughts, which were split off: 4." in recording.manifest.raw["notes"]
+    assert "CoTs that end in their thoughts, without a reply, which is no answer: 2." in recording.manifest.raw["notes"]
     with Journal.open(journal_folder(tmp_path / "r"), WORK.identity()) as journal:
         cots = {entry.record["sample"]: entry.record for entry in journal.entries() if entry.kind == "cot"}
         assert [cots[sample]["text"] for sample in range(5)] == RAW
@@ -283,8 +285,9 @@ def test_a_recording_that_others_begin_with_gives_back_its_raw_replies(tmp_path:
 def test_the_replay_sees_replies(tmp_path: Path) -> None:
     recording = recorded(tmp_path / "r")
     _, (llm,) = load("sums", [LLM], recording=recording, prices="none")
-    assert llm.texts(0) == REPLIES
-    assert llm.reasoning(0) == REASONING
+    cots = llm("sums/0", n=5).cots
+    assert [cot.raw_text for cot in cots] == [REPLIES[cot.sample] for cot in cots]
+    assert [cot.reasoning for cot in cots] == [REASONING[cot.sample] for cot in cots]
 
 
 def test_a_live_twin_answers_as_its_recording_does() -> None:

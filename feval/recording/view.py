@@ -59,6 +59,7 @@ class View:
     def __init__(self, recording: Recording, votes: Votes) -> None:
         self.recording, self.votes = recording, votes
         self._texts: tuple[str, int, list[str | None]] | None = None
+        self._reasoning: tuple[str, int, list[str | None] | None] | None = None
 
     def of(self, llm: str) -> View:  # noqa: ARG002  a view of several recordings looks at it
         """The view of the one recording that has an LLM."""
@@ -134,8 +135,11 @@ class View:
         return self._texts[2]
 
     def reasoning(self, llm: str, row: int) -> list[str | None] | None:
-        """Thoughts of an LLM's CoTs on a question, in recorded order; `None` where none were kept."""
-        return self.recording.reasoning(self.votes.dataset, llm, self.votes.question_ids[row])
+        """Thoughts of an LLM's CoTs on a question, in recorded order; `None` where none were kept. The last ones are kept."""
+        if self._reasoning is None or self._reasoning[:2] != (llm, row):
+            found = self.recording.reasoning(self.votes.dataset, llm, self.votes.question_ids[row])
+            self._reasoning = (llm, row, found)
+        return self._reasoning[2]
 
     def reasoning_tokens(self, llm: str) -> dict[str, list[int | None]]:
         """As `Recording.reasoning_tokens`."""
