@@ -14,6 +14,7 @@ from recording_doubles import FakeBackend
 from typer.testing import CliRunner
 
 from feval import load
+from feval.answers.thoughts import mark_tokens, split
 from feval.cards import LLMCard, llm_card, read_card
 from feval.cli import app
 from feval.errors import CardError, ConflictError, UsageError
@@ -36,6 +37,7 @@ from feval.tokens import SPLIT_USAGE, USAGE
 from recorders import live
 from recorders.assemble import usual_decoding
 from recorders.backends import replies
+from recorders.backends.transformers_local import decoded
 from recorders.checks import LimitWatch
 from recorders.journal import Journal, journal_folder
 from recorders.pace import Limits
@@ -496,3 +498,19 @@ def test_a_recording_that_grows_keeps_its_thoughts_and_says_that_counts_were_spl
     counted = recorded(tmp_path / "counted", counter="words")
     with pytest.raises(ConflictError, match="such counts do not compare"):
         extend(first, counted, tmp_path / "none", dataset="sums", llm=LLM, operation={"name": "test"})
+
+
+def test_a_local_model_s_special_tokens_are_left_out_but_for_those_of_thoughts() -> None:
+    words = {1: "<s>", 2: "[THINK]", 3: "It is 7.", 4: "[/THINK]", 5: "The answer is 4.", 6: "<|end|>"}
+    assert mark_tokens(words.values()) == {"[THINK]", "[/THINK]"}
+    assert mark_tokens(["<|channel|>", "<|end|>"]) == {"<|channel|>", "<|end|>"}
+
+    def decode(tokens: Sequence[int], *, skip_special_tokens: bool) -> str:
+        return "".join(words[token] for token in tokens if not (skip_special_tokens and token in {1, 2, 4, 6}))
+
+    marks = {number: word for number, word in words.items() if word in mark_tokens(words.values())}
+    text = decoded([1, 2, 3, 4, 5, 6], marks, decode)
+    assert text == "[THINK]It is 7.[/THINK]The answer is 4."
+    assert split(text).reply == "The answer is 4."
+    assert decoded([1, 5, 6], marks, decode) == "The answer is 4."
+    assert decoded([], marks, decode) == ""

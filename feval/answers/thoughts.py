@@ -17,7 +17,7 @@ Every scan is linear in the length of the text.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Literal, NamedTuple
@@ -32,6 +32,7 @@ __all__ = [
     "apart",
     "fit",
     "join",
+    "mark_tokens",
     "split",
     "split_columns",
     "thoughts_of",
@@ -63,6 +64,18 @@ class Family:
     lone_closing: bool = True
     frame: str = ""
 
+
+_TOKENS = (
+    ("[THINK]", "[/THINK]"),
+    ("<seed:think>", "</seed:think>"),
+    ("<mm:think>", "</mm:think>"),
+    ("<longcat_think>", "</longcat_think>"),
+    ("◁think▷", "◁/think▷"),
+    ("<|channel>", "<channel|>"),
+    ("<|START_THINKING|>", "<|END_THINKING|>", "<|START_RESPONSE|>", "<|END_RESPONSE|>"),
+    ("<|channel|>", "<|start|>", "<|constrain|>", "<|message|>", "<|end|>", "<|return|>", "<|call|>"),
+)
+"""The special tokens that marks are made of; the first of each group is no other family's."""
 
 _CHANNEL = r"(?:<\|start\|>assistant)?<\|channel\|>"
 
@@ -247,6 +260,16 @@ def split_columns(
         ],
         [part is None or part.answers for part in parts],
     )
+
+
+def mark_tokens(vocabulary: Iterable[str]) -> frozenset[str]:
+    """Return which of a tokenizer's special tokens marks are made of: text without them could not be split.
+
+    Args:
+        vocabulary: the special tokens.
+    """
+    known = frozenset(vocabulary)
+    return frozenset(token for group in _TOKENS if group[0] in known for token in group if token in known)
 
 
 def thoughts_of(llm: str) -> Thoughts | None:
