@@ -40,6 +40,7 @@ __all__ = [
     "HubSource",
     "LLMCard",
     "SourceFile",
+    "ThoughtFamily",
     "card_folder",
     "card_folders",
     "dataset_card",
@@ -55,6 +56,11 @@ __all__ = [
 
 AnswerKindName = Literal["number", "choice", "yes-no", "valid-invalid", "date", "letters", "text", "latex", "verbatim"]
 """How answers are read and compared: the keys of `feval.answers.KINDS`."""
+
+ThoughtFamily = Literal[
+    "think", "thought", "thinking", "mistral", "seed", "minimax", "longcat", "kimi", "gemma", "cohere", "harmony", "granite"
+]  # fmt: skip
+"""How thoughts are marked in a text: the keys of `feval.answers.thoughts.FAMILIES`."""
 
 
 def _iso_date(text: str) -> str:
@@ -76,6 +82,7 @@ _Sha256 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
 _DatasetId = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9](?:-?[A-Za-z0-9._])*$")]
 _LLMName = Annotated[str, StringConstraints(pattern=r"^[^\s@\\]+$"), AfterValidator(_no_double_hyphen)]
 _Day = Annotated[str, AfterValidator(_iso_date)]
+_Mark = Annotated[str, StringConstraints(pattern=r"^\S(?:.*\S)?$")]
 
 
 class _Card(BaseModel):
@@ -200,11 +207,14 @@ class LLMCard(_Card):
         title: for people.
         family: such as "LLaMA".
         provider: where it was, or will be, recorded.
-        reasoning: whether it thinks in hidden tokens, billed as output, before it answers.
+        reasoning: whether it thinks in tokens of its own, billed as output, before it answers.
         cots_to_record: per question.
         temperature: of decoding; `None`: the provider's default.
-        max_tokens: limit on output tokens per CoT; `None`: the provider's default.
+        max_tokens: limit on output tokens per CoT; `None`: the provider's default, or 32,768 for one that reasons and
+            whose card does not come with feval.
         source: where these facts come from.
+        thoughts: how it marks thoughts that a server leaves in the text: a family, or an opening and a closing mark of its own;
+            `None`: any family, by the first mark in the text.
         licence: of the weights; `None` for closed ones.
         constant: its name in `feval.names.LLMType`; `None` outside the reference package.
         paper_name: as the paper's Table 3 prints it; `None` where it is not there.
@@ -220,6 +230,7 @@ class LLMCard(_Card):
     temperature: float | None = Field(ge=0)
     max_tokens: int | None = Field(ge=1)
     source: _Text
+    thoughts: ThoughtFamily | Annotated[tuple[_Mark, _Mark], Field(strict=False)] | None = None
     licence: _Text | None = None
     constant: _Text | None = None
     paper_name: _Text | None = None

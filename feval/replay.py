@@ -141,8 +141,14 @@ class CoT:
 
     @property
     def raw_text(self) -> str | None:
-        """The text as the LLM wrote it; `None` where the recording has none."""
+        """The reply as the LLM wrote it, without the thoughts before it; `None` where the recording has none."""
         return self._llm.texts(self._question)[self.sample]
+
+    @property
+    def reasoning(self) -> str | None:
+        """The thoughts before the reply; `None` where none were recorded."""
+        thoughts = self._llm.reasoning(self._question)
+        return None if thoughts is None else thoughts[self.sample]
 
     @property
     def tokens(self) -> int:
@@ -466,6 +472,15 @@ class LLM:
     def texts(self, row: int) -> list[str | None]:
         """Texts of all recorded CoTs of a question (by its row), in recorded order."""
         return self._view.texts(self.name, row)
+
+    def reasoning(self, row: int) -> list[str | None] | None:
+        """Thoughts of all recorded CoTs of a question (by its row), in recorded order; `None` where none were kept."""
+        return self._view.reasoning(self.name, row)
+
+    @cached_property
+    def reasoning_tokens(self) -> dict[str, list[int | None]]:
+        """Question id -> how many of each CoT's output tokens were thoughts, of the questions on which the provider said so."""
+        return self._view.reasoning_tokens(self.name)
 
     def known_prompt_tokens(self, row: int, otherwise: str) -> int:
         """The tokens of a question's prompt.

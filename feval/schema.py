@@ -182,7 +182,11 @@ class LLMRecord(_Frozen):
 
 
 class PairRecord(_Frozen):
-    """What the manifest says of one LLM on one dataset: pool sizes, CoTs in all, and who counted the tokens."""
+    """What the manifest says of one LLM on one dataset: pool sizes, CoTs in all, and who counted the tokens.
+
+    `unclosed_thoughts` counts CoTs that end inside a thought, `empty_replies` others that have neither reply nor answer; each is
+    there where there are any.
+    """
 
     dataset: str
     llm: str
@@ -191,6 +195,8 @@ class PairRecord(_Frozen):
     smallest_pool: int = Field(ge=0)
     largest_pool: int = Field(ge=0)
     no_answer: int = Field(ge=0)
+    unclosed_thoughts: int = Field(0, ge=0)
+    empty_replies: int = Field(0, ge=0)
 
 
 class ScorerRecord(_Frozen):

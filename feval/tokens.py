@@ -4,6 +4,7 @@
 | --- | --- |
 | `words` | 1.365 tokens for each word between white space, rounded half to even: the reference package's estimate |
 | `usage` | nothing: the counts are those the provider reported, stored with the CoTs |
+| `usage, split by length` | nothing: the provider's totals of several CoTs were split by the length of their texts |
 | `tiktoken:ENCODING` | the tokens of that encoding, such as `tiktoken:cl100k_base`, special tokens read as plain text |
 
 A recording names its counter; counts by different counters are not comparable.
@@ -20,11 +21,15 @@ from traceback import walk_tb
 
 from feval.errors import TokenCounterError, UnknownNameError
 
-__all__ = ["COUNTERS", "count_words", "token_counter"]
+__all__ = ["COUNTERS", "SPLIT_USAGE", "USAGE", "count_words", "is_usage", "token_counter"]
+
+USAGE = "usage"
+SPLIT_USAGE = "usage, split by length"
 
 COUNTERS: Mapping[str, str] = {
     "words": "1.365 tokens per word, rounded half to even (the reference package's estimate)",
-    "usage": "the counts that the provider reported",
+    USAGE: "the counts that the provider reported",
+    SPLIT_USAGE: "the provider's totals of several CoTs, split by the length of their texts",
     "tiktoken:ENCODING": "the tokens of a tiktoken encoding, such as tiktoken:cl100k_base",
 }
 """The names of the token counters, with what each counts."""
@@ -44,6 +49,11 @@ def count_words(text: str) -> int:
     return tokens + (rest > 500 or (rest == 500 and tokens % 2 == 1))
 
 
+def is_usage(counter: str) -> bool:
+    """Return whether a counter's numbers rest on what the provider reported, exactly or as shares of its totals."""
+    return counter in (USAGE, SPLIT_USAGE)
+
+
 def token_counter(name: str) -> Callable[[str], int]:
     """Return the function that counts the tokens of a text; a vocabulary that is not on this machine is fetched by tiktoken.
 
@@ -57,9 +67,9 @@ def token_counter(name: str) -> Callable[[str], int]:
     """
     if name == "words":
         return count_words
-    if name == "usage":
+    if is_usage(name):
         raise TokenCounterError(
-            "The token counter 'usage' stands for the counts that the provider reported, and no such counts are here for"
+            f"The token counter {name!r} stands for the counts that the provider reported, and no such counts are here for"
             " this text. Take 'words' or 'tiktoken:ENCODING' to count the text itself."
         )
     if name.startswith(_TIKTOKEN):

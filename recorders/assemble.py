@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from feval.cards import find_llm_card
 from feval.errors import OutOfRangeError, UnknownNameError, UsageError
-from feval.front_matter import find_card
+from feval.front_matter import card_folder, find_card
 from feval.recording.format import check_name
 from recorders.recording import Work
 from recorders.request import Decoding, Message
@@ -46,6 +46,7 @@ EXEMPLARS = ("card", "train")
 
 _TINY = "feval/tiny-"
 _SAMPLES, _REASONING_SAMPLES = 40, 3
+_REASONING_MAX_TOKENS = 32_768
 _PRICES, _TINY_PRICES = "2025-06-02", "tiny-2026-11"
 
 
@@ -195,7 +196,8 @@ def usual_backend(llm: str) -> str:
 def usual_decoding(llm: str, *, reasoning: bool | None = None) -> Decoding:
     """Return the decoding of an LLM where none was named: its card's, or else the paper's 0.7 and 2048.
 
-    Reasoning models are sent no temperature: OpenAI's refuse it, and the others have a default of their own.
+    Reasoning models are sent no temperature: OpenAI's refuse it, and the others have a default of their own. They may write
+    32,768 tokens, unless their card names a limit or is one of feval's own, which are published and stay as they are.
 
     Args:
         llm: name in the recording.
@@ -203,7 +205,10 @@ def usual_decoding(llm: str, *, reasoning: bool | None = None) -> Decoding:
     """
     card = find_llm_card(llm)
     usual = Decoding(temperature=card.temperature, max_tokens=card.max_tokens) if card else Decoding()
-    return replace(usual, temperature=None) if _reasons(card, reasoning) else usual
+    if not _reasons(card, reasoning):
+        return usual
+    named = card is not None and (card.max_tokens is not None or _is_published(llm))
+    return replace(usual, temperature=None, max_tokens=usual.max_tokens if named else _REASONING_MAX_TOKENS)
 
 
 def usual_prices(llm: str) -> str:
@@ -247,6 +252,12 @@ def _built_in() -> list[Question]:
 
     problems = enumerate(test_questions())
     return [Question(f"{DATASET_ID}/{row}", p.question, str(p.answer), str(p.answer)) for row, p in problems]
+
+
+def _is_published(llm: str) -> bool:
+    """Whether the card of an LLM is one of those that come with feval."""
+    path = find_card("llms", llm.split("@", 1)[0])
+    return path is not None and path.is_relative_to(card_folder())
 
 
 def _reasons(card: LLMCard | None, named: bool | None) -> bool:

@@ -9,10 +9,14 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass
 
+from feval.answers.thoughts import Thoughts, split
 from recorders.request import Completion, Decoding
 
-__all__ = ["Checks"]
+__all__ = ["Checks", "LimitWatch"]
 
+_LOOKS = (20, 100)  # after so many CoTs it is judged whether too many end at the limit
+_MOST_AT_LIMIT = 0.05
+_ROOM_TO_THINK = 32_768
 _ENOUGH_REPEATS = 3
 
 
@@ -81,6 +85,48 @@ class Checks:
         asked = "the provider's default temperature" if temperature is None else f"the temperature {temperature:g}"
         found = f"On {equal} of {len(several)} questions all CoTs are equal word for word, though {asked} was asked for"
         return [f"{found}; the server may ignore the temperature, or a cache may answer."]
+
+
+class LimitWatch:
+    """Notices early that too many replies end at the limit on output tokens: more than 5 % of the first ones.
+
+    Args:
+        decoding: what was asked for.
+        thoughts: how the LLM marks its thoughts; `None` for any family.
+        total: how many CoTs will come.
+    """
+
+    def __init__(self, decoding: Decoding, thoughts: Thoughts | None, total: int) -> None:
+        self._limit, self._thoughts = decoding.max_tokens, thoughts
+        self._looks = {min(look, total) for look in _LOOKS}
+        self._seen = self._at_limit = self._thinking = 0
+
+    def see(self, completion: Completion) -> str | None:
+        """Look at one CoT; a sentence where it is time to say something."""
+        if not self._looks:
+            return None
+        parts = split(completion.text, self._thoughts)
+        thinking = not parts.closed or (bool(completion.reasoning) and not completion.text.strip())
+        at_limit = completion.finish_reason == "length" or (completion.finish_reason == "unknown" and not parts.closed)
+        self._seen += 1
+        self._at_limit += at_limit
+        self._thinking += at_limit and thinking
+        if self._seen not in self._looks:
+            return None
+        self._looks.remove(self._seen)
+        if self._at_limit <= _MOST_AT_LIMIT * self._seen:
+            return None
+        self._looks.clear()
+        return self._sentence()
+
+    def _sentence(self) -> str:
+        limit = "the provider's limit on" if self._limit is None else f"the limit of {self._limit:,}"
+        inside = f", {self._thinking} of them inside a thought" if self._thinking else ""
+        more = max(2 * (self._limit or 0), _ROOM_TO_THINK if self._thinking or self._limit is None else 0)
+        return (
+            f"{self._at_limit} of the first {self._seen} CoTs end at {limit} output tokens{inside}, so that their answers are "
+            f"not known. Stop, and record into another folder with a higher limit, such as --max-tokens {more}."
+        )
 
 
 @dataclass(slots=True)

@@ -13,13 +13,14 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, MutableSequence, Sequence
+from collections.abc import Callable, Iterable, MutableSequence, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
+from feval.answers.thoughts import Thoughts
 from feval.prices import Price
 from recorders.budget import Budget, check_cost_limit
-from recorders.checks import Checks
+from recorders.checks import Checks, LimitWatch
 from recorders.errors import (
     BackendError,
     CostLimitReached,
@@ -65,6 +66,7 @@ class Progress:
         waiting_s: seconds until the server's Retry-After is over; 0 if there is none.
         stopping: whether nothing more is sent, and what is in flight is waited for.
         trouble: why the last request failed, if none was answered since; it is sent again.
+        warning: what the replies so far show to be wrong with what is asked.
     """
 
     done: int
@@ -78,6 +80,7 @@ class Progress:
     waiting_s: float
     stopping: bool = False
     trouble: str | None = None
+    warning: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,6 +167,7 @@ async def record(
     control: Control | None = None,
     clock: Clock | None = None,
     now: Callable[[], str] = utc_now,
+    thoughts: Thoughts | None = None,
 ) -> Outcome:
     """Ask the backend for everything that the journal lacks.
 
@@ -181,6 +185,7 @@ async def record(
         control: to stop the run from outside.
         clock: for tests.
         now: the time as it is recorded.
+        thoughts: how the LLM marks its thoughts, for the warning that they end at the limit; `None` for any family.
 
     Returns:
         The outcome; every way to end early is its `error`, but for those below.
@@ -200,6 +205,7 @@ async def record(
         Budget(price, cost_limit_usd, plan, journal),
         clock or LoopClock(),
         now,
+        thoughts,
     )
     run.progress, run.acknowledged, run.backend_notes = progress, acknowledged, backend_notes
     if run.missing and not journal.may_ask:
@@ -251,6 +257,7 @@ class _Run:
         budget: Budget,
         clock: Clock,
         now: Callable[[], str],
+        thoughts: Thoughts | None,
     ) -> None:
         self._backend, self._journal, self._limits, self._budget = backend, journal, limits, budget
         self._clock, self._now = clock, now
@@ -273,6 +280,8 @@ class _Run:
         self._pace = Pace(limits, clock)
         self._speed = _Speed(clock)
         self._checks = Checks(plan.requests[0].decoding) if plan.requests else None
+        self._watch = LimitWatch(plan.requests[0].decoding, thoughts, self.missing) if plan.requests else None
+        self._warning: str | None = None
         self._jobs: dict[asyncio.Task[None], Job] = {}
         self._changed = asyncio.Event()
         self._dirty = asyncio.Event()
@@ -478,7 +487,15 @@ class _Run:
         if self._checks is not None:
             for completion in completions:
                 self._checks.see(job.todo.key, completion, refused=refused is not None)
+        if self._watch is not None and refused is None:
+            self._warn(filter(None, map(self._watch.see, completions)))
         self._dirty.set()
+
+    def _warn(self, sentences: Iterable[str]) -> None:
+        """Say at once what is to be known before more is paid for; the recording keeps it."""
+        for sentence in sentences:
+            self._warning = sentence
+            self._journal.note(sentence)
 
     def _put_back(self, job: Job, samples: list[int]) -> None:
         if samples:
@@ -585,6 +602,7 @@ class _Run:
                 self._pace.held_for,
                 self._error is not None,
                 self._trouble,
+                self._warning,
             )
         )
 

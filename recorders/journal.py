@@ -68,6 +68,7 @@ _TYPES: Mapping[str, tuple[type, ...]] = {
     "token_logprobs": (list, type(None)),
     "token_confidences": (list, type(None)),
     "sequence_logprob": (float, type(None)),
+    "tokens_split": (bool, type(None)),
     "seed": (int, type(None)),
     "recorded_at": (str,),
 }

@@ -19,7 +19,7 @@ import ssl
 import threading
 import time
 import zlib
-from collections import Counter, defaultdict, deque
+from collections import defaultdict, deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -386,9 +386,8 @@ def _as_read(completion: Completion, choice: Mapping[str, Any]) -> dict[str, Any
 def _reply(records: Sequence[Mapping[str, Any]], model: str) -> dict[str, Any]:
     """Put recorded choices together as one chat completion."""
     first = records[0]
-    total: Counter[str] = Counter()
-    for record in records:
-        total.update({name: record.get(name) or 0 for name in ("output_tokens", "reasoning_tokens")})
+    output = sum(record.get("output_tokens") or 0 for record in records)
+    thoughts = [record.get("reasoning_tokens") for record in records]
     prompt = first.get("prompt_tokens")
     reply = {
         "id": first.get("response_id") or f"chatcmpl-{secrets.token_hex(12)}",
@@ -403,10 +402,12 @@ def _reply(records: Sequence[Mapping[str, Any]], model: str) -> dict[str, Any]:
     return reply | {
         "usage": {
             "prompt_tokens": prompt,
-            "completion_tokens": total["output_tokens"],
-            "total_tokens": prompt + total["output_tokens"],
+            "completion_tokens": output,
+            "total_tokens": prompt + output,
             "prompt_tokens_details": {"cached_tokens": first.get("cached_tokens") or 0},
-            "completion_tokens_details": {"reasoning_tokens": total["reasoning_tokens"]},
+            "completion_tokens_details": {
+                "reasoning_tokens": None if None in thoughts else sum(count or 0 for count in thoughts)
+            },
         }
     }
 

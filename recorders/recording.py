@@ -22,6 +22,7 @@ from typing import Any
 
 from feval.answers import EXTRACTOR_VERSION, KINDS
 from feval.answers.equality import named_equality
+from feval.answers.thoughts import thoughts_of
 from feval.cards import find_dataset_card
 from feval.errors import ConflictError, FevalError, UnknownNameError, UsageError
 from feval.prices import Price, price_list
@@ -241,6 +242,7 @@ def record_dataset(
             backend_notes=backend_notes,
             control=(control := Control()),
             now=now,
+            thoughts=thoughts_of(work.llm_name),
         )
         ended = _run(asking, backend, control)
         if ended is not None and not (partial and held.totals.cots and not isinstance(ended, InterruptedByUser)):

@@ -173,6 +173,7 @@ class Completion:
         token_logprobs: natural logarithms, of the sampled tokens in order.
         token_confidences: minus the mean log-probability of the top k at each token (DeepConf).
         sequence_logprob: where it is known more exactly than as the sum of `token_logprobs`.
+        tokens_split: true where the provider counted several replies together, so that `output_tokens` is a share of its total.
     """
 
     text: str
@@ -188,6 +189,7 @@ class Completion:
     token_logprobs: tuple[float, ...] | None = None
     token_confidences: tuple[float, ...] | None = None
     sequence_logprob: float | None = None
+    tokens_split: bool | None = None
 
 
 class Backend(Protocol):

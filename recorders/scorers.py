@@ -45,6 +45,7 @@ from numbers import Real
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
+from feval.answers.thoughts import split
 from feval.errors import UnknownNameError, UsageError
 from feval.recording import Question, ScorerInfo
 from recorders.backends import replies
@@ -415,7 +416,8 @@ class _Chat:
             verdict = f"{REFUSED}a content filter stopped the reply. {text}".strip()[:_VERDICT_LENGTH]
             tokens = completion.prompt_tokens, completion.output_tokens
             return Scored(None, None, verdict, *tokens, problem="refused")
-        score = self._check.read(completion.text, choice)
+        said = split(completion.text)
+        score = self._check.read(said.reply if said.answers else "", choice)
         return Scored(
             None if score is None or math.isnan(score) else score,
             verdict=text[-_VERDICT_LENGTH:] or None,

@@ -17,9 +17,10 @@ import numpy as np
 import numpy.typing as npt
 
 from feval.answers import canonical_gold, extract, normal_forms
+from feval.answers.thoughts import SplitColumns, Thoughts, split_columns, thoughts_of
 from feval.recording import DatasetInfo, LLMInfo, PoolRows, Question, RecordingWriter, verify_recording
 from feval.recording.content import OPTIONAL_COLUMNS
-from feval.tokens import token_counter
+from feval.tokens import SPLIT_USAGE, USAGE, is_usage, token_counter
 from recorders.checks import Checks
 from recorders.errors import JournalError
 from recorders.journal import Journal
@@ -71,8 +72,9 @@ def seal(
         TokenCounterError, UnknownNameError: the counter cannot be had.
     """
     contents = _Contents(journal)
-    used = other_counter if counter == "usage" and not contents.counted else counter
-    sealing = _Sealing(journal, contents, dataset.answer_kind, requests[0].decoding if requests else Decoding(), used)
+    used = contents.counter(other_counter) if counter == USAGE else counter
+    decoding = requests[0].decoding if requests else Decoding()
+    sealing = _Sealing(journal, contents, dataset.answer_kind, decoding, used, thoughts_of(llm.name))
     golds = [replace(q, answer_key=canonical_gold(dataset.answer_kind, q.answer, q.choices)) for q in questions]
     licences = {"questions": dataset.licence}
     with RecordingWriter(out, operation=operation, prices=prices, notes=notes, licences=licences) as writer:
@@ -99,6 +101,7 @@ class _Contents:
 
     Attributes:
         counted: whether every CoT has the provider's token counts.
+        split: whether some of these counts are shares of the total of several CoTs.
     """
 
     def __init__(self, journal: Journal) -> None:
@@ -106,7 +109,7 @@ class _Contents:
         requests, samples, offsets = array("L"), array("L"), array("Q")
         priced: set[int] = set()
         unpriced: set[int] = set()
-        self.counted = True
+        self.counted, self.split = True, False
         for entry in journal.entries():
             if entry.kind != "cot":
                 continue
@@ -117,12 +120,19 @@ class _Contents:
             offsets.append(entry.offset)
             if "refused" not in record:
                 self.counted &= record.get("output_tokens") is not None
+                self.split |= bool(record.get("tokens_split"))
                 (unpriced if record.get("prompt_tokens") is None else priced).add(number)
         self.counted &= unpriced <= priced
         order = np.lexsort((np.frombuffer(samples, samples.typecode), np.frombuffer(requests, requests.typecode)))
         self._offsets: npt.NDArray[np.uint64] = np.frombuffer(offsets, offsets.typecode)[order]
         self._starts = np.searchsorted(np.frombuffer(requests, requests.typecode)[order], np.arange(len(numbers) + 1))
         self._numbers = numbers
+
+    def counter(self, other: str) -> str:
+        """Name of the counter behind the provider's counts; `other` where they are not complete."""
+        if not self.counted:
+            return other
+        return SPLIT_USAGE if self.split else USAGE
 
     def offsets(self, key: str) -> list[int]:
         """Offsets of a request's CoTs, in the order of their samples."""
@@ -146,11 +156,20 @@ class _Column:
 class _Sealing:
     """Makes the pools, question by question, and notices what is unusual on the way."""
 
-    def __init__(self, journal: Journal, contents: _Contents, kind: str, decoding: Decoding, counter: str) -> None:
+    def __init__(
+        self,
+        journal: Journal,
+        contents: _Contents,
+        kind: str,
+        decoding: Decoding,
+        counter: str,
+        thoughts: Thoughts | None,
+    ) -> None:
+        self._thoughts = thoughts
         self._journal, self._contents, self._kind, self._counter = journal, contents, kind, counter
-        self._count = None if counter == "usage" else token_counter(counter)
+        self._count = None if is_usage(counter) else token_counter(counter)
         self._checks = Checks(decoding)
-        self._repeated_ids = self._shared = self._short = 0
+        self._repeated_ids = self._shared = self._with_thoughts = self._without_reply = 0
         self._keys: set[str] = set()
 
     def pools(self, questions: Sequence[Question], requests: Sequence[Request]) -> Iterator[PoolRows]:
@@ -164,9 +183,15 @@ class _Sealing:
     def notes(self, counter: str) -> list[str]:
         """What was unusual, in sentences."""
         found = self._checks.notes()
-        if self._counter != counter:
+        if counter == USAGE and not is_usage(self._counter):
             found.append(
                 f"All tokens were counted by {self._counter!r}, because the provider's counts are not complete."
+            )
+        if self._with_thoughts:
+            found.append(f"Texts that held thoughts, which were split off: {self._with_thoughts}.")
+        if self._without_reply:
+            found.append(
+                f"CoTs that end in their thoughts, without a reply, which is no answer: {self._without_reply}."
             )
         if self._shared:
             found.append(f"Questions with the same request as an earlier one, whose CoTs they share: {self._shared}.")
@@ -190,27 +215,31 @@ class _Sealing:
 
     def _pool(self, question: Question, request: Request, records: Sequence[Mapping[str, Any]]) -> PoolRows:
         column = _Column(records)
-        raw = self._raw_answers(question, records)
+        columns = split_columns(column.of("text"), column.of("reasoning"), column.of("finish_reason"), self._thoughts)
+        self._with_thoughts += sum(bool(marks) for marks in columns.marks or ())
+        self._without_reply += columns.readable.count(False)
+        raw = self._raw_answers(question, columns)
         return PoolRows(
             question.id,
-            column.of("text"),
+            columns.texts,
             raw,
             normal_forms(self._kind, raw, question.choices),
             self._output_tokens(records),
-            column.of("finish_reason"),
+            columns.finish_reasons,
             request.prompt(),
             self._prompt_tokens(request, records),
             {name: column.of(name) for name in OPTIONAL_COLUMNS},
-            reasoning=column.of("reasoning"),
+            reasoning=columns.reasoning,
+            reasoning_marks=columns.marks,
             sequence_logprobs=[_sequence_logprob(record) for record in records],
             token_logprobs=column.of("token_logprobs"),
             token_confidences=column.of("token_confidences"),
         )
 
-    def _raw_answers(self, question: Question, records: Sequence[Mapping[str, Any]]) -> list[str | None]:
+    def _raw_answers(self, question: Question, columns: SplitColumns) -> list[str | None]:
         return [
-            None if record["finish_reason"] in _NO_ANSWER else extract(self._kind, record["text"], question.choices)
-            for record in records
+            None if reason in _NO_ANSWER or not readable else extract(self._kind, reply or "", question.choices)
+            for reply, reason, readable in zip(columns.texts, columns.finish_reasons, columns.readable, strict=True)
         ]
 
     def _output_tokens(self, records: Sequence[Mapping[str, Any]]) -> list[int]:

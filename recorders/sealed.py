@@ -11,6 +11,7 @@ from feval.errors import ConflictError, NotARecordingError, StorageError
 from feval.recording import PoolRows, Question, Recording, open_recording
 from feval.recording.manifest import recording_around
 from feval.recording.verify import open_sound
+from feval.tokens import SPLIT_USAGE, is_usage
 from recorders.journal import Journal, difference
 from recorders.request import Completion, Request
 
@@ -90,7 +91,7 @@ def begin_with(
         raise ConflictError(f"{place} cannot be gone on from: its {differs}. Ask in the same way, or begin without it.")
     dataset, llm = identity["dataset"], identity["llm"]
     wanted = {question.id: request for question, request in zip(questions, requests, strict=True)}
-    counted = recording.manifest.pairs[dataset, llm]["counter"] == "usage"
+    counter = str(recording.manifest.pairs[dataset, llm]["counter"])
     for number, pool in enumerate(recording.pools(dataset, llm), 1):
         request = wanted.get(pool.question_id)
         if request is None or not pool.texts:
@@ -100,7 +101,7 @@ def begin_with(
                 f"{place} cannot be gone on from: it asked the question {pool.question_id!r} with other messages. Give the same "
                 "questions and prompt, or begin without it."
             )
-        _add(journal, request, pool, counted=counted)
+        _add(journal, request, pool, counter)
         if number % _POOLS_PER_COMMIT == 0:
             journal.commit()
     journal.note(f"It begins with the CoTs of the recording {recording.hash}.")
@@ -141,14 +142,14 @@ def _require_enough(
         raise StorageError(f"{out} is sealed with {smallest} CoTs per question, and {samples} were asked for. {more}")
 
 
-def _add(journal: Journal, request: Request, pool: PoolRows, *, counted: bool) -> None:
+def _add(journal: Journal, request: Request, pool: PoolRows, counter: str) -> None:
     """Add one pool as the replies it came in, as far as that can be seen."""
     key = request.key()
     records = [(sample, record) for sample, record in _records(request, pool) if not journal.has(key, sample)]
     for _, reply in groupby(records, lambda each: (each[1].get("recorded_at"), each[1].get("response_id"))):
         samples, columns = zip(*reply, strict=True)
         completions = [
-            _completion(record, pool.prompt_tokens if counted and place == 0 else None, counted=counted)
+            _completion(record, pool.prompt_tokens if is_usage(counter) and place == 0 else None, counter)
             for place, record in enumerate(columns)
         ]
         seeds = [record.get("seed") for record in columns]
@@ -159,10 +160,10 @@ def _add(journal: Journal, request: Request, pool: PoolRows, *, counted: bool) -
 def _records(request: Request, pool: PoolRows) -> Iterator[tuple[int, dict[str, Any]]]:
     """(sample index, fields) of each CoT. Pools are numbered without gaps; where there are seeds, they know the index."""
     columns: dict[str, Sequence[Any] | None] = {
-        "text": pool.texts,
+        "text": pool.raw_texts(),
         "finish_reason": pool.finish_reasons,
         "output_tokens": pool.output_tokens,
-        "reasoning": pool.reasoning,
+        "reasoning": pool.reasoning_apart(),
         "token_logprobs": pool.token_logprobs,
         "token_confidences": pool.token_confidences,
         "sequence_logprob": pool.sequence_logprobs,
@@ -175,16 +176,17 @@ def _records(request: Request, pool: PoolRows) -> Iterator[tuple[int, dict[str, 
         yield (row if base is None or seed is None else seed - base), record
 
 
-def _completion(record: Mapping[str, Any], prompt_tokens: int | None, *, counted: bool) -> Completion:
+def _completion(record: Mapping[str, Any], prompt_tokens: int | None, counter: str) -> Completion:
     names = ("reasoning_tokens", "cached_tokens", "response_id", "served_model", "system_fingerprint")
     return Completion(
         record["text"] or "",
         record["finish_reason"],
         reasoning=record.get("reasoning"),
-        output_tokens=record["output_tokens"] if counted else None,
+        output_tokens=record["output_tokens"] if is_usage(counter) else None,
         prompt_tokens=prompt_tokens,
         token_logprobs=record.get("token_logprobs"),
         token_confidences=record.get("token_confidences"),
         sequence_logprob=record.get("sequence_logprob"),
+        tokens_split=counter == SPLIT_USAGE or None,
         **{name: record.get(name) for name in names},
     )

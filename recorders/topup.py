@@ -31,6 +31,7 @@ from feval.recording import Recording, open_recording, verify_recording
 from feval.recording.extension import check_extension, extend, grown_pools
 from feval.recording.verify import open_sound
 from feval.report.text import counted
+from feval.tokens import is_usage
 from recorders.recording import Work, record_dataset
 
 if TYPE_CHECKING:
@@ -171,7 +172,7 @@ def top_up(
     if out.exists():
         return _made_before(there, out, operation)
     start = there.start(work)
-    if start is not None and (counter := start.manifest.pairs[work.dataset, work.llm_name]["counter"]) != "usage":
+    if start is not None and not is_usage(counter := start.manifest.pairs[work.dataset, work.llm_name]["counter"]):
         options["counter"] = counter
     folder = recorded_folder(out)
     record_dataset(work, backend, folder, start=start, **options)

@@ -24,6 +24,7 @@ from typing import Any, NoReturn, Self, TypeVar
 from feval.answers import canonical, extract
 from feval.answers.equality import comparison, named_equality
 from feval.answers.parties import Division
+from feval.answers.thoughts import Thoughts, split_columns, thoughts_of
 from feval.errors import NotRecordedError, OutOfRangeError, PriceNotFoundError, UsageError
 from feval.prices import Price, PriceList, billed_prompts, price_list, usd
 from feval.replay import Metadata
@@ -46,12 +47,13 @@ class LiveCoT:
     """One chain of thought as it came back; the attributes are those of a replayed one.
 
     Attributes:
-        raw_text: as the LLM wrote it.
+        raw_text: the reply, without the thoughts before it.
         answer: key that the answer votes with, `None` for no answer.
         tokens: output tokens, by the provider's count, or 1.365 per word where it gives none.
         dollar_cost: USD of the output tokens, `None` where the LLM has no price.
         finish_reason: a word of `feval.schema.FINISH_REASONS`.
         sample: which CoT of its question it is, from 0.
+        reasoning: the thoughts, where the provider shows them; `None` where it does not.
     """
 
     raw_text: str
@@ -60,6 +62,7 @@ class LiveCoT:
     dollar_cost: float | None
     finish_reason: str
     sample: int
+    reasoning: str | None = None
 
     @property
     def metadata(self) -> Metadata:
@@ -125,6 +128,7 @@ class _Terms:
     model: str
     answer_kind: str
     equality: str
+    thoughts: Thoughts | None
     decoding: Decoding
     messages: Callable[[str], Sequence[Message]]
     price: Price | None
@@ -358,13 +362,17 @@ class MeteredLiveLLM:
         self.prompt_tokens = counted if counted is not None else sum(count_words(m.content) for m in messages)
 
     def _cot(self, completion: Completion, sample: int) -> LiveCoT:
-        raw = extract(self._terms.answer_kind, completion.text, self._choices)
+        (reply,), reasoning, _, (reason,), (readable,) = split_columns(
+            [completion.text], [completion.reasoning], [completion.finish_reason], self._terms.thoughts
+        )
+        raw = extract(self._terms.answer_kind, reply or "", self._choices) if readable else None
         form = canonical(self._terms.answer_kind, raw, self._choices)
         answer = None if form is None else _division(self._terms.equality, self._question).add(form)
-        tokens = count_words(completion.text) if completion.output_tokens is None else completion.output_tokens
+        counted = completion.output_tokens
+        tokens = count_words(completion.text) + count_words(completion.reasoning or "") if counted is None else counted
         price = self._terms.price
         dollars = None if price is None else float(usd(price, 0, tokens))
-        return LiveCoT(completion.text, answer, tokens, dollars, completion.finish_reason, sample)
+        return LiveCoT(reply or "", answer, tokens, dollars, reason, sample, reasoning[0] if reasoning else None)
 
 
 def live(
@@ -417,6 +425,7 @@ def live(
         model or llm.split("@", 1)[0],
         answer_kind,
         named_equality(answer_kind, equality),
+        thoughts_of(llm),
         decoding or usual_decoding(llm),
         messages or _as_asked,
         None if listed is None else listed.find(llm),

@@ -175,7 +175,12 @@ def test_a_backend_without_seeds_records_none(tmp_path: Path) -> None:
 def test_what_a_server_ignores_is_noticed(tmp_path: Path) -> None:
     same = FakeBackend(answer=lambda _, __: Completion("4", "length"))
     notes = go(tmp_path, plan(4, 5, Decoding(logprobs=5)), same).notes
+    at_limit = (
+        "20 of the first 20 CoTs end at the limit of 2,048 output tokens, so that their answers are not known. Stop, and record "
+        "into another folder with a higher limit, such as --max-tokens 4096."
+    )
     assert notes == (
+        at_limit,
         "20 of 20 CoTs were cut off at the limit on output tokens.",
         "20 of 20 CoTs came without a count of their tokens.",
         "20 of 20 CoTs came without the log-probabilities that were asked for.",

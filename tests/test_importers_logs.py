@@ -490,6 +490,7 @@ def test_several_calls_and_choices_are_told_apart(save: Save, imported: Import) 
         "inspect-ai", save("y.json", dumped(inspect_log(inspect_sample(output=output)))), answer_kind="number"
     )
     assert rows(both)["text"] == ["It is 2.", "It is 3."]
+    assert [pool.reasoning for pool in both.pools("toy", both.llm_names("toy")[0])] == [["hm", "hm"]]
     assert rows(both)["answer"] == ["2", "3"]
     assert manifest(both)["pairs"][0]["counter"] == "words"  # usage is of both together
     assert "each of them a CoT: 1." in notes(both)
@@ -893,3 +894,51 @@ def test_the_game_needs_its_puzzles(save: Save, imported: Import) -> None:
 def test_logs_may_be_packed(save: Save, imported: Import) -> None:
     plain = imported("inspect-ai", save("x.json", dumped(inspect_log())))
     assert plain.hash == imported("inspect-ai", save("y.json", gzip.compress(dumped(inspect_log())))).hash
+
+
+# Thoughts.
+
+
+def thoughts(recording: Recording) -> list[str | None] | None:
+    ((pool,),) = [list(recording.pools("toy", llm)) for llm in recording.llm_names("toy")]
+    return None if pool.reasoning is None else list(pool.reasoning)
+
+
+@pytest.mark.parametrize(
+    ("part", "expected"),
+    [
+        ({"type": "reasoning", "reasoning": "hm"}, "hm"),
+        ({"type": "reasoning", "reasoning": "gAAAA", "summary": "In short.", "redacted": True}, "In short."),
+        ({"type": "reasoning", "reasoning": "gAAAA", "redacted": True}, None),
+        ({"type": "reasoning", "reasoning": "attachment://a1"}, "Long thoughts."),
+    ],
+)
+def test_the_reasoning_of_inspect_is_kept(
+    save: Save, imported: Import, part: dict[str, Any], expected: str | None
+) -> None:
+    output = inspect_sample()["output"]
+    said = {"role": "assistant", "content": [part, {"type": "text", "text": "It is 2."}]}
+    output["choices"] = [{"message": said, "stop_reason": "stop"}]
+    sample = inspect_sample(output=output, attachments={"a1": "Long thoughts."})
+    recording = imported("inspect-ai", save("x.json", dumped(inspect_log(sample))))
+    assert thoughts(recording) == ([expected] if expected else None)
+    assert rows(recording)["text"] == ["It is 2."]
+
+
+def test_the_reasonings_of_lighteval_are_kept(tmp_path: Path, imported: Import) -> None:
+    path = tmp_path / "details.parquet"
+    path.write_bytes(details(details_row(reasonings=["hm", None])))
+    assert thoughts(imported("lighteval", path, answer_kind="number")) == ["hm", None]
+
+
+def test_thoughts_in_the_texts_of_lm_eval_are_split_off(save: Save, imported: Import) -> None:
+    resps = [["<think>It is 3.</think>\nIt is 2.", "<think>It is 3."]]
+    line = harness_line(resps=resps, filtered_resps=["3", "3"])
+    recording = imported("lm-eval", save("x.jsonl", lines(line)), answer_kind="number")
+    assert rows(recording)["text"] == ["It is 2.", ""]
+    assert rows(recording)["answer"] == ["3", None]  # the first is the filter's, and the second has no reply
+    assert rows(imported("lm-eval", save("x.jsonl", lines(line)), answer_kind="number", answers="text"))["answer"] == [
+        "2",
+        None,
+    ]
+    assert thoughts(recording) == ["It is 3.", "It is 3."]

@@ -483,3 +483,29 @@ def test_what_cannot_work_is_said(tmp_path: Path, options: list[str], code: int,
     assert result.exit_code == code, result.output
     assert words in result.stderr
     assert list(tmp_path.iterdir()) == []
+
+
+def test_thoughts_are_recorded_given_again_and_split_off_the_text(upstream: Upstream, tmp_path: Path) -> None:
+    messages = [
+        {"role": "assistant", "content": "The answer is 4.", "reasoning": "It is 7."},
+        {"role": "assistant", "content": "<think>It is 7.</think>The answer is 5."},
+    ]
+    reply = {
+        "choices": [{"index": i, "finish_reason": "stop", "message": message} for i, message in enumerate(messages)],
+        "usage": {"prompt_tokens": 3, "completion_tokens": 20, "completion_tokens_details": {"reasoning_tokens": 8}},
+    }
+    upstream.instead = json_answer(reply)
+    with Service(upstream) as server:
+        with running(tmp_path, server.url) as run:
+            run.ask(n=2)
+        with running(tmp_path, server.url) as run:
+            deltas = [chunk.choices[0].delta for chunk in run.ask(n=2, stream=True) if chunk.choices]
+            assert len(upstream.calls) == 1
+            seal_proxied(run.journal, tmp_path / "r", dataset="sums", answer_kind="number")
+    assert "".join(getattr(delta, "reasoning", None) or "" for delta in deltas) == "It is 7."
+    assert "".join(delta.content or "" for delta in deltas) == "".join(message["content"] for message in messages)
+    recording = open_recording(tmp_path / "r")
+    (pool,) = recording.pools("sums", MODEL)
+    assert (list(pool.texts), pool.reasoning) == (["The answer is 4.", "The answer is 5."], ["It is 7.", "It is 7."])
+    assert pool.raw_texts() == [message["content"] for message in messages]
+    assert recording.manifest.pairs["sums", MODEL]["counter"] == "usage, split by length"

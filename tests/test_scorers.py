@@ -671,6 +671,15 @@ def test_judges_see_question_options_and_cot() -> None:
     assert "gold" not in system["content"] + user["content"]
 
 
+def test_what_a_judge_thinks_is_not_its_verdict(toy: Path, tmp_path: Path) -> None:
+    with Server(lambda *_: (200, chat("<think>Score: 2? Yes.</think>\nI am done."))) as server:
+        assert run(toy, tmp_path / "none", "judge:m", base_url=f"{server.url}/v1").with_score == 0
+    with Server(lambda *_: (200, chat("Score: 2? No.</think>\nScore: 9"))) as server:
+        run(toy, tmp_path / "scored", "judge:m", base_url=f"{server.url}/v1")
+    rows = next(open_recording(tmp_path / "scored").score_rows("toy", "alpha", "judge:m"))
+    assert set(rows.scores) == {0.9}
+
+
 def test_self_checks_go_on_in_the_same_chat() -> None:
     messages = scorers._CHECKS["verbal"].ask(ITEM)
     assert [message["role"] for message in messages] == ["system", "user", "assistant", "user"]

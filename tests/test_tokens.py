@@ -81,13 +81,15 @@ def test_counting_a_recording_takes_a_second_or_two() -> None:
 
 
 def test_the_counters_are_documented() -> None:
-    assert set(COUNTERS) == {"words", "usage", "tiktoken:ENCODING"}
+    assert set(COUNTERS) == {"words", "usage", "usage, split by length", "tiktoken:ENCODING"}
     assert token_counter("words") is count_words
 
 
 @pytest.mark.parametrize("name", ["", "Words", "word", "tiktoken", "characters"])
 def test_an_unknown_counter_is_refused(name: str) -> None:
-    with pytest.raises(UnknownNameError, match=r"no token counter.*tiktoken:ENCODING, usage, words"):
+    with pytest.raises(
+        UnknownNameError, match=r"no token counter.*tiktoken:ENCODING, usage, usage, split by length, words"
+    ):
         token_counter(name)
 
 

@@ -97,7 +97,8 @@ def _record(
     ] = None,
     top_p: Annotated[float | None, typer.Option("--top-p", min=0, max=1)] = None,
     max_tokens: Annotated[
-        int | None, typer.Option("--max-tokens", min=1, help="Per CoT. Default: by the LLM's card, or 2048.")
+        int | None,
+        typer.Option("--max-tokens", min=1, help="Per CoT. Default: by the LLM's card, or 2048; 32768 if it reasons."),
     ] = None,
     stop: Annotated[list[str] | None, typer.Option("--stop", metavar="TEXT", help="Repeat for several.")] = None,
     seed: Annotated[int | None, typer.Option("--seed", help="Sample i is asked for with seed + i.")] = None,
@@ -204,8 +205,9 @@ def _record(
         _top_up(show, there, asked.work, asks, out, options, refuse_drift=refuse_drift)
         return
     with show.progress(f"recording {llm} on {dataset}") as bar:
-        record_dataset(asked.work, asks, out, start=start, progress=_Shown(bar, show, asked.work), **options)
-    _show_made(show, out, said)
+        shown = _Shown(bar, show, asked.work)
+        record_dataset(asked.work, asks, out, start=start, progress=shown, **options)
+    _show_made(show, out, said | shown.said)
 
 
 def _there(show: _Out, work: Work, into: str | None, start: Path | None, *, refuse_drift: bool) -> There | None:
@@ -285,11 +287,16 @@ def _notes(show: _Out, sentences: Iterable[str]) -> frozenset[str]:
 
 
 class _Shown:
-    """Shows where a run is; the first failure and the first stop are said, as a bar alone would leave one waiting."""
+    """Shows where a run is; the first failure, the first warning and the first stop are said, which a bar alone would hide.
+
+    Attributes:
+        said: the warnings that were said.
+    """
 
     def __init__(self, bar: _Progress, show: _Out, work: Work) -> None:
         self._bar, self._show, self._name = bar, show, f"{work.llm_name} on {work.dataset}"
         self._stopping = self._troubled = False
+        self.said: set[str] = set()
 
     def __call__(self, state: Progress) -> None:
         self._bar.describe(f"{self._name}: {_state(state)}")
@@ -297,6 +304,9 @@ class _Shown:
         if state.trouble is not None and not self._troubled:
             self._troubled = True
             self._show.note(f"A request failed and is sent again: {state.trouble.rstrip('.')}.")
+        if state.warning is not None and state.warning not in self.said:
+            self.said.add(state.warning)
+            self._show.note(state.warning)
         if state.stopping and state.in_flight and not self._stopping:
             self._stopping = True
             requests = "1 request" if state.in_flight == 1 else f"{state.in_flight} requests"

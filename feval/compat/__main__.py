@@ -1,7 +1,7 @@
 """Run a script of the FEval-TTC reference package over feval's recordings: `python -m feval.compat SCRIPT.py [ARGUMENT ...]`.
 
-The script's `from feval_ttc import ...` gets `feval.compat.feval_ttc`, also where the reference package is installed. feval installs
-no module of that name, which is the reference package's.
+The script's `from feval_ttc import ...` gets `feval.compat.feval_ttc`, also where the reference package is installed. feval
+installs no module of that name, which is the reference package's.
 """
 
 from __future__ import annotations

@@ -7,8 +7,8 @@
         response = llm(question_id, N=20)
 
 The paper's listings and the reference package's scripts run as printed by `python -m feval.compat SCRIPT.py`, which lets
-`feval_ttc` stand for this module. Without `api_path`, as Listing 1 calls `load`, the environment variable FEVAL_RECORDING names the
-recordings.
+`feval_ttc` stand for this module. Without `api_path`, as Listing 1 calls `load`, the environment variable FEVAL_RECORDING names
+the recordings.
 
 **THIS MODULE DRAWS FROM PYTHON'S GLOBAL `random`**, as the reference package does: after `random.seed(0)` it hands out the very
 CoTs that the reference package hands out, and so reproduces its runs. It is the only module of feval that does. What you get

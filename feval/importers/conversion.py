@@ -11,6 +11,7 @@ from typing import Any
 
 from feval.answers import EXTRACTOR_VERSION, KINDS, canonical_gold, extract, normal_forms
 from feval.answers.equality import named_equality
+from feval.answers.thoughts import SplitColumns, split_columns, thoughts_of
 from feval.cards import find_dataset_card
 from feval.errors import FevalError, OutOfRangeError, SourceError, TokenCounterError, UnknownNameError, UsageError
 from feval.importers.questions import completed, read_questions
@@ -24,6 +25,10 @@ from feval.tokens import token_counter
 __all__ = ["ANSWERS", "convert"]
 
 _HINT_BYTES = 16 << 20
+_THOUGHT_ANSWERS = (
+    "answers are read in the replies alone.",
+    "the stored answers are what the source read, perhaps in a thought: `--answers text` reads the replies alone.",
+)
 
 ANSWERS = ("stored", "text")
 """Where raw answers come from: the source where it stores them (else the texts), or always the texts."""
@@ -186,8 +191,12 @@ class _Conversion:
         name = self.counter(llm)
         count = None if name == "usage" else token_counter(name)
         self._scores = {}
+        thoughts = thoughts_of(llm.info.name)
         for question, pool in zip(self._questions, llm.pools, strict=True):
-            raw = self._raw_answers(question, pool)
+            reasons = pool.finish_reasons or ["unknown"] * len(pool.texts)
+            columns = split_columns(pool.texts, pool.reasoning, reasons, thoughts)
+            self._see_thoughts(columns)
+            raw = self._raw_answers(question, pool, columns)
             canonical = normal_forms(self._kind, raw, question.choices)
             if self._compares and question.gold is not None:
                 stored = self._stored_answers(pool)
@@ -203,18 +212,19 @@ class _Conversion:
                 self._scores.setdefault(scorer, []).append(rows)
             yield PoolRows(
                 question.id,
-                pool.texts,
+                columns.texts,
                 raw,
                 canonical,
                 _counted(question, pool, count),
-                pool.finish_reasons or ["unknown"] * len(raw),
+                columns.finish_reasons,
                 prompt,
                 prompt_tokens,
                 pool.extra,
-                pool.reasoning,
-                pool.sequence_logprobs,
-                pool.token_logprobs,
-                pool.token_confidences,
+                reasoning=columns.reasoning,
+                reasoning_marks=columns.marks,
+                sequence_logprobs=pool.sequence_logprobs,
+                token_logprobs=pool.token_logprobs,
+                token_confidences=pool.token_confidences,
             )
 
     def scores(self) -> list[tuple[ScorerInfo, list[ScoreRows]]]:
@@ -231,13 +241,30 @@ class _Conversion:
         found = {text: None if text is None else rule(text) for text in set(pool.texts)}
         return [found[text] for text in pool.texts]
 
-    def _raw_answers(self, question: SourceQuestion, pool: SourcePool) -> Sequence[str | None]:
+    def _see_thoughts(self, columns: SplitColumns) -> None:
+        self._seen["with thoughts"] += sum(bool(marks) for marks in columns.marks or ())
+        self._seen["without reply"] += columns.readable.count(False)
+
+    def _whatever(self) -> str:
+        """What becomes of an answer that the source stores for a CoT without a reply."""
+        if not self._seen["stored"]:
+            return "."
+        return "; verbatim answers stay." if self._kind == "verbatim" else ", whatever the source stores."
+
+    def _raw_answers(self, question: SourceQuestion, pool: SourcePool, columns: SplitColumns) -> Sequence[str | None]:
+        """What is stored, or else read in the replies; verbatim answers are as the authors read them, thoughts included."""
+        verbatim = self._kind == "verbatim"
         if pool.answers is not None and not self._always_text:
             self._seen["stored"] += len(pool.answers)
-            return pool.answers
-        # Equal texts are common where replies are short.
-        found = {text: self._extracted(text, question) for text in set(pool.texts)}
-        return [found[text] for text in pool.texts]
+            answers = pool.answers
+        else:
+            texts = pool.texts if verbatim else columns.texts
+            # Equal texts are common where replies are short.
+            found = {text: self._extracted(text, question) for text in set(texts)}
+            answers = [found[text] for text in texts]
+        if verbatim:
+            return answers
+        return [answer if readable else None for answer, readable in zip(answers, columns.readable, strict=True)]
 
     def _extracted(self, text: str | None, question: SourceQuestion) -> str | None:
         if text is None:
@@ -290,6 +317,16 @@ class _Conversion:
                 seen["unreadable"],
                 f"raw answer cannot be read as {kind}; it counts as no answer.",
                 f"raw answers cannot be read as {kind}; they count as no answer.",
+            ),
+            (
+                seen["with thoughts"],
+                f"text held thoughts, which were split off; {_THOUGHT_ANSWERS[bool(seen['stored'])]}",
+                f"texts held thoughts, which were split off; {_THOUGHT_ANSWERS[bool(seen['stored'])]}",
+            ),
+            (
+                seen["without reply"],
+                f"CoT ends in its thoughts, without a reply, which is no answer{self._whatever()}",
+                f"CoTs end in their thoughts, without a reply, which is no answer{self._whatever()}",
             ),
             (
                 without,
@@ -363,4 +400,7 @@ def _counted(question: SourceQuestion, pool: SourcePool, count: Callable[[str], 
             f"A CoT of question {question.id!r} has neither text nor a token count that can be taken; its cost cannot be known. "
             "Give the source 'text' or 'tokens' for each CoT."
         )
-    return [count(text) for text in pool.texts if text is not None]
+    # What was thought apart from the text was sampled and paid for like it.
+    apart = pool.reasoning or [None] * len(pool.texts)
+    columns = zip(pool.texts, apart, strict=True)
+    return [count(text) + count(thoughts or "") for text, thoughts in columns if text is not None]

@@ -25,6 +25,7 @@ from feval.importers.logs import (
     gold_of,
     labelled,
     limit_of,
+    reasoning_of,
     same_texts_note,
     size_note,
     temperature_of,
@@ -157,6 +158,7 @@ class _Epoch:
     """One run of a sample: columns of its choices (usually one), answers by scorer, and what the whole run took."""
 
     texts: list[str]
+    reasoning: list[str | None]
     reasons: list[str]
     answers: dict[str, str | None]
     without_answer: frozenset[str]
@@ -288,6 +290,7 @@ def _epoch(sample: dict[str, Any], model: str, where: str) -> _Epoch:
         tokens = 0  # nothing came, so nothing was generated
     return _Epoch(
         [_attached(_said(choice, where), sample) for choice in choices] or [""],
+        [_thoughts(choice, sample) for choice in choices] or [None],
         [_reason(choice, where, failed=failed) for choice in choices] or ["error"],
         {} if failed else _answers(sample, where),
         _without_answer(sample),
@@ -302,6 +305,11 @@ def _epoch(sample: dict[str, Any], model: str, where: str) -> _Epoch:
 def _said(choice: Any, where: str) -> str:
     message = member(choice, "message", dict, f"a choice of {where}")
     return text_of(message.get("content"), f"a choice of {where}")
+
+
+def _thoughts(choice: dict[str, Any], sample: dict[str, Any]) -> str | None:
+    thoughts = reasoning_of(choice["message"])
+    return None if thoughts is None else _attached(thoughts, sample)
 
 
 def _reason(choice: dict[str, Any], where: str, *, failed: bool) -> str:
@@ -375,6 +383,7 @@ def _pool(epochs: Sequence[_Epoch], scorer: str | None, *, counted: bool) -> Sou
         [reason for epoch in epochs for reason in epoch.reasons],
         epochs[0].prompt,
         next((epoch.prompt_tokens for epoch in epochs if epoch.prompt_tokens is not None), None) if counted else None,
+        reasoning=[thoughts for epoch in epochs for thoughts in epoch.reasoning],
     )
 
 

@@ -1,8 +1,8 @@
 """Details of lighteval (`--save-details`): `details/<model>/<date>/details_<task>_<date>.parquet`, one row per question.
 
-The columns `doc` (`query`, `choices`, `gold_index`, `id`, `instruction`) and `model_response` (`text`, one per sample; `input`,
-`input_tokens` and `output_tokens` where the backend has them). `results/<model>/results_<date>.json` of the same run names the
-model and its decoding. Older versions wrote other columns, which are refused.
+The columns `doc` (`query`, `choices`, `gold_index`, `id`, `instruction`) and `model_response` (`text`, one per sample;
+`reasonings`, `input`, `input_tokens` and `output_tokens` where the backend has them). `results/<model>/results_<date>.json` of
+the same run names the model and its decoding. Older versions wrote other columns, which are refused.
 
 No answers are stored: they are extracted from the texts. Tokens are the lengths of the stored token ids, where every sample has
 some. Backends that generate in batches fill up shorter samples with the end token: of an id repeated at the end, the id at which
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 __all__ = ["beside", "read"]
 
 _DOC = ("query", "choices", "gold_index", "id", "instruction")
-_RESPONSE = ("text", "input", "input_tokens", "output_tokens")
+_RESPONSE = ("text", "reasonings", "input", "input_tokens", "output_tokens")
 _DECODING = (
     "top_p",
     "top_k",
@@ -111,6 +111,7 @@ class _Row:
         texts = member(response, "text", list, where)
         self.empty = texts.count(None)
         self.texts = strings([text if text is not None else "" for text in texts], where)
+        self.reasoning = _reasonings(response.get("reasonings"), len(texts), where)
         self.tokens = _token_ids(response.get("output_tokens"), len(texts))
         asked = response.get("input_tokens")
         self.prompt_tokens = len(asked) if isinstance(asked, list) and asked else None
@@ -123,7 +124,17 @@ class _Row:
             tokens=list(map(len, self.tokens or [])) if counted else None,
             prompt=self.prompt,
             prompt_tokens=self.prompt_tokens if counted else None,
+            reasoning=self.reasoning,
         )
+
+
+def _reasonings(reasonings: Any, samples: int, where: str) -> list[str | None] | None:
+    """The thoughts that a server gave apart from each sample's text; `None` where there are none."""
+    if not isinstance(reasonings, list) or len(reasonings) != samples:
+        return None
+    if not all(thoughts is None or isinstance(thoughts, str) for thoughts in reasonings):
+        refuse(f"'reasonings' of {where}", "texts or null", reasonings)
+    return [thoughts or None for thoughts in reasonings]
 
 
 def _token_ids(ids: Any, samples: int) -> list[list[Any]] | None:

@@ -18,6 +18,7 @@ __all__ = [
     "gold_of",
     "labelled",
     "limit_of",
+    "reasoning_of",
     "same_texts_note",
     "size_note",
     "temperature_of",
@@ -46,7 +47,7 @@ def chat_prompt(messages: list[Any], where: str) -> Prompt:
 def text_of(content: object, where: str) -> str:
     """The text of a message: its content, or the texts among its parts; another part is named by its type, as "[image]".
 
-    Reasoning parts are left out: they are not what was said.
+    Reasoning parts are left out: they are not what was said; `reasoning_of` gives them.
 
     Raises:
         SourceError: neither text nor a list of parts.
@@ -63,6 +64,18 @@ def text_of(content: object, where: str) -> str:
         for part, kind in kinds
         if kind != "reasoning"
     )
+
+
+def reasoning_of(message: Mapping[str, Any]) -> str | None:
+    """The thoughts of a message: its reasoning parts, of which a redacted one has at most a summary, or its field `reasoning`."""
+    content = message.get("content")
+    parts = [part for part in content if isinstance(part, dict)] if isinstance(content, list) else []
+    shown = [
+        part.get("summary") if part.get("redacted") else part.get("reasoning") or part.get("summary")
+        for part in parts
+        if part.get("type") == "reasoning"
+    ]
+    return "\n".join(text for text in (*shown, message.get("reasoning")) if isinstance(text, str) and text) or None
 
 
 def gold_of(value: object, where: str) -> tuple[str | None, bool]:

@@ -79,7 +79,7 @@ class SourcePool:
     """The CoTs of one LLM on one question, as columns of equal length, in recorded order.
 
     Attributes:
-        texts: `None` where the source kept no text.
+        texts: as the LLM wrote them, inline thoughts included; `None` where the source kept no text.
         answers: as stored, `None` for no answer; the column is `None` where the source stores no answers.
         tokens: output tokens as stored; the column is `None` where the source has no counts.
         finish_reasons: words of `feval.schema.FINISH_REASONS`; the column is `None` where the source does not say.

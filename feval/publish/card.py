@@ -25,6 +25,7 @@ from feval.publish.page import PICTURE, Page
 from feval.publish.words import section
 from feval.recording import Recording
 from feval.report.text import counted, plain_number, visible
+from feval.tokens import SPLIT_USAGE, USAGE
 
 __all__ = ["card", "default_title"]
 
@@ -312,7 +313,8 @@ def _counters(page: Page) -> str:
         counters.setdefault(figures.counter, []).append(code(figures.llm))
     told = {
         name: {
-            "usage": "those that the provider reported (`usage`)",
+            USAGE: "those that the provider reported (`usage`)",
+            SPLIT_USAGE: f"the provider's totals of several CoTs, split by the length of their texts (`{SPLIT_USAGE}`)",
             "words": "estimates, 1.365 for each word (`words`), and dollars from them are estimates, too",
         }.get(name, f"counted by {code(name)}")
         for name in counters
@@ -439,7 +441,10 @@ _PARTS = {
     "texts": ("`llm`, `question_id`, `sample_index`, `text`: the chain of thought", "texts/*/*.parquet"),
     "requests": ("`llm`, `question_id`, `prompt` (messages as JSON), `prompt_tokens`", "requests/*/*.parquet"),
     "equality": ("`question_id`, `left`, `right`, `gold`, `equal`: pairs of answers compared", "equality/*.parquet"),
-    "reasoning": ("`reasoning`: what the API gave apart from the text", "reasoning/*/*.parquet"),
+    "reasoning": (
+        "`reasoning`: thoughts, given apart or split off the text; `marks`: where they stood in it",
+        "reasoning/*/*.parquet",
+    ),
     "logprobs": ("`sequence_logprob`, `token_confidences`, `token_logprobs`", "logprobs/*/*.parquet"),
     "scores": ("`score`, `step_scores`, `verdict` of judges and reward models", "scores/*/*/*.parquet"),
 }

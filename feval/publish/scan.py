@@ -29,7 +29,7 @@ ALLOWANCES = ("emails", "paths")
 """Classes of findings that may be allowed as a whole; a secret is allowed one by one, by its mark."""
 
 _WORDS = frozenset(
-    ("text", "reasoning", "verdict", "answer", "answer_raw", "answer_key", "question", "prompt", "choices")
+    ("text", "reasoning", "marks", "verdict", "answer", "answer_raw", "answer_key", "question", "prompt", "choices")
 )
 """Columns whose words are those of LLMs, questions and prompts."""
 _DISTINCT = frozenset(

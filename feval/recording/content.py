@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from feval.errors import UsageError
+
+if TYPE_CHECKING:  # opening a recording reads no answers
+    from feval.answers.thoughts import Mark
 
 __all__ = [
     "NORMAL_FORM",
@@ -109,7 +112,7 @@ class PoolRows:
 
     Attributes:
         question_id: which question.
-        texts: the CoTs; `None` where the source kept no text.
+        texts: the replies, without the thoughts before them; `None` where the source kept no text.
         raw_answers: as extracted; `None` for no answer.
         answers: normal forms, which vote together where they are equal; `None` for no answer.
         output_tokens: of each CoT, by the recording's token counter.
@@ -117,7 +120,10 @@ class PoolRows:
         prompt: the request, as a JSON array of messages; `None` where it is not known.
         prompt_tokens: of the request; `None` where it is not known.
         extra: optional columns, names and types in `OPTIONAL_COLUMNS`.
-        reasoning: hidden reasoning that the API gave apart from the text; `None` where none was kept, of a CoT or of all.
+        reasoning: the thoughts, given by the API in a field of their own or split off the text; `None` where none were kept, of a
+            CoT or of all.
+        reasoning_marks: where thoughts that were split off stood in the raw text, which `raw_texts` puts together again; `None`
+            where nothing was split off, of a CoT or of all.
         sequence_logprobs: natural logarithm of the probability of each CoT; `None` as for `reasoning`.
         token_logprobs: the same of each sampled token, in order, kept as 32-bit floats; `None` as for `reasoning`.
         token_confidences: minus the mean log-probability of the top k at each token (DeepConf), kept as 32-bit floats; `None`
@@ -134,9 +140,40 @@ class PoolRows:
     prompt_tokens: int | None = None
     extra: Mapping[str, Sequence[Any]] = field(default_factory=dict)
     reasoning: Sequence[str | None] | None = None
+    reasoning_marks: Sequence[Sequence[Mark] | None] | None = None
     sequence_logprobs: Sequence[float | None] | None = None
     token_logprobs: Sequence[Sequence[float] | None] | None = None
     token_confidences: Sequence[Sequence[float] | None] | None = None
+
+    def marks_fit(self) -> bool:
+        """Whether the marks can be of the texts and the reasoning."""
+        if self.reasoning_marks is None:
+            return True
+        from feval.answers.thoughts import fit
+
+        reasoning = self.reasoning or [None] * len(self.texts)
+        return all(map(fit, self.texts, reasoning, (marks or () for marks in self.reasoning_marks)))
+
+    def reasoning_apart(self) -> list[str | None] | None:
+        """The thoughts that came in a field of their own, which stand before those that were split off."""
+        if self.reasoning is None or self.reasoning_marks is None:
+            return None if self.reasoning is None else list(self.reasoning)
+        from feval.answers.thoughts import apart
+
+        return [
+            thoughts if thoughts is None or not marks else apart(thoughts, marks)
+            for thoughts, marks in zip(self.reasoning, self.reasoning_marks, strict=True)
+        ]
+
+    def raw_texts(self) -> list[str | None]:
+        """The texts as the LLM wrote them, inline thoughts and their marks included."""
+        if self.reasoning_marks is None:
+            return list(self.texts)
+        from feval.answers.thoughts import join
+
+        reasoning = self.reasoning or [None] * len(self.texts)
+        columns = zip(self.texts, reasoning, self.reasoning_marks, strict=True)
+        return [text if text is None or not marks else join(text, thoughts, marks) for text, thoughts, marks in columns]
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,12 +17,13 @@ from feval.recording.content import DatasetInfo, LLMInfo, PoolRows, Question
 from feval.recording.derive import _common_info, _known_verdicts, _merged_questions, _parent, _same_question
 from feval.recording.reader import Recording
 from feval.recording.writer import RecordingWriter
+from feval.tokens import SPLIT_USAGE, is_usage
 
 __all__ = ["Grown", "check_extension", "extend", "grown_pools"]
 
 _COLUMNS = (
-    "texts", "raw_answers", "answers", "output_tokens", "finish_reasons", "reasoning", "sequence_logprobs", "token_logprobs",
-    "token_confidences",
+    "texts", "raw_answers", "answers", "output_tokens", "finish_reasons", "reasoning", "reasoning_marks",
+    "sequence_logprobs", "token_logprobs", "token_confidences",
 )  # fmt: skip
 
 
@@ -125,7 +126,7 @@ def extend(
         RecordingError, StorageError: as for `feval.recording.merge`.
     """
     mine, theirs = (holder.manifest.pairs.get((dataset, llm)) for holder in (base, more))
-    if mine is not None and theirs is not None and mine["counter"] != theirs["counter"]:
+    if mine is not None and theirs is not None and _counter(mine, theirs) is None:
         raise ConflictError(
             f"{_place(base)} counts the tokens of {llm} on {dataset} by {mine['counter']!r}, and the new CoTs by "
             f"{theirs['counter']!r}; such counts do not compare. Record them under another name."
@@ -162,10 +163,19 @@ def _add_dataset(writer: RecordingWriter, base: Recording, more: Recording, data
 
 def _add_grown(writer: RecordingWriter, base: Recording, more: Recording, dataset: str, llm: str) -> None:
     pools = (grown.pool for grown in grown_pools(base, more, dataset, llm))
-    writer.add_pools(dataset, more.llm_info(llm), str(more.manifest.pairs[dataset, llm]["counter"]), pools)
+    counters = [one.manifest.pairs[dataset, llm] for one in (base, more) if (dataset, llm) in one.manifest.pairs]
+    writer.add_pools(dataset, more.llm_info(llm), _counter(*counters) or "", pools)
     if (dataset, llm) in base.manifest.pairs:
         for scorer in base.scorers(dataset, llm):
             writer.add_scores(dataset, llm, base.scorer_info(scorer), base.score_rows(dataset, llm, scorer))
+
+
+def _counter(*pairs: Mapping[str, Any]) -> str | None:
+    """The counter behind the tokens of all; the provider's counts are split where some are. `None` where they do not compare."""
+    counters = {str(pair["counter"]) for pair in pairs}
+    if len(counters) == 1:
+        return counters.pop()
+    return SPLIT_USAGE if all(map(is_usage, counters)) else None
 
 
 def _questions(base: Recording, more: Recording, dataset: str) -> list[Question]:
@@ -205,9 +215,10 @@ def _new_rows(old: PoolRows, new: PoolRows, what: str) -> list[int]:
     """Which CoTs are not there yet: samples are known by their seeds, where all have some, and else by their index."""
     own, given = _sample_names(old, new)
     places = {name: row for row, name in enumerate(own)}
+    there, again = _cots(old), _cots(new)
     for row, name in enumerate(given):
         place = places.get(name)
-        if place is not None and _cot(old, place) != _cot(new, row):
+        if place is not None and there[place] != again[row]:
             raise ConflictError(
                 f"{what}: sample {name} is there already, and was recorded again. A sample is recorded once: begin with what is "
                 "there, so that only what is missing is asked for."
@@ -215,8 +226,9 @@ def _new_rows(old: PoolRows, new: PoolRows, what: str) -> list[int]:
     return [row for row, name in enumerate(given) if name not in places]
 
 
-def _cot(pool: PoolRows, row: int) -> tuple[str, int]:
-    return pool.texts[row] or "", pool.output_tokens[row]  # a text that was not kept is recorded as an empty one
+def _cots(pool: PoolRows) -> list[tuple[str, int]]:
+    """Raw text and tokens of each CoT; a text that was not kept is recorded as an empty one."""
+    return [(text or "", tokens) for text, tokens in zip(pool.raw_texts(), pool.output_tokens, strict=True)]
 
 
 def _sample_names(old: PoolRows, new: PoolRows) -> tuple[Sequence[int], Sequence[int]]:

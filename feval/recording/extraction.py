@@ -1,17 +1,20 @@
 """Extract again: the answers of a recording read anew from its texts, as a derived recording. Nothing is recorded anew.
 
 The texts are what a recording holds for ever; an answer is what some version of the extraction read in them. A new version, or
-another answer kind, makes a new folder: texts and requests are linked, answers, golds and votes are made anew where they differ.
+another answer kind, makes a new folder: requests are linked, answers, golds and votes are made anew where they differ. Thoughts
+that stand in texts are split off: the texts of an LLM that has some are written anew, all others are linked.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from pathlib import Path
 
 from feval import answers
 from feval.answers.equality import named_equality
+from feval.answers.thoughts import Thoughts, split, split_columns, thoughts_of
 from feval.errors import AnswerError, UnknownNameError, UsageError
 from feval.recording.content import DatasetInfo, PoolRows, Question
 from feval.recording.reader import Recording, open_recording
@@ -71,6 +74,8 @@ class LLMChanges:
         right_before: CoTs whose key was the gold's.
         right_after: CoTs whose key is the gold's.
         without_text: CoTs without a text.
+        split: CoTs whose thoughts were split off their texts, and were not before.
+        without_reply: CoTs that end in their thoughts, and have no answer.
         examples: the first CoTs gained, lost and changed, a few of each.
     """
 
@@ -82,6 +87,8 @@ class LLMChanges:
     right_before: int
     right_after: int
     without_text: int
+    split: int
+    without_reply: int
     examples: tuple[AnswerChange, ...]
 
 
@@ -140,7 +147,8 @@ def extract(
 ) -> Extraction:
     """Read every answer of a recording again, and write the result as a new recording.
 
-    Texts, requests and everything else that stays is linked, not written again. Golds are made canonical again too.
+    Requests and everything else that stays is linked, not written again; so are texts in which no thoughts stand. Golds are made
+    canonical again too.
 
     Args:
         recording: the folder to read; it stays as it is.
@@ -219,6 +227,12 @@ def _carried(note: str) -> str:
 
 def _notes(parent: Recording, found: Sequence[DatasetChanges], source: str) -> Iterator[str]:
     for changes in found:
+        for llm in changes.llms:
+            if llm.split:
+                yield (
+                    f"{changes.dataset}: the thoughts of {llm.llm} were split off {llm.split:,} of {llm.cots:,} texts; "
+                    f"{llm.without_reply:,} CoTs end in their thoughts, which is no answer."
+                )
         without = sum(llm.without_text for llm in changes.llms)
         if without and source == "text":
             cots = "1 CoT has no text; its" if without == 1 else f"{without} CoTs have no text; their"
@@ -241,9 +255,10 @@ def _dataset(
     llms = []
     for llm in parent.llm_names(info.id):
         tally = _Tally(llm)
-        pools = _pools(parent, info, llm, source, before, after, tally, steps)
+        rewritten = _rewritten(parent, info.id, llm, source)
+        pools = _pools(parent, info, llm, source, before, after, tally, steps, split=len(rewritten) > 1)
         counter = parent.manifest.pairs[info.id, llm]["counter"]
-        writer.add_pools(info.id, parent.llm_info(llm), counter, pools, parent=parent)
+        writer.add_pools(info.id, parent.llm_info(llm), counter, pools, parent=parent, rewritten=rewritten)
         llms.append(tally.changes())
     golds = [
         GoldChange(was.id, was.answer, was.answer_key, now.answer_key)
@@ -281,20 +296,52 @@ def _pools(
     after: dict[str, Question],
     tally: _Tally,
     steps: _Steps,
+    *,
+    split: bool,
 ) -> Iterator[PoolRows]:
+    thoughts = thoughts_of(llm)
     for pool in parent.pools(info.id, llm):
         question = after[pool.question_id]
-        raw = list(pool.raw_answers) if source == "stored" else _raw_answers(pool, info.answer_kind, question)
-        changed = replace(pool, raw_answers=raw, answers=answers.normal_forms(info.answer_kind, raw, question.choices))
+        own, readable = _split(pool, thoughts) if split else (pool, [True] * len(pool.texts))
+        raw = list(own.raw_answers) if source == "stored" else _raw_answers(own, info.answer_kind, question, readable)
+        changed = replace(own, raw_answers=raw, answers=answers.normal_forms(info.answer_kind, raw, question.choices))
+        tally.without_reply += readable.count(False)
         tally.add(pool, changed, before[pool.question_id].answer_key, question.answer_key)
         yield changed
         steps.step()
 
 
-def _raw_answers(pool: PoolRows, kind: str, question: Question) -> list[str | None]:
+def _rewritten(parent: Recording, dataset: str, llm: str, source: str) -> tuple[str, ...]:
+    """The parts of an LLM that are written anew: with thoughts in its texts, or split off before, the texts too."""
+    thoughts = thoughts_of(llm)
+    texts = chain.from_iterable(parent.scan_texts(dataset, llm))
+    if source == "text" and (
+        any(text is not None and split(text, thoughts).marks for text in texts) or parent.has_marks(dataset, llm)
+    ):
+        return ("samples", "texts", "reasoning")
+    return ("samples",)
+
+
+def _split(pool: PoolRows, thoughts: Thoughts | None) -> tuple[PoolRows, list[bool]]:
+    """A pool with its raw texts split (again, where they were before), and whether each CoT has a reply to read."""
+    columns = split_columns(pool.raw_texts(), pool.reasoning_apart(), pool.finish_reasons, thoughts)
+    changed = replace(
+        pool,
+        texts=columns.texts,
+        reasoning=columns.reasoning,
+        reasoning_marks=columns.marks,
+        finish_reasons=columns.finish_reasons,
+    )
+    return changed, columns.readable
+
+
+def _raw_answers(pool: PoolRows, kind: str, question: Question, readable: Sequence[bool]) -> list[str | None]:
     # Equal texts are common where replies are short.
     found = {text: answers.extract(kind, text, question.choices) for text in set(pool.texts) if text is not None}
-    return [stored if text is None else found[text] for text, stored in zip(pool.texts, pool.raw_answers, strict=True)]
+    return [
+        stored if text is None else found[text] if has_reply else None
+        for text, stored, has_reply in zip(pool.texts, pool.raw_answers, readable, strict=True)
+    ]
 
 
 @dataclass(slots=True)
@@ -306,6 +353,8 @@ class _Tally:
     right_before: int = 0
     right_after: int = 0
     without_text: int = 0
+    split: int = 0
+    without_reply: int = 0
     counts: dict[str, int] = field(default_factory=lambda: {"gained": 0, "lost": 0, "changed": 0})
     examples: dict[str, list[AnswerChange]] = field(default_factory=lambda: {"gained": [], "lost": [], "changed": []})
 
@@ -313,6 +362,7 @@ class _Tally:
         """Count one pool."""
         self.cots += len(new.answers)
         self.without_text += sum(text is None for text in old.texts)
+        self.split += sum(was != now for was, now in zip(old.texts, new.texts, strict=True))
         self.right_before += 0 if gold_before is None else list(old.answers).count(gold_before)
         self.right_after += 0 if gold_after is None else list(new.answers).count(gold_after)
         for sample, (before, after) in enumerate(zip(old.answers, new.answers, strict=True)):
@@ -334,5 +384,7 @@ class _Tally:
             right_before=self.right_before,
             right_after=self.right_after,
             without_text=self.without_text,
+            split=self.split,
+            without_reply=self.without_reply,
             examples=tuple(change for found in self.examples.values() for change in found),
         )

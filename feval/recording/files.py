@@ -5,7 +5,8 @@ from __future__ import annotations
 import hashlib
 import os
 from array import array
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import IO, Any
 
@@ -27,7 +28,7 @@ __all__ = [
 ]
 
 CHANNELS: dict[str, dict[str, tuple[str, str]]] = {
-    "reasoning": {"reasoning": ("reasoning", "string")},
+    "reasoning": {"reasoning": ("reasoning", "string"), "marks": ("reasoning_marks", "list<mark>")},
     "logprobs": {
         "sequence_logprob": ("sequence_logprobs", "float64"),
         "token_confidences": ("token_confidences", "list<float32>"),
@@ -47,12 +48,14 @@ _NARROW_GROUP_ROWS = 1 << 16
 
 
 def pool_lines(pool: PoolRows) -> dict[str, list[Any]]:
-    """A pool's line in each of its leaves. Columns without any value do not count, nor do channels."""
+    """A pool's line in each of its leaves. Columns without any value do not count, nor do channels, nor marks."""
     extra = {name: list(column) for name, column in pool.extra.items() if any(v is not None for v in column)}
     if "recorded_at" in extra:
         extra["recorded_at"] = [None if t is None else utc_text(utc_time(t)) for t in extra["recorded_at"]]
     samples = [pool.question_id, list(pool.raw_answers), list(pool.answers), list(pool.output_tokens)]
     channels = {part: [pool.question_id, *columns.values()] for part, columns in _channels(pool).items()}
+    if "reasoning" in channels and not any(channels["reasoning"][2]):
+        del channels["reasoning"][2]
     return {
         "requests": [pool.question_id, pool.prompt, pool.prompt_tokens],
         "samples": [*samples, list(pool.finish_reasons), extra],
@@ -74,9 +77,11 @@ def _channels(pool: PoolRows) -> dict[str, dict[str, list[Any]]]:
 
 def _stored(values: Sequence[Any], kind: str) -> list[Any]:
     """The values as reading will give them: what is hashed must not depend on digits that are not kept."""
-    if kind != "list<float32>":
-        return list(values)
-    return [None if value is None else array("f", value).tolist() for value in values]
+    if kind == "list<float32>":
+        return [None if value is None else array("f", value).tolist() for value in values]
+    if kind == "list<mark>":
+        return [[asdict(mark) for mark in value] if value else None for value in values]
+    return list(values)
 
 
 class HashedFile:
@@ -201,8 +206,8 @@ class ParquetFile:
 class PairFiles:
     """The Parquet files of one LLM on one dataset, with their leaves: three, and one for each channel that is used.
 
-    With `answers_only`, `samples/` alone is written: the others stay as they are in another recording. `golds` are the
-    normal forms of the questions' golds, by id.
+    With `only`, just those parts are written: the others stay as they are in another recording. `golds` are the normal forms of
+    the questions' golds, by id.
     """
 
     def __init__(
@@ -213,18 +218,18 @@ class PairFiles:
         llm: str,
         golds: Mapping[str, str | None],
         *,
-        answers_only: bool = False,
+        only: Collection[str] | None = None,
     ) -> None:
         self._claim, self._root, self._who = claim, root, f"{llm} on {dataset}"
         self._pair, self._golds = (dataset, llm), golds
         self._paths = {
-            part: claim(file_path(part, dataset, llm)) for part in (["samples"] if answers_only else PAIR_PARTS)
+            part: claim(file_path(part, dataset, llm)) for part in PAIR_PARTS if only is None or part in only
         }
-        self._answers_only = answers_only
+        self._only = only
         self._tables: dict[str, ParquetFile] = {}
         self._leaves = {part: LeafHash() for part in self._paths}
         self._sizes: list[int] = []
-        self._no_answer = 0
+        self._no_answer = self._unclosed = self._empty = 0
         self._waiting_bytes: dict[str, int] = {}
 
     def add(self, pool: PoolRows) -> list[int]:
@@ -233,8 +238,8 @@ class PairFiles:
         if not self._tables:
             self._open()
         columns = _pool_columns(pool, self._pair[1], self._golds.get(pool.question_id))
-        if self._answers_only:
-            columns = {"samples": columns["samples"]}
+        if self._only is not None:
+            columns = {part: own for part, own in columns.items() if part in self._only}
         lines = pool_lines(pool)
         for part, own in columns.items():
             if part not in self._tables:
@@ -243,6 +248,13 @@ class PairFiles:
             self._tables[part].extend(**own)
         self._sizes.append(len(pool.answers))
         self._no_answer += sum(answer is None for answer in pool.answers)
+        marked = pool.reasoning_marks or [None] * len(pool.texts)
+        unclosed = [marks is not None and any(not mark.closing for mark in marks) for marks in marked]
+        self._unclosed += sum(unclosed)
+        self._empty += sum(
+            text is not None and not text.strip() and answer is None and not is_unclosed
+            for text, answer, is_unclosed in zip(pool.texts, pool.answers, unclosed, strict=True)
+        )
         self._flush(columns)
         return finish
 
@@ -256,6 +268,8 @@ class PairFiles:
             "smallest_pool": min(self._sizes, default=0),
             "largest_pool": max(self._sizes, default=0),
             "no_answer": self._no_answer,
+            **({"unclosed_thoughts": self._unclosed} if self._unclosed else {}),
+            **({"empty_replies": self._empty} if self._empty else {}),
             "pools": len(self._sizes),
         }
         return files, {part: leaf.hexdigest() for part, leaf in self._leaves.items()}, summary
@@ -300,6 +314,8 @@ class PairFiles:
             raise UsageError(f"{where}: {error}") from error
         if pool.prompt_tokens is not None and not 0 <= pool.prompt_tokens <= _MAX_TOKENS:
             raise UsageError(f"{where}: prompt tokens should be 0 to {_MAX_TOKENS}, found {pool.prompt_tokens}.")
+        if not pool.marks_fit():
+            raise UsageError(f"{where}: the marks of its thoughts do not fit its texts; split the raw texts again.")
         try:
             return [FINISH_CODES[reason] for reason in pool.finish_reasons]
         except KeyError as error:
@@ -320,11 +336,13 @@ def pair_schema(part: str) -> tuple[Any, list[str]]:
     """The Arrow schema of a part of an LLM on a dataset, and which of its columns are dictionary-encoded."""
     import pyarrow as pa
 
+    mark = [("reply_offset", pa.int32()), ("opening", pa.string()), ("length", pa.int32()), ("closing", pa.string())]
     types = {
         "string": pa.string(),
         "float64": pa.float64(),
         "int64": pa.int64(),
         "list<float32>": pa.list_(pa.float32()),
+        "list<mark>": pa.list_(pa.struct(mark)),
         "utc": pa.timestamp("us", "UTC"),
     }
     key = [("llm", pa.string()), ("question_id", pa.string())]

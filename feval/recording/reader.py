@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from functools import cached_property, lru_cache
-from itertools import accumulate, islice
+from itertools import accumulate, islice, pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Protocol
 
@@ -41,6 +41,7 @@ from feval.recording.votes import Votes, open_votes
 
 if TYPE_CHECKING:  # a curve needs no answers
     from feval.answers.parties import Verdict
+    from feval.answers.thoughts import Mark
 
 __all__ = ["FileSource", "Recording", "open_recording"]
 
@@ -239,6 +240,35 @@ class Recording:
                 raise DamagedRecordingError(f"{self.path / path} ends before the texts of question row {question}.")
             return texts
 
+    def reasoning(self, dataset: str, llm: str, question_id: str) -> list[str | None] | None:
+        """The recorded thoughts of one LLM on one question, in recorded order; `None` where none were kept.
+
+        Raises:
+            NotRecordedError: no such dataset or LLM.
+            DamagedRecordingError: the file is missing, changed or malformed.
+        """
+        if "reasoning" not in self.channels(dataset, llm):
+            return None
+        path = file_path("reasoning", dataset, llm)
+        with self.shape(path):
+            table = self._tables(path)
+            start, stop = table.rows_of(question_id)
+            return table.column("reasoning", start, stop) if stop > start else None
+
+    def reasoning_tokens(self, dataset: str, llm: str) -> dict[str, list[int | None]]:
+        """Question id -> how many of each CoT's output tokens were thoughts, of the questions on which the provider said so.
+
+        Raises:
+            NotRecordedError: no such dataset or LLM.
+            DamagedRecordingError: the file is missing, changed or malformed.
+        """
+        self.require(dataset, llm)
+        path = file_path("samples", dataset, llm)
+        with self.shape(path):
+            columns = self.scan(path, ["question_id", "reasoning_tokens"])
+            counts = ((question, own["reasoning_tokens"]) for question, own in columns)
+            return {question: own for question, own in counts if any(count is not None for count in own)}
+
     def texts_near(self, dataset: str, llm: str, question: int) -> dict[int, list[str | None]]:
         """The texts of every question that lies in the row group of one (by its row): what reading that one decodes anyway.
 
@@ -282,13 +312,23 @@ class Recording:
         self.require(dataset, llm)
         return [part for part in CHANNELS if file_path(part, dataset, llm) in self.manifest.files]
 
+    def has_reasoning(self, dataset: str, llm: str) -> bool:
+        """Whether thoughts of an LLM on a dataset were kept."""
+        return file_path("reasoning", dataset, llm) in self.manifest.files
+
+    def has_marks(self, dataset: str, llm: str) -> bool:
+        """Whether thoughts were split off the texts of an LLM on a dataset."""
+        if "reasoning" not in self.channels(dataset, llm):
+            return False
+        return any(any(columns.get("marks", ())) for _, columns in self.scan_channel(dataset, llm, "reasoning"))
+
     def scan_channel(self, dataset: str, llm: str, part: str) -> Iterator[tuple[str, dict[str, list[Any]]]]:
         """An optional part of an LLM on a dataset: (question id, column -> values), of the questions that have any value.
 
         Args:
             dataset: its id.
             llm: its name.
-            part: "reasoning" has the column `reasoning`; "logprobs" has `sequence_logprob`, `token_confidences` and
+            part: "reasoning" has the columns `reasoning` and `marks`; "logprobs" has `sequence_logprob`, `token_confidences` and
                 `token_logprobs`. A missing value is `None`.
 
         Raises:
@@ -557,10 +597,19 @@ def _pool(
         request["prompt_tokens"][0],
         {name: own[name] for name in OPTIONAL_COLUMNS if any(value is not None for value in own.get(name, ()))},
         reasoning=channels.get("reasoning"),
+        reasoning_marks=_marks(channels.get("marks")),
         sequence_logprobs=channels.get("sequence_logprob"),
         token_logprobs=channels.get("token_logprobs"),
         token_confidences=channels.get("token_confidences"),
     )
+
+
+def _marks(column: list[Any] | None) -> list[tuple[Mark, ...] | None] | None:
+    from feval.answers.thoughts import Mark
+
+    if column is None:
+        return None
+    return [None if marks is None else tuple(Mark(**mark) for mark in marks) for marks in column]
 
 
 class _Table:
@@ -583,6 +632,7 @@ class _Table:
         check_footer(path, self._file.metadata, record)
         self.groups: int = self._file.metadata.num_row_groups
         self.starts: list[int] | None = None
+        self._questions: dict[str, tuple[int, int]] | None = None
         self._ends: list[int] | None = None
 
     def read(self, columns: list[str] | None = None) -> Any:
@@ -590,6 +640,24 @@ class _Table:
 
     def group(self, index: int, columns: list[str] | None) -> Any:
         return self._file.read_row_group(index, columns, use_threads=False)
+
+    def rows_of(self, question: str) -> tuple[int, int]:
+        """The first row of a question, and the one behind its last; equal where it has none."""
+        if self._questions is None:
+            ids = self.read(["question_id"]).column(0).to_pylist()
+            starts = [row for row, own in enumerate(ids) if row == 0 or ids[row - 1] != own]
+            self._questions = {ids[start]: (start, stop) for start, stop in pairwise([*starts, len(ids)])}
+        return self._questions.get(question, (0, 0))
+
+    def column(self, name: str, start: int, stop: int) -> list[Any]:
+        """The values of a column in some rows, whose row groups alone are read."""
+        values: list[Any] = []
+        while start < stop:
+            group, offset = self.locate(start)
+            found = self.group(group, [name]).column(name).slice(offset, stop - start).to_pylist()
+            values += found
+            start += len(found)
+        return values
 
     def locate(self, row: int) -> tuple[int, int]:
         """Row group of a row, and the row's place in it."""

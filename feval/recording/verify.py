@@ -243,6 +243,10 @@ def _check_pair(
         unknown = set(pool.finish_reasons) - FINISH_CODES.keys()
         if unknown:
             raise DamagedRecordingError(f"{llm} on {dataset}: unknown finish reasons {sorted(unknown)}.")
+        if not pool.marks_fit():
+            raise DamagedRecordingError(
+                f"{llm} on {dataset}, question {pool.question_id!r}: the marks of its thoughts do not fit its texts."
+            )
         builder.add(llm, pool, [FINISH_CODES[reason] for reason in pool.finish_reasons])
     for scorer in recording.scorers(dataset, llm):
         found[dataset, llm, SCORES + scorer] = scores_leaf(recording, dataset, llm, scorer)

@@ -60,6 +60,7 @@ class View:
     def __init__(self, recording: Recording, votes: Votes) -> None:
         self.recording, self.votes = recording, votes
         self._texts: tuple[str, int, list[str | None]] | None = None
+        self._reasoning: tuple[str, int, list[str | None] | None] | None = None
 
     def of(self, llm: str) -> View:  # noqa: ARG002  a view of several recordings looks at it
         """The view of the one recording that has an LLM."""
@@ -142,6 +143,17 @@ class View:
         if self._texts is None or self._texts[:2] != (llm, row):
             self._texts = (llm, row, self.recording.texts(self.votes.dataset, llm, row))
         return self._texts[2]
+
+    def reasoning(self, llm: str, row: int) -> list[str | None] | None:
+        """Thoughts of an LLM's CoTs on a question, in recorded order; `None` where none were kept. The last ones are kept."""
+        if self._reasoning is None or self._reasoning[:2] != (llm, row):
+            found = self.recording.reasoning(self.votes.dataset, llm, self.votes.question_ids[row])
+            self._reasoning = (llm, row, found)
+        return self._reasoning[2]
+
+    def reasoning_tokens(self, llm: str) -> dict[str, list[int | None]]:
+        """As `Recording.reasoning_tokens`."""
+        return self.recording.reasoning_tokens(self.votes.dataset, llm)
 
     def texts_near(self, llm: str, row: int) -> dict[int, list[str | None]]:
         """Texts of a question and of those that are read with it, by row; none are kept."""

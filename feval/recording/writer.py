@@ -250,6 +250,7 @@ class RecordingWriter:
         progress: Callable[[int], None] | None = None,
         *,
         parent: Recording | None = None,
+        rewritten: Collection[str] = ("samples",),
     ) -> None:
         """Add the CoTs of one LLM on one dataset.
 
@@ -259,8 +260,8 @@ class RecordingWriter:
             counter: name of the token counter behind every token number.
             pools: one per question, in the order of the questions; a question left out has an empty pool.
             progress: called with the number of questions done.
-            parent: a recording with the same CoTs, of which at most the answers differ: its files are linked where they hold
-                what would be written.
+            parent: a recording with the same CoTs: its files are linked where they hold what would be written.
+            rewritten: the parts that may differ from those of `parent`; the others are linked unseen.
 
         Raises:
             ConflictError: this pair was added before, or the same LLM under another decoding, or the pools are out of order.
@@ -275,8 +276,8 @@ class RecordingWriter:
         if any(pair["dataset"] == dataset and pair["llm"] == llm.name for pair in self._pairs):
             raise ConflictError(f"{llm.name} on {dataset} was added twice.")
         golds = {question.id: question.answer_key for question in self._datasets[dataset][1]}
-        answers_only = parent is not None and _is_current(parent)
-        pair = PairFiles(self._claim, self._root, dataset, llm.name, golds, answers_only=answers_only)
+        linked = parent is not None and _is_current(parent)
+        pair = PairFiles(self._claim, self._root, dataset, llm.name, golds, only=rewritten if linked else None)
         self._votes[dataset].add_llm(llm.name)
         sizes = dict.fromkeys(golds, 0)
         try:
@@ -296,9 +297,9 @@ class RecordingWriter:
         self._sizes[dataset, llm.name] = sizes
         self._leaves.append((dataset, llm.name, "llm", llm_leaf(llm, counter)))
         self._leaves += [(dataset, llm.name, part, digest) for part, digest in leaves.items()]
-        if parent is not None and answers_only:
+        if parent is not None and linked:
             with _storage_errors(self.out):
-                self._keep(parent, dataset, llm.name, leaves)
+                self._keep(parent, dataset, llm.name, dict.fromkeys(rewritten, "") | leaves)
         elif parent is not None:
             self._copy_scores(parent, dataset, llm.name)
         self._pairs.append({"dataset": dataset, "llm": llm.name, "counter": counter, **summary})

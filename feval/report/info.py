@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from feval.report.tables import Column, Table
@@ -14,14 +14,16 @@ if TYPE_CHECKING:
 
 __all__ = ["info_dict", "info_headline", "info_tables"]
 
+_SHARES: Mapping[str, int | None] = {"no_answer": None, "unclosed_thoughts": 0, "empty_replies": 0}
+"""Counts of CoTs in the manifest that are shown as shares, and what it means where one is missing."""
 _KEPT = ("format_version", "created", "feval_version", "prices", "operation", "parents", "licences", "notes")
 
 
 def info_dict(recording: Recording) -> dict[str, Any]:
     """Return the manifest's account of a recording as one JSON object, without the lists of files and leaves.
 
-    Every pair has two fields more than in the manifest: `no_answer_rate` (the share of CoTs without an answer; null where
-    there is no CoT) and `questions` (of its dataset).
+    Every pair has fields beside those of the manifest: `no_answer_rate`, `unclosed_thoughts_rate` and `empty_replies_rate`
+    (shares of its CoTs; null where there is no CoT) and `questions` (of its dataset).
     """
     raw = recording.manifest.raw
     return {
@@ -38,10 +40,13 @@ def info_dict(recording: Recording) -> dict[str, Any]:
 
 
 def _pair(recording: Recording, pair: Mapping[str, Any]) -> dict[str, Any]:
-    cots, silent = pair["cots"], pair.get("no_answer")
-    rate = silent / cots if cots and isinstance(silent, int) else None
+    cots = pair["cots"]
+    counts = {name: pair.get(name, missing) for name, missing in _SHARES.items()}
+    rates = {
+        f"{name}_rate": count / cots if cots and isinstance(count, int) else None for name, count in counts.items()
+    }
     dataset = recording.manifest.datasets.get(pair["dataset"], {})
-    return {**pair, "no_answer_rate": rate, "questions": dataset.get("questions")}
+    return {**pair, **rates, "questions": dataset.get("questions")}
 
 
 def info_headline(recording: Recording) -> str:
@@ -113,24 +118,26 @@ def _equality(equality: Mapping[str, Any] | None) -> str:
     return f"{equality['name']}{remark}"
 
 
-def _pools(pairs: Iterable[Mapping[str, Any]]) -> Table:
+def _pools(pairs: Sequence[Mapping[str, Any]]) -> Table:
+    """The pools; unclosed thoughts and empty replies have a column where there are any."""
+    shown = [name for name, missing in _SHARES.items() if missing is None or any(pair.get(name) for pair in pairs)]
     columns = (
         Column("dataset"),
         Column("LLM"),
         Column("CoTs", number=True),
         Column("per question", number=True),
-        Column("no answer %", number=True),
+        *(Column(f"{name.replace('_', ' ')} %", number=True) for name in shown),
         Column("token counter"),
     )
-    return Table("pools", columns, tuple(_pool_row(pair) for pair in pairs))
+    return Table("pools", columns, tuple(_pool_row(pair, shown) for pair in pairs))
 
 
-def _pool_row(pair: Mapping[str, Any]) -> tuple[str, ...]:
+def _pool_row(pair: Mapping[str, Any], shown: Iterable[str]) -> tuple[str, ...]:
     smallest, largest = pair.get("smallest_pool"), pair.get("largest_pool")
     size = _value(smallest) if smallest == largest else f"{_value(smallest)} to {_value(largest)}"
-    rate = pair["no_answer_rate"]
-    share = "-" if rate is None else f"{100 * rate:.2f}"
-    return (pair["dataset"], pair["llm"], _value(pair["cots"]), size, share, _value(pair.get("counter")))
+    rates = (pair[f"{name}_rate"] for name in shown)
+    shares = ("-" if rate is None else f"{100 * rate:.2f}" for rate in rates)
+    return (pair["dataset"], pair["llm"], _value(pair["cots"]), size, *shares, _value(pair.get("counter")))
 
 
 def _decoding(llms: Iterable[Mapping[str, Any]]) -> list[Table]:

@@ -415,11 +415,14 @@ class Application:
         unknown: dict[str, None] = {}
         pieces: list[bytes] = []
         completion_tokens = prompt_tokens = first = 0
+        reasoning_tokens: int | None = 0
         dollars: float | None = 0.0
         for match, own, got in zip(plan.matches, prepared, taken, strict=True):
             samples = got.samples
             prompt = own.prompt_tokens
             completion_tokens += got.output_tokens
+            thought = own.reasoning_tokens_of(samples)
+            reasoning_tokens = None if thought is None or reasoning_tokens is None else reasoning_tokens + thought
             prompt_tokens += max(prompt, 0)
             dollars = _added(dollars, self._prices[match.llm], got.prompts, prompt, got.output_tokens)
             if prompt < 0:
@@ -428,11 +431,11 @@ class Application:
                 pieces += replies.closed_choices([own.closed[sample] for sample in samples], first=first)
                 first += len(samples)
                 continue
-            contents = [own.content(sample) for sample in samples]
+            contents = [own.message(sample) if asked.kind == "chat" else own.content(sample) for sample in samples]
             finishes = [own.finishes[sample] for sample in samples]
             if UNKNOWN_FINISH in finishes:
                 unknown["finish_reason"] = None
-            if own.texts < len(own.closed) and b"null" in contents:
+            if own.texts < len(own.closed) and b"null" in map(own.content, samples):
                 unknown["content"] = None
             endings = (
                 self._rich_endings(asked, match, got, finishes, unknown)
@@ -449,7 +452,7 @@ class Application:
                 plan.opening % identity.encode(),
                 *pieces,
                 b'],"usage":',
-                replies.usage(prompt_tokens, completion_tokens),
+                replies.usage(prompt_tokens, completion_tokens, reasoning_tokens),
                 b"}",
             )
         )

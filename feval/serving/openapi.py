@@ -264,7 +264,8 @@ def _replies() -> dict[str, _Schema]:
     logprobs: _Schema = {"type": ["object", "null"]}
     again = {"feval": {"type": "object"}}
     message = _object(
-        {"role": {"const": "assistant"}, "content": {"type": "string"}, "refusal": {"type": ["string", "null"]}}
+        {"role": {"const": "assistant"}, "content": {"type": "string"}, "refusal": {"type": ["string", "null"]}},
+        {"reasoning": _TEXT, "reasoning_content": _TEXT},
     )
     choice = {"index": _COUNT, "finish_reason": finish, "logprobs": logprobs}
     whole = {"id": _TEXT, "created": _INTEGER, "model": _TEXT, "system_fingerprint": _TEXT, "usage": _ref("Usage")}
@@ -278,7 +279,10 @@ def _replies() -> dict[str, _Schema]:
     return {
         "Usage": _object(
             {"prompt_tokens": _COUNT, "completion_tokens": _COUNT, "total_tokens": _COUNT},
-            {"prompt_tokens_details": {"type": "object"}, "completion_tokens_details": {"type": "object"}},
+            {
+                "prompt_tokens_details": {"type": "object"},
+                "completion_tokens_details": _object({"reasoning_tokens": {"type": ["integer", "null"], "minimum": 0}}),
+            },
         ),
         "ChatCompletion": _object(
             whole

@@ -30,6 +30,7 @@ __all__ = [
 JSON = "application/json"
 STREAM = "text/event-stream; charset=utf-8"
 
+_REASONING = ("reasoning", "reasoning_content")
 _PIECE = re.compile(r"\s*\S+|\s+")
 _AROUND = {  # what stands before and after the text of a choice
     "chat": (b'"message":{"role":"assistant","content":', b',"refusal":null}'),
@@ -111,12 +112,18 @@ def _ending(kind: str, logprobs: bytes, finish: str, further: bytes) -> bytes:
     return b'%b,"logprobs":%b,"finish_reason":%b%b}' % (_AROUND[kind][1], logprobs, orjson.dumps(finish), further)
 
 
-def usage(prompt_tokens: int, completion_tokens: int) -> bytes:
-    """Return the usage as JSON. How many tokens were reasoning is not told: `null`."""
+def usage(prompt_tokens: int, completion_tokens: int, reasoning_tokens: int | None) -> bytes:
+    """Return the usage as JSON.
+
+    Args:
+        prompt_tokens: of the requests.
+        completion_tokens: of the replies, reasoning included.
+        reasoning_tokens: how many of those were reasoning; `None` where it was not recorded.
+    """
     return (
         b'{"prompt_tokens":%d,"completion_tokens":%d,"total_tokens":%d,"prompt_tokens_details":{"cached_tokens":0},'
-        b'"completion_tokens_details":{"reasoning_tokens":null}}'
-        % (prompt_tokens, completion_tokens, prompt_tokens + completion_tokens)
+        b'"completion_tokens_details":{"reasoning_tokens":%b}}'
+        % (prompt_tokens, completion_tokens, prompt_tokens + completion_tokens, orjson.dumps(reasoning_tokens))
     )
 
 
@@ -141,7 +148,7 @@ def lines(chunks: Iterable[Mapping[str, Any]]) -> Iterator[bytes]:
 
 
 def events(reply: Mapping[str, Any], *, usage: bool) -> Iterator[dict[str, Any]]:
-    """Cut a chat completion into chunks: of each choice the role, the text token by token (or word by word), the end.
+    """Cut a chat completion into chunks: of each choice the role, the reasoning, the text token by token (or word), the end.
 
     Args:
         reply: a chat completion.
@@ -181,14 +188,24 @@ _Delta = tuple[dict[str, Any], dict[str, Any] | None, str | None]
 def _deltas(choice: Mapping[str, Any]) -> Iterator[_Delta]:
     message = dict(choice["message"])
     content = message.pop("content", None)
+    thoughts = _thoughts(message)
     calls = message.pop("tool_calls", None)
     if calls:  # a stream numbers them
         message["tool_calls"] = [{"index": number} | call for number, call in enumerate(calls)]
     yield {"role": "assistant"} | message | {"content": "" if isinstance(content, str) else content}, None, None
+    for piece in _PIECE.findall(next(iter(thoughts.values()), "")):
+        yield dict.fromkeys(thoughts, piece), None, None
     if isinstance(content, str):
         for piece, logprobs in _pieces(content, choice.get("logprobs")):
             yield {"content": piece}, logprobs, None
     yield {}, None, choice.get("finish_reason")
+
+
+def _thoughts(message: dict[str, Any]) -> dict[str, str]:
+    """Take the reasoning out of a message: the fields that hold it, of several the same text."""
+    found = {name: message[name] for name in _REASONING if isinstance(message.get(name), str)}
+    first = next(iter(found.values()), "")
+    return {name: message.pop(name) for name, text in found.items() if text == first}
 
 
 def _pieces(content: str, logprobs: object) -> Iterator[tuple[str, dict[str, Any] | None]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from array import array
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from threading import Lock
 from typing import TYPE_CHECKING, Any
@@ -42,6 +43,9 @@ class Prepared:
         prompt_tokens: of the question; -1 where they were not recorded.
         texts: how many have one.
         usual: whether every CoT has a text and a finish reason that is known.
+        thoughts: the recorded reasoning of each CoT as further fields of a message, which stand in `closed` behind the text;
+            empty where there is none.
+        reasoning_tokens: how many of the output tokens were thoughts; `None` where it is not known, of a CoT or of all.
     """
 
     closed: tuple[bytes, ...]
@@ -50,10 +54,22 @@ class Prepared:
     prompt_tokens: int
     texts: int
     usual: bool
+    thoughts: tuple[bytes, ...]
+    reasoning_tokens: Sequence[int | None] | None
 
     def content(self, sample: int) -> bytes:
         """The text of a CoT as JSON."""
+        return self.closed[sample][: -len(_ENDINGS[self.finishes[sample]]) - len(self.thoughts[sample])]
+
+    def message(self, sample: int) -> bytes:
+        """The text of a CoT as JSON, and its reasoning as further fields."""
         return self.closed[sample][: -len(_ENDINGS[self.finishes[sample]])]
+
+    def reasoning_tokens_of(self, samples: Iterable[int]) -> int | None:
+        """How many output tokens of some CoTs were thoughts; `None` where that is not known of all."""
+        counts = [None if self.reasoning_tokens is None else self.reasoning_tokens[sample] for sample in samples]
+        known = [count for count in counts if count is not None]
+        return sum(known) if len(known) == len(counts) else None
 
 
 class Texts:
@@ -81,7 +97,10 @@ class Texts:
 
     def _read(self, llm: LLM, row: int) -> Prepared:
         finishes = llm.pool.finish
-        made = {place: _prepared(llm, place, finishes, texts) for place, texts in llm.texts_near(row).items()}
+        near = llm.texts_near(row)
+        if llm.recording.has_reasoning(llm.dataset, llm.name):  # long, and not read with the replies
+            near = {row: near[row]}
+        made = {place: _prepared(llm, place, finishes, texts) for place, texts in near.items()}
         for place, prepared in made.items():
             self._kept.put((llm, place), prepared, sum(map(len, prepared.closed)) + _OVERHEAD * len(prepared.closed))
         return made[row]
@@ -91,14 +110,23 @@ def _prepared(llm: LLM, row: int, reasons: npt.NDArray[np.integer[Any]], texts: 
     size = len(texts)
     finishes = bytes(reasons[row, :size].tolist())
     known = sum(text is not None for text in texts)
+    thoughts = tuple(map(_fields, llm.reasoning(row) or [None] * size))
     return Prepared(
         tuple(
-            (_NO_TEXT if text is None else orjson.dumps(text)) + _ENDINGS[finish]
-            for text, finish in zip(texts, finishes, strict=True)
+            (_NO_TEXT if text is None else orjson.dumps(text)) + thought + _ENDINGS[finish]
+            for text, thought, finish in zip(texts, thoughts, finishes, strict=True)
         ),
         array("q", llm.pool.output_tokens[row, :size].tolist()),
         finishes,
         int(llm.pool.prompt_tokens[row]),
         known,
         known == size and UNKNOWN_FINISH not in finishes,
+        thoughts,
+        llm.reasoning_tokens.get(llm.question_ids[row]),
     )
+
+
+def _fields(reasoning: str | None) -> bytes:
+    """A recorded reasoning under both names that clients know."""
+    said = orjson.dumps(reasoning) if reasoning else b""
+    return b',"reasoning":%b,"reasoning_content":%b' % (said, said) if said else b""

@@ -22,9 +22,18 @@ from recorders.request import Completion
 __all__ = ["Reading", "choices_of", "parse", "read"]
 
 _SURROGATES = re.compile("[\ud800-\udfff]")
+_SPLIT = (
+    "The server counts the output tokens of all choices of a reply together: they are split by length of text, and only the sum "
+    "is exact. Ask for one sample per request (--samples-per-request 1) to have exact counts."
+)
+_SPLIT_EVENLY = " Hidden reasoning is split evenly, as no text shows whose it is."
 _VERY_UNLIKELY = -9999.0  # OpenAI's stand-in for a log-probability of minus infinity
 _HIGHEST = 0.01  # rounding on a GPU takes certain tokens a little above 0
 _MOST_TOKENS = 2**31
+_REASONING_FIELDS = ("reasoning_content", "reasoning", "thinking")
+"""Where servers put thoughts: DeepSeek and many others, vLLM and OpenRouter, Ollama."""
+_GEMINI_THOUGHTS = ("thoughts_token_count", "thoughtsTokenCount")
+_USAGE_DETAILS = ("completion_tokens_details", "output_tokens_details")
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +94,7 @@ def read(reply: Mapping[str, Any], asked: int, top: int | None, clean: Callable[
     texts = [_Texts.of(choice["message"], notes, clean) for choice in choices]
     logprobs = [_Logprobs.of(choice.get("logprobs"), top, notes) for choice in choices]
     usage = _Usage.of(reply.get("usage"), notes)
-    output, reasoning = _shares(usage, texts, logprobs, notes)
+    output, reasoning, is_split = _shares(usage, texts, logprobs, notes)
     label = {name: _label(reply.get(name), clean) for name in ("id", "model", "system_fingerprint")}
     completions = tuple(
         Completion(
@@ -101,6 +110,7 @@ def read(reply: Mapping[str, Any], asked: int, top: int | None, clean: Callable[
             system_fingerprint=label["system_fingerprint"],
             token_logprobs=logprobs[number].sampled,
             token_confidences=logprobs[number].confidences,
+            tokens_split=is_split or None,
         )
         for number, (choice, text) in enumerate(zip(choices, texts, strict=True))
     )
@@ -152,8 +162,8 @@ class _Texts:
     def of(cls, message: Mapping[str, Any], notes: list[str], clean: Callable[[str], str]) -> _Texts:
         """Read a message: its content, the reasoning some servers give apart, a refusal."""
         content, thoughts = _content(message.get("content"))
-        apart = (message.get(name) for name in ("reasoning_content", "reasoning"))
-        reasoning = next(filter(_is_text, apart), thoughts)
+        apart = (message.get(name) for name in _REASONING_FIELDS)
+        reasoning = next(filter(_is_text, apart), thoughts or _details(message.get("reasoning_details")))
         refusal = message.get("refusal")
         refused = not content and _is_text(refusal)
         answer = str(refusal) if refused else content
@@ -165,8 +175,23 @@ def _content(content: object) -> tuple[str, str | None]:
     if isinstance(content, str):
         return content, None
     parts = [part for part in content if isinstance(part, dict)] if isinstance(content, list) else []
-    thoughts = "".join(_part(part, "thinking") for part in parts if part.get("type") == "thinking")
-    return "".join(_part(part, "text") for part in parts if part.get("type") == "text"), thoughts or None
+    thoughts = "".join(_thought(part) for part in parts)
+    replies = (part for part in parts if part.get("type", "text") == "text" and part.get("thought") is not True)
+    return "".join(_part(part, "text") for part in replies), thoughts or None
+
+
+def _thought(part: Mapping[str, Any]) -> str:
+    """What a part thinks: of type `thinking` (Mistral, Anthropic) or `reasoning`, or marked `thought` (Gemini)."""
+    if part.get("thought") is True:
+        return _part(part, "text")
+    kind = part.get("type")
+    return _part(part, kind) or _part(part, "text") if kind in ("thinking", "reasoning") else ""
+
+
+def _details(details: object) -> str | None:
+    """The texts and summaries in OpenRouter's list of reasoning details; encrypted ones say nothing."""
+    parts = [part for part in details if isinstance(part, dict)] if isinstance(details, list) else []
+    return "".join(_part(part, "text") or _part(part, "summary") for part in parts) or None
 
 
 def _part(part: Mapping[str, Any], name: str) -> str:
@@ -253,15 +278,38 @@ class _Usage:
             notes.append("The server states no token usage: its replies are recorded without.")
             return cls()
         prompt, output = _count(usage, "prompt_tokens"), _count(usage, "completion_tokens")
-        reasoning = _count(usage.get("completion_tokens_details"), "reasoning_tokens")
+        counts = (_count(usage.get(name), "reasoning_tokens") for name in _USAGE_DETAILS)
+        reasoning = next((count for count in counts if count is not None), None)
         cached = _count(usage.get("prompt_tokens_details"), "cached_tokens")
-        total = _count(usage, "total_tokens")
-        if reasoning and prompt is not None and output is not None and total == prompt + output + reasoning:
+        apart = _thoughts_apart(usage, prompt, output, reasoning, cached)
+        if apart and output is not None:
             notes.append(
                 "The server counts reasoning tokens beside the completion's; they are recorded as part of the output."
             )
-            output += reasoning
+            output, reasoning = output + apart, apart
         return cls(prompt, output, reasoning, _count(usage, "prompt_cache_hit_tokens") if cached is None else cached)
+
+
+def _thoughts_apart(
+    usage: Mapping[str, Any],
+    prompt: int | None,
+    output: int | None,
+    reasoning: int | None,
+    cached: int | None,
+) -> int | None:
+    """Reasoning tokens that are not among the completion's: Gemini's own count, or what the total holds beside the others.
+
+    Gemini's OpenAI-compatible door states no count of thoughts at all; only its total holds them.
+    """
+    total = _count(usage, "total_tokens")
+    inside = prompt is not None and output is not None and total == prompt + output
+    stated = next((count for name in _GEMINI_THOUGHTS if (count := _count(usage, name)) is not None), None)
+    if stated is not None:
+        return None if inside else stated
+    if prompt is None or output is None or total is None or total <= prompt + output:
+        return None
+    rest = total - prompt - output
+    return rest if rest == reasoning or (reasoning is None and rest != cached) else None
 
 
 def _count(counts: object, name: str) -> int | None:
@@ -277,26 +325,29 @@ def _is_count(value: object) -> TypeGuard[int]:
 
 def _shares(
     usage: _Usage, texts: Sequence[_Texts], logprobs: Sequence[_Logprobs], notes: list[str]
-) -> tuple[list[int | None], list[int | None]]:
-    """The output and reasoning tokens of each choice: a server counts those of all choices together."""
+) -> tuple[list[int | None], list[int | None], bool]:
+    """The output and reasoning tokens of each choice, and whether they are shares: a server counts all choices together."""
     if len(texts) == 1:
-        return [usage.output], [usage.reasoning]
+        return [usage.output], [usage.reasoning], False
     if usage.output is None:
-        return [None] * len(texts), [None] * len(texts)
-    counted = [len(values.sampled) for values in logprobs if values.sampled is not None]
-    exact = len(counted) == len(texts) and sum(counted) == usage.output
-    if not exact:
-        notes.append(
-            "The server counts the output tokens of all choices of a reply together: they are split by length of text, the sum "
-            "is exact. Ask for one sample per request to have exact counts."
-        )
+        return [None] * len(texts), [None] * len(texts), False
     answers = [len(text.answer.encode()) for text in texts]
     thoughts = [len((text.reasoning or "").encode()) for text in texts]
-    sizes = [answer + thought for answer, thought in zip(answers, thoughts, strict=True)]
-    output = counted if exact else _split(usage.output, sizes)
-    if usage.reasoning is None:
-        return [*output], [None] * len(texts)
-    return [*output], [*_split(usage.reasoning, thoughts if any(thoughts) else output)]
+    hidden = min(usage.reasoning or 0, usage.output)
+    # Nothing is known of what each choice thought in hiding, and its visible text says nothing about it.
+    reasoning = _split(hidden, thoughts)
+    counted = [len(values.sampled) for values in logprobs if values.sampled is not None]
+    is_exact = len(counted) == len(texts) and sum(counted) == usage.output
+    if is_exact:
+        output = counted
+    elif usage.reasoning is None:
+        output = _split(usage.output, [answer + thought for answer, thought in zip(answers, thoughts, strict=True)])
+    else:
+        visible = _split(usage.output - hidden, answers)
+        output = [own + thought for own, thought in zip(visible, reasoning, strict=True)]
+    if not is_exact:
+        notes.append(_SPLIT + (_SPLIT_EVENLY if hidden and not any(thoughts) else ""))
+    return [*output], [None if usage.reasoning is None else share for share in reasoning], not is_exact
 
 
 def _split(total: int, weights: Sequence[int]) -> list[int]:

@@ -7,12 +7,13 @@ and log-probabilities are taken while drawing: the logits of 40 CoTs of 2,000 to
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from feval.answers.thoughts import mark_tokens
 from feval.errors import OutOfRangeError, SourceError, UsageError
 from recorders.errors import Fatal, Refused, Transient
 from recorders.request import Completion, Decoding, Message, Request
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
     import torch
 
-__all__ = ["TransformersLocal"]
+__all__ = ["TransformersLocal", "decoded"]
 
 _NO_TEMPLATE = "The model has no chat template: the messages were joined with blank lines and continued as text."
 
@@ -71,6 +72,8 @@ class TransformersLocal:
         if batch < 1:
             raise OutOfRangeError(f"Samples were to be drawn in batches of {batch}; the smallest batch is 1.")
         self._model, self._tokenizer = _loaded(model, device, dtype, local_files_only)
+        added = self._tokenizer.get_added_vocab()
+        self._marks = {int(added[token]): token for token in mark_tokens(added)}
         self._batch = batch
         self._note = note
         self._noted = False
@@ -215,13 +218,13 @@ class TransformersLocal:
     def _completion(
         self, request: Request, prompt: int, tokens: list[int], ends: set[int], logprobs: _Sampled
     ) -> Completion:
-        decode = self._tokenizer.decode
-        text = decode(tokens, skip_special_tokens=True)
+        decode = partial(decoded, marks=self._marks, decode=self._tokenizer.decode)
+        text = decode(tokens)
         finish_reason = "stop" if tokens and tokens[-1] in ends else "length"
         stops = [text.index(stop) for stop in request.decoding.stop if stop in text]
         if stops:
             finish_reason = "stop"
-            texts = (decode(tokens[:count], skip_special_tokens=True) for count in range(1, len(tokens) + 1))
+            texts = (decode(tokens[:count]) for count in range(1, len(tokens) + 1))
             count = next(n for n, part in enumerate(texts, 1) if any(stop in part for stop in request.decoding.stop))
             text, tokens = text[: min(stops)], tokens[:count]
         completion = Completion(
@@ -239,6 +242,24 @@ class TransformersLocal:
             token_logprobs=tuple(sampled),
             token_confidences=tuple(confidences) if request.decoding.logprobs else None,
         )
+
+
+def decoded(tokens: Sequence[int], marks: Mapping[int, str], decode: Callable[..., str]) -> str:
+    """Return what tokens say. Special ones are left out, but not those that tell thoughts from the reply.
+
+    Args:
+        tokens: their numbers.
+        marks: number -> text of the special tokens that are kept.
+        decode: the tokenizer's.
+    """
+    pieces, start = [], 0
+    for place, token in enumerate(tokens):
+        if token in marks:
+            before = tokens[start:place]
+            pieces += [decode(before, skip_special_tokens=True) if before else "", marks[token]]
+            start = place + 1
+    rest = tokens[start:]
+    return "".join([*pieces, decode(rest, skip_special_tokens=True) if rest or not pieces else ""])
 
 
 _Sampled = tuple[list[float], list[float]]

@@ -1,0 +1,462 @@
+"""Split the thoughts that a model wrote inline from its reply: only the reply is read for an answer.
+
+Servers without a reasoning parser leave thoughts in the text, between marks that depend on the model family. `FAMILIES` is the
+table of marks, `split` the one function over it, `join` its inverse: the raw text comes back byte for byte.
+
+Where a mark counts as one:
+
+- At the beginning of the text (white space apart). A mark inside code or quotation marks never counts.
+- A closing mark alone, as many chat templates open the thought in the prompt: everything before it is thought.
+- Later in the text, a tag that stands at the beginning of a line or sentence and is closed; a special token also in mid-sentence.
+  After a first thought there may be more (interleaved thinking). What stands between them and after them is the reply.
+- Marks do not nest: the first closing mark closes. A thought that is never closed reaches to the end of the text.
+
+Every scan is linear in the length of the text.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Literal, NamedTuple
+
+__all__ = [
+    "FAMILIES",
+    "Family",
+    "Mark",
+    "Split",
+    "SplitColumns",
+    "Thoughts",
+    "apart",
+    "fit",
+    "join",
+    "mark_tokens",
+    "split",
+    "split_columns",
+    "thoughts_of",
+]
+
+Thoughts = str | tuple[str, str]
+"""How an LLM marks its thoughts: a key of `FAMILIES`, or an opening and a closing mark of its own."""
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    """The marks of one family of models, as regular expressions.
+
+    Attributes:
+        hint: stands in every text that holds one of the marks.
+        opening: begins a thought.
+        closing: ends it.
+        place: where `opening` counts: "token" is a special token, "tag" is text that a reply may also quote, "start" counts only
+            where the whole text begins with it.
+        lone_closing: whether a closing mark alone ends a thought that the chat template opened.
+        frame: what is neither thought nor reply, such as the wrapper of a reply, where it stands at the beginning or behind
+            another mark; empty for none.
+    """
+
+    hint: str
+    opening: str
+    closing: str
+    place: Literal["token", "tag", "start"] = "token"
+    lone_closing: bool = True
+    frame: str = ""
+
+
+_TOKENS = (
+    ("[THINK]", "[/THINK]"),
+    ("<seed:think>", "</seed:think>"),
+    ("<mm:think>", "</mm:think>"),
+    ("<longcat_think>", "</longcat_think>"),
+    ("◁think▷", "◁/think▷"),
+    ("<|channel>", "<channel|>"),
+    ("<|START_THINKING|>", "<|END_THINKING|>", "<|START_RESPONSE|>", "<|END_RESPONSE|>"),
+    ("<|channel|>", "<|start|>", "<|constrain|>", "<|message|>", "<|end|>", "<|return|>", "<|call|>"),
+)
+"""The special tokens that marks are made of; the first of each group is no other family's."""
+
+_CHANNEL = r"(?:<\|start\|>assistant)?<\|channel\|>"
+
+FAMILIES: Mapping[str, Family] = {
+    "think": Family("think>", "<think>", "</think>", "tag"),
+    "thought": Family("thought>", "<thought>", "</thought>", "tag"),
+    "thinking": Family("thinking>", "<thinking>", "</thinking>", "start", lone_closing=False),
+    "mistral": Family("THINK]", r"\[THINK\]", r"\[/THINK\]"),
+    "seed": Family("seed:think>", "<seed:think>", "</seed:think>"),
+    "minimax": Family("mm:think>", "<mm:think>", "</mm:think>"),
+    "longcat": Family("longcat_think>", "<longcat_think>", "</longcat_think>"),
+    "kimi": Family("think▷", "◁think▷", "◁/think▷"),
+    "gemma": Family("channel", r"<\|channel>thought\n", r"<channel\|>"),
+    "cohere": Family(
+        "|>", r"<\|START_THINKING\|>", r"<\|END_THINKING\|>", frame=r"<\|START_RESPONSE\|>|<\|END_RESPONSE\|>"
+    ),
+    "harmony": Family(
+        "|>",
+        rf"{_CHANNEL}analysis<\|message\|>",
+        r"<\|end\|>(?=\s*<\|(?:start|channel)\|>)",
+        frame=rf"{_CHANNEL}final[^<]*(?:<\|constrain\|>[^<]*)?<\|message\|>"
+        rf"|{_CHANNEL}commentary(?s:.)*?(?:<\|(?:end|return|call)\|>|\Z)"
+        r"|<\|(?:end|return|call)\|>",
+    ),
+    "granite": Family(
+        "my thought process:",
+        "Here(?: is|'s) my thought process:",
+        "Here(?: is|'s) my response:",
+        "start",
+        lone_closing=False,
+    ),
+}
+"""Family -> its marks.
+
+`think` is what most open models write (DeepSeek, Qwen, GLM, Kimi K2, MiniMax M2, Phi, Nemotron, OLMo, and Hunyuan, whose
+`<answer>` tags belong to the reply); `thought` is EXAONE Deep and Gemini through its OpenAI-compatible door; `thinking` prompted
+models and Granite 3.3; `mistral` Magistral and Ministral; `minimax` M3; `harmony` gpt-oss, whose commentary is neither thought
+nor reply; `granite` Granite 3.2.
+"""
+
+_FENCE = "```"
+_QUOTES = frozenset("\"'“”‘’«»")
+_SENTENCE_ENDS = frozenset(".!?…。！？")
+_AFTER_SENTENCE = "\"'*_)]”’"
+_SPACE = re.compile(r"\s*")
+_LOOK_BACK = 64  # characters before a mark that are looked at, so that no line is read for each mark in it
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """One thought as it stood in the raw text.
+
+    Attributes:
+        reply_offset: characters of the reply (Unicode code points, as Python counts) that stand before it.
+        opening: its opening mark with the white space around it; no mark where the chat template opened it.
+        length: characters of the thought.
+        closing: its closing mark with the white space around it; empty where it was never closed.
+    """
+
+    reply_offset: int
+    opening: str
+    length: int
+    closing: str
+
+
+@dataclass(frozen=True, slots=True)
+class Split:
+    """A raw text in its parts.
+
+    Attributes:
+        reply: what stands outside thoughts and marks.
+        reasoning: the thoughts, one directly after the other; `None` where there is none.
+        marks: where they stood; empty where the text is its own reply.
+    """
+
+    reply: str
+    reasoning: str | None = None
+    marks: tuple[Mark, ...] = ()
+
+    @property
+    def closed(self) -> bool:
+        """Whether every thought was closed; after one that was not, there is no answer."""
+        return all(mark.closing for mark in self.marks)
+
+    @property
+    def answers(self) -> bool:
+        """Whether an answer may be read in the reply: thoughts that were never closed, or that nothing follows, have none."""
+        return not self.marks or (self.closed and not self.reply.isspace() and bool(self.reply))
+
+
+def split(text: str, thoughts: Thoughts | None = None) -> Split:
+    """Return the reply, the thoughts, and the marks that `join` needs to put them together again.
+
+    Args:
+        text: as the model wrote it.
+        thoughts: how the model marks its thoughts; `None`: any family of the table, whichever mark comes first.
+
+    Raises:
+        KeyError: no such family.
+    """
+    if thoughts is not None:
+        return _split(text, _patterns(thoughts))
+    found = (_split(text, _patterns(name)) for name, family in FAMILIES.items() if family.hint in text)
+    return min((own for own in found if own.marks), key=_first_mark, default=Split(text))
+
+
+def join(reply: str, reasoning: str | None, marks: Sequence[Mark]) -> str:
+    """Return the raw text. Thoughts that came in a field of their own stand before the inline ones and are left out.
+
+    Args:
+        reply: of `split`.
+        reasoning: of `split`, perhaps behind thoughts that came in a field of their own.
+        marks: of `split`.
+    """
+    inline = (reasoning or "")[len(reasoning or "") - sum(mark.length for mark in marks) :]
+    pieces, place, taken = [], 0, 0
+    for mark in marks:
+        thought = inline[taken : taken + mark.length]
+        pieces += [reply[place : mark.reply_offset], mark.opening, thought, mark.closing]
+        place, taken = mark.reply_offset, taken + mark.length
+    return "".join([*pieces, reply[place:]])
+
+
+def fit(reply: str | None, reasoning: str | None, marks: Sequence[Mark]) -> bool:
+    """Return whether marks can be of a reply and its reasoning: in order, and not more than is there."""
+    offsets = [0, *(mark.reply_offset for mark in marks), len(reply or "")]
+    lengths = [mark.length for mark in marks]
+    return offsets == sorted(offsets) and min(lengths, default=0) >= 0 and sum(lengths) <= len(reasoning or "")
+
+
+def apart(reasoning: str, marks: Sequence[Mark]) -> str | None:
+    """Return the part of a recorded reasoning that came in a field of its own: what stands before the inline thoughts."""
+    return reasoning[: len(reasoning) - sum(mark.length for mark in marks)] or None
+
+
+class SplitColumns(NamedTuple):
+    """What a recording keeps of some CoTs, as columns of equal length.
+
+    Attributes:
+        texts: the replies; `None` where there is no text.
+        reasoning: the thoughts; the column is `None` where no CoT has any.
+        marks: where they stood in the text; the column is `None` where nothing was split off.
+        finish_reasons: as given; "length" for an unclosed thought of which the source gave none.
+        readable: whether an answer may be read in the reply.
+    """
+
+    texts: list[str | None]
+    reasoning: list[str | None] | None
+    marks: list[tuple[Mark, ...] | None] | None
+    finish_reasons: list[str]
+    readable: list[bool]
+
+
+def split_columns(
+    texts: Sequence[str | None],
+    reasoning: Sequence[str | None] | None,
+    finish_reasons: Sequence[str],
+    thoughts: Thoughts | None,
+) -> SplitColumns:
+    """Split the thoughts off some texts.
+
+    Args:
+        texts: as the LLM wrote them; `None` where there is none.
+        reasoning: thoughts that came in a field of their own, which stand before those split off; `None` for none at all.
+        finish_reasons: words of `feval.schema.FINISH_REASONS`.
+        thoughts: as for `split`.
+    """
+    parts = [None if text is None else split(text, thoughts) for text in texts]
+    apart = reasoning or [None] * len(parts)
+    joined = [
+        thought if part is None or part.reasoning is None else (thought or "") + part.reasoning
+        for part, thought in zip(parts, apart, strict=True)
+    ]
+    marks = [part.marks or None if part is not None else None for part in parts]
+    return SplitColumns(
+        [None if part is None else part.reply for part in parts],
+        joined if any(thought is not None for thought in joined) else None,
+        marks if any(marks) else None,
+        [
+            "length" if reason == "unknown" and part is not None and not part.closed else reason
+            for part, reason in zip(parts, finish_reasons, strict=True)
+        ],
+        [part is None or part.answers for part in parts],
+    )
+
+
+def mark_tokens(vocabulary: Iterable[str]) -> frozenset[str]:
+    """Return which of a tokenizer's special tokens marks are made of: text without them could not be split.
+
+    Args:
+        vocabulary: the special tokens.
+    """
+    known = frozenset(vocabulary)
+    return frozenset(token for group in _TOKENS if group[0] in known for token in group if token in known)
+
+
+def thoughts_of(llm: str) -> Thoughts | None:
+    """Return how the card of an LLM (or of a variant's base) says that it marks its thoughts; `None` where it does not say.
+
+    Raises:
+        CardError: its card cannot be used.
+    """
+    from feval.cards import find_llm_card
+
+    card = find_llm_card(llm)
+    return None if card is None else card.thoughts
+
+
+class _Patterns(NamedTuple):
+    family: Family
+    closing: re.Pattern[str]
+    outside: re.Pattern[str]
+    frame: re.Pattern[str] | None
+
+
+@cache
+def _patterns(thoughts: Thoughts) -> _Patterns:
+    if isinstance(thoughts, str):
+        family = FAMILIES[thoughts]
+    else:
+        family = Family(thoughts[1], re.escape(thoughts[0]), re.escape(thoughts[1]), "tag")
+    outside = f"(?P<opening>{family.opening})|(?P<closing>{family.closing})" + (
+        f"|{family.frame}" if family.frame else ""
+    )
+    frame = re.compile(family.frame) if family.frame else None
+    return _Patterns(family, re.compile(family.closing), re.compile(outside), frame)
+
+
+def _first_mark(found: Split) -> int:
+    """Where the first mark of a split stands in the raw text; a lone closing mark stands behind its thought."""
+    first = found.marks[0]
+    return first.reply_offset + (0 if first.opening.strip() else len(first.opening) + first.length)
+
+
+class _Block(NamedTuple):
+    """Where a thought with its marks, or a mark without a thought, stands in the raw text.
+
+    Attributes:
+        start: of the opening mark.
+        opened: where the thought begins.
+        closed: where it ends.
+        end: of the closing mark; `closed` where it is missing.
+        is_thought: false for what is neither thought nor reply.
+    """
+
+    start: int
+    opened: int
+    closed: int
+    end: int
+    is_thought: bool = True
+
+
+def _split(text: str, patterns: _Patterns) -> Split:
+    blocks = list(_blocks(text, patterns))
+    if not blocks:
+        return Split(text)
+    replies: list[str] = []
+    thoughts: list[str] = []
+    spans: list[tuple[int, _Block]] = []  # the reply before a block, and where it stands with its white space
+    place = size = 0
+    last = ""
+    for block in blocks:
+        own = _with_space(text, block, place, last)
+        if own.start > place:
+            last = text[own.start - 1]
+            size += own.start - place
+            replies.append(text[place : own.start])
+        if not own.is_thought and own.start == place and spans:  # one mark behind the other
+            spans[-1] = (size, spans[-1][1]._replace(end=own.end))
+        else:
+            spans.append((size, own))
+        thoughts += [text[own.opened : own.closed]] * own.is_thought
+        place = own.end
+    marks = [
+        Mark(offset, text[own.start : own.opened], own.closed - own.opened, text[own.closed : own.end])
+        for offset, own in spans
+    ]
+    return Split("".join([*replies, text[place:]]), "".join(thoughts) if thoughts else None, tuple(marks))
+
+
+def _with_space(text: str, block: _Block, place: int, last: str) -> _Block:
+    """Give a block's marks the white space around and inside them; between two parts of the reply, some stays to part them.
+
+    Args:
+        text: the raw text.
+        block: as its marks stand.
+        place: where the reply before it begins.
+        last: the last character of the reply so far.
+    """
+    start = place if not text[place : block.start].strip() and (not last or last.isspace()) else block.start
+    before = text[start - 1] if start > place else last
+    end = block.end if before and not before.isspace() else block.end + _leading_space(text, block.end)
+    if not block.is_thought:
+        return _Block(start, start, start, end, is_thought=False)
+    thought = text[block.opened : block.closed]
+    opened = block.opened + _leading_space(thought)
+    is_closed = block.end > block.closed
+    return _Block(start, opened, opened + len(thought.strip()) if is_closed else block.closed, end)
+
+
+def _leading_space(text: str, start: int = 0) -> int:
+    """Characters of white space from a place on."""
+    found = _SPACE.match(text, start)
+    return 0 if found is None else found.end() - start
+
+
+def _blocks(text: str, patterns: _Patterns) -> Iterator[_Block]:
+    """Find the marks of one family, from the first to the last."""
+    judge = _Judge(text, patterns)
+    place = 0
+    while (found := patterns.outside.search(text, place)) is not None:
+        place = found.end()
+        if found["opening"] is not None and judge.opens(found):
+            closing = patterns.closing.search(text, place)
+            closed, place = (len(text), len(text)) if closing is None else closing.span()
+            yield _Block(found.start(), found.end(), closed, place)
+        elif found["closing"] is not None and judge.closes_alone(found):
+            yield _Block(0, 0, found.start(), place)
+        elif judge.is_frame(found):
+            yield _Block(found.start(), found.start(), found.start(), place, is_thought=False)
+        else:
+            continue
+        judge.take(place)
+
+
+class _Judge:
+    """Tells marks that a model put where its thoughts begin and end from those that a reply quotes."""
+
+    def __init__(self, text: str, patterns: _Patterns) -> None:
+        self._text, self._patterns = text, patterns
+        self._beginning = _leading_space(text)
+        self._last_closing = max((found.start() for found in patterns.closing.finditer(text)), default=-1)
+        self._after_block = self._has_quoted_opening = False
+        self._counted, self._fences = 0, 0
+
+    def opens(self, found: re.Match[str]) -> bool:
+        """Whether an opening mark opens a thought."""
+        counts = found.start() <= self._beginning or self._opens_later(found.start(), found.end())
+        self._has_quoted_opening |= not counts
+        return counts
+
+    def _opens_later(self, start: int, end: int) -> bool:
+        place = self._patterns.family.place
+        if self._is_quoted(start, end) or self._in_code(start) or (place == "start" and not self._after_block):
+            return False
+        if place == "token":
+            return True
+        glued = self._after_block and not self._text[start - 1].isspace()
+        is_closed = self._last_closing >= end
+        return (is_closed or self._after_block) and (glued or self._begins_sentence(start))
+
+    def closes_alone(self, found: re.Match[str]) -> bool:
+        """Whether a closing mark without an opening one closes a thought that the chat template opened."""
+        start, end = found.span()
+        if self._after_block or not self._patterns.family.lone_closing or self._is_quoted(start, end):
+            return False
+        return not self._has_quoted_opening or (self._begins_line(start) and not self._in_code(start))
+
+    def is_frame(self, found: re.Match[str]) -> bool:
+        """Whether a mark is neither thought nor reply, and part of what the model wrote around its reply."""
+        frame, is_possible = self._patterns.frame, self._after_block or found.start() <= self._beginning
+        return is_possible and frame is not None and frame.fullmatch(found[0]) is not None
+
+    def take(self, end: int) -> None:
+        """Go on behind a thought: what it holds says nothing about the code around the marks that follow."""
+        self._after_block = True
+        self._counted, self._fences = end, 0
+
+    def _is_quoted(self, start: int, end: int) -> bool:
+        before, after = self._text[max(start - 1, 0) : start], self._text[end : end + len(_FENCE)]
+        return before == "`" or (after[:1] == "`" and after != _FENCE) or (before in _QUOTES and after[:1] in _QUOTES)
+
+    def _in_code(self, start: int) -> bool:
+        self._fences += self._text.count(_FENCE, self._counted, start)
+        self._counted = start
+        return self._fences % 2 == 1
+
+    def _begins_line(self, start: int) -> bool:
+        before = self._text[max(start - _LOOK_BACK, 0) : start].rstrip(" \t")
+        return not before or before.endswith("\n")
+
+    def _begins_sentence(self, start: int) -> bool:
+        before = self._text[max(start - _LOOK_BACK, 0) : start].rstrip().rstrip(_AFTER_SENTENCE)
+        return self._begins_line(start) or before[-1:] in _SENTENCE_ENDS

@@ -1,0 +1,83 @@
+"""Recorded reasoning is served: under both names that clients read, before the reply in a stream, with its tokens."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+from serving_doubles import body, chat, events, opened, post, simple
+
+from feval.answers.thoughts import Mark
+from feval.serving.application import Application
+
+THOUGHTS = ["First thought.", "Another one.", None, "The last."]
+
+
+def serving(tmp_path: Path, **fields: Any) -> Application:
+    own = {"reasoning": THOUGHTS, "extra": {"reasoning_tokens": [3, 4, 0, 5]}} | fields
+    return opened(simple(tmp_path / "r", ["What is 1 + 1?", "What is 2 + 2?"], **own), order="recorded")
+
+
+def choices(application: Application, **fields: Any) -> list[dict[str, Any]]:
+    return list(body(application.respond(chat("What is 2 + 2?", **fields)))["choices"])
+
+
+def test_a_reply_holds_the_recorded_reasoning_under_both_names(tmp_path: Path) -> None:
+    messages = [choice["message"] for choice in choices(serving(tmp_path), n=4)]
+    assert [message.get("reasoning") for message in messages] == THOUGHTS
+    assert [message.get("reasoning_content") for message in messages] == THOUGHTS
+    assert [message["content"] for message in messages] == [
+        f"q1, thought {i}: the answer is {i % 2}." for i in range(4)
+    ]
+
+
+def test_reasoning_tokens_are_told_where_all_are_known(tmp_path: Path) -> None:
+    application = serving(tmp_path)
+    usage = body(application.respond(chat("What is 2 + 2?", n=2)))["usage"]
+    assert usage["completion_tokens_details"] == {"reasoning_tokens": 7}
+    assert usage["completion_tokens"] == 10 + 11
+    unknown = opened(simple(tmp_path / "u", ["?"], extra={"reasoning_tokens": [3, None, 0, 5]}), order="recorded")
+    first, second = (body(unknown.respond(chat("?", n=1)))["usage"] for _ in range(2))
+    assert first["completion_tokens_details"] == {"reasoning_tokens": 3}
+    assert second["completion_tokens_details"] == {"reasoning_tokens": None}
+
+
+def test_a_stream_gives_the_reasoning_before_the_reply(tmp_path: Path) -> None:
+    reply = serving(tmp_path).respond(chat("What is 2 + 2?", stream=True, stream_options={"include_usage": True}))
+    *chunks, last = events(reply)
+    deltas = [chunk["choices"][0]["delta"] for chunk in chunks]
+    assert deltas[0] == {"role": "assistant", "refusal": None, "content": ""}
+    thinking = [place for place, delta in enumerate(deltas) if "reasoning" in delta]
+    speaking = [place for place, delta in enumerate(deltas) if delta.get("content")]
+    assert max(thinking) < min(speaking)
+    assert "".join(delta.get("reasoning", "") for delta in deltas) == "First thought."
+    assert "".join(delta.get("reasoning_content", "") for delta in deltas) == "First thought."
+    assert len(thinking) == 2  # word by word
+    assert last["usage"]["completion_tokens_details"] == {"reasoning_tokens": 3}
+
+
+def test_a_stream_without_reasoning_has_no_field_of_that_name(tmp_path: Path) -> None:
+    application = opened(simple(tmp_path / "r", ["?"]))
+    assert b"reasoning_content" not in b"".join(application.respond(chat("?", stream=True)).body)  # type: ignore[arg-type]
+
+
+def test_a_text_completion_is_the_reply_alone(tmp_path: Path) -> None:
+    asked = orjson.dumps({"model": "gpt-3.5-turbo", "prompt": "What is 2 + 2?", "n": 2})
+    found = body(serving(tmp_path).respond(post(asked, of="completions")))
+    assert [choice["text"] for choice in found["choices"]] == [f"q1, thought {i}: the answer is {i}." for i in range(2)]
+    assert found["usage"]["completion_tokens_details"] == {"reasoning_tokens": 7}
+
+
+@pytest.mark.parametrize("fields", [{"n": 4, "logprobs": True}, {"n": 4}])
+def test_every_way_to_a_reply_has_it(tmp_path: Path, fields: dict[str, Any]) -> None:
+    application = serving(tmp_path, finish_reasons=["stop", "unknown", "stop", "stop"])
+    assert [choice["message"].get("reasoning") for choice in choices(application, **fields)] == THOUGHTS
+
+
+def test_thoughts_that_were_split_off_are_served_without_their_marks(tmp_path: Path) -> None:
+    marks = [(Mark(0, "<think>", len(text), "</think>"),) if text else None for text in THOUGHTS]
+    (choice,) = choices(serving(tmp_path, reasoning_marks=marks), n=1)
+    assert choice["message"]["reasoning"] == "First thought."
+    assert "think>" not in orjson.dumps(choice).decode()
