@@ -48,7 +48,7 @@ __all__ = [
     "keys",
 ]
 
-EXTRACTOR_VERSION = "feval-answers-1"
+EXTRACTOR_VERSION = "feval-answers-2"
 
 Choices = Sequence[tuple[str, str]]
 
