@@ -367,3 +367,36 @@ def test_a_number_of_more_digits_than_the_limit_has_no_key() -> None:
 @pytest.mark.parametrize(("raw", "key"), [("4,200", "4200"), ("15 kmph", "15"), ("8pm to 10pm", None), ("x", None)])
 def test_a_string_is_one_number_with_at_most_a_unit_or_it_is_none(raw: str, key: str | None) -> None:
     assert whole(raw) == key
+
+
+NUMERALS = st.lists(
+    st.sampled_from(
+        [
+            *"0123456789  ,,..'/-%=()$",
+            "000",
+            " 000",
+            ",5",
+            "k",
+            "M",
+            "e",
+            "not ",
+            "but ",
+            "\\,",
+            "{,}",
+            "\\frac{",
+            "}{",
+            "}",
+        ]
+    )
+    | st.sampled_from(["million", " x 10^", "½", "\u202f", ".0000000000001", "123456789012"]),
+    max_size=10,
+).map("".join)
+
+
+@settings(deadline=None)
+@given(NUMERALS)
+def test_the_key_of_whatever_looks_like_a_number_is_its_own_key(text: str) -> None:
+    for kind in ("number", "latex"):
+        for answer in (text, extract(kind, text)):
+            key = canonical(kind, answer)
+            assert canonical(kind, key) == key

@@ -47,7 +47,7 @@ PHRASES = 8
 
 _REACH = 400  # characters of a segment; an answer is not longer than that
 
-_BOX = re.compile(r"\\++(?:boxed|fbox)")
+_BOX = re.compile(r"\\(?:boxed|fbox)")
 _BRACES = re.compile(r"\\(?:boxed|fbox)[ ]{0,3}\{|\\.|[{}]", re.DOTALL)
 
 _VERBS = (
@@ -172,9 +172,13 @@ def _scalar(value: Any) -> str | None:
 def _boxed(text: str) -> str | None:
     r"""The content of the last closed `\boxed{...}` that is not empty."""
     first = _BOX.search(text)  # braces before it decide nothing
+    if first is None:
+        return None
     starts: list[int] = []
     span: tuple[int, int] | None = None
-    for found in _BRACES.finditer(text, first.start()) if first else ():
+    for found in _BRACES.finditer(
+        text, len(text[: first.start()].rstrip("\\"))
+    ):  # of backslashes, pairs are line breaks
         brace = found[0]
         if brace == "}":
             start = starts.pop() if starts else -1
