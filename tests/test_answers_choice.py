@@ -274,6 +274,10 @@ def test_a_list_of_options_that_is_cut_off_chooses_none(text: str) -> None:
     assert answered(text, []) is None
 
 
+def test_a_list_of_two_options_that_is_cut_off_chooses_none() -> None:
+    assert answered("A. one\nB", [("A", "one"), ("B", "two")]) is None
+
+
 @pytest.mark.parametrize(
     "text", ["A. is old\nB. purrs\nD", "A. is old\nB. purrs\nC. so what\n\nD", "B. purrs\nC. so what\nD"]
 )

@@ -274,7 +274,8 @@ def _cut_off(text: str, last: str, options: _Options) -> bool:
     if text.rstrip().rpartition("\n")[0].rstrip(" \t").endswith("\n"):
         return False  # a paragraph of its own concludes
     labels = [*(options.labels[match[1]] for match in options.patterns.line.finditer(text)), last]
-    return len(labels) > 2 and labels == list(dict.fromkeys(options.labels.values()))[: len(labels)]
+    all_labels = list(dict.fromkeys(options.labels.values()))
+    return len(labels) >= min(3, len(all_labels)) and labels == all_labels[: len(labels)]
 
 
 def _of_last_line(line: str, options: _Options) -> _Reading | None:
