@@ -20,7 +20,7 @@ from benchmarks.measure import Workspace
 
 NAMES = (
     "open", "curve", "replay", "methods", "cascades", "confidence", "comparison", "estimators", "two_call", "startup",
-    "importing", "recording", "report", "serving", "tiny", "hub", "coupled",
+    "importing", "recording", "report", "serving", "tiny", "hub", "coupled", "extraction",
 )  # fmt: skip
 
 

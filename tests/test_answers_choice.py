@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from feval.answers import canonical, canonical_gold, extract, keys
 
@@ -122,9 +124,181 @@ def test_a_cot_that_chooses_none_or_several_has_no_answer(text: str) -> None:
     assert answered(text, PLACES) is None
 
 
-def test_a_conclusion_that_names_no_option_is_kept_as_the_raw_answer() -> None:
+def test_an_answer_that_names_no_option_has_the_key_of_its_own_text() -> None:
     assert extract("choice", "Paris? The answer is none of them.", PLACES) == "none of them"
-    assert canonical("choice", "none of them", PLACES) is None
+    assert canonical("choice", "None of them.", PLACES) == "none of them"
+    assert answered("The answer is \\boxed{\\text{Mango}}.", PLACES) == "mango"
+    assert [canonical("choice", raw) for raw in ("mango", "Apple.", "The answer is apple", "a mango")] == [
+        "mango",
+        "apple",
+        "apple",
+        "a mango",
+    ]
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        "B or C",
+        "B, C, D",
+        "not B",
+        "not Paris",
+        "neither",
+        "Paris or New York",
+        "B is wrong",
+        "either B or D",
+        " ",
+        "...",
+    ],
+)
+def test_an_answer_that_names_several_options_or_denies_or_is_empty_is_none(raw: str) -> None:
+    assert canonical("choice", raw, PLACES) is None
+
+
+@pytest.mark.parametrize("gold", ["mango", "apple", "kiwi", "A", None])
+def test_which_answers_vote_together_does_not_depend_on_the_gold(gold: str | None) -> None:
+    assert keys("choice", ["mango", "apple", "Apple.", "apple"], gold).answers == ["mango", "apple", "apple", "apple"]
+
+
+SMALL = [("a", "one"), ("b", "two"), ("c", "three")]
+
+
+@pytest.mark.parametrize(
+    ("text", "label"),
+    [
+        ("(a) is correct", "a"),
+        ("b is correct.", "b"),
+        ("The answer is (B).", "b"),
+        ("b) two", "b"),
+        ("b two", "b"),
+        ("Therefore, c.", "c"),
+        ("It must be (C) here", "c"),
+        ("two", "b"),
+        ('The statement "x" is correct.', None),
+        ("a, b", None),
+        ("a dog is correct", None),
+        ("That is a good idea for a man", None),
+    ],
+)
+def test_labels_may_be_small_letters(text: str, label: str | None) -> None:
+    assert answered(text, SMALL) == label
+
+
+@pytest.mark.parametrize(
+    ("text", "label"), [("(2)", "2"), ("Option 2 is correct", "2"), ("The answer is 2.", "2"), ("1, 2", None)]
+)
+def test_labels_may_be_digits(text: str, label: str | None) -> None:
+    assert answered(text, [("1", "one"), ("2", "two")]) == label
+
+
+LABELS = st.one_of(
+    st.text(max_size=3),
+    st.sampled_from(
+        [
+            *"ABCabc123",
+            "True",
+            "False",
+            "valid",
+            "invalid",
+            "a)",
+            "(b)",
+            "I",
+            "ß",
+            "ss",
+            "ſ",
+            "İ",
+            "A B",
+            "\n",
+            " ",
+            ".",
+            "not",
+        ]
+    ),
+)
+TEXTS = st.one_of(
+    st.text(max_size=30),
+    st.lists(
+        st.sampled_from(
+            [
+                "(a)",
+                "(A) ",
+                "A",
+                "b",
+                "B. ",
+                "a ",
+                "the answer is ",
+                "Answer: ",
+                "not ",
+                "but ",
+                "or ",
+                ", ",
+                "\n",
+                "is correct",
+                "mango",
+                "\\boxed{",
+                "}",
+                '{"answer": "',
+                '"}',
+                "1",
+                "True",
+                "neither",
+                "Option ",
+                "ẞ",
+                "\\text{",
+                "|",
+                "A:",
+                ".",
+            ]
+        ),
+        max_size=12,
+    ).map("".join),
+)
+
+
+@settings(deadline=None)
+@given(st.lists(st.tuples(LABELS, TEXTS), max_size=5), TEXTS)
+def test_no_labels_and_no_text_make_it_fail_and_a_key_is_its_own_key(choices: list[tuple[str, str]], text: str) -> None:
+    raw = extract("choice", text, choices)
+    assert raw is None or raw.strip()
+    canonical_gold("choice", text, choices)
+    for answer in (raw, text):
+        key = canonical("choice", answer, choices)
+        assert canonical("choice", key, choices) == key
+
+
+@pytest.mark.parametrize(
+    "text", ["A. Paris\nB. the cat\nC. chess game\nD", "A. Paris\nB. the cat\nC.", "A) x\nB) y\nC"]
+)
+def test_a_list_of_options_that_is_cut_off_chooses_none(text: str) -> None:
+    assert answered(text, PLACES) is None
+    assert answered(text, []) is None
+
+
+def test_a_list_of_two_options_that_is_cut_off_chooses_none() -> None:
+    assert answered("A. one\nB", [("A", "one"), ("B", "two")]) is None
+
+
+@pytest.mark.parametrize(
+    "text", ["A. is old\nB. purrs\nD", "A. is old\nB. purrs\nC. so what\n\nD", "B. purrs\nC. so what\nD"]
+)
+def test_a_label_behind_a_list_that_does_not_continue_it_is_chosen(text: str) -> None:
+    assert answered(text, PLACES) == "D"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"answer": "B"}',
+        '{\n "answer": "B",\n "explanation": "The answer is not A"\n}',
+        'Sure:\n```json\n{"reasoning": "A or B", "answer": {"label": "B", "text": "the cat"}}\n```',
+        '{"answer": ["B"]}',
+        '{"answer": "the cat"}',
+        "{'answer': 'B'}",
+    ],
+)
+def test_the_option_of_a_json_object(text: str) -> None:
+    assert answered(text, PLACES) == "B"
+    assert answered(text.replace("the cat", "B"), []) == "B"
 
 
 @pytest.mark.parametrize(

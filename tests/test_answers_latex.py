@@ -29,6 +29,11 @@ from feval.answers.latex import LONGEST, comparable
         (["\\frac59", "\\frac 59", "\\frac{5}9", "\\frac5{9}"], "5/9"),
         (["137 \\frac{1}{2}", "137\\frac12", "137.5", "137½", "137 1/2", "137 and 1/2"], "137.5"),
         (["10,\\!080", "10,080", "10{,}080", "10\\,080", "10 080", "10080"], "10080"),
+        (["276 000", "276\\,000", "276{,}000"], "276000"),
+        (["1{,}5", "1.5"], "1.5"),
+        (["0{,}125", "\\frac18"], "0.125"),
+        (["\\frac{12}{5,525}", "\\dfrac{12}{5525}", "12/5,525"], "12/5525"),
+        (["109.00000000000001", "109"], "109"),
         (["\\$32,\\!348", "32348", "\\$32{,}348.00"], "32348"),
         (["90^\\circ", "90^{\\circ}", "90°", "90 degrees", "90\\text{ degrees}", "90"], "90"),
         (
@@ -91,6 +96,7 @@ def test_spellings_of_one_answer_have_one_key(spellings: list[str], key: str) ->
         ("(2,3)", "[2,3]"),
         ("ab", "AB"),
         ("x=1,y=2", "2"),
+        ("1,5", "1.5"),
         ("5x-7y=0", "0"),
     ],
 )
@@ -120,6 +126,10 @@ def test_nothing_or_too_much_is_no_answer(raw: str) -> None:
         ("It is 7, then 8.", "8"),
         ("An unfinished \\boxed{5", "5"),
         ("nothing here", None),
+        ("The answer is not $5$ but $6$.", "6"),
+        ('{"steps": "$x = 3$", "answer": "\\\\frac{1}{2}"}', "\\frac{1}{2}"),
+        ('{"answer": "\\frac{1}{2}"}', "\\frac{1}{2}"),
+        ("So $x = 5$.\nAnswers:", "x = 5"),
     ],
 )
 def test_the_mathematics_of_a_cot(text: str, raw: str | None) -> None:

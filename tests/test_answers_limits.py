@@ -78,6 +78,31 @@ UNITS = [
         "valid or invalid ",
         "in",
     ],
+    *[
+        "1 000 ",
+        "1,5 ",
+        "1,",
+        "10k ",
+        "$1M",
+        ".000",
+        "not 5 ",
+        "not 5 but ",
+        "it is not ",
+        "(note ",
+        "Answer: (",
+        "A: 5\nNote ",
+    ],
+    *[
+        "{\n",
+        '{"answer": ',
+        '{"answer": {\n',
+        '{"a": [',
+        "```",
+        "cannot provide an answer ",
+        "unable to ",
+        "Answers:\n",
+        "ans",
+    ],
     *["'a' ", '"', "'", '"a', "a ", "a-", "é", "İ", "May 1, ", "12 may ", "1/1/", "01/01/2021 ", "US$", "Rs."],
 ]
 
@@ -115,3 +140,6 @@ def test_deep_nesting_does_not_exhaust_the_stack() -> None:
         raw = opening * 500 + "1" + "}" * 500
         assert isinstance(canonical("latex", raw), str | None)
         assert isinstance(extract("latex", raw), str | None)
+    for opening, closing in (('{"answer": ', "}"), ('{"a": ', "}"), ("[", "]"), ('{"answer": [', "]}")):
+        text = opening * 100_000 + "5" + closing * 100_000 + "}"
+        assert isinstance(extract("number", text), str | None)

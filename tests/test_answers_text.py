@@ -19,6 +19,8 @@ def test_texts_differ_in_words_not_in_dress(raw: str) -> None:
     ("raw", "key"),
     [
         ("Monsters, Inc", "monsters, inc"),
+        ("\\text{The  cat}", "the cat"),
+        ("\\textbf{the \\mbox{cat}}", "the cat"),
         ("(a) or (b)", "(a) or (b)"),
         ("-5", "-5"),
         ("C++", "c++"),
@@ -37,6 +39,8 @@ def test_what_is_inside_a_text_counts(raw: str, key: str | None) -> None:
         ("Let me think.\nThe answer is the cat.", "the cat."),
         ("**Answer:** the cat", "the cat"),
         ("\\boxed{the cat}, not the dog", "the cat"),
+        ('It may be the dog.\n{"why": "the dog barks", "answer": "the cat"}', "the cat"),
+        ("the cat\nAnswers:", "the cat"),
         ("the cat", "the cat"),
         ("Let me think.\nIt may be the cat.", None),
         ("", None),

@@ -1,29 +1,33 @@
 r"""Choices: "(B)", "B.", "b)", "B) the cat", "the cat" are one answer, the label B.
 
 A label is read in brackets, behind "option", or bare where punctuation, the option's own text or the end follows (the words "A"
-and "I" begin sentences). Labels may be words ("invalid" does not hold "valid"). Without labels a text is read as an option: the
-same text (`feval.answers.text`), number or date as exactly one option, or naming exactly one and denying none. "not A but B" is
-B; several labels in a row ("A, B, D") choose none.
+and "I" begin sentences). Labels may be words ("invalid" does not hold "valid"), digits or small letters. Without labels a text is
+read as an option: the same text (`feval.answers.text`), number or date as exactly one option, or naming exactly one and denying
+none. "not A but B" is B; several labels in a row ("A, B, D") choose none.
 
 Which of a CoT's labels is its answer (the first rule that finds one):
 
-1. in the last `\boxed{...}`;
+1. in the answer that the CoT sets apart: in a JSON object, or in the last `\boxed{...}`;
 2. after the last phrase that names one: an answer phrase (`feval.answers.markers`; but "A:" is an option here), "the correct
    option is", "I choose"; or the last "(B) is correct";
-3. the head of the reply ("B. Paris"), unless further lines begin with other labels: a list of options is no answer;
+3. the head of the reply ("B. Paris"), unless further lines begin with other labels: a list of options is no answer, nor is one
+   that is cut off at its next label;
 4. the end of its last line ("Therefore, B."), or the one option that line names.
 
-An answer phrase that closes the CoT but names no option is kept as the raw answer; nothing else is guessed.
+An answer phrase that closes the CoT but names no option is kept as the raw answer, as is a box that names none; nothing else is
+guessed.
 
-The key is the label as the question writes it. Without options, any single letter A to Z is a label. A gold answer that names
-no option (three BIG-Bench-Hard questions whose options upstream split at commas: "Monsters, Inc") has its text as its key, and
-`feval.answers.keys` gives that key to the answers with the same text.
+The key is the label as the question writes it. An answer that names no option has the key of its own text, whatever the gold is:
+without options "mango" and "apple" are two parties, "none of them" is one. One that names several options ("B or C"), denies
+("not B", "neither"), or is empty is no answer. Without options, any single letter A to Z is a label. A gold answer that names
+no option (three BIG-Bench-Hard questions whose options upstream split at commas: "Monsters, Inc") has its text as its key, too.
 """
 
 from __future__ import annotations
 
 import re
 import string
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -35,6 +39,7 @@ __all__ = ["canonical", "canonical_gold", "extract"]
 
 _LETTERS = tuple((letter, "") for letter in string.ascii_uppercase)
 _LONGEST = 400
+_ROUNDS = 4
 
 _OPENING = r"[^\w\n(\[{\\]{0,8} (?: \\(?:text|mathrm|mathbf|textbf)\{ )?"
 _NAMED = r"(?P<named> (?i:option|choice|letter|answer) \s{1,3} )?"
@@ -43,7 +48,7 @@ _ENDS = r"""(?= \s*$ | [ \t]*\n | \s*[,;:!?)\]}*_"`|/<] | \.(?![a-z0-9]) | '(?![
 _INTRODUCTION = "is|it's|be|option|choice|letter|answer|therefore|so|thus|hence|choose|pick|select|with|think"
 _DENIED = r"(?! \s{1,3} (?:is|was) (?: n't | \s{1,3} (?:not|wrong|incorrect|false) ) \b )"
 _NEGATION = re.compile(r"\b(?:not|neither|nor|cannot|never|wrong|incorrect|except)\b|n't\b", re.IGNORECASE)
-_NOT_BUT = re.compile(r"[^\w\n]{0,8}not\s[^\n.]{1,60}?\sbut\s(?:rather\s)?", re.IGNORECASE)
+_DENIAL = re.compile(r"[^\w\n]{0,8}(?:not|neither|nor)\b", re.IGNORECASE)
 _REASON = re.compile(r" (?:because|since|as|not|rather|instead|and not) ")
 _ARTICLE = re.compile(r"^(?:the|an?) (?=.)")
 _WORD = re.compile(r"[^\W_]+")
@@ -82,6 +87,7 @@ class _LabelPatterns:
     bracketed: re.Pattern[str]
     tail: re.Pattern[str]
     alone: re.Pattern[str]
+    item: re.Pattern[str]
 
 
 def extract(text: str, choices: Sequence[tuple[str, str]] = ()) -> str | None:
@@ -92,7 +98,7 @@ def extract(text: str, choices: Sequence[tuple[str, str]] = ()) -> str | None:
         choices: (label, text) of each option; none means the labels A to Z, texts unknown.
     """
     options = _options(_frozen(choices))
-    content = markers.boxed(text)
+    content = (markers.set_apart(text) or "").strip() or None
     reading = _read(content, options) if content is not None else None
     if reading is not None:
         return reading.raw
@@ -102,27 +108,58 @@ def extract(text: str, choices: Sequence[tuple[str, str]] = ()) -> str | None:
         if reading is not None:
             return reading.raw
         if segment.final:
-            return (markers.first_sentence(segment.text) or segment.text).strip() or None
+            return content or markers.first_sentence(segment.text).strip() or segment.text.strip() or None
     if _several(own, options):
         return None
     reading = _verdict(own, options) or _head_of_reply(own, options) or _of_last_line(markers.last_line(own), options)
-    return reading.raw if reading is not None else None
+    return reading.raw if reading is not None else content
 
 
 def canonical(raw: str, choices: Sequence[tuple[str, str]] = ()) -> str | None:
-    """Return the label of a raw answer; one that is more than an answer is read as a text."""
+    """Return the label of a raw answer, or the key of its own text where it names no option; `None` where it names several.
+
+    A raw answer that is more than an answer is read as a text. One that denies or is empty has no key.
+    """
     frozen = _frozen(choices)
     options = _options(frozen)
+    for _ in range(_ROUNDS):  # the key of a text, folded, may name an option that the text did not
+        key = _key(raw, frozen, options)
+        if key is None or key == raw or options.labels.get(key) == key:
+            return key
+        raw = key
+    return None
+
+
+def _key(raw: str, frozen: tuple[tuple[str, str], ...], options: _Options) -> str | None:
+    """One round of `canonical`."""
     bare = raw.strip()
-    if bare in options.labels:
-        return options.labels[bare]
-    reading = None
+    if raw in options.labels or bare in options.labels:
+        return options.labels.get(raw) or options.labels[bare]
+    reading, answer = None, bare
     if len(bare) <= _LONGEST and "\n" not in bare and not markers.segments(bare, markers.OPTION_PHRASE):
         reading = _read(bare, options)
     if reading is None:
         extracted = extract(bare, frozen)
         reading = _read(extracted, options) if extracted is not None else None
-    return reading.label if reading is not None else None
+        answer = extracted or bare
+    if reading is not None:
+        return reading.label
+    return (
+        None if len(answer) > _LONGEST or "\n" in answer or _mentions(answer, options) else free_text.canonical(answer)
+    )
+
+
+def _mentions(text: str, options: _Options) -> bool:
+    """Whether a text that is read as no option denies, or names several, or one that it denies."""
+    if _DENIAL.match(text) or _head(text, options) or options.patterns.bracketed.search(text):
+        return True
+    left = f" {_squeezed(text)} "
+    if any(reading in options.readings for reading in _readings(text)) or any(
+        f" {w} " in left for w, _ in options.words
+    ):
+        return True
+    labels = {match[1] for match in options.patterns.alone.finditer(text) if match[1] in options.labels.values()}
+    return len(labels) > 1 or bool(labels and _NEGATION.search(text))
 
 
 def canonical_gold(gold: str, choices: Sequence[tuple[str, str]] = ()) -> str | None:
@@ -137,9 +174,7 @@ def canonical_gold(gold: str, choices: Sequence[tuple[str, str]] = ()) -> str | 
 def _read(text: str, options: _Options) -> _Reading | None:
     """The option a short text begins with or names."""
     text = text[:_LONGEST].strip()
-    denied = _NOT_BUT.match(text)
-    if denied:
-        text = text[denied.end() :]
+    text = markers.affirmed(text)
     head = _head(text, options)
     whole = options.readings.get(f"text {free_text.canonical(text)}")
     if whole and (head is None or any(map(str.isalnum, text[head.end("mark") :]))):
@@ -171,7 +206,7 @@ def _written(match: re.Match[str], options: _Options) -> str:
 def _stands_alone(match: re.Match[str], options: _Options) -> bool:
     """Whether a label that a word follows is a label: its option follows, or it is no word of a sentence."""
     label = _written(match, options)
-    if match["bare"] == label and (len(label) > 1 or (label.isupper() and label not in "AI")):
+    if match["bare"] == label and (len(label) > 1 or (label.isalpha() and label not in "AaIi")):
         return True
     following = f"{_squeezed(match.string[match.end() :])} "
     return any(following.startswith(f"{words} ") for words, owner in options.words if owner == label)
@@ -224,11 +259,23 @@ def _several(text: str, options: _Options) -> bool:
     last = markers.last_line(text)
     if patterns.line.match(f"{last}\n") and len({labels[match[1]] for match in patterns.line.finditer(text)}) > 1:
         return True
+    item = patterns.item.fullmatch(last)
+    if item and _cut_off(text, options.labels[item[1]], options):
+        return True
     bare = text.strip()
     other_words = set(_WORD.findall(patterns.alone.sub(" ", bare[:_LONGEST]))) - {"and", "or"}
     if len(bare) > _LONGEST or patterns.line.match(bare) or other_words:
         return False
     return len({label.casefold() for label in patterns.alone.findall(bare)}) > 1
+
+
+def _cut_off(text: str, last: str, options: _Options) -> bool:
+    """Whether a reply lists the options from the first on and ends at the label of the next ("A. x", "B. y", "C")."""
+    if text.rstrip().rpartition("\n")[0].rstrip(" \t").endswith("\n"):
+        return False  # a paragraph of its own concludes
+    labels = [*(options.labels[match[1]] for match in options.patterns.line.finditer(text)), last]
+    all_labels = list(dict.fromkeys(options.labels.values()))
+    return len(labels) >= min(3, len(all_labels)) and labels == all_labels[: len(labels)]
 
 
 def _of_last_line(line: str, options: _Options) -> _Reading | None:
@@ -249,16 +296,17 @@ def _frozen(choices: Iterable[Sequence[str]]) -> tuple[tuple[str, str], ...]:
 
 @lru_cache(maxsize=512)
 def _options(choices: tuple[tuple[str, str], ...]) -> _Options:
-    pairs = [(label, text) for label, text in choices or _LETTERS if label]
+    pairs = [(label, text) for label, text in choices if label.strip()] or _LETTERS
     labels = {label: label for label, _ in pairs}
-    folded = [label.casefold() for label in labels]
+    folded = Counter(label.casefold() for label in labels)
     for label in list(labels):
-        if folded.count(label.casefold()) == 1:
+        if folded[label.casefold()] == 1:
             labels.setdefault(label.casefold(), label)
+            labels.setdefault(label.upper(), label)
     readings = _owners((reading, label) for label, text in pairs for reading in _readings(text))
     words = _owners((_squeezed(text), label) for label, text in pairs if text)
     longest_first = sorted((pair for pair in words.items() if pair[0]), key=lambda pair: (-len(pair[0]), pair))
-    return _Options(labels, readings, tuple(longest_first), _label_patterns(tuple(labels)))
+    return _Options(labels, readings, tuple(longest_first), _label_patterns(tuple(labels.items())))
 
 
 def _owners(pairs: Iterable[tuple[str, str]]) -> dict[str, str]:
@@ -285,10 +333,11 @@ def _squeezed(text: str) -> str:
 
 
 @lru_cache(maxsize=64)
-def _label_patterns(labels: tuple[str, ...]) -> _LabelPatterns:
-    """Compile how labels are written; `labels` holds the folded ones too."""
-    exact = "|".join(re.escape(label) for label in sorted(labels, key=lambda label: (-len(label), label)))
-    proper = "|".join(re.escape(x) for x in sorted(labels, key=lambda x: (-len(x), x)) if len(x) > 1 or not x.islower())
+def _label_patterns(labels: tuple[tuple[str, str], ...]) -> _LabelPatterns:
+    """Compile how labels are written: as the question does, or in another case, which single letters are only where clear."""
+    longest_first = sorted(labels, key=lambda pair: (-len(pair[0]), pair))
+    exact = "|".join(re.escape(written) for written, _ in longest_first)
+    proper = "|".join(re.escape(written) for written, label in longest_first if len(written) > 1 or written == label)
     any_case = f"(?i:{exact})"
     head = rf"""{_OPENING} (?P<mark> {_NAMED} (?:
         [(\[{{] \s? (?P<bracketed> {any_case} ) \s? [)\]}}] {_DENIED}
@@ -313,4 +362,5 @@ def _label_patterns(labels: tuple[str, ...]) -> _LabelPatterns:
             re.VERBOSE,
         ),
         alone=re.compile(rf"(?<![\w']) ({any_case}) (?![\w'])", re.VERBOSE),
+        item=re.compile(rf"[*]{{0,2}} [(\[]? ({exact}) [)\].:*]{{0,3}}", re.VERBOSE),
     )

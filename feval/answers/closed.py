@@ -2,7 +2,7 @@ r"""Closed label sets, such as yes and no: which words mean which label, and whi
 
 The first rule that finds a label:
 
-1. in the last `\boxed{...}`;
+1. in the answer that the CoT sets apart: in a JSON object, or in the last `\boxed{...}`;
 2. after the last answer phrase (`feval.answers.markers`) that names a label: its first one ("the answer is no, because ...").
    After a label ("Answer:") it must stand first, or be the last one of a CoT's last line;
 3. the first word of the CoT ("No, it is not."), unless an answer phrase that names no label closes the CoT;
@@ -39,7 +39,7 @@ class ClosedSet:
 
     def extract(self, text: str) -> str | None:
         """Return the words a CoT answers with, as they are written there; `None` where there are none."""
-        content = markers.boxed(text)
+        content = markers.set_apart(text)
         found = self._first(content.lower()) if content is not None else None
         if found is not None:
             return found[0]

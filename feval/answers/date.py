@@ -1,8 +1,9 @@
 r"""Dates: "05/01/2021", "5/1/2021", "May 1, 2021", "1st of May 2021", "2021-05-01" are one answer.
 
-Which date of a CoT is its answer (the first rule that finds one): the last one in the last `\boxed{...}`; after the last answer
-phrase (`feval.answers.markers`) the first date of a sentence ("the answer is ..."), or the date right behind a label ("A:",
-"Answer:"), or the last one of the CoT's last line; the last date of the text, unless an answer phrase without a date closes it.
+Which date of a CoT is its answer (the first rule that finds one): the last one in the answer that the CoT sets apart, in a JSON
+object or the last `\boxed{...}`; after the last answer phrase (`feval.answers.markers`) the first date of a sentence ("the answer
+is ..."), or the date right behind a label ("A:", "Answer:"), or the last one of the CoT's last line; the last date of the text,
+unless an answer phrase without a date closes it. Behind a phrase, "not May 1, 2021 but May 2, 2021" is May 2.
 
 The key is MM/DD/YYYY, zero-padded. Numeric dates are read month first, as the questions ask; year first (ISO) is recognised by
 the four digits in front. What looks like a date but is none (02/30/2021), is day first (25/12/2021), or has a year of two
@@ -40,11 +41,12 @@ _DATE = re.compile(
 _DIRECT = re.compile(
     r"[^a-z0-9]*+(?:(?:on|the|is|mon|tue|wed|thu|fri|sat|sun)[a-z]{0,6}[^a-z0-9]*+){0,3}", re.IGNORECASE
 )
+_DENIED = re.compile(rf"[^a-z0-9]{{0,8}}not\s(?:on\s|the\s)?(?=\d|{_MONTH})", re.IGNORECASE)
 
 
 def extract(text: str) -> str | None:
     """Return the date a CoT answers with, as it is written there; `None` where there is none."""
-    content = markers.boxed(text)
+    content = markers.set_apart(text)
     found = _last(_readable(content)) if content is not None else None
     if found is not None:
         return found[0]
@@ -78,12 +80,15 @@ def _readable(text: str) -> str:
 
 
 def _of_segment(segment: Segment) -> re.Match[str] | None:
-    direct = _direct(segment.text)
+    text = markers.affirmed(segment.text)
+    if _DENIED.match(text):
+        return None
+    direct = _direct(text)
     if direct is not None:
         return direct
     if segment.verb:
-        return _DATE.search(segment.text)
-    return _last(segment.text) if segment.final else None
+        return _DATE.search(text)
+    return _last(text) if segment.final else None
 
 
 def _direct(text: str) -> re.Match[str] | None:

@@ -1,9 +1,9 @@
 r"""LaTeX answers, such as "\frac{1}{2}", "(3,\infty)", "x^2+1", a matrix, or "\text{Evelyn}".
 
-Which mathematics of a CoT is its answer (the first rule that finds some): the last `\boxed{...}`; what follows the last answer
-phrase (`feval.answers.markers`): its first formula, or its sentence without one; the last formula of the text; its last number
-(`feval.answers.number`). A formula stands in dollars, `\(...\)` or `\[...\]`; several joined by a comma, "and" or "or" are one. A
-phrase that closes the CoT without saying anything is no answer.
+Which mathematics of a CoT is its answer (the first rule that finds some): what the CoT sets apart, in a JSON object or the last
+`\boxed{...}`; what follows the last answer phrase (`feval.answers.markers`): its first formula, or its sentence without one; the
+last formula of the text; its last number (`feval.answers.number`). "not 5 but 6" is 6. A formula stands in dollars, `\(...\)` or
+`\[...\]`; several joined by a comma, "and" or "or" are one. A sentence that closes the CoT without saying anything is no answer.
 
 The key is written by a normaliser, not by algebra; what it does, in this order:
 
@@ -15,7 +15,8 @@ The key is written by a normaliser, not by algebra; what it does, in this order:
    \frac{-a}{b} to -\frac{a}{b}; needless braces and blanks off; a row break that lost one of its two backslashes mended;
 5. "x =", "f(x) =" and "x \in" in front off, where that is the only equation, or all are of that x ("x=1, x=2" is "1,2");
    "and" and "or" are commas;
-6. the whole a number (also \frac{a}{b}, a\frac{b}{c}, 3\times10^5, 10{,}080): its exact key as in `feval.answers.number`;
+6. the whole a number (also \frac{a}{b}, a\frac{b}{c}, 3\times10^5, 10{,}080): its exact key as in `feval.answers.number`. A
+   bare comma separates thousands or answers ("1,5" is 1 and 5), a comma in braces may be a decimal one (1{,}5 is 1.5);
    the whole a word: folded; the whole one capital letter in brackets: the letter.
 
 Matrices, tuples, intervals and sets stay as they are, spacing apart. An answer of more than `LONGEST` characters has no key.
@@ -94,10 +95,11 @@ _ASSIGNED = re.compile(
 _SAME_UNKNOWN = re.compile(r"([A-Za-z]=)[^=,]+(?:,\1[^=,]+)+")
 _CONJUNCTION = re.compile(r"\s{0,2}(?:,\s{0,2}(?:and|or)?|and|or)\s{0,2}")
 _NEGATIVE_FRACTION = re.compile(r"(?:(?<=[(\[,{&=;|\\])|^)\\frac\{-(\d+|[A-Za-z])\}")
-_RATIO = re.compile(r"(?<![\w.^/)\]])(\d{1,40})/(\d{1,40})(?![\w.{^/!])")
+_RATIO = re.compile(r"(?<![\w.^/)\]])(\d{1,40})/(\d{1,40})(?![\w.{^/!]|,\d{3}(?!\d))")
+_WHOLE = r"(?:\d{1,3}(?:,\d{3})+|\d+)"
 _NUMERAL = re.compile(
-    r"-?(?:(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d*)?|\.\d+)(?:\\times10\^(?:\{[-+]?\d{1,6}\}|\d))?"
-    r"|-?\d*\\frac\{[\d.]+\}\{[\d.]+\}|-?\d+/\d+"
+    rf"-?(?:{_WHOLE}(?:\.\d*)?|\.\d+)(?:\\times10\^(?:\{{[-+]?\d{{1,6}}\}}|\d))?"
+    rf"|-?\d*\\frac\{{{_WHOLE}(?:\.\d+)?\}}\{{{_WHOLE}(?:\.\d+)?\}}|-?{_WHOLE}/{_WHOLE}"
 )
 _EXACT = re.compile(r"-?\d+(?:\.\d+|/\d+)?")
 _BASE = re.compile(r"\d_(\d|\{\d+\})")
@@ -109,7 +111,9 @@ _REWRITES = tuple(
         (r"\\(?:left|right)\s?\.", ""),
         (r"(?<=\S)\s?,?\s?\\text\{(?:and|or)\}\s?(?=\S)", ","),
         (r"\s?\^\s?(?:\{\s?\\circ\s?\}|\\circ(?![A-Za-z]))", ""),
+        (r"(?<!\d)0\{,\}(?=\d)", "0."),
         (r"(?<=\d)\s?(?:,\s?\\!|\{,\}|\\,|\s)\s?(?=\d{3}(?!\d))", ""),
+        (r"(?<=\d)\{,\}(?=\d)", "."),
         (r"(?<=\d)\s?(?:\s|and\s)(\d{1,9})/(\d{1,9})(?![\w.])", r"\\frac{\1}{\2}"),
         (r"(frac)\s?(\d)\s(?=\d)", r"\1 \2"),
         (r"(?<=\d)\s(?=\d)", r"\\ "),
@@ -123,14 +127,15 @@ _REWRITES = tuple(
 
 def extract(text: str) -> str | None:
     """Return the mathematics a CoT answers with, as it is written there; `None` where there is none."""
-    content = markers.boxed(text)
+    content = markers.set_apart(text)
     if content is not None and _normal(content):
         return content.strip()
     own = markers.own_part(text)
     for segment in markers.segments(own):
-        formulas = _formulas(segment.text)
-        found = formulas[0] if formulas else markers.first_sentence(segment.text).strip() or segment.text
-        if (segment.verb or segment.final or formulas or len(segment.text) <= _SHORT) and _normal(found):
+        text = markers.affirmed(segment.text)
+        formulas = _formulas(text)
+        found = formulas[0] if formulas else markers.first_sentence(text).strip() or text
+        if (segment.verb or segment.final or formulas or len(text) <= _SHORT) and _normal(found):
             return found
         if segment.final:
             return None

@@ -3,7 +3,7 @@ r"""Last-letters style answers: a string of letters, such as "yajo" for "concate
 A string of letters is written as one word ("yajo", 'yajo') or in pieces of at most four ("y-a-j-o", "yaj o", 'y', 'a', 'j', 'o').
 Which of a CoT's is its answer (the first rule that finds one):
 
-1. the one in the last `\boxed{...}`;
+1. the one that the CoT sets apart, in a JSON object or in the last `\boxed{...}`;
 2. the one that makes up the first sentence after the last answer phrase (`feval.answers.markers`), begins it before
    "because", a comma or a bracket, or is the last one in quotes there;
 3. the last one in quotes in the text, unless an answer phrase without one closes it;
@@ -33,7 +33,7 @@ _LONGEST = 200
 
 def extract(text: str) -> str | None:
     """Return the letters a CoT answers with, as they are written there; `None` where there are none."""
-    content = markers.boxed(text)
+    content = markers.set_apart(text)
     found = _string(re.sub(r"\\[a-z]+\s?|[{}]", "", content)) if content is not None else None
     if found is not None:
         return found

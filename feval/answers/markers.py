@@ -2,13 +2,17 @@ r"""Where in a CoT the answer stands: the marks LLMs put around a conclusion, th
 
 Three marks are known, and every kind reads them in this order:
 
-1. `\boxed{...}`: the last closed one (nested braces are followed; an unfinished one is none);
+1. an answer set apart: the member "answer" or "final_answer" of a JSON object that closes the CoT, in a code fence or not, or
+   the last closed `\boxed{...}` (nested braces are followed; an unfinished one is none);
 2. a phrase: "the answer is ...", "answer: ...", "ans = ...", "#### ...", "<answer>...", a line that begins with "A:", a
    heading "Final answer" over its own line. The last phrase that can be read wins: a CoT that corrects itself means its
    last word;
 3. whatever the kind falls back to (the last number, the last date, the head of the reply, ...).
 
-A phrase that closes the CoT but cannot be read is no answer: nothing else is guessed from the text above it.
+A phrase that closes the CoT but cannot be read is no answer: nothing else is guessed from the text above it. A closing label
+with nothing behind it ("Answers:") says nothing and is passed over; a sentence cut off there ("The answer is") is no answer, nor
+is a refusal ("I cannot provide an answer to this question"). A phrase in a remark behind an earlier one, in brackets or after
+"Note:", does not count: "A: 5 (else the answer would be 6)" is 5.
 
 A CoT that runs on into a next question of its own invention ("Q: ..." after an answer was given) is cut there.
 
@@ -17,21 +21,25 @@ The text is untrusted and may be large: one pass each, quantifiers bounded or po
 
 from __future__ import annotations
 
+import json
 import re
 from collections import deque
-from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import lru_cache
+from itertools import pairwise
+from typing import Any
 
 __all__ = [
     "ANSWER_PHRASE",
     "OPTION_PHRASE",
     "PHRASES",
     "Segment",
-    "boxed",
+    "affirmed",
     "first_sentence",
     "last_line",
     "own_part",
     "segments",
+    "set_apart",
 ]
 
 PHRASES = 8
@@ -39,9 +47,12 @@ PHRASES = 8
 
 _REACH = 400  # characters of a segment; an answer is not longer than that
 
+_BOX = re.compile(r"\\(?:boxed|fbox)")
 _BRACES = re.compile(r"\\(?:boxed|fbox)[ ]{0,3}\{|\\.|[{}]", re.DOTALL)
 
-_VERBS = r"(?:is|are|was|equals|becomes|(?:would|should|will|must|has\ to)\ (?:then\ |therefore\ )?be)(?![a-z])"
+_VERBS = (
+    r"(?<![a-z])(?:is|are|was|equals|becomes|(?:would|should|will|must|has\ to)\ (?:then\ |therefore\ )?be)(?![a-z])"
+)
 _ASIDE = r"(?:[ ,(]\ ?(?:to|for|of|in|here|therefore|thus|then|choice|option)(?![a-z])(?:[^\n.!?:=]|\.(?=\d)){0,80}?)?"
 _ANSWER = rf"""
     \#\#\#\#
@@ -63,9 +74,40 @@ ANSWER_PHRASE = re.compile(_ANSWER + _LINE_A, _FLAGS)
 OPTION_PHRASE = re.compile(_ANSWER + _OPTION, _FLAGS)
 """What stands in front of a chosen option; "A:" is an option itself."""
 
+# Every phrase begins at most `_LEAD` characters in front of such a sign, on the same line. Signs are found five times as fast.
+_LEAD = 24
+_SIGNS = {
+    ANSWER_PHRASE: re.compile(r"[aA#](?:(?i:ns)|###|[*_]{0,2}:)"),
+    OPTION_PHRASE: re.compile(r"[aAbBcCgGpPrRsS#](?:(?i:ns|est|orrect|ight|hoose|elect|ick|o\ with)|###)"),
+}
+
+_REFUSING = ("annot ", "an't ", "an’t ", "able to ", "mpossible to ")
+_REFUSAL = re.compile(
+    r"""(?<![a-z]) (?: cannot | can['’]t | (?:un|not\ )able\ to | impossible\ to ) \ (?:[a-z]{1,12}\ ){0,3} answer (?![a-z])
+        (?: \ (?:the|this|to|for|as|because|since|with|without|in) \ [^\n.!?:]{0,100}+ )? [\s.!*_"')]* \Z""",
+    _FLAGS,
+)
+
 _RUN_ON = re.compile(
     r"^[ \t#*●]{0,8}(?:Q|Question|Problem)[ \t]?(?:#?\d{1,4})?[ \t]?[:.]", re.IGNORECASE | re.MULTILINE
 )
+_NOT_BUT = re.compile(
+    r"[^\w\n]{0,8}not\s(?:[^\n.;]|\.(?=\d)){1,60}?[\s,;.]\s?(?:but|rather|instead|it\sis|it's)\s(?:rather\s|it\sis\s|it's\s)?",
+    re.IGNORECASE,
+)
+_REMARK = re.compile(r"^[\s(*_\[]{0,8}note\b", re.IGNORECASE | re.MULTILINE)
+_BLANK = " \t\r\n*_`"
+_LONGEST_LABEL = 60
+_LABEL_ENDS = ("answer", "answers", ":", "：", "####", "<answer>")
+_EMPTY_LABEL = re.compile(
+    r"(?: ^[ \t\#*_>]{0,8} (?:final\ )? answers? [*_]{0,4}"
+    r" | (?<![a-z]) (?:final\ )? (?:answers?|ans) [*_`\"')]{0,4} [ \t]? [:=：]"
+    r" | ^[ \t>*_]{0,4} A [*_]{0,2} : | \#\#\#\# | <answer> ) \Z",
+    _FLAGS,
+)
+_OBJECT = re.compile(r"^[ \t]{0,8}\{", re.MULTILINE)
+_OBJECTS = 8  # how many lines that begin with a brace are tried as the beginning of the closing JSON object
+_ANSWERS = ("answer", "finalanswer")
 _SENTENCE_END = re.compile(r"[.!?](?=\s|$|[*\"'”’)])|[;\n]")
 
 
@@ -84,11 +126,59 @@ class Segment:
     final: bool
 
 
-def boxed(text: str) -> str | None:
-    r"""Return the content of the last closed `\boxed{...}` that is not empty; `None` where there is none."""
+def set_apart(text: str) -> str | None:
+    r"""Return the answer that a CoT sets apart: of its closing JSON object, else of its last closed `\boxed{...}`."""
+    if "}" not in text:
+        return None
+    answer = _of_object(text) if text[-40:].rstrip(_BLANK).endswith("}") else None
+    return _boxed(text) if answer is None else _boxed(answer) or answer
+
+
+def _of_object(text: str) -> str | None:
+    """The member "answer" of the JSON object that closes a text."""
+    closed = text.rstrip(_BLANK)
+    for start in deque(_OBJECT.finditer(closed), maxlen=_OBJECTS):
+        try:
+            value = json.loads(closed[start.start() :], parse_int=str, parse_float=str)
+        except (ValueError, RecursionError):  # not JSON, or nested on purpose
+            continue
+        return _member(value)
+    return None
+
+
+def _member(value: Any) -> str | None:
+    """The first "answer" of nested objects, if it is a string, number or truth value, or a list or object of one."""
+    members = deque([value])
+    while members:
+        inner = members.popleft()
+        if not isinstance(inner, dict):
+            continue
+        for key, answer in inner.items():
+            if "".join(filter(str.isalpha, key.lower())) in _ANSWERS:
+                return _scalar(answer)
+        members += inner.values()
+    return None
+
+
+def _scalar(value: Any) -> str | None:
+    while isinstance(value, list | dict) and value and (isinstance(value, dict) or len(value) == 1):
+        value = next(iter(value.values() if isinstance(value, dict) else value))
+    if isinstance(value, bool):
+        return str(value).lower()
+    # "\boxed" and "\frac" written with one backslash are a backspace and a form feed to JSON.
+    return value.replace("\b", "\\b").replace("\f", "\\f").strip() or None if isinstance(value, str) else None
+
+
+def _boxed(text: str) -> str | None:
+    r"""The content of the last closed `\boxed{...}` that is not empty."""
+    first = _BOX.search(text)  # braces before it decide nothing
+    if first is None:
+        return None
     starts: list[int] = []
     span: tuple[int, int] | None = None
-    for found in _BRACES.finditer(text):
+    for found in _BRACES.finditer(
+        text, len(text[: first.start()].rstrip("\\"))
+    ):  # of backslashes, pairs are line breaks
         brace = found[0]
         if brace == "}":
             start = starts.pop() if starts else -1
@@ -102,12 +192,17 @@ def boxed(text: str) -> str | None:
 
 
 def own_part(text: str) -> str:
-    """Return the CoT up to where it begins to ask and answer questions of its own."""
-    first = ANSWER_PHRASE.search(text)
-    if first is None:
+    """Return the CoT up to where it begins to ask and answer questions of its own, without a closing label that says nothing."""
+    matches = _matches(text, ANSWER_PHRASE)
+    if not matches:
         return text
-    run_on = _RUN_ON.search(text, first.end())
-    return text[: run_on.start()] if run_on else text
+    run_on = _RUN_ON.search(text, matches[0].end())
+    text = text[: run_on.start()] if run_on else text
+    closed = text.rstrip(_BLANK)
+    if not closed[-8:].lower().endswith(_LABEL_ENDS):
+        return text
+    empty = _EMPTY_LABEL.search(closed, max(0, len(closed) - _LONGEST_LABEL))
+    return closed[: empty.start()] if empty else text
 
 
 def segments(text: str, phrase: re.Pattern[str] = ANSWER_PHRASE) -> list[Segment]:
@@ -117,8 +212,51 @@ def segments(text: str, phrase: re.Pattern[str] = ANSWER_PHRASE) -> list[Segment
         text: the CoT.
         phrase: the phrases to look for.
     """
-    found: Iterable[re.Match[str]] = deque(phrase.finditer(text), maxlen=PHRASES)
-    return [_segment(text, match) for match in reversed(list(found))]
+    if _refuses(text):
+        return [Segment("", verb=True, final=True)]
+    matches = _matches(text, phrase)
+    if not matches:
+        return []
+    counting = [matches[0]]
+    for before, match in pairwise(matches):
+        if not _in_remark(text[before.end() : match.start()]):
+            counting.append(match)
+    return [_segment(text, match) for match in reversed(counting[-PHRASES:])]
+
+
+def _refuses(text: str) -> bool:
+    """Whether a CoT closes by saying that it cannot answer."""
+    place = text.rfind("answer", max(0, len(text) - _REACH))
+    if place < 0:
+        return False
+    start = max(0, place - _LONGEST_LABEL)
+    before = text[start:place]
+    return any(words in before for words in _REFUSING) and _REFUSAL.search(text, start) is not None
+
+
+def _matches(text: str, phrase: re.Pattern[str]) -> tuple[re.Match[str], ...]:
+    """All matches of a phrase."""
+    return _behind_signs(text, phrase) if _SIGNS[phrase].search(text) else ()
+
+
+@lru_cache(maxsize=2)  # `own_part` and `segments` ask for the same
+def _behind_signs(text: str, phrase: re.Pattern[str]) -> tuple[re.Match[str], ...]:
+    matches: list[re.Match[str]] = []
+    signs, end = _SIGNS[phrase], 0
+    while sign := signs.search(text, end):
+        start, end = max(end, sign.start() - _LEAD), text.find("\n", sign.start())
+        end = len(text) if end < 0 else end
+        matches += phrase.finditer(text, start, end)
+    return tuple(matches)
+
+
+def _in_remark(between: str) -> bool:
+    """Whether what stands between two phrases is an answer and the beginning of a remark on it."""
+    answer, _, line = between.rpartition("\n")
+    if _REMARK.match(line):
+        return first_sentence(line) == line
+    said, opened, inside = line.rpartition("(")
+    return bool(opened) and ")" not in inside and any(map(str.isalnum, answer if not said.strip() else said))
 
 
 def _segment(text: str, match: re.Match[str]) -> Segment:
@@ -134,6 +272,12 @@ def _segment(text: str, match: re.Match[str]) -> Segment:
 def _answer_of(line: str) -> str:
     """A line without what belongs to the phrase in front or to the tag behind."""
     return line.partition("</")[0].strip().lstrip(":=： ")
+
+
+def affirmed(text: str) -> str:
+    """Return a text without a denial in front: "not 5 but 6" is about 6."""
+    denied = _NOT_BUT.match(text)
+    return text[denied.end() :] if denied else text
 
 
 def first_sentence(segment: str) -> str:

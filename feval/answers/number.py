@@ -1,21 +1,29 @@
-r"""Numbers: "#### 42", "The answer is $1,234.50.", "\boxed{3/4}", "5%", "1 1/2", "-5", "7 km/h".
+r"""Numbers: "#### 42", "The answer is $1,234.50.", "\boxed{3/4}", "5%", "1 1/2", "-5", "7 km/h", "276 000", "29,00 €", "10k".
 
 Which number of a CoT is its answer (the first rule that finds one):
 
-1. in the last `\boxed{...}`;
+1. in the answer that the CoT sets apart: in a JSON object, or in the last `\boxed{...}`;
 2. after the last answer phrase (`feval.answers.markers`) that holds a number: the first number of its sentence, or what an
    equation there comes to ("5 + 3 = 8" gives 8). After a label ("Answer:") the number must stand first, or be the last one
    of a CoT's last line, because "Answer: She eats 3 eggs and ..." begins a chain of thought, not an answer;
 3. the last number of the text, unless an answer phrase without a number closes it.
 
-What counts as one number: sign (also U+2212), currency, thousands separators (1,234 - 1,00,000 - 1.234,5 - 1{,}234), decimals
-(.5), fractions (1/2, \frac{1}{2}, ½), mixed numbers (1 1/2), powers of ten (1e3, 3 x 10^5, 2 million), a full hour (2:00 is
-2), and, where an answer has no digits, the words zero to twenty. Units, currency and the percent sign are dropped: "5%" is 5, as
-datasets ask "how many percent". Other clock times, dates (1/2/2020), versions (1.2.3) and powers (2^10) are not numbers;
-neither are digits inside a word (H2O).
+A denied number is none: "not 5 but 6" and "6, not 5" are 6, "the answer is not 5" is no answer.
 
-The key is exact: an integer as digits, a terminating decimal as such, any other rational as "p/q" in lowest terms. Nothing is
-rounded, 0.333 is not 1/3. Numbers that need more than `MAX_DIGITS` digits have no key.
+What counts as one number: sign (also U+2212), currency, decimals (.5), fractions (1/2, \frac{1}{2}, ½), mixed numbers (1 1/2),
+powers of ten (1e3, 3 x 10^5, 2 million, 10k, $2.5M), a full hour (2:00 is 2), and, where an answer has no digits, the words zero
+to twenty. Units, currency and the percent sign are dropped: "5%" is 5, as datasets ask "how many percent". Other clock times,
+dates (1/2/2020), versions (1.2.3) and powers (2^10) are not numbers; neither are digits inside a word (H2O).
+
+Separators are read alike in texts, boxes and bare answers. Thousands: 1,234 - 1,00,000 - 1'234 - 1{,}234 - 1.234,5 - 1.234.567,
+and blanks of any width before groups of exactly three digits (276 000, 276\,000). A comma is a decimal comma where it cannot
+separate thousands: 1,5 - 0,25 - 29,00 - 0,125 - 1234,567, but not in lists and pairs without blanks: 1,2,3 - (3,4). "1,500" is
+1500 and "1.500" is 1.5.
+
+The key is exact: an integer as digits, a terminating decimal as such, any other rational as "p/q" in lowest terms; 0.333 is not
+1/3. Only decimals of more than `SIGNIFICANT_DIGITS` significant digits are rounded (half to even) to so many, digits before the
+point always kept: 109.00000000000001 is 109, 2^64 stays whole. Fractions written p/q are never rounded; where their decimal has
+more digits than that, the key is "p/q". Numbers that need more than `MAX_DIGITS` digits have no key.
 """
 
 from __future__ import annotations
@@ -28,10 +36,13 @@ from fractions import Fraction
 from feval.answers import markers
 from feval.answers.markers import Segment
 
-__all__ = ["MAX_DIGITS", "canonical", "decimal_key", "extract", "fraction_key", "whole"]
+__all__ = ["MAX_DIGITS", "SIGNIFICANT_DIGITS", "canonical", "decimal_key", "extract", "fraction_key", "whole"]
 
 MAX_DIGITS = 1000
 """The longest number that has a key: digits before plus behind the point, written out."""
+
+SIGNIFICANT_DIGITS = 12
+"""Digits that a decimal keeps: floating-point noise begins at the sixteenth, and sums of prices carry it further up."""
 
 _WORDS = (
     *(
@@ -52,34 +63,39 @@ _WORDS = (
     ),
     *("fourteen", "fifteen", "sixteen", "seventeen", "eighteen", "nineteen", "twenty"),
 )
-_SCALES = {"thousand": "3", "million": "6", "billion": "9", "trillion": "12"}
+_SCALES = {"thousand": "3", "million": "6", "billion": "9", "trillion": "12", "k": "3", "m": "6", "b": "9", "-": "0"}
 
 # One number of a text. Quantifiers are possessive or bounded: a megabyte of digits, commas or slashes is read in one pass.
 # Repeated groups are atomic, `(?>(?:..)+)`, instead: Python before 3.11.5 loses its place in a possessive group, `(?:..)++`.
-_PLAIN = r"""(?: \d{1,3} (?>(?:[,']\d{3}(?!\d))+) (?:\.\d++)?
-        | \d\d? (?>(?:,\d\d(?=,)){1,9}) ,\d{3} (?!,?\d)
+_SPACED = r"[1-9]\d{0,2} (?>(?:[ ]\d{3}(?!\d)){1,9})"
+_DOTTED = r"[1-9]\d{0,2} (?>(?:\.\d{3}(?!\d)){2,9}) (?!\.\d)"
+_PLAIN = rf"""(?: [1-9]\d{{0,2}} (?>(?:[,']\d{{3}}(?!\d))+) (?:\.\d++)?
+        | \d\d? (?>(?:,\d\d(?=,)){{1,9}}) ,\d{{3}} (?!,?\d)
+        | {_SPACED} (?:[.,]\d++)?
+        | (?<!\d,) (?! (?<=[(\[]) \d++,\d++ [)\]] ) \d++,\d++ (?![,.]\d)
         | \d++ (?:\.\d++)?
         | \.\d++ )"""
-_JUNK = r"""(?<![\d.,/:]) (?:
-        \d++ (?>(?:/\d++){2,})                            # a date
-      | \d++ (?>(?:\.\d++){2,}) (?!,\d)                   # a version
-      | \d\d?: (?!00(?![\d:])) \d\d (?>(?::\d\d)*) (?!\d) # a clock time other than a full hour
-      | \d[\d.,]*+ [ ]?\^                                 # a power
+_JUNK = rf"""(?<![\d.,/:]) (?:
+        \d++ (?>(?:/\d++){{2,}})                            # a date
+      | (?! {_DOTTED} ) \d++ (?>(?:\.\d++){{2,}}) (?!,\d)   # a version
+      | \d\d?: (?!00(?![\d:])) \d\d (?>(?::\d\d)*) (?!\d)   # a clock time other than a full hour
+      | \d[\d.,]*+ [ ]?\^                                   # a power
     )"""
 _NUMBER = re.compile(
     rf"""
     (?P<junk> {_JUNK} )
   | (?<![\w./^])
     (?P<sign> (?<![)\]}}%]) - )?
-    (?: (?: US\$ | USD | EUR | GBP | Rs\.? | [$€£¥₹] ) [ ]? (?P<inner> - )? )?
-    (?: (?P<european> \d{{1,3}} (?>(?:\.\d{{3}}){{1,9}}) ,\d++ )
-      | (?P<mixed> \d++ ) [ ]{{1,2}} (?:and[ ])? (?P<over> \d++ ) [ ]?/[ ]? (?P<under> \d++ )
+    (?P<currency> (?: US\$ | USD | EUR | GBP | Rs\.? | [$€£¥₹] ) [ ]? (?P<inner> - )? )?
+    (?: (?P<european> \d{{1,3}} (?>(?:\.\d{{3}}){{1,9}}) ,\d++ | {_DOTTED} )
+      | (?! {_SPACED} ) (?P<mixed> \d++ ) [ ]{{1,2}} (?:and[ ])? (?P<over> \d++ ) [ ]?/[ ]? (?P<under> \d++ )
       | (?P<top> {_PLAIN} ) [ ]?/[ ]? (?P<bottom> {_PLAIN} )
       | (?P<plain> {_PLAIN} )
         (?: :00
           | [eE] (?P<exponent> [-+]? \d++ ) (?!\w)
           | [ ]?[x*×·][ ]? 10 [ ]?\^[ ]? [{{(]? (?P<power> [-+]? \d++ ) [)}}]?
-          | [ ] (?P<scale> (?i:{"|".join(_SCALES)}) ) \b
+          | [ ] (?P<scale> (?i:thousand|million|billion|trillion) ) \b
+          | (?P<letter> [kK] | (?(currency) [mM]n? | (?!) ) | (?(currency) [bB]n? | (?!) ) ) (?!\w)
         )?
     )
     (?! [eE][-+]?\d )
@@ -92,7 +108,8 @@ _TEX = re.compile(
     r"""
     \\[dtc]?frac \s{0,3} \{ \s{0,3} (?P<over>-?[\d.,]{1,40}) \s{0,3} \} \s{0,3} \{ \s{0,3} (?P<under>[\d.,]{1,40}) \s{0,3} \}
   | \\[dtc]?frac \s{0,3} (?P<o>\d) \s{0,3} (?P<u>\d)
-  | (?P<nothing> \\! | \\(?:left|right)(?![a-z]) | \^\s?\{?\\circ\}? | (?<=\d)\\[,;](?=\d{3}) )
+  | (?P<nothing> \\! | \\(?:left|right)(?![a-z]) | \^\s?\{?\\circ\}? | (?<=\d)\\[,;](?=\d{3}(?!\d)) )
+  | (?P<point> (?<=\d) \{,\} (?= \d{1,2}(?!\d) | \d{4} ) | (?<= (?<!\d)0 ) \{,\} (?=\d) )
   | (?P<comma> \{,\} )
   | (?P<times> \\(?:times|cdot)(?![a-z]) )
   | (?P<percent> \\% )
@@ -101,9 +118,12 @@ _TEX = re.compile(
     """,
     re.VERBOSE,
 )
-_UNTEX = {"nothing": "", "comma": ",", "times": "×", "percent": "%", "dollar": "$", "space": " "}
-_SEPARATORS = str.maketrans("", "", ",'")
-_TYPOGRAPHY = str.maketrans(dict.fromkeys("−‐‑‒–﹣－", "-") | dict.fromkeys("\u00a0\u202f\u2009\t", " ") | {"⁄": "/"})
+_TEX_MARKS = ("\\", "^", "{,}", "~", "**")  # every match of `_TEX` holds one; most CoTs hold none
+_UNTEX = {"nothing": "", "point": ".", "comma": ",", "times": "×", "percent": "%", "dollar": "$", "space": " "}
+_SEPARATORS = str.maketrans("", "", ",' ")
+_TYPOGRAPHY = str.maketrans(
+    dict.fromkeys("−‐‑‒–﹣－", "-") | dict.fromkeys("\u00a0\u202f\u2009", " ") | {"⁄": "/", "’": "'"}
+)
 
 _VULGAR_FRACTION = re.compile("[¼-¾⅐-⅞]")
 
@@ -114,14 +134,15 @@ _DIRECT = re.compile(
 )
 _TERM = re.compile(r"[^=\d]{0,40}?(?:[-+*/×÷·]|\bof\b|\bx\s?(?=[\d$]))")
 _LOOSE_MINUS = re.compile(r"([\s$*(]{0,8}-)[ ]+(?=[$€£¥₹.\d])")
-_GROUPED_BY_SPACES = re.compile(r"[\s$*]{0,8}-?\d{1,3}(?: \d{3}){1,9}(?! ?\d)")
+_DENIED = re.compile(r"[^\w\n]{0,8}not\s[^\w\n]{0,4}(?=\d)", re.IGNORECASE)
+_NOT = re.compile(r"(?P<instead>,\s|\band\s)?\bnot\s[^\w\n]{0,4}$", re.IGNORECASE)
 _WHOLE_KEY = re.compile(r"0|-?[1-9][0-9]{0,17}")
 _UNIT = re.compile(r"\s?[A-Za-z°$€£%][A-Za-z° /.$€£]{0,40}")
 
 
 def extract(text: str) -> str | None:
     """Return the number a CoT answers with, as it is written there; `None` where there is none."""
-    content = markers.boxed(text)
+    content = markers.set_apart(text)
     found = _first(_readable(content)) if content is not None else None
     if found is not None:
         return found
@@ -132,16 +153,16 @@ def extract(text: str) -> str | None:
             return found
         if segment.final:
             return None
-    return _last(_joined(plain)) or _word(plain)
+    return _last(_tight(plain.strip())) or _word(plain)
 
 
 def canonical(raw: str) -> str | None:
     """Return the exact key of a raw answer; a raw answer that does not begin with its number is read as a text."""
     if _WHOLE_KEY.fullmatch(raw):
         return raw  # what most answers of an archive are: its import should not take longer than twice its loading
-    plain = _joined(_readable(raw))
+    plain = _tight(_readable(raw).strip())
     direct = _direct(plain)
-    found = _equation(plain, direct) if direct is not None else _word(plain) or extract(plain)
+    found = _equation(plain, direct) if direct is not None else _word(plain) or extract(raw)
     if found is None:
         return None
     match = _search(found)
@@ -161,7 +182,8 @@ def decimal_key(number: float | Decimal | Fraction) -> str | None:
     """Return the key of a number a source stored: 540 and 540.0 give "540", 0.5 gives "0.5", 1e21 all its digits.
 
     Args:
-        number: a float stands for the shortest decimal that reads back as it.
+        number: a float stands for the shortest decimal that reads back as it; floats and decimals of more than
+            `SIGNIFICANT_DIGITS` significant digits are rounded as written ones are, 109.00000000000001 gives "109".
 
     Returns:
         The key; `None` for infinities, not-a-number, and numbers longer than `MAX_DIGITS`.
@@ -172,21 +194,32 @@ def decimal_key(number: float | Decimal | Fraction) -> str | None:
 
 
 def fraction_key(value: Fraction | None) -> str | None:
-    """Write a rational exactly: digits, a plain decimal, or "p/q"; `None` for `None` and beyond `MAX_DIGITS`."""
+    """Write a rational exactly: digits, a plain decimal, or "p/q"; `None` for `None` and beyond `MAX_DIGITS`.
+
+    A decimal that `canonical` would round is written "p/q", so that every key is its own key.
+    """
     if value is None:
         return None
     top, bottom = value.numerator, value.denominator
     if max(abs(top), bottom).bit_length() > 4 * MAX_DIGITS:
         return None
     places = _decimal_places(bottom)
-    if places is None:
-        key = f"{top}/{bottom}"
-    elif places == 0:
+    if places == 0:
         key = str(top)
+    elif places is None or _rounded(value) != value:
+        key = f"{top}/{bottom}"
     else:
         digits = str(abs(top) * 10**places // bottom).rjust(places + 1, "0")
         key = f"{'-' if top < 0 else ''}{digits[:-places]}.{digits[-places:]}"
     return key if sum(map(str.isdigit, key)) <= MAX_DIGITS else None
+
+
+def _rounded(value: Fraction) -> Fraction:
+    """A terminating decimal, half to even, to `SIGNIFICANT_DIGITS`; digits before the point are always kept."""
+    places = _decimal_places(value.denominator) or 0
+    digits = len(str(abs(value.numerator) * 10**places // value.denominator))
+    surplus = digits - max(SIGNIFICANT_DIGITS, digits - places)
+    return round(value, places - surplus) if surplus > 0 else value
 
 
 def _decimal_places(bottom: int) -> int | None:
@@ -201,8 +234,8 @@ def _decimal_places(bottom: int) -> int | None:
 def _readable(text: str) -> str:
     """Undo typography and TeX as far as numbers need it."""
     if not text.isascii():
-        text = unicodedata.normalize("NFKC", _VULGAR_FRACTION.sub(r" \g<0>", text))
-    return _TEX.sub(_untex, text.translate(_TYPOGRAPHY))
+        text = unicodedata.normalize("NFKC", _VULGAR_FRACTION.sub(r" \g<0>", text)).translate(_TYPOGRAPHY)
+    return _TEX.sub(_untex, text) if any(map(text.__contains__, _TEX_MARKS)) else text
 
 
 def _untex(match: re.Match[str]) -> str:
@@ -214,13 +247,6 @@ def _untex(match: re.Match[str]) -> str:
     return f"{' ' if glued else ''}{over}/{under}"
 
 
-def _joined(text: str) -> str:
-    """Put the number at the head of a text in one piece: "- 5" becomes "-5", "10 000" becomes "10000"."""
-    text = _tight(text.strip())
-    spaced = _GROUPED_BY_SPACES.match(text)
-    return spaced[0].replace(" ", "") + text[spaced.end() :] if spaced else text
-
-
 def _tight(text: str) -> str:
     """Join a leading minus to its number; elsewhere in a text "- 5" is a bullet or a subtraction."""
     return _LOOSE_MINUS.sub(r"\1", text, count=1) if _LOOSE_MINUS.match(text) else text
@@ -228,13 +254,15 @@ def _tight(text: str) -> str:
 
 def _first(content: str) -> str | None:
     """The number of a short text that is all answer: its first, or what its equation comes to."""
-    content = _tight(content)
-    match = _search(content)
+    content = markers.affirmed(_tight(content))
+    match = None if _DENIED.match(content) else _search(content)
     return _equation(content, match) if match else _word(content)
 
 
 def _of_segment(segment: Segment) -> str | None:
-    text = _tight(segment.text)
+    text = markers.affirmed(_tight(segment.text))
+    if _DENIED.match(text):
+        return None
     direct = _direct(text)
     if direct is not None:
         return _equation(text, direct)
@@ -265,11 +293,24 @@ def _search(text: str, start: int = 0) -> re.Match[str] | None:
 
 
 def _last(text: str) -> str | None:
-    last = None
-    for match in _NUMBER.finditer(text):
-        if not match["junk"]:
-            last = match
-    return last[0].strip() if last else None
+    """The last number of a text that is not denied; numbers do not span lines, so that few lines are searched."""
+    end = len(text)
+    while end > 0:
+        start = text.rfind("\n", 0, end) + 1
+        numbers = [match for match in _NUMBER.finditer(text, start, end) if not match["junk"]]
+        if numbers:
+            return _last_affirmed(text, numbers)
+        end = start - 1
+    return None
+
+
+def _last_affirmed(text: str, numbers: list[re.Match[str]]) -> str | None:
+    """The last number of a line; the one before where that is said instead of the last ("6, not 5")."""
+    *others, last = numbers
+    denied = _NOT.search(text, max(0, last.start() - 12), last.start())
+    if denied is None:
+        return last[0].strip()
+    return others[-1][0].strip() if others and denied["instead"] else None
 
 
 def _word(text: str) -> str | None:
@@ -284,7 +325,6 @@ def _word_key(text: str) -> str | None:
 
 def _value(match: re.Match[str]) -> Fraction | None:
     negative = bool(match["sign"]) != bool(match["inner"])
-    scale = _SCALES[match["scale"].lower()] if match["scale"] else "0"
     if match["mixed"]:
         value = _mixed(match["mixed"], match["over"], match["under"])
     elif match["top"]:
@@ -292,19 +332,33 @@ def _value(match: re.Match[str]) -> Fraction | None:
     elif match["european"]:
         value = _decimal(match["european"].replace(".", "").replace(",", "."))
     else:
-        value = _decimal(match["plain"].translate(_SEPARATORS), match["exponent"] or match["power"] or scale)
+        value = _decimal(_point(match["plain"]), match["exponent"] or match["power"] or _scale(match))
     return -value if value is not None and negative else value
 
 
+def _scale(match: re.Match[str]) -> str:
+    """The power of ten of "million" or "k"."""
+    return _SCALES[match["scale"].lower()] if match["scale"] else _SCALES[(match["letter"] or "-")[0].lower()]
+
+
+def _point(written: str) -> str:
+    """Digits with a decimal point, without separators: a comma separates thousands only where it can."""
+    head, _, tail = written.partition(",")
+    if tail.isdigit() and (len(tail) != 3 or len(head) > 3 or head.startswith("0")):
+        return f"{head.translate(_SEPARATORS)}.{tail}"
+    return written.translate(_SEPARATORS)
+
+
 def _decimal(digits: str, exponent: str = "0") -> Fraction | None:
-    """A plain decimal times a power of ten, without ever building a number that is too long."""
+    """A plain decimal times a power of ten, rounded; without ever building a number that is too long."""
     if len(digits) > MAX_DIGITS + 1 or len(exponent) > 6 or abs(int(exponent)) > MAX_DIGITS:
         return None
-    return Fraction(digits) * Fraction(10) ** int(exponent)
+    value = Fraction(digits) * Fraction(10) ** int(exponent)
+    return _rounded(value) if len(digits) > SIGNIFICANT_DIGITS else value
 
 
 def _ratio(top: str, bottom: str) -> Fraction | None:
-    numerator, denominator = _decimal(top.translate(_SEPARATORS)), _decimal(bottom.translate(_SEPARATORS))
+    numerator, denominator = _decimal(_point(top)), _decimal(_point(bottom))
     return numerator / denominator if numerator is not None and denominator else None
 
 

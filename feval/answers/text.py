@@ -1,14 +1,16 @@
 r"""Free text: two answers are equal when they differ in case, width, spacing, quotes, markup or closing punctuation only.
 
-Which text of a CoT is its answer (the first rule that finds one): the last `\boxed{...}`; what follows the last answer phrase
-(`feval.answers.markers`), up to the end of its line; the CoT itself where it is one line. Anything else is no answer.
+Which text of a CoT is its answer (the first rule that finds one): the one that it sets apart, in a JSON object or the last
+`\boxed{...}`; what follows the last answer phrase (`feval.answers.markers`), up to the end of its line; the CoT itself where it
+is one line. Anything else is no answer.
 
-The key is the text in NFKC and casefold, blanks squeezed, quotes, Markdown and punctuation trimmed off both ends. An answer
-longer than `LONGEST` characters is a discourse and has no key.
+The key is the text in NFKC and casefold, out of `\text{...}`, blanks squeezed, quotes, Markdown and punctuation trimmed off both
+ends. An answer longer than `LONGEST` characters is a discourse and has no key.
 """
 
 from __future__ import annotations
 
+import re
 import unicodedata
 
 from feval.answers import markers
@@ -19,12 +21,13 @@ LONGEST = 2000
 """Characters of the longest raw answer that has a key."""
 
 _TRIM = " .,;:!?\"'`*_$“”‘’«»…"
+_TEX_TEXT = re.compile(r"\\(?:text(?:bf|it|rm|sf)?|math(?:rm|bf|it|sf)|mbox)\s?\{([^{}]*)\}")
 _BRACKETS = {"(": ")", "[": "]", "{": "}", "<": ">"}
 
 
 def extract(text: str) -> str | None:
     """Return the text a CoT answers with, as it is written there; `None` where there is none."""
-    content = markers.boxed(text)
+    content = markers.set_apart(text)
     if content is not None and canonical(content) is not None:
         return content.strip()
     own = markers.own_part(text).strip()
@@ -40,7 +43,10 @@ def canonical(raw: str) -> str | None:
     """Return the key of a raw answer; `None` where nothing but punctuation is left, or it is too long."""
     if len(raw) > LONGEST:
         return None
-    return _trimmed(" ".join(fold(raw).split())) or None
+    text = " ".join(fold(raw).split())
+    while "\\" in text and text != (bare := " ".join(_TEX_TEXT.sub(r"\1", text).split())):
+        text = bare
+    return _trimmed(text) or None
 
 
 def fold(text: str) -> str:
