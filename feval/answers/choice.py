@@ -20,7 +20,8 @@ guessed.
 The key is the label as the question writes it. An answer that names no option has the key of its own text, whatever the gold is:
 without options "mango" and "apple" are two parties, "none of them" is one. One that names several options ("B or C"), denies
 ("not B", "neither"), or is empty is no answer. Without options, any single letter A to Z is a label. A gold answer that names
-no option (three BIG-Bench-Hard questions whose options upstream split at commas: "Monsters, Inc") has its text as its key, too.
+no option has its text as its key, too. So it is where upstream split an option at its commas (three BIG-Bench-Hard questions):
+"Monsters, Inc" is its own text, whether it is an answer or the gold, and not the two options "Monsters" and "Inc".
 """
 
 from __future__ import annotations
@@ -40,6 +41,7 @@ __all__ = ["canonical", "canonical_gold", "extract"]
 _LETTERS = tuple((letter, "") for letter in string.ascii_uppercase)
 _LONGEST = 400
 _ROUNDS = 4
+_LONGEST_RUN = 4
 
 _OPENING = r"[^\w\n(\[{\\]{0,8} (?: \\(?:text|mathrm|mathbf|textbf)\{ )?"
 _NAMED = r"(?P<named> (?i:option|choice|letter|answer) \s{1,3} )?"
@@ -69,12 +71,14 @@ class _Options:
         readings: what a text can be equal to an option in ("text the cat", "number 5", "date 05/01/2021") -> its label, empty
             where two options share it.
         words: the words of each option's text with its label (empty where two share them), the longest first.
+        runs: the words of several neighbouring options, end to end: one option that upstream split at commas.
         patterns: how labels are written.
     """
 
     labels: dict[str, str]
     readings: dict[str, str]
     words: tuple[tuple[str, str], ...]
+    runs: frozenset[str]
     patterns: _LabelPatterns
 
 
@@ -154,6 +158,8 @@ def _mentions(text: str, options: _Options) -> bool:
     if _DENIAL.match(text) or _head(text, options) or options.patterns.bracketed.search(text):
         return True
     left = f" {_squeezed(text)} "
+    if left.strip() in options.runs:
+        return False
     if any(reading in options.readings for reading in _readings(text)) or any(
         f" {w} " in left for w, _ in options.words
     ):
@@ -306,7 +312,10 @@ def _options(choices: tuple[tuple[str, str], ...]) -> _Options:
     readings = _owners((reading, label) for label, text in pairs for reading in _readings(text))
     words = _owners((_squeezed(text), label) for label, text in pairs if text)
     longest_first = sorted((pair for pair in words.items() if pair[0]), key=lambda pair: (-len(pair[0]), pair))
-    return _Options(labels, readings, tuple(longest_first), _label_patterns(tuple(labels.items())))
+    texts = [_squeezed(text) for _, text in pairs]
+    spans = ((start, start + size) for size in range(2, _LONGEST_RUN + 1) for start in range(len(texts) - size + 1))
+    runs = frozenset(" ".join(texts[start:stop]) for start, stop in spans if all(texts[start:stop]))
+    return _Options(labels, readings, tuple(longest_first), runs, _label_patterns(tuple(labels.items())))
 
 
 def _owners(pairs: Iterable[tuple[str, str]]) -> dict[str, str]:
