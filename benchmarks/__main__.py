@@ -19,7 +19,7 @@ from pathlib import Path
 from benchmarks.measure import Workspace
 
 NAMES = (
-    "open", "curve", "replay", "methods", "cascades", "confidence", "comparison", "estimators", "two_call", "startup",
+    "open", "curve", "intervals", "replay", "methods", "cascades", "confidence", "comparison", "estimators", "two_call", "startup",
     "importing", "recording", "report", "serving", "tiny", "hub", "coupled",
 )  # fmt: skip
 

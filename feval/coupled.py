@@ -436,7 +436,7 @@ class _Pair:
         told = self.statistics(at)
         apart = coupled_statistics(self.first_apart.right[at], self.second_apart.right[at])
         coupled, independent = self.differences(at)
-        interval = bootstrap_interval(told.covariance[:, None], proportions=False, **settings)
+        interval = bootstrap_interval(told.covariance[:, None], **settings)
         if samples < 1:
             raise OutOfRangeError(f"The error is that of 1 independent pair or more; {samples} were given.")
         number = min(samples, independent.size)

@@ -70,10 +70,9 @@ class Curve:
         billing: how prompts were charged.
         counter: who counted the tokens.
         questions: number of questions.
-        seed: of draws (seeded) and of the interval's resamples.
+        seed: of draws (seeded).
         replicates: draws per question (seeded), 1 (recorded), `None` (exact).
-        confidence: of the intervals; resamples: how many they were made from.
-        resamples: bootstrap resamples over questions.
+        confidence: of the intervals.
         points: by n.
         field: of the method, whose values the points have.
         settings: the method's other fields that were set.
@@ -91,7 +90,6 @@ class Curve:
     seed: int
     replicates: int | None
     confidence: float | None
-    resamples: int
     points: tuple[CurvePoint, ...]
     field: str = "n"
     settings: Mapping[str, Any] = dataclasses.field(default_factory=dict)
@@ -112,7 +110,6 @@ def self_consistency_curve(
     order: str = "exact",
     replicates: int = 100,
     confidence: float | None = 0.95,
-    resamples: int = 10_000,
 ) -> Curve:
     """Self-consistency (plurality of n answers, Wang et al. 2203.11171) over n.
 
@@ -122,9 +119,7 @@ def self_consistency_curve(
         n: CoTs per question, such as `range(1, 41)`.
         order: "exact" (default), "recorded" or "seeded".
         replicates: draws of every question, for "seeded".
-        confidence: level of the percentile bootstrap over questions; `None` leaves intervals out.
-        resamples: of the bootstrap; its seed is the LLM's, modulo 2^64, and questions are resampled in the order of their
-            keys (`Dataset.question_keys`), so that their order in the recording makes no difference.
+        confidence: of the score interval over questions (`feval.estimators.intervals`); `None` leaves intervals out.
 
     Raises:
         ShortPoolError: some n is above the smallest pool; the message names the question.
@@ -142,8 +137,7 @@ def self_consistency_curve(
     values = _exact(dataset, llm, budgets) if order == "exact" else _drawn(dataset, llm, budgets, order, replicates)
     points = _points(values, llm, budgets, order)
     if confidence is not None:
-        right = _by_key(values.right, dataset)
-        points = _with_intervals(points, right, confidence, resamples, llm.seed)
+        points = _with_intervals(points, values.right, confidence)
     return Curve(
         method="self-consistency",
         dataset=dataset.id,
@@ -157,7 +151,6 @@ def self_consistency_curve(
         seed=llm.seed,
         replicates={"exact": None, "recorded": 1, "seeded": replicates}[order],
         confidence=confidence,
-        resamples=resamples,
         points=tuple(points),
     )
 
@@ -186,7 +179,6 @@ def method_curve(
     train_fraction: float | None = None,
     split_seed: int = 0,
     confidence: float | None = 0.95,
-    resamples: int = 10_000,
 ) -> Curve:
     """Any method over the values of one of its fields.
 
@@ -202,7 +194,6 @@ def method_curve(
         train_fraction: as for `evaluate`.
         split_seed: as for `evaluate`.
         confidence: as for `evaluate`.
-        resamples: as for `evaluate`.
 
     Raises:
         UnknownNameError: no such method, field or order.
@@ -227,7 +218,6 @@ def method_curve(
             train_fraction=train_fraction,
             split_seed=split_seed,
             confidence=confidence,
-            resamples=resamples,
         )
         points.append(_point(value, told, _ceiling(made, dataset, llms, told)))
     return Curve(
@@ -243,7 +233,6 @@ def method_curve(
         seed=told.seed,
         replicates=told.replicates,
         confidence=confidence,
-        resamples=resamples,
         points=tuple(points),
         field=field,
         settings=settings,
@@ -350,16 +339,9 @@ def _mean_cost(llm: LLM, n: int, output_tokens: float) -> tuple[float | None, fl
     return dollars, prompt_tokens + output_tokens
 
 
-def _by_key(values: PerQuestion, dataset: Dataset) -> PerQuestion:
-    """The questions in an order that does not depend on the recording, nor on what was opened beside it."""
-    return replace(values, rows=values.rows[np.argsort(dataset.question_keys, kind="stable")])
+def _with_intervals(points: Sequence[CurvePoint], right: PerQuestion, confidence: float) -> list[CurvePoint]:
+    from feval.estimators.intervals import accuracy_interval
 
-
-def _with_intervals(
-    points: Sequence[CurvePoint], right: PerQuestion, confidence: float, resamples: int, seed: int
-) -> list[CurvePoint]:
-    from feval.estimators.bootstrap import bootstrap_interval
-
-    interval = bootstrap_interval(right, confidence=confidence, resamples=resamples, seed=seed % (1 << 64))
+    interval = accuracy_interval(right, confidence)
     ends = zip(points, interval.low.tolist(), interval.high.tolist(), strict=True)
     return [replace(point, accuracy_low=low, accuracy_high=high) for point, low, high in ends]

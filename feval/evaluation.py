@@ -35,12 +35,12 @@ __all__ = [
     "MAX_REPLICATES",
     "ORDERS",
     "Evaluation",
-    "accuracy_interval",
     "called",
     "decisions",
     "drawn_orders",
     "evaluate",
     "fit",
+    "interval_ends",
     "train_test_rows",
 ]
 
@@ -69,13 +69,13 @@ class Evaluation:
         llms: names, in the order the method was given them.
         kind: "exact", "recorded" or "seeded".
         replicates: draws per question (seeded), 1 (recorded), `None` (exact).
-        seed: of the draws and of the interval's resamples.
+        seed: of the draws.
         prices: id of the price list, `None` where dollars were switched off.
         billing: how prompts were charged.
         counters: who counted the tokens of each LLM.
         recording_hashes: of every recording behind the questions and CoTs.
         question_ids: Q ids.
-        question_keys: [Q] what resamples of questions are ordered by.
+        question_keys: [Q] what questions are ordered by wherever the recording's order must make no difference.
         right: [Q] probability that the answer is the gold.
         calls: [Q] requests, auxiliary ones included.
         samples: [Q] CoTs.
@@ -87,7 +87,6 @@ class Evaluation:
         accuracy_low: lower end of the confidence interval, `None` where none was asked for.
         accuracy_high: upper end.
         confidence: of the interval.
-        resamples: bootstrap resamples over questions it was made from.
     """
 
     method: str
@@ -113,7 +112,6 @@ class Evaluation:
     accuracy_low: float | None = None
     accuracy_high: float | None = None
     confidence: float | None = None
-    resamples: int | None = None
 
     @property
     def questions(self) -> int:
@@ -219,7 +217,6 @@ def evaluate(
     workers: int = 1,
     time_limit: float | None = TIME_LIMIT,
     confidence: float | None = 0.95,
-    resamples: int = 10_000,
 ) -> Evaluation:
     """Run a method over a dataset.
 
@@ -237,8 +234,7 @@ def evaluate(
         split_seed: of that split, see `train_test_rows`.
         workers: processes that share the questions of seeded and recorded evaluations; the numbers are the same for any number.
         time_limit: seconds that a user's method may take on one question; `None` for no limit.
-        confidence: level of the percentile bootstrap over questions; `None` for no interval.
-        resamples: of the bootstrap.
+        confidence: of the score interval over questions (`feval.estimators.intervals`); `None` for no interval.
 
     Raises:
         ShortPoolError: a pool is smaller than what the method may ask for; the message names the question.
@@ -277,7 +273,7 @@ def evaluate(
             prompt_tokens = [llm.pool.prompt_tokens[chosen] for llm in asked]
             sums = _sums(method, dataset, asked, chosen, kind, replicates, time_limit, workers)
             means = sums.means(1 if kind == "recorded" else replicates, prompt_tokens)
-    told = _evaluation(method, dataset, asked, chosen, kind, replicates, means, confidence, resamples)
+    told = _evaluation(method, dataset, asked, chosen, kind, replicates, means, confidence)
     return replace(told, train_questions=trained)
 
 
@@ -685,7 +681,6 @@ def _evaluation(
     replicates: int,
     means: _Means,
     confidence: float | None,
-    resamples: int,
 ) -> Evaluation:
     from feval.prices import usd
 
@@ -697,7 +692,7 @@ def _evaluation(
         costs = zip(prices, means.prompt_tokens, means.output_tokens, strict=True)
         dollars = sum((np.asarray(usd(price, i, o)) for price, i, o in costs if price), np.zeros(len(rows)))
     keys = dataset.question_keys[rows]
-    low, high = accuracy_interval(means.right, keys, confidence, resamples, llms[0].seed)
+    low, high = interval_ends(means.right, confidence)
     return Evaluation(
         method=_name(method),
         fields=_fields(method),
@@ -721,33 +716,24 @@ def _evaluation(
         accuracy_low=low,
         accuracy_high=high,
         confidence=confidence,
-        resamples=None if confidence is None else resamples,
     )
 
 
-def accuracy_interval(
-    right: Floats, keys: npt.NDArray[np.uint64], confidence: float | None, resamples: int, seed: int
-) -> tuple[float | None, float | None]:
-    """The confidence interval of an accuracy: the percentile bootstrap over questions, Wilson's where all are right or wrong.
-
-    Questions are resampled in the order of their keys, so that their order in the recording makes no difference.
+def interval_ends(right: Floats, confidence: float | None) -> tuple[float | None, float | None]:
+    """The confidence interval of an accuracy over questions.
 
     Args:
         right: [Q] probability of being right.
-        keys: [Q] keys of the questions.
         confidence: its level; `None` for no interval.
-        resamples: of the bootstrap.
-        seed: of the resamples.
 
     Returns:
         The lower and the upper end; `None` twice where none was asked for.
     """
     if confidence is None:
         return None, None
-    from feval.estimators.bootstrap import bootstrap_interval
+    from feval.estimators.intervals import accuracy_interval
 
-    in_order = right[np.argsort(keys, kind="stable"), None]
-    interval = bootstrap_interval(in_order, confidence=confidence, resamples=resamples, seed=seed % (1 << 64))
+    interval = accuracy_interval(right[:, None], confidence)
     return float(interval.low[0]), float(interval.high[0])
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -57,6 +58,12 @@ def _compare(
     ] = None,
     receipt: ReceiptFile = None,
     no_receipt: NoReceipt = False,
+    order: Annotated[
+        str | None,
+        typer.Option(
+            "--order", metavar="KIND", help="exact, seeded, recorded or mixed, for all methods. Default: the plan's."
+        ),
+    ] = None,
     workers: Annotated[int, typer.Option("--workers", min=1, help="Processes; the numbers do not depend on it.")] = 1,
     time_limit: Annotated[
         float, typer.Option("--time-limit", min=0.001, metavar="SECONDS", help="For a user's method, per question.")
@@ -73,9 +80,9 @@ def _compare(
     """
     show = _Out(as_json=as_json, quiet=quiet)
     if init:
-        if out is not None or receipt is not None or no_receipt:
+        if out is not None or receipt is not None or no_receipt or order is not None:
             raise UsageError(
-                "--init writes a plan and computes nothing; --out and receipts belong to the comparison itself."
+                "--init writes a plan and computes nothing; --order, --out and receipts belong to the comparison itself."
             )
         _init(show, file, recordings, dataset, llms, replace=force)
         return
@@ -83,16 +90,17 @@ def _compare(
         raise UsageError(
             f"The plan {file} says which recording, dataset and LLMs are compared; change it there, or make another with --init."
         )
-    _run(show, file, Saved(out, receipt, no_receipt, force), workers, time_limit)
+    _run(show, file, Saved(out, receipt, no_receipt, force), order, workers, time_limit)
 
 
-def _run(show: _Out, file: Path, saved: Saved, workers: int, time_limit: float) -> None:
+def _run(show: _Out, file: Path, saved: Saved, order: str | None, workers: int, time_limit: float) -> None:
     from feval.comparison import compare
     from feval.plans import Plan
     from feval.receipts import compare_receipt
     from feval.report.comparisons import comparison_tables
 
     plan = Plan.read(file)
+    plan = plan if order is None else dataclasses.replace(plan, order=order)
     with show.progress(f"comparing {len(plan.entries)} methods"):
         told = compare(plan, workers=workers, base=file.parent, time_limit=time_limit)
     if told.missing and show.json:  # there is no table of them

@@ -69,7 +69,8 @@ class Estimate:
     Attributes:
         method: one of `METHODS`.
         of: what it estimates: the accuracy of a "plurality" of answers, or of a "majority" of right calls.
-        interval: how its intervals are made: "bootstrap", or "wald" or "likelihood" regions of the pair table.
+        interval: how its intervals are made: "score" over questions, "bootstrap" of the moments, or "wald" or "likelihood" regions of
+            the pair table.
         points: by M.
     """
 
@@ -301,17 +302,17 @@ class _Calls:
         return sample_moments(self.counts.gold, self.counts.size, resamples=some, seed=self.seed)
 
     def with_interval(self, method: str, values: PerQuestion) -> Estimate:
-        """The estimate of values per question, resampled."""
-        from feval.estimators.bootstrap import bootstrap_interval
+        """The estimate of values per question, with their score intervals."""
+        from feval.estimators.intervals import accuracy_interval
 
-        ends = bootstrap_interval(values, confidence=self.confidence, resamples=self.resamples, seed=self.seed)
+        ends = accuracy_interval(values, self.confidence)
         columns = zip(self.votes, values.mean().tolist(), ends.low.tolist(), ends.high.tolist(), strict=False)
         points = [EstimatePoint(votes, mean, None, None, low, high) for votes, mean, low, high in columns]
         points += [
             EstimatePoint(votes, None, None, None, None, None, _no_unbiased(self.g))
             for votes in self.votes[len(points) :]
         ]
-        return Estimate(method, "plurality", "bootstrap", tuple(points))
+        return Estimate(method, "plurality", "score", tuple(points))
 
 
 # -- the estimators -------------------------------------------------------------------------------------------------

@@ -140,16 +140,15 @@ def _figures(dataset: Dataset, llm: LLM) -> PairFigures:
 
 def _accuracies(dataset: Dataset, llm: LLM, asked: npt.NDArray[np.intp]) -> tuple[Accuracy | None, Accuracy | None]:
     """Of one call and of the full vote; a question without a gold is never right, as in `feval curve`."""
-    from feval.estimators.bootstrap import bootstrap_interval
     from feval.estimators.counts import vote_counts
+    from feval.estimators.intervals import accuracy_interval
 
     if not len(asked) or not (dataset.gold >= 0).any():
         return None, None
-    rows = asked[np.argsort(dataset.question_keys[asked], kind="stable")]  # as curves have them
-    counts = vote_counts(llm.pool.codes[rows], dataset.gold[rows])
+    counts = vote_counts(llm.pool.codes[asked], dataset.gold[asked])
     gold, rivals = counts.gold.astype(np.int64), counts.rivals.astype(np.int64)
     right = np.column_stack([gold / counts.size, _lead_share(gold, rivals)])
-    means, interval = right.mean(axis=0), bootstrap_interval(right, seed=_SEED)
+    means, interval = right.mean(axis=0), accuracy_interval(right)
     single, vote = (
         Accuracy(float(means[column]), float(interval.low[column]), float(interval.high[column])) for column in (0, 1)
     )

@@ -142,7 +142,8 @@ def _frontier(told: Comparison) -> Table:
 def _differences(told: Comparison) -> Table:
     cost = _costs(told, (row.cost for row in told.differences))
     rows, left = _readable(told, told.differences)
-    resolution = f"; {told.plan.resamples:,} resamples cannot show less than {told.smallest_p:.2g}"
+    floor = f"on {told.curves[0].points[0].questions:,} questions it cannot be less than {told.smallest_p:.2g}"
+    untested = list(dict.fromkeys(row.untested for row in rows if row.untested))
     return Table(
         title="Difference in accuracy at equal cost, in percentage points",
         columns=(
@@ -161,14 +162,15 @@ def _differences(told: Comparison) -> Table:
                 signed_points(row.difference),
                 f"{signed_points(row.low)} to {signed_points(row.high)}",
                 percent(row.flips),
-                f"{row.p_value:.4f}",
-                f"{row.p_holm:.4f}",
+                "-" if row.p_value is None else f"{row.p_value:.4f}",
+                "-" if row.p_holm is None else f"{row.p_holm:.4f}",
             )
             for row in rows
         ),
         notes=(
             *left,
-            f"{told.tests} comparisons; p (Holm) is adjusted for all of them{resolution}; the intervals are not adjusted",
+            f"{told.tests} comparisons by sign flips; p (Holm) is adjusted for all of them, {floor}; the intervals are not adjusted",
+            *(f"- for p: {reason}" for reason in untested),
             *(("- for the cost: the two share none, and each is taken at its dearest point",) if _apart(told) else ()),
         ),
     )

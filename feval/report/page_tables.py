@@ -178,8 +178,8 @@ def _differences(comparison: Comparison) -> dict[str, Any]:
                 row.difference,
             ),
             {"t": "", "s": row.difference, "i": [row.low, row.difference, row.high]},
-            _cell(_p_value(row.p_value), row.p_value),
-            _cell(_p_value(row.p_holm), row.p_holm),
+            _cell("-" if row.p_value is None else _p_value(row.p_value), row.p_value),
+            _cell("-" if row.p_holm is None else _p_value(row.p_holm), row.p_holm),
             _percent(row.flips),
         )
         for row in comparison.differences
@@ -201,11 +201,12 @@ def _differences(comparison: Comparison) -> dict[str, Any]:
         "dot: the interval leaves 0 out."
     )
     tested = (
-        f"Intervals and p come from {comparison.plan.resamples:,} bootstrap resamples of questions, the same for all methods. "
-        f"{comparison.tests} differences are tested together: p (Holm) is adjusted for that, and "
-        f"{plain_number(comparison.smallest_p)} is the least it can be with so many resamples."
+        "Intervals and p come from flipping the signs of the questions' differences, the order flips from "
+        f"{comparison.plan.resamples:,} bootstrap resamples of questions. {comparison.tests} differences are tested together: "
+        f"p (Holm) is adjusted for that, and {plain_number(comparison.smallest_p)} is the least it can be with so many questions."
     )
-    notes = (tested, "Between two budgets a curve is taken to be linear in the logarithm of its cost.")
+    untested = dict.fromkeys(f"- for p: {row.untested}" for row in comparison.differences if row.untested)
+    notes = (tested, *untested, "Between two budgets a curve is taken to be linear in the logarithm of its cost.")
     return _table(
         "differences", "Differences", "Paired differences", intro, columns, rows, notes, _strongest(comparison)
     )
