@@ -77,7 +77,7 @@ SKEWED = {"Beta(0.5, 4.5), Beta(2, 18)": _beta(0.5, 4.5, 2, 18)}
 
 
 def coverage(questions: int) -> tuple[list[float], list[float], list[float]]:
-    """Share of intervals that hold the truth: of ten laws, of right/wrong answers, and of the percentile bootstrap for the laws."""
+    """Share of intervals that hold the truth: of ten laws, of right/wrong answers, of the laws by the bootstrap."""
     from feval.estimators.bootstrap import bootstrap_interval
     from feval.estimators.intervals import accuracy_interval
 
@@ -131,6 +131,6 @@ def _tested(questions: int) -> list[Goal]:
     return rows + [Goal(f"false positives at {questions}, {pair}", rate, None, "") for pair, rate in skewed]
 
 
-def goals(workspace: Workspace) -> list[Goal]:
+def goals(workspace: Workspace) -> list[Goal]:  # noqa: ARG001  it needs no files
     """Coverage of intervals of accuracies; false positives of comparisons."""
     return [row for measured in (_covered, _tested) for questions in QUESTIONS for row in measured(questions)]

@@ -1,7 +1,7 @@
 """Compare methods on the same questions and the same draws: differences, savings, the frontier, areas, a ranking.
 
-Accuracies have score intervals, differences sign-flip tests, everything else one set of bootstrap resamples of questions, in which
-every method sees the same questions. `docs/comparing.md` says what each number means.
+Accuracies have score intervals, differences sign-flip tests, all else one set of bootstrap resamples of questions, in which every
+method sees the same questions. `docs/comparing.md` says what each number means.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from feval.calling import TIME_LIMIT
+from feval.cautions import billed_once, few_questions
 from feval.contrasts import (
     Area,
     Difference,
@@ -117,8 +118,32 @@ class Comparison:
 
     @property
     def kinds(self) -> tuple[str, ...]:
-        """How the points of the methods were computed: one of "exact", "recorded" and "seeded", several if the plan mixes them."""
+        """How the methods were computed: "exact", "recorded" or "seeded"; several of these if the plan mixes them."""
         return _kinds(self.curves)
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """Sentences that a reader needs in order not to be misled."""
+        points = [(curve.label, point) for curve in self.curves for point in curve.points]
+        few = few_questions(points[0][1].questions) if points else []
+        return (*few, *billed_once(self.plan.billing, points), *self._not_exact())
+
+    def _not_exact(self) -> list[str]:
+        """Why figures differ from those that `feval curve` shows."""
+        from feval.exact import EXACT
+        from feval.methods import METHODS
+
+        exact = {curve.label: METHODS.get(curve.entry.method) in EXACT for curve in self.curves}
+        if self.kinds != ("seeded",) or not any(exact.values()):
+            return []
+        without = next((label for label, has in exact.items() if not has), None)
+        why = f"{without} has no exact expectation" if self.plan.order is None and without else "its order is seeded"
+        others = ", ".join(label for label, has in exact.items() if has)
+        sentence = (
+            f"All methods are averaged over the same {self.plan.replicates:,} seeded draws, since {why}. Where `feval run` and "
+            f"`feval curve` show exact expectations ({others}), these figures differ from theirs by the luck of the draws."
+        )
+        return [sentence]
 
     @property
     def tests(self) -> int:
@@ -203,6 +228,8 @@ class Comparison:
             "baselines": [told.to_dict() for told in self.baselines],
             "ceilings": [_curve_dict(curve) for curve in self.ceilings],
             "tests": self.tests,
+            "kinds": list(self.kinds),
+            "warnings": list(self.warnings),
         }
         for name in ("frontier", "areas", "differences", "savings", "reaches", "ranking"):
             told[name] = [asdict(row) for row in getattr(self, name)]

@@ -1,7 +1,7 @@
 """Statistics of curves on the same questions: differences, savings, the frontier, areas, a ranking.
 
-Differences in accuracy come from sign-flip tests (`feval.estimators.sign_flips`). Everything else with an interval comes from one
-set of bootstrap resamples of questions (`feval.estimators.bootstrap`), in which every curve sees the same questions; so all that is
+Differences in accuracy come from sign-flip tests (`feval.estimators.sign_flips`). All else with an interval comes from one set
+of bootstrap resamples of questions (`feval.estimators.bootstrap`), in which every curve sees the same questions; so all that is
 taken between curves is paired.
 """
 
@@ -299,7 +299,9 @@ def _lines(plan: Plan, curves: Mapping[str, Sequence[Evaluation]]) -> list[_Line
         places = np.argsort(cost, kind="stable")
         rights, costs_at = columns[places], len(points) + columns[places]
         right = means[:, rights]
-        line = _Line(label, places, cost[places], right.mean(axis=0), right, resampled[:, costs_at], resampled[:, rights])
+        line = _Line(
+            label, places, cost[places], right.mean(axis=0), right, resampled[:, costs_at], resampled[:, rights]
+        )
         lines.append(line)
     return lines
 
@@ -380,7 +382,9 @@ def _difference_rows(plan: Plan, at: Sequence[tuple[_Line, _Line, float | None]]
         same = _begin_alike(a, b, cost)
         p = None if same else float(test.p_value[i])
         ends = lows[i], highs[i]
-        row = Difference(a.label, b.label, cost, right_a, right_b, observed, *ends, flips, p, p, _ALIKE if same else None)
+        row = Difference(
+            a.label, b.label, cost, right_a, right_b, observed, *ends, flips, p, p, _ALIKE if same else None
+        )
         rows.append(row)
     return rows
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from feval.cautions import billed_once, few_questions
 from feval.draws import ORDERS
 from feval.errors import OutOfRangeError, UnknownNameError, UsageError
 
@@ -44,6 +45,9 @@ class CurvePoint:
         pass_at_n: mean probability that at least one of the CoTs that the method may look at is right: no vote can do better.
             `None` where it looks at several LLMs.
         kind: "exact", "recorded" or "seeded".
+        calls_per_question: mean requests.
+        usd_per_question_per_round: mean USD if every request paid its prompt, whatever the billing is.
+        tokens_per_question_per_round: mean tokens then.
     """
 
     n: int | float
@@ -54,6 +58,9 @@ class CurvePoint:
     tokens_per_question: float | None
     pass_at_n: float | None
     kind: str
+    calls_per_question: float | None = None
+    usd_per_question_per_round: float | None = None
+    tokens_per_question_per_round: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,11 +101,18 @@ class Curve:
     field: str = "n"
     settings: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """Sentences that a reader needs in order not to be misled."""
+        named = [(f"{self.method} with {self.field}={point.n}", point) for point in self.points]
+        return (*few_questions(self.questions), *billed_once(self.billing, named))
+
     def to_dict(self) -> dict[str, Any]:
         """The curve as JSON values."""
         return asdict(self) | {
             "recording_hashes": list(self.recording_hashes),
             "points": [asdict(point) for point in self.points],
+            "warnings": list(self.warnings),
         }
 
 
@@ -249,6 +263,9 @@ def _point(value: float, told: Evaluation, ceiling: float | None) -> CurvePoint:
         told.tokens_per_question,
         ceiling,
         told.kind,
+        float(told.calls.mean()),
+        told.usd_per_question_per_round,
+        told.tokens_per_question_per_round,
     )
 
 
@@ -323,18 +340,19 @@ def _points(values: _Values, llm: LLM, budgets: Sequence[int], kind: str) -> lis
     accuracy, ceiling = values.right.mean(), values.any_right.mean()
     points = []
     for i, n in enumerate(budgets):
-        usd, tokens = _mean_cost(llm, n, float(values.output_tokens[i]))
-        points.append(CurvePoint(n, float(accuracy[i]), None, None, usd, tokens, float(ceiling[i]), kind))
+        output = float(values.output_tokens[i])
+        costs, per_round = (_mean_cost(llm, billing, n, output) for billing in (llm.billing, "per_round"))
+        points.append(CurvePoint(n, float(accuracy[i]), None, None, *costs, float(ceiling[i]), kind, 1.0, *per_round))
     return points
 
 
-def _mean_cost(llm: LLM, n: int, output_tokens: float) -> tuple[float | None, float | None]:
+def _mean_cost(llm: LLM, billing: str, n: int, output_tokens: float) -> tuple[float | None, float | None]:
     """Mean USD and tokens of one question: eq. (1) is linear, so means of tokens are enough."""
     from feval.prices import billed_prompts, usd
 
     if int(llm.pool.prompt_tokens.min()) < 0:
         return None, None
-    prompt_tokens = float(llm.pool.prompt_tokens.mean()) * int(billed_prompts(llm.billing, 1, n))
+    prompt_tokens = float(llm.pool.prompt_tokens.mean()) * int(billed_prompts(billing, 1, n))
     dollars = None if llm.price is None else float(usd(llm.price, prompt_tokens, output_tokens))
     return dollars, prompt_tokens + output_tokens
 

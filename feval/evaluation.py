@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from feval.calling import TIME_LIMIT, call_method, require_arguments
+from feval.cautions import billed_once, few_questions
 from feval.draws import MAX_REPLICATES, ORDERS
 from feval.errors import NotRecordedError, OutOfRangeError, ShortPoolError, UnknownNameError, UsageError
 from feval.methods.decisions import Ledger
@@ -81,6 +82,8 @@ class Evaluation:
         samples: [Q] CoTs.
         tokens: [Q] prompt and output tokens billed, `None` where some prompt's tokens are not known.
         usd: [Q] dollars, `None` without a price or prompt tokens.
+        tokens_per_round: [Q] tokens billed if every call paid its prompt, whatever `billing` is; `None` as for `tokens`.
+        usd_per_round: [Q] dollars then.
         error_shares: gives how wrong answers came about, see `no_answer`, `stopped_early` and `routed_wrong`. Exact
             expectations find it when it is first asked for.
         train_questions: how many other questions were set aside to learn from; 0 for none.
@@ -107,6 +110,8 @@ class Evaluation:
     samples: Floats = field(repr=False)
     tokens: Floats | None = field(repr=False)
     usd: Floats | None = field(repr=False)
+    tokens_per_round: Floats | None = field(repr=False)
+    usd_per_round: Floats | None = field(repr=False)
     error_shares: Callable[[], ErrorShares] = field(repr=False)
     train_questions: int = 0
     accuracy_low: float | None = None
@@ -132,6 +137,26 @@ class Evaluation:
     def tokens_per_question(self) -> float | None:
         """Mean tokens billed."""
         return None if self.tokens is None else float(self.tokens.mean())
+
+    @property
+    def calls_per_question(self) -> float:
+        """Mean requests, auxiliary ones included."""
+        return float(self.calls.mean())
+
+    @property
+    def usd_per_question_per_round(self) -> float | None:
+        """Mean dollars if every call paid its prompt."""
+        return None if self.usd_per_round is None else float(self.usd_per_round.mean())
+
+    @property
+    def tokens_per_question_per_round(self) -> float | None:
+        """Mean tokens billed if every call paid its prompt."""
+        return None if self.tokens_per_round is None else float(self.tokens_per_round.mean())
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """Sentences that a reader needs in order not to be misled."""
+        return (*few_questions(self.questions), *billed_once(self.billing, [(self.method, self)]))
 
     @property
     def no_answer(self) -> Floats | None:
@@ -187,12 +212,15 @@ class Evaluation:
             "samples_per_question": float(self.samples.mean()),
             "usd_per_question": self.usd_per_question,
             "tokens_per_question": self.tokens_per_question,
-            "calls_per_question": float(self.calls.mean()),
+            "usd_per_question_per_round": self.usd_per_question_per_round,
+            "tokens_per_question_per_round": self.tokens_per_question_per_round,
+            "calls_per_question": self.calls_per_question,
             "replicates": self.replicates,
             "seed": self.seed,
             "billing": self.billing,
             "prices": self.prices,
             "errors": self.errors(),
+            "warnings": list(self.warnings),
         }
         if self.errors_estimate is not None:
             result["errors_estimate"] = asdict(self.errors_estimate)
@@ -490,9 +518,10 @@ class _Sums:
         from feval.exact_errors import ErrorShares
 
         own = {name: self.ledgers[:, place] for place, name in enumerate(_LEDGER)}
-        billed = [
-            p * t + a for p, t, a in zip(self.prompts, prompt_tokens, own["auxiliary_prompt_tokens"], strict=True)
-        ]
+        billed, per_round = (
+            [p * t + a for p, t, a in zip(paid, prompt_tokens, own["auxiliary_prompt_tokens"], strict=True)]
+            for paid in (self.prompts, own["rounds"])
+        )
         split = (self.early / (count * _WHOLE), self.routed / (count * _WHOLE)) if self.split else (None, None)
         shares = ErrorShares(self.none / count, *split)
         return _Means(
@@ -501,6 +530,7 @@ class _Sums:
             (own["rounds"] + own["auxiliary_calls"]).sum(axis=0) / count,
             own["cots"].sum(axis=0) / count,
             [tokens / count for tokens in billed],
+            [tokens / count for tokens in per_round],
             [tokens / count for tokens in own["output_tokens"] + own["auxiliary_output_tokens"]],
         )
 
@@ -514,6 +544,7 @@ class _Means:
     calls: Floats
     samples: Floats
     prompt_tokens: list[Floats]
+    prompt_tokens_per_round: list[Floats]
     output_tokens: list[Floats]
 
 
@@ -663,6 +694,7 @@ def _expected(method: Any, dataset: Dataset, llms: Sequence[LLM], rows: Rows) ->
         expected.rounds,
         expected.cots,
         [prompts * llms[0].pool.prompt_tokens[rows]],
+        [expected.rounds * llms[0].pool.prompt_tokens[rows]],
         [expected.output_tokens],
     )
 
@@ -682,15 +714,11 @@ def _evaluation(
     means: _Means,
     confidence: float | None,
 ) -> Evaluation:
-    from feval.prices import usd
-
     known = all(int(llm.pool.prompt_tokens[rows].min()) >= 0 for llm in llms)
-    prices = [llm.price for llm in llms]
-    tokens = sum(means.prompt_tokens + means.output_tokens, np.zeros(len(rows))) if known else None
-    dollars = None
-    if known and all(price is not None for price in prices):
-        costs = zip(prices, means.prompt_tokens, means.output_tokens, strict=True)
-        dollars = sum((np.asarray(usd(price, i, o)) for price, i, o in costs if price), np.zeros(len(rows)))
+    tokens, dollars = _costs(llms, means.prompt_tokens, means.output_tokens) if known else (None, None)
+    round_tokens, round_dollars = (
+        _costs(llms, means.prompt_tokens_per_round, means.output_tokens) if known else (None, None)
+    )
     keys = dataset.question_keys[rows]
     low, high = interval_ends(means.right, confidence)
     return Evaluation(
@@ -712,11 +740,25 @@ def _evaluation(
         samples=means.samples,
         tokens=tokens,
         usd=dollars,
+        tokens_per_round=round_tokens,
+        usd_per_round=round_dollars,
         error_shares=means.error_shares,
         accuracy_low=low,
         accuracy_high=high,
         confidence=confidence,
     )
+
+
+def _costs(llms: Sequence[LLM], prompts: list[Floats], outputs: list[Floats]) -> tuple[Floats, Floats | None]:
+    """[Q] tokens, and dollars where every LLM has a price."""
+    from feval.prices import usd
+
+    tokens, dollars = np.zeros((2, len(prompts[0])))
+    for llm, prompt_tokens, output_tokens in zip(llms, prompts, outputs, strict=True):
+        tokens = tokens + prompt_tokens + output_tokens
+        if llm.price is not None:
+            dollars = dollars + np.asarray(usd(llm.price, prompt_tokens, output_tokens))
+    return tokens, None if any(llm.price is None for llm in llms) else dollars
 
 
 def interval_ends(right: Floats, confidence: float | None) -> tuple[float | None, float | None]:

@@ -83,8 +83,8 @@ class Plan:
         entries: one method each.
         seed: of the draws, the split and the resamples.
         replicates: draws of every question where there is no exact expectation.
-        order: "exact", "seeded" or "recorded", of all methods; `None` for exact if every method has such a form, else seeded; "mixed"
-            for exact where there is such a form and seeded elsewhere, each method marked with its kind.
+        order: "exact", "seeded" or "recorded", of all methods; `None` for exact if every method has such a form, else seeded;
+            "mixed" for exact where there is such a form and seeded elsewhere, each method marked with its kind.
         billing: how prompts are paid.
         prices: id or file of a price list, "none", or `None` for the recordings' own.
         train_fraction: share of the questions that methods which learn are fitted on; all methods are judged on the others.

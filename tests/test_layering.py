@@ -21,8 +21,8 @@ ROOT = Path(__file__).resolve().parents[1]
 ROWS = (
     "errors", "schema", "names", "front_matter", "cards", "prices", "tokens", "answers", "recording", "importers", "hub",
     "datasets", "estimators", "draws", "channels", "pools", "replay", "methods", "exact", "exact_errors", "calling", "specs",
-    "workers", "evaluation", "curves", "plans", "contrasts", "comparison", "traces", "environment", "forecast", "coupled",
-    "grading", "receipts",
+    "workers", "cautions", "evaluation", "curves", "plans", "contrasts", "comparison", "traces", "environment", "forecast",
+    "coupled", "grading", "receipts",
     "report", "publish", "compat", "serving", "demo", "cli", "__main__",
 )  # fmt: skip
 

@@ -17,12 +17,9 @@ import numpy.typing as npt
 from feval.errors import OutOfRangeError
 from feval.estimators.per_question import PerQuestion
 
-__all__ = ["FEW_QUESTIONS", "Interval", "accuracy_interval", "checked_values", "require_confidence", "wilson_interval"]
+__all__ = ["Interval", "accuracy_interval", "checked_values", "require_confidence", "wilson_interval"]
 
 Floats = npt.NDArray[np.float64]
-
-FEW_QUESTIONS = 10
-"""Below so many questions every result carries a warning."""
 
 _EQUAL = 1e-12  # rounding that exact estimates may carry
 _PSEUDO_QUESTIONS = 2.0
@@ -45,7 +42,7 @@ def accuracy_interval(values: PerQuestion | npt.NDArray[Any], confidence: float 
     """Score interval for the mean over questions of values in [0, 1].
 
     A column of zeros and ones gets Wilson's interval. Any other column has a mean m and a variance that is some share phi of
-    m (1 - m), the variance of right/wrong values with that mean. With the observed share shrunk towards 1 by two pseudo-questions,
+    m (1 - m), the variance of right/wrong values with that mean. With the share shrunk towards 1 by two pseudo-questions,
 
         phi' = (Q phi + 2) / (Q + 2),    phi = sum (x - mean)^2 / (Q mean (1 - mean)),
 
@@ -71,8 +68,8 @@ def accuracy_interval(values: PerQuestion | npt.NDArray[Any], confidence: float 
     lowest, highest = float(distinct.values.min(initial=0.0)), float(distinct.values.max(initial=0.0))
     if lowest < -_EQUAL or highest > 1.0 + _EQUAL:
         raise OutOfRangeError(
-            f"Accuracies lie in [0, 1]; the values reach from {lowest:g} to {highest:g}. Differences are for sign_flip_test, costs "
-            "for bootstrap_interval."
+            f"Accuracies lie in [0, 1]; the values reach from {lowest:g} to {highest:g}. Differences are for sign_flip_test, "
+            "costs for bootstrap_interval."
         )
     questions, mean = len(distinct), np.clip(distinct.mean(), 0.0, 1.0)
     weights = np.bincount(distinct.rows, minlength=len(distinct.values)).astype(np.float64)

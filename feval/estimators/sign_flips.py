@@ -5,16 +5,16 @@ observed differences was as likely as the one that was seen, and the p-value is 
 (R. A. Fisher 1935, The Design of Experiments, chapter 3, section 21; E. J. G. Pitman 1937, doi:10.2307/2984124). With right and
 wrong answers it is the exact form of McNemar's test. Q questions have 2^Q patterns, so that no p-value is below 2^(1 - Q).
 
-An interval holds every shift that the test does not reject. Flipping the questions outside a subset S of the shifted differences
-d - delta brings the mean as far from 0 exactly where mean_S(d) lies on the other side of delta; so the ends are order statistics of
-the means of subsets (Hartigan's typical values, J. A. Hartigan 1969, doi:10.1080/01621459.1969.10501057). A pattern and its
+An interval holds every shift that the test does not reject. Flipping the shifted differences d - delta of a subset S of the
+questions brings the mean as far from 0 exactly where mean_S(d) lies on the other side of delta, or at it; so the ends are order
+statistics of the means of subsets (typical values, J. A. Hartigan 1969, doi:10.1080/01621459.1969.10501057). A pattern and its
 opposite are one split of the questions into two parts, and both parts' means count.
 
-With 16 differences or fewer every split is looked at; with more, splits drawn at random, each question on either side with the same
-chance, and the observed pattern joins them: p = (b + 1) / (m + 1), which is valid for any number m of splits (B. Phipson and G. K.
-Smyth 2010, doi:10.2202/1544-6115.1585). Splits come from the raw outputs of Philox and sums are exact on the grid of
-`feval.estimators.bootstrap`, so that a p-value never changes with the machine. Equal statistics are equal to a relative 1e-9: what
-rounding leaves of a tie stays a tie.
+With 16 differences or fewer every split is looked at; with more, splits drawn at random, each question on either side with the
+same chance, and the observed pattern joins them: p = (b + 1) / (m + 1), which is valid for any number m of splits (B. Phipson and
+G. K. Smyth 2010, doi:10.2202/1544-6115.1585). Splits come from the raw outputs of Philox and sums are exact on the grid of
+`feval.estimators.bootstrap`, so that a p-value never changes with the machine. Statistics count as equal within 1e-9 of the sum
+of absolute differences: what rounding leaves of a tie stays a tie.
 """
 
 from __future__ import annotations
@@ -63,13 +63,13 @@ def sign_flip_test(
 ) -> SignFlipTest:
     """Test whether mean paired differences are 0, and give the shifts that the test does not reject.
 
-    With T = |sum d|, and T* the same under a pattern of signs: p = #{T* >= T} / 2^n over all patterns of the n differences that are
-    not 0, where n is 16 at most; else (1 + #{T* >= T}) / (splits + 1). The interval has confidence 1 - alpha if it holds each delta
-    for which the p-value of d - delta is above alpha. It leaves 0 out exactly where p is at most alpha.
+    With T = |sum d|, and T* the same under a pattern of signs: p = #{T* >= T} / 2^n over all patterns of the n differences that
+    are not 0, where n is 16 at most; else (1 + #{T* >= T}) / (splits + 1). The interval holds each delta for which the p-value of
+    d - delta is above 1 - confidence; 0 is inside it, or one of its ends, exactly where p says so.
 
     Fisher 1935, Pitman 1937 and Hartigan 1969, as in the module. Assumes questions that are independent draws, and differences
-    that, but for their mean, lie symmetrically around it: without a difference they do so for right/wrong values, and whenever the
-    two methods could change places. Where they do not, the level holds as Student's test does, for many questions.
+    that lie symmetrically around their mean. Where two methods are equally good, those of right/wrong values do, and all others
+    whenever the methods could change places. Where they do not, the level holds for many questions only, as Student's does.
 
     Args:
         differences: [Q, K] per question, such as probabilities of being right.

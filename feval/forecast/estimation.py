@@ -69,8 +69,8 @@ class Estimate:
     Attributes:
         method: one of `METHODS`.
         of: what it estimates: the accuracy of a "plurality" of answers, or of a "majority" of right calls.
-        interval: how its intervals are made: "score" over questions, "bootstrap" of the moments, or "wald" or "likelihood" regions of
-            the pair table.
+        interval: how its intervals are made: "score" over questions, "bootstrap" of the moments, or "wald" or "likelihood"
+            regions of the pair table.
         points: by M.
     """
 

@@ -166,7 +166,10 @@ def _facts(comparison: Comparison, llms: Sequence[LLM], version: str) -> list[tu
         ("billing", f"prompts are charged {_BILLINGS[plan.billing]} ({plan.billing})"),
         ("tokens counted by", ", ".join(dict.fromkeys(llm.counter for llm in llms))),
         ("draws", f"{SCHEME}, seed {plan.seed}; {drawn}"),
-        ("intervals", f"{100 * plan.confidence:g} % over questions; of costs, ratios and areas {plan.resamples:,} resamples"),
+        (
+            "intervals",
+            f"{100 * plan.confidence:g} % over questions; of costs, ratios and areas {plan.resamples:,} resamples",
+        ),
         ("feval", version),
     ]
     if plan.train_fraction is not None:

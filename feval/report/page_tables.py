@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from feval.report.tables import per_round_cell, per_round_column
 from feval.report.text import decimals_for, fixed, percent, plain_number, signed_points
 
 if TYPE_CHECKING:
@@ -91,6 +92,7 @@ def _results(comparison: Comparison) -> dict[str, Any]:
     ]
     told += [("single call", "", point) for point in comparison.baselines]
     decimals = decimals_for(point.usd_per_question or 0.0 for _, _, point in told)
+    by_round = per_round_column((comparison.plan.billing, point) for _, _, point in told)
     columns = (
         "method",
         "budget",
@@ -101,6 +103,7 @@ def _results(comparison: Comparison) -> dict[str, Any]:
         "#tokens",
         "#CoTs",
         "#calls",
+        *((f"#{by_round}",) if by_round else ()),
         "kind",
     )
     rows = [
@@ -114,12 +117,18 @@ def _results(comparison: Comparison) -> dict[str, Any]:
             _count(point.tokens_per_question, 1),
             _count(cost(point, "samples")),
             _count(cost(point, "calls")),
+            *((_per_round(point, decimals),) if by_round else ()),
             point.kind,
         )
         for label, budget, point in told
     ]
     intro = "Every method at every budget; costs are means per question. Press a heading to sort."
-    return _table("results", "Results", "Results", intro, columns, rows)
+    return _table("results", "Results", "Results", intro, columns, rows, comparison.warnings)
+
+
+def _per_round(point: Evaluation, decimals: int) -> Cell:
+    usd, tokens = point.usd_per_question_per_round, point.tokens_per_question_per_round
+    return _cell(per_round_cell(point, decimals), tokens if usd is None else usd)
 
 
 def _errors(comparison: Comparison) -> dict[str, Any]:
