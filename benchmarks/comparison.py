@@ -57,18 +57,20 @@ def paired_differences(values: npt.NDArray[np.float64], resamples: int = RESAMPL
 
     Args:
         values: [Q, 2 P] values per question, the one curve's columns before the other's.
-        resamples: of the bootstrap.
+        resamples: of the bootstrap, and random sign flips.
     """
     from feval.estimators.bootstrap import bootstrap_means
-    from feval.estimators.paired import flip_probability, percentiles, two_sided_p
+    from feval.estimators.paired import flip_probability
+    from feval.estimators.sign_flips import sign_flip_test
 
     points = values.shape[1] // 2
     means = bootstrap_means(values, resamples=resamples)
+    test = sign_flip_test(values[:, :points] - values[:, points:], splits=resamples)
     rows = []
     for i in range(points):
         observed, resampled = float((values[:, i] - values[:, points + i]).mean()), means[:, i] - means[:, points + i]
         flips = flip_probability(observed, resampled)
-        rows.append((observed, *percentiles(resampled, 0.95), flips, two_sided_p(resampled)))
+        rows.append((observed, test.low[i], test.high[i], flips, test.p_value[i]))
     return rows
 
 

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from feval.cautions import few_questions
 from feval.errors import ConflictError, NotRecordedError, UnknownNameError, UsageError
 
 if TYPE_CHECKING:
@@ -173,7 +174,7 @@ class Grade:
             "Some CoTs were chosen one by one, so the run is not a draw.": not self.as_drawn,
             "There are no dollars: an LLM has no price, or its prompts' tokens were not recorded.": self.usd is None,
         }
-        return [sentence for sentence, holds in said.items() if holds]
+        return [*few_questions(self.questions), *(sentence for sentence, holds in said.items() if holds)]
 
     def request(self) -> dict[str, Any]:
         """What the numbers are computed from besides the recordings and the price list, as JSON values: a receipt's request."""

@@ -413,7 +413,7 @@ def test_differences_of_words() -> None:
         ("order", 3, "request.order"),
         ("settings", [1], "request.settings"),
         ("values", ["x"], "request.values"),
-        ("resamples", 10**12, "request.resamples"),
+        ("replicates", "many", "request.replicates"),
         ("confidence", None, None),
     ],
 )

@@ -273,7 +273,10 @@ def ranked_winrates(
         one, two = np.triu_indices(len(better), 1)
         differences = given[:, one] - given[:, two]
         sure = sign_flip_test(differences, splits=resamples, seed=seed).p_value <= 1.0 - confidence
-        better[one, two], better[two, one] = sure & (differences.mean(axis=0) > 0), sure & (differences.mean(axis=0) < 0)
+        better[one, two], better[two, one] = (
+            sure & (differences.mean(axis=0) > 0),
+            sure & (differences.mean(axis=0) < 0),
+        )
     else:
         better = ends.low[:, None] > ends.high[None, :] + _EQUAL
     rank = 1 + better.sum(axis=0)
