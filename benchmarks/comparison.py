@@ -75,14 +75,17 @@ def paired_differences(values: npt.NDArray[np.float64], resamples: int = RESAMPL
 
 
 def differences() -> list[Goal]:
-    """Paired differences of two curves of 40 points against a loop that gathers each resample."""
+    """Paired differences of two curves of 40 points against a loop that gathers each resample and flips each pattern of signs."""
     values = synthetic_values(columns=2 * POINTS)
     rng = np.random.default_rng(0)
 
     def gather() -> None:
         means = [values[rng.integers(0, len(values), len(values))].mean(axis=0) for _ in range(GATHER_RESAMPLES)]
         resampled = np.array(means)[:, :POINTS] - np.array(means)[:, POINTS:]
-        np.quantile(resampled, [0.025, 0.975], axis=0)
+        (resampled > 0).mean(axis=0)
+        own = values[:, :POINTS] - values[:, POINTS:]
+        flipped = [(rng.choice((-1, 1), len(own))[:, None] * own).mean(axis=0) for _ in range(GATHER_RESAMPLES)]
+        (np.abs(flipped) >= np.abs(own.mean(axis=0))).mean(axis=0)
 
     ms = cpu_ms({"gather": gather, "paired": lambda: paired_differences(values)})
     loop = ms["gather"] * RESAMPLES / GATHER_RESAMPLES

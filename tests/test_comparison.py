@@ -279,7 +279,9 @@ SWITCH = {"name": "model-switch", "llms": ["gpt-3.5-turbo", "gpt-4o-mini"], "bud
 
 
 def test_all_methods_are_exact_if_every_one_can_be(toy: Path) -> None:
-    told = compare(plan(SC, {"name": "adaptive-consistency", "llms": ["gpt-4o-mini"], "fields": {"budget": 5}}), base=toy)
+    told = compare(
+        plan(SC, {"name": "adaptive-consistency", "llms": ["gpt-4o-mini"], "fields": {"budget": 5}}), base=toy
+    )
     assert told.kinds == ("exact",)
     assert [point.kind for point in told.baselines] == ["exact", "exact"]
     dataset, [weak] = load("toy", ["gpt-3.5-turbo"], toy / "rec")
@@ -328,7 +330,9 @@ def test_prompts_paid_once_are_said_where_calls_are_many(toy: Path) -> None:
     assert shown.usd_per_question_per_round == pytest.approx(dearest.usd_per_question)
     [sentence] = [sentence for sentence in told.warnings if "per_round" in sentence]
     assert sentence.startswith(f"adaptive-consistency makes {shown.calls_per_question:.2f} calls per question")
-    printed = CliRunner().invoke(app, ["compare", str(written(toy, told.plan)), "--no-receipt"], terminal_width=400).stdout
+    printed = (
+        CliRunner().invoke(app, ["compare", str(written(toy, told.plan)), "--no-receipt"], terminal_width=400).stdout
+    )
     assert "USD/question, per_round" in printed
     assert sentence in printed.replace("\n", " ")
     assert "per_round" not in str(compare(plan(SC), base=toy).warnings)

@@ -177,7 +177,13 @@ def test_fewer_than_ten_questions_carry_a_warning(questions: int, tmp_path: Path
     dataset, [llm] = load("toy", recording=out)
     told, curve = evaluate(SelfConsistency(1), dataset, llm), self_consistency_curve(dataset, llm, [1, 2])
     swept = method_curve(dataset, [llm], "self-consistency", "n", [1, 2])
-    for warnings in (told.warnings, curve.warnings, swept.warnings, told.to_dict()["warnings"], curve.to_dict()["warnings"]):
+    for warnings in (
+        told.warnings,
+        curve.warnings,
+        swept.warnings,
+        told.to_dict()["warnings"],
+        curve.to_dict()["warnings"],
+    ):
         assert len(warnings) == (questions < 10)
         assert all(sentence.startswith(f"Only {questions} question") for sentence in warnings)
 

@@ -39,7 +39,7 @@ MOST_EXACT = 16
 
 _ZERO = 1e-11  # what exact estimates may leave of a difference of zero
 _TIE = 1e-9  # of the sum of all absolute differences
-_CHUNK = 1 << 18  # numbers worked on at once
+_CHUNK = 1 << 17  # numbers worked on at once
 _STREAM = (0, 0, 0, 1)  # counter of Philox: far from the bootstrap's draws of the same seed
 
 
@@ -67,9 +67,10 @@ def sign_flip_test(
     are not 0, where n is 16 at most; else (1 + #{T* >= T}) / (splits + 1). The interval holds each delta for which the p-value of
     d - delta is above 1 - confidence; 0 is inside it, or one of its ends, exactly where p says so.
 
-    Fisher 1935, Pitman 1937 and Hartigan 1969, as in the module. Assumes questions that are independent draws, and differences
-    that lie symmetrically around their mean. Where two methods are equally good, those of right/wrong values do, and all others
-    whenever the methods could change places. Where they do not, the level holds for many questions only, as Student's does.
+    Fisher 1935, Pitman 1937 (doi:10.2307/2984124) and Hartigan 1969, as in the module. Assumes questions that are independent
+    draws, and differences that lie symmetrically around their mean. Where two methods are equally good, those of right/wrong values
+    do, and all others whenever the methods could change places. Where they do not, the level holds for many questions only, as
+    Student's does.
 
     Args:
         differences: [Q, K] per question, such as probabilities of being right.
@@ -133,16 +134,16 @@ def _p_values(halves: Floats, grid: Floats) -> Floats:
 
 def _ends(halves: Floats, sizes: Floats, total: Floats, size: float, alpha: float) -> tuple[Floats, Floats]:
     """[K] least and greatest shift that is not rejected: order statistics of the means of both sides of each split."""
-    rank = int(alpha * (len(halves) + 1) + 1e-9)
+    kept = (sizes > 0) & (sizes < size)  # a split with an empty side counts as far from 0 for every shift
+    rank = int(alpha * (len(halves) + 1) + 1e-9) - int((~kept).sum())
     nothing = np.full(halves.shape[1], np.inf)
     if rank < 1:
         return -nothing, nothing
-    with np.errstate(divide="ignore", invalid="ignore"):
-        means = np.concatenate([halves / sizes[:, None], (total - halves) / (size - sizes)[:, None]])
-    below, above = np.nan_to_num(means, nan=-np.inf), np.nan_to_num(means, nan=np.inf)
-    below.partition(rank - 1, axis=0)
-    above.partition(len(means) - rank, axis=0)
-    return below[rank - 1], above[len(means) - rank]
+    one, counts = halves[kept].T, sizes[kept]
+    means = np.concatenate([one / counts, (total[:, None] - one) / (size - counts)], axis=1)
+    last = means.shape[1] - rank
+    means.partition((rank - 1, last), axis=1)
+    return means[:, rank - 1], means[:, last]
 
 
 def _random_halves(bits: np.random.Philox, splits: int, table: Floats) -> Floats:
