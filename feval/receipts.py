@@ -630,9 +630,9 @@ def _compare(where: str, receipt: Any, now: Any, differences: list[Difference]) 
 
 
 def _unsaid(where: str, receipt: Any, now: Any) -> bool:
-    """Whether it is how errors came about, in a receipt that does not say: exact numbers had no split, or one with gaps."""
+    """Whether it is a warning, or how errors came about in a receipt without it: exact numbers had no split, or one with gaps."""
     parent, _, place = where.rpartition(".")
-    if place == "errors_unknown":  # the sentence that said so
+    if place in ("errors_unknown", "warnings"):  # sentences, which may be worded better
         return True
     if place == "errors_estimate" or parent.rpartition(".")[2] == "errors":
         return receipt is None and now is not None

@@ -68,9 +68,9 @@ def sign_flip_test(
     d - delta is above 1 - confidence; 0 is inside it, or one of its ends, exactly where p says so.
 
     Fisher 1935, Pitman 1937 (doi:10.2307/2984124) and Hartigan 1969, as in the module. Assumes questions that are independent
-    draws, and differences that lie symmetrically around their mean. Where two methods are equally good, those of right/wrong values
-    do, and all others whenever the methods could change places. Where they do not, the level holds for many questions only, as
-    Student's does.
+    draws, and differences that lie symmetrically around their mean. Where two methods are equally good, those of right/wrong
+    values do, and all others whenever the methods could change places. Where they do not, the level holds for many questions
+    only, as Student's does.
 
     Args:
         differences: [Q, K] per question, such as probabilities of being right.
