@@ -29,6 +29,7 @@ from feval.estimators.paired import accuracy_at, holm
 from feval.estimators.sign_flips import sign_flip_test
 from feval.methods import SelfConsistency
 from feval.plans import Entry, Plan, suggested_plan
+from feval.report.comparison_picture import _entries
 from feval.report.comparisons import comparison_tables
 
 WEAK = [["a", "b", "a", "c", "b", "a"], ["x", "y", None, "y", "y", "x"], ["b", "c", "b", "a", "c", "c"], ["d"] * 6]
@@ -305,6 +306,8 @@ def test_kinds_are_mixed_only_where_asked_for_and_every_label_says_so(toy: Path)
     assert [curve.label for curve in told.curves] == labels
     assert {row.a for row in told.differences} | {row.b for row in told.differences} == set(labels)
     assert {row.label for row in told.ranking} == set(labels)
+    assert set(labels) <= set(_entries(told))  # of the legend
+    assert all(row[0] in labels for row in comparison_tables(told)[0].rows[:5])
     file = written(toy, plan(SC, SWITCH, replicates=4))
     plain = CliRunner().invoke(app, ["compare", str(file), "--json", "--no-receipt"])
     mixed = CliRunner().invoke(app, ["compare", str(file), "--order", "mixed", "--json", "--no-receipt"])
