@@ -118,7 +118,9 @@ def plan(recording: str) -> object:
         entry("switch by samples", "model-switch", [two, one], "samples", list(range(1, 11)), normaliser="samples"),
         entry("MoT", "mixture-of-thoughts", [one, three], "threshold", [*shares]),
     ]
-    return Plan.from_dict({"dataset": "gsm8k", "recordings": [recording], "axis": "tokens", "method": methods})
+    return Plan.from_dict(
+        {"dataset": "gsm8k", "recordings": [recording], "order": "mixed", "axis": "tokens", "method": methods}
+    )
 
 
 def whole(workspace: Workspace) -> list[Goal]:

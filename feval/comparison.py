@@ -129,19 +129,23 @@ class Comparison:
         return (*few, *billed_once(self.plan.billing, points), *self._not_exact())
 
     def _not_exact(self) -> list[str]:
-        """Why figures differ from those that `feval curve` shows."""
+        """That kinds are mixed, or why figures differ from those that `feval curve` shows."""
         from feval.exact import EXACT
         from feval.methods import METHODS
 
-        exact = {curve.label: METHODS.get(curve.entry.method) in EXACT for curve in self.curves}
-        if self.kinds != ("seeded",) or not any(exact.values()):
+        if len(self.kinds) > 1:
+            return [
+                "Exact and seeded methods stand beside each other: differences between them hold the luck of the draws."
+            ]
+        names = list(dict.fromkeys(curve.entry.method for curve in self.curves))
+        exact = [name for name in names if METHODS.get(name) in EXACT]
+        if self.kinds != ("seeded",) or not exact:
             return []
-        without = next((label for label, has in exact.items() if not has), None)
-        why = f"{without} has no exact expectation" if self.plan.order is None and without else "its order is seeded"
-        others = ", ".join(label for label, has in exact.items() if has)
+        without = next((name for name in names if name not in exact), None)
+        why = f"{without} has no exact expectation" if self.plan.order is None and without else "their order is seeded"
         sentence = (
             f"All methods are averaged over the same {self.plan.replicates:,} seeded draws, since {why}. Where `feval run` and "
-            f"`feval curve` show exact expectations ({others}), these figures differ from theirs by the luck of the draws."
+            f"`feval curve` show exact expectations ({', '.join(exact)}), these figures differ from theirs by the luck of the draws."
         )
         return [sentence]
 

@@ -90,7 +90,7 @@ class Plan:
         train_fraction: share of the questions that methods which learn are fitted on; all methods are judged on the others.
         split_seed: of that split.
         confidence: of every interval.
-        resamples: of the bootstrap over questions.
+        resamples: of the bootstrap over questions, and random sign flips.
         axis: what a budget is counted in.
         costs: budgets per question, in units of the axis, at which methods are compared; none for a few that they share.
         accuracies: in [0, 1], whose cost is asked for; none for a few that the methods share.

@@ -307,6 +307,7 @@ def test_kinds_are_mixed_only_where_asked_for_and_every_label_says_so(toy: Path)
     assert {row.a for row in told.differences} | {row.b for row in told.differences} == set(labels)
     assert {row.label for row in told.ranking} == set(labels)
     assert set(labels) <= set(_entries(told))  # of the legend
+    assert any(sentence.startswith("Exact and seeded methods stand beside each other") for sentence in told.warnings)
     assert all(row[0] in labels for row in comparison_tables(told)[0].rows[:5])
     file = written(toy, plan(SC, SWITCH, replicates=4))
     plain = CliRunner().invoke(app, ["compare", str(file), "--json", "--no-receipt"])

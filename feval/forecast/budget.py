@@ -202,7 +202,7 @@ class BudgetPlan:
         rho_reason: why it is `None`; `None` where it is a number.
         confidence: of intervals and certificates.
         family: how many plans are made at once: certificates that hold together do so over all of them (Bonferroni).
-        resamples: of the pluralities' bootstrap.
+        resamples: of the moments' bootstrap.
         seed: of it.
         estimating: the split for estimating; `None` where the budget pays no question.
         options: by votes.

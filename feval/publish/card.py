@@ -152,7 +152,7 @@ def _accuracy(recording: Recording, page: Page) -> list[str]:
         "## Accuracy",
         "",
         "Of a single call, and of the plurality vote of all recorded CoTs of a question: expectations over all draws, "
-        "ties broken by lot, no answer counted as wrong; in brackets the 95 % interval (bootstrap over questions)"
+        "ties broken by lot, no answer counted as wrong; in brackets the 95 % interval (over questions)"
         + (
             ". Dollars are for 1,000 questions, each prompt paid once."
             if any(f.usd_vote is not None for f in judged)

@@ -34,7 +34,7 @@ Floats = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class Accuracy:
-    """A mean over questions with its 95 % interval (percentile bootstrap over questions)."""
+    """A mean over questions with its 95 % interval, see `feval.estimators.intervals`."""
 
     value: float
     low: float
