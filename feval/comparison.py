@@ -145,7 +145,7 @@ class Comparison:
         why = f"{without} has no exact expectation" if self.plan.order is None and without else "their order is seeded"
         sentence = (
             f"All methods are averaged over the same {self.plan.replicates:,} seeded draws, since {why}. Where `feval run` and "
-            f"`feval curve` show exact expectations ({', '.join(exact)}), these figures differ from theirs by the luck of the draws."
+            f"`feval curve` show exact expectations ({', '.join(exact)}), these figures differ by the luck of the draws."
         )
         return [sentence]
 
