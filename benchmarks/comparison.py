@@ -57,30 +57,35 @@ def paired_differences(values: npt.NDArray[np.float64], resamples: int = RESAMPL
 
     Args:
         values: [Q, 2 P] values per question, the one curve's columns before the other's.
-        resamples: of the bootstrap.
+        resamples: of the bootstrap, and random sign flips.
     """
     from feval.estimators.bootstrap import bootstrap_means
-    from feval.estimators.paired import flip_probability, percentiles, two_sided_p
+    from feval.estimators.paired import flip_probability
+    from feval.estimators.sign_flips import sign_flip_test
 
     points = values.shape[1] // 2
     means = bootstrap_means(values, resamples=resamples)
+    test = sign_flip_test(values[:, :points] - values[:, points:], splits=resamples)
     rows = []
     for i in range(points):
         observed, resampled = float((values[:, i] - values[:, points + i]).mean()), means[:, i] - means[:, points + i]
         flips = flip_probability(observed, resampled)
-        rows.append((observed, *percentiles(resampled, 0.95), flips, two_sided_p(resampled)))
+        rows.append((observed, test.low[i], test.high[i], flips, test.p_value[i]))
     return rows
 
 
 def differences() -> list[Goal]:
-    """Paired differences of two curves of 40 points against a loop that gathers each resample."""
+    """Paired differences of two curves of 40 points against a loop that gathers each resample and flips each pattern of signs."""
     values = synthetic_values(columns=2 * POINTS)
     rng = np.random.default_rng(0)
 
     def gather() -> None:
         means = [values[rng.integers(0, len(values), len(values))].mean(axis=0) for _ in range(GATHER_RESAMPLES)]
         resampled = np.array(means)[:, :POINTS] - np.array(means)[:, POINTS:]
-        np.quantile(resampled, [0.025, 0.975], axis=0)
+        (resampled > 0).mean(axis=0)
+        own = values[:, :POINTS] - values[:, POINTS:]
+        flipped = [(rng.choice((-1, 1), len(own))[:, None] * own).mean(axis=0) for _ in range(GATHER_RESAMPLES)]
+        (np.abs(flipped) >= np.abs(own.mean(axis=0))).mean(axis=0)
 
     ms = cpu_ms({"gather": gather, "paired": lambda: paired_differences(values)})
     loop = ms["gather"] * RESAMPLES / GATHER_RESAMPLES
@@ -113,7 +118,9 @@ def plan(recording: str) -> object:
         entry("switch by samples", "model-switch", [two, one], "samples", list(range(1, 11)), normaliser="samples"),
         entry("MoT", "mixture-of-thoughts", [one, three], "threshold", [*shares]),
     ]
-    return Plan.from_dict({"dataset": "gsm8k", "recordings": [recording], "axis": "tokens", "method": methods})
+    return Plan.from_dict(
+        {"dataset": "gsm8k", "recordings": [recording], "order": "mixed", "axis": "tokens", "method": methods}
+    )
 
 
 def whole(workspace: Workspace) -> list[Goal]:

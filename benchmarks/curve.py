@@ -136,8 +136,9 @@ def million(workspace: Workspace) -> list[Goal]:
 
 
 def intervals() -> list[Goal]:
-    """Bootstrap of two curves of 40 points against a loop that gathers each resample."""
+    """Bootstrap of two curves of 40 points against a loop that gathers each resample; the score intervals that curves have."""
     from feval.estimators.bootstrap import bootstrap_interval
+    from feval.estimators.intervals import accuracy_interval
 
     values = synthetic_values()
     rng = np.random.default_rng(0)
@@ -146,12 +147,19 @@ def intervals() -> list[Goal]:
         means = [values[rng.integers(0, len(values), len(values))].mean(axis=0) for _ in range(GATHER_RESAMPLES)]
         np.quantile(means, [0.025, 0.975], axis=0)
 
-    ms = cpu_ms({"gather": gather, "bootstrap": lambda: bootstrap_interval(values)})
+    ms = cpu_ms(
+        {
+            "gather": gather,
+            "bootstrap": lambda: bootstrap_interval(values),
+            "score": lambda: accuracy_interval(values),
+        }
+    )
     loop = ms["gather"] * 10_000 / GATHER_RESAMPLES
     note = f"{ms['bootstrap']:.0f} ms against {loop:.0f} ms"
     return [
         Goal("bootstrap, 10,000 resamples x 80 columns, over a loop", loop / ms["bootstrap"], 5, "x", True, note),
         Goal("its memory over the imports", json.loads(python(["-c", INTERVALS])), 20, "MB"),
+        Goal("score intervals, 80 columns", ms["score"], 5, "ms"),
     ]
 
 

@@ -1,14 +1,15 @@
 """Compare methods on the same questions and the same draws: differences, savings, the frontier, areas, a ranking.
 
-Everything beyond a point estimate comes from one set of bootstrap resamples of questions (`feval.estimators.bootstrap`), in which
-every method sees the same questions. `docs/comparing.md` says what each number means.
+Accuracies have score intervals, differences sign-flip tests, all else one set of bootstrap resamples of questions, in which every
+method sees the same questions. `docs/comparing.md` says what each number means.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, fields, replace
+from functools import cached_property
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from feval.calling import TIME_LIMIT
+from feval.cautions import billed_once, few_questions
 from feval.contrasts import (
     Area,
     Difference,
@@ -118,14 +120,53 @@ class Comparison:
     left_out: LeftOut = NONE_LEFT_OUT
 
     @property
+    def kinds(self) -> tuple[str, ...]:
+        """How the methods were computed: "exact", "recorded" or "seeded"; several of these if the plan mixes them."""
+        return _kinds(self.curves)
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """Sentences that a reader needs in order not to be misled."""
+        points = [(curve.label, point) for curve in self.curves for point in curve.points]
+        few = few_questions(points[0][1].questions) if points else []
+        return (*few, *billed_once(self.plan.billing, points), *self._not_exact())
+
+    def _not_exact(self) -> list[str]:
+        """That kinds are mixed, or why figures differ from those that `feval curve` shows."""
+        from feval.exact import EXACT
+        from feval.methods import METHODS
+
+        if len(self.kinds) > 1:
+            return [
+                "Exact and seeded methods stand beside each other: differences between them hold the luck of the draws."
+            ]
+        names = list(dict.fromkeys(curve.entry.method for curve in self.curves))
+        exact = [name for name in names if METHODS.get(name) in EXACT]
+        if self.kinds != ("seeded",) or not exact:
+            return []
+        without = next((name for name in names if name not in exact), None)
+        why = f"{without} has no exact expectation" if self.plan.order is None and without else "their order is seeded"
+        sentence = (
+            f"All methods are averaged over the same {self.plan.replicates:,} seeded draws, since {why}. Where `feval run` and "
+            f"`feval curve` show exact expectations ({', '.join(exact)}), these figures differ by the luck of the draws."
+        )
+        return [sentence]
+
+    @property
     def tests(self) -> int:
         """How many p-values are shown together, and adjusted for each other."""
-        return len(self.differences)
+        return sum(row.p_value is not None for row in self.differences)
 
     @property
     def smallest_p(self) -> float:
-        """The least adjusted p-value that so many resamples can show among so many tests."""
-        return min(1.0, 2.0 * max(self.tests, 1) / (self.plan.resamples + 1))
+        """The least adjusted p-value that so many questions and random sign flips can show among so many tests."""
+        from feval.estimators.sign_flips import MOST_EXACT
+
+        questions = self.curves[0].points[0].questions
+        least = 2.0 ** (1 - min(questions, MOST_EXACT))
+        if questions > MOST_EXACT:
+            least = min(least, 1.0 / (self.plan.resamples + 1))
+        return min(1.0, max(self.tests, 1) * least)
 
     def per_question(self) -> dict[str, Any]:
         """Columns of one row per point of a method and question: lists of text, and arrays.
@@ -194,6 +235,8 @@ class Comparison:
             "baselines": [told.to_dict() for told in self.baselines],
             "ceilings": [_curve_dict(curve) for curve in self.ceilings],
             "tests": self.tests,
+            "kinds": list(self.kinds),
+            "warnings": list(self.warnings),
         }
         for name in ("frontier", "areas", "differences", "savings", "reaches", "ranking"):
             told[name] = [asdict(row) for row in getattr(self, name)]
@@ -245,7 +288,7 @@ def compare(
     largest = runner.largest_budgets() if plan.short_pools == "drop" else ()
     questions = question_set(dataset, largest, unlabelled=plan.unlabelled, short_pools=plan.short_pools)
     runner = replace(runner, rows=questions.rows)
-    curves = [curve for entry in plan.entries if (curve := runner.curve(entry, missing)) is not None]
+    curves = _marked([curve for entry in plan.entries if (curve := runner.curve(entry, missing)) is not None])
     if not curves:
         reasons = "; ".join(f"{one.label}: {one.reason}" for one in missing[:5])
         raise UsageError(f"No method of the plan could be evaluated. {reasons}")
@@ -321,6 +364,22 @@ class _Runner:
                     found += budgets(self._method(entry, settings), llms)
         return found
 
+    @cached_property
+    def order(self) -> str | None:
+        """The kind of every evaluation; `None` where the plan lets each method have its own."""
+        from feval.exact import has_exact_form
+
+        if self.plan.order is not None:
+            return None if self.plan.order == "mixed" else self.plan.order
+        return "exact" if all(map(has_exact_form, self._possible())) else "seeded"
+
+    def _possible(self) -> Iterator[Any]:
+        """The methods that can be made; the others go missing when they are evaluated."""
+        for entry in self.plan.entries:
+            for _, settings in entry.points() if set(entry.llms) <= set(self.llms) else ():
+                with suppress(FevalError):
+                    yield self._method(entry, settings)
+
     def curve(self, entry: Entry, missing: list[Missing]) -> MethodCurve | None:
         if not set(entry.llms) <= set(self.llms):
             return None
@@ -328,7 +387,7 @@ class _Runner:
         points, failed = [], []
         for label, settings in entry.points():
             try:
-                points.append(self._evaluated(self._method(entry, settings), llms, self.plan.order))
+                points.append(self._evaluated(self._method(entry, settings), llms, self.order))
             except FevalError as error:
                 failed.append(Missing(label, str(error)))
         if not points and len({one.reason for one in failed}) == 1:
@@ -340,7 +399,7 @@ class _Runner:
         from feval.methods import SelfConsistency
 
         try:
-            return self._evaluated(SelfConsistency(1), [llm], self.plan.order)
+            return self._evaluated(SelfConsistency(1), [llm], self.order)
         except FevalError as error:
             missing.append(Missing(f"single call of {llm.name}", str(error)))
             return None
@@ -407,17 +466,28 @@ class _Runner:
         return told
 
 
+def _marked(curves: list[MethodCurve]) -> list[MethodCurve]:
+    """The curves, their labels with their kind where kinds differ: exact and seeded points are not on the same draws."""
+    if len(_kinds(curves)) < 2:
+        return curves
+    return [replace(curve, label=f"{curve.label} [{', '.join(_kinds([curve]))}]") for curve in curves]
+
+
+def _kinds(curves: Sequence[MethodCurve]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(point.kind for curve in curves for point in curve.points))
+
+
 def _with_intervals(
     plan: Plan, curves: Sequence[MethodCurve], baselines: Sequence[Evaluation], ceilings: Sequence[MethodCurve]
 ) -> tuple[list[MethodCurve], list[Evaluation], list[MethodCurve]]:
-    """The intervals that `evaluate` would have given each point, from one bootstrap of all."""
-    from feval.estimators.bootstrap import bootstrap_interval
+    """The intervals that `evaluate` would have given each point, of all at once."""
+    from feval.estimators.intervals import accuracy_interval
 
     everything = [point for curve in (*curves, *ceilings) for point in curve.points] + list(baselines)
     right = by_key(everything, [told.right for told in everything])
-    ends = bootstrap_interval(right, confidence=plan.confidence, resamples=plan.resamples, seed=plan.seed % (1 << 64))
+    ends = accuracy_interval(right, plan.confidence)
     told = iter(
-        replace(one, accuracy_low=low, accuracy_high=high, confidence=plan.confidence, resamples=plan.resamples)
+        replace(one, accuracy_low=low, accuracy_high=high, confidence=plan.confidence)
         for one, low, high in zip(everything, ends.low.tolist(), ends.high.tolist(), strict=True)
     )
 

@@ -1,7 +1,8 @@
 """Statistics of curves on the same questions: differences, savings, the frontier, areas, a ranking.
 
-Whatever has an interval here comes from one set of bootstrap resamples of questions (`feval.estimators.bootstrap`), in which
-every curve sees the same questions; so all that is taken between curves is paired.
+Differences in accuracy come from sign-flip tests (`feval.estimators.sign_flips`). All else with an interval comes from one set
+of bootstrap resamples of questions (`feval.estimators.bootstrap`), in which every curve sees the same questions; so all that is
+taken between curves is paired.
 """
 
 from __future__ import annotations
@@ -37,6 +38,9 @@ _GRID = 3
 """Costs (of a pair) and accuracies (of all) at which methods are compared where the plan names none: few, since each is a
 comparison that Holm's adjustment has to pay for."""
 _SAME_COST = 1e-9
+_SAME_POINT = 0.01  # relative difference of costs below which interpolation between points says nothing
+_SAME_ANSWERS = 1e-9
+_ALIKE = "Both curves begin with the same answers at the same cost, to 1 %; what differs there is interpolation."
 _CHUNK = 1000  # resamples worked on at once where arrays are [R, K, K] or several times [R, P]
 
 
@@ -91,11 +95,12 @@ class Difference:
         accuracy_a: of the one.
         accuracy_b: of the other.
         difference: accuracy_a - accuracy_b, in [-1, 1].
-        low: lower end of the confidence interval.
+        low: lower end of the confidence interval: an inverted sign-flip test, see `feval.estimators.sign_flips`.
         high: upper end.
         flips: share of resamples in which the sign is the other; ties count half.
-        p_value: two-sided, of "no difference".
-        p_holm: adjusted for all differences of the comparison.
+        p_value: two-sided, of "no difference", by flipping signs; `None` where it is not tested.
+        p_holm: adjusted for all differences of the comparison that are tested.
+        untested: why it is not tested: a sentence; `None` where it is.
     """
 
     a: str
@@ -107,8 +112,9 @@ class Difference:
     low: float
     high: float
     flips: float
-    p_value: float
-    p_holm: float
+    p_value: float | None
+    p_holm: float | None
+    untested: str | None = None
 
 
 @dataclass(frozen=True)
@@ -216,6 +222,7 @@ class _Line:
         places: [P] places of the points in the curve.
         cost: [P] mean costs, ascending.
         right: [P] mean accuracies.
+        per_question: [Q, P] accuracies.
         costs: [R, P] resampled mean costs.
         rights: [R, P] resampled mean accuracies.
     """
@@ -224,17 +231,24 @@ class _Line:
     places: npt.NDArray[np.intp]
     cost: Floats
     right: Floats
+    per_question: Floats
     costs: Floats
     rights: Floats
 
     def at(self, cost: float) -> tuple[float, Floats]:
-        """Accuracy at a cost, observed and resampled; of points at the same cost the first listed counts."""
+        """Accuracy at a cost, observed and resampled."""
+        return float(self._at(cost, self.right)), self._at(cost, self.rights)
+
+    def questions_at(self, cost: float) -> Floats:
+        """[Q] accuracies at a cost."""
+        return self._at(cost, self.per_question)
+
+    def _at(self, cost: float, values: Floats) -> Floats:
+        """Values [..., P] between the points; of points at the same cost the first listed counts."""
         from feval.estimators.paired import accuracy_at
 
         first = np.unique(self.cost, return_index=True)[1]
-        costs = self.cost[first]
-        observed = accuracy_at(cost, costs, self.right[first])
-        return float(observed), accuracy_at(cost, costs, self.rights[:, first])
+        return accuracy_at(cost, self.cost[first], values[..., first])
 
     def reaches(self, accuracy: float) -> tuple[float, Floats]:
         """Least cost for an accuracy, infinite for never: observed and resampled."""
@@ -284,8 +298,11 @@ def _lines(plan: Plan, curves: Mapping[str, Sequence[Evaluation]]) -> list[_Line
         cost = means[:, len(points) + columns].mean(axis=0)
         places = np.argsort(cost, kind="stable")
         rights, costs_at = columns[places], len(points) + columns[places]
-        right = means[:, rights].mean(axis=0)
-        lines.append(_Line(label, places, cost[places], right, resampled[:, costs_at], resampled[:, rights]))
+        right = means[:, rights]
+        line = _Line(
+            label, places, cost[places], right.mean(axis=0), right, resampled[:, costs_at], resampled[:, rights]
+        )
+        lines.append(line)
     return lines
 
 
@@ -334,20 +351,53 @@ def _areas(plan: Plan, lines: Sequence[_Line]) -> tuple[Area, ...]:
 
 
 def _differences(plan: Plan, lines: Sequence[_Line]) -> tuple[Difference, ...]:
-    from feval.estimators.paired import flip_probability, holm, percentiles, two_sided_p
+    from feval.estimators.paired import holm
 
+    at = [(a, b, cost) for a, b in combinations(lines, 2) for cost in _shared_costs(plan, a, b)]
+    if not at:
+        return ()
+    rows = _difference_rows(plan, at)
+    tested = [i for i, row in enumerate(rows) if row.p_value is not None]
+    adjusted = holm([p for row in rows if (p := row.p_value) is not None]).tolist()
+    for i, p in zip(tested, adjusted, strict=True):
+        rows[i] = replace(rows[i], p_holm=p)
+    return tuple(rows)
+
+
+def _difference_rows(plan: Plan, at: Sequence[tuple[_Line, _Line, float | None]]) -> list[Difference]:
+    """Differences with sign-flip tests, all on the same splits of the questions, not yet adjusted."""
+    from feval.estimators.paired import flip_probability
+    from feval.estimators.sign_flips import sign_flip_test
+
+    costs = [(a, _own_cost(a, cost), b, _own_cost(b, cost)) for a, b, cost in at]
+    differences = np.stack([a.questions_at(x) - b.questions_at(y) for a, x, b, y in costs], axis=1)
+    seed = plan.seed % (1 << 64)
+    test = sign_flip_test(differences, confidence=plan.confidence, splits=plan.resamples, seed=seed)
+    lows, highs = np.clip(test.low, -1.0, 1.0).tolist(), np.clip(test.high, -1.0, 1.0).tolist()
     rows = []
-    for a, b in combinations(lines, 2):
-        for cost in _shared_costs(plan, a, b):
-            (right_a, rights_a), (right_b, rights_b) = (
-                line.at(float(line.cost[-1]) if cost is None else cost) for line in (a, b)
-            )
-            observed, resampled = right_a - right_b, rights_a - rights_b
-            ends = percentiles(resampled, plan.confidence)
-            flips, p = flip_probability(observed, resampled), two_sided_p(resampled)
-            rows.append(Difference(a.label, b.label, cost, right_a, right_b, observed, *ends, flips, p, p))
-    adjusted = holm([row.p_value for row in rows]).tolist()
-    return tuple(replace(row, p_holm=p) for row, p in zip(rows, adjusted, strict=True))
+    for i, ((a, x, b, y), (_, _, cost)) in enumerate(zip(costs, at, strict=True)):
+        (right_a, rights_a), (right_b, rights_b) = a.at(x), b.at(y)
+        observed = right_a - right_b
+        flips = flip_probability(observed, rights_a - rights_b)
+        same = _begin_alike(a, b, cost)
+        p = None if same else float(test.p_value[i])
+        ends = lows[i], highs[i]
+        row = Difference(
+            a.label, b.label, cost, right_a, right_b, observed, *ends, flips, p, p, _ALIKE if same else None
+        )
+        rows.append(row)
+    return rows
+
+
+def _own_cost(line: _Line, cost: float | None) -> float:
+    return float(line.cost[-1]) if cost is None else cost
+
+
+def _begin_alike(a: _Line, b: _Line, cost: float | None) -> bool:
+    """Whether all that differs at a cost is how far the two are interpolated away from the same first point."""
+    if cost is None or max(abs(line.cost[0] - cost) for line in (a, b)) > _SAME_POINT * cost:
+        return False
+    return bool((np.abs(a.per_question[:, 0] - b.per_question[:, 0]) <= _SAME_ANSWERS).all())
 
 
 def _shared_costs(plan: Plan, a: _Line, b: _Line) -> list[float | None]:

@@ -454,7 +454,7 @@ class _Pair:
 
         told = self.statistics(at)
         coupled, independent = self.differences(at)
-        interval = bootstrap_interval(told.covariance[:, None], proportions=False, **settings)
+        interval = bootstrap_interval(told.covariance[:, None], **settings)
         if samples < 1:
             raise OutOfRangeError(f"The error is that of 1 independent pair or more; {samples} were given.")
         number = min(samples, independent.size)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from feval.cautions import billed_once, few_questions
 from feval.draws import ORDERS
 from feval.errors import OutOfRangeError, UnknownNameError, UsageError
 from feval.question_set import NONE_LEFT_OUT, LeftOut, question_set
@@ -47,6 +48,9 @@ class CurvePoint:
         pass_at_n: mean probability that at least one of the CoTs that the method may look at is right: no vote can do better.
             `None` where it looks at several LLMs.
         kind: "exact", "recorded" or "seeded".
+        calls_per_question: mean requests.
+        usd_per_question_per_round: mean USD if every request paid its prompt, whatever the billing is.
+        tokens_per_question_per_round: mean tokens then.
     """
 
     n: int | float
@@ -57,6 +61,9 @@ class CurvePoint:
     tokens_per_question: float | None
     pass_at_n: float | None
     kind: str
+    calls_per_question: float | None = None
+    usd_per_question_per_round: float | None = None
+    tokens_per_question_per_round: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,10 +80,9 @@ class Curve:
         billing: how prompts were charged.
         counter: who counted the tokens.
         questions: number of questions.
-        seed: of draws (seeded) and of the interval's resamples.
+        seed: of draws (seeded).
         replicates: draws per question (seeded), 1 (recorded), `None` (exact).
-        confidence: of the intervals; resamples: how many they were made from.
-        resamples: bootstrap resamples over questions.
+        confidence: of the intervals.
         points: by n.
         field: of the method, whose values the points have.
         settings: the method's other fields that were set.
@@ -95,17 +101,23 @@ class Curve:
     seed: int
     replicates: int | None
     confidence: float | None
-    resamples: int
     points: tuple[CurvePoint, ...]
     field: str = "n"
     settings: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     left_out: LeftOut = NONE_LEFT_OUT
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """Sentences that a reader needs in order not to be misled."""
+        named = [(f"{self.method} with {self.field}={point.n}", point) for point in self.points]
+        return (*few_questions(self.questions), *billed_once(self.billing, named))
 
     def to_dict(self) -> dict[str, Any]:
         """The curve as JSON values."""
         result = asdict(self) | {
             "recording_hashes": list(self.recording_hashes),
             "points": [asdict(point) for point in self.points],
+            "warnings": list(self.warnings),
         }
         del result["left_out"]
         return result | ({"left_out": self.left_out.to_dict()} if self.left_out else {})
@@ -121,7 +133,6 @@ def self_consistency_curve(
     unlabelled: str = "refuse",
     short_pools: str = "refuse",
     confidence: float | None = 0.95,
-    resamples: int = 10_000,
 ) -> Curve:
     """Self-consistency (plurality of n answers, Wang et al. 2203.11171) over n.
 
@@ -133,9 +144,7 @@ def self_consistency_curve(
         replicates: draws of every question, for "seeded".
         unlabelled: "refuse" or "drop" questions without a gold answer that can be read.
         short_pools: "refuse" or "drop" questions with fewer CoTs than the largest n.
-        confidence: level of the percentile bootstrap over questions; `None` leaves intervals out.
-        resamples: of the bootstrap; its seed is the LLM's, modulo 2^64, and questions are resampled in the order of their
-            keys (`Dataset.question_keys`), so that their order in the recording makes no difference.
+        confidence: of the score interval over questions (`feval.estimators.intervals`); `None` leaves intervals out.
 
     Raises:
         ShortPoolError: some n is above the smallest pool; the message names the question.
@@ -160,8 +169,7 @@ def self_consistency_curve(
         values = _drawn(dataset.gold[rows], pool, drawn_orders(llm, order, replicates, max(budgets), rows), budgets)
     points = _points(values, llm, pool, budgets, order)
     if confidence is not None:
-        right = _by_key(values.right, dataset.question_keys[rows])
-        points = _with_intervals(points, right, confidence, resamples, llm.seed)
+        points = _with_intervals(points, values.right, confidence)
     return Curve(
         method="self-consistency",
         dataset=dataset.id,
@@ -175,7 +183,6 @@ def self_consistency_curve(
         seed=llm.seed,
         replicates={"exact": None, "recorded": 1, "seeded": replicates}[order],
         confidence=confidence,
-        resamples=resamples,
         points=tuple(points),
         left_out=questions.left_out,
     )
@@ -207,7 +214,6 @@ def method_curve(
     train_fraction: float | None = None,
     split_seed: int = 0,
     confidence: float | None = 0.95,
-    resamples: int = 10_000,
 ) -> Curve:
     """Any method over the values of one of its fields.
 
@@ -225,7 +231,6 @@ def method_curve(
         train_fraction: as for `evaluate`.
         split_seed: as for `evaluate`.
         confidence: as for `evaluate`.
-        resamples: as for `evaluate`.
 
     Raises:
         UnknownNameError: no such method, field or order.
@@ -255,7 +260,6 @@ def method_curve(
             train_fraction=train_fraction,
             split_seed=split_seed,
             confidence=confidence,
-            resamples=resamples,
         )
         points.append(_point(value, told, _ceiling(made, dataset, llms, told)))
     return Curve(
@@ -271,7 +275,6 @@ def method_curve(
         seed=told.seed,
         replicates=told.replicates,
         confidence=confidence,
-        resamples=resamples,
         points=tuple(points),
         field=field,
         settings=settings,
@@ -289,6 +292,9 @@ def _point(value: float, told: Evaluation, ceiling: float | None) -> CurvePoint:
         told.tokens_per_question,
         ceiling,
         told.kind,
+        float(told.calls.mean()),
+        told.usd_per_question_per_round,
+        told.tokens_per_question_per_round,
     )
 
 
@@ -361,32 +367,26 @@ def _points(values: _Values, llm: LLM, pool: Pool, budgets: Sequence[int], kind:
     accuracy, ceiling = values.right.mean(), values.any_right.mean()
     points = []
     for i, n in enumerate(budgets):
-        usd, tokens = _mean_cost(llm, pool, n, float(values.output_tokens[i]))
-        points.append(CurvePoint(n, float(accuracy[i]), None, None, usd, tokens, float(ceiling[i]), kind))
+        output = float(values.output_tokens[i])
+        costs, per_round = (_mean_cost(llm, pool, billing, n, output) for billing in (llm.billing, "per_round"))
+        points.append(CurvePoint(n, float(accuracy[i]), None, None, *costs, float(ceiling[i]), kind, 1.0, *per_round))
     return points
 
 
-def _mean_cost(llm: LLM, pool: Pool, n: int, output_tokens: float) -> tuple[float | None, float | None]:
+def _mean_cost(llm: LLM, pool: Pool, billing: str, n: int, output_tokens: float) -> tuple[float | None, float | None]:
     """Mean USD and tokens of one question: eq. (1) is linear, so means of tokens are enough."""
     from feval.prices import billed_prompts, usd
 
     if int(pool.prompt_tokens.min()) < 0:
         return None, None
-    prompt_tokens = float(pool.prompt_tokens.mean()) * int(billed_prompts(llm.billing, 1, n))
+    prompt_tokens = float(pool.prompt_tokens.mean()) * int(billed_prompts(billing, 1, n))
     dollars = None if llm.price is None else float(usd(llm.price, prompt_tokens, output_tokens))
     return dollars, prompt_tokens + output_tokens
 
 
-def _by_key(values: PerQuestion, keys: npt.NDArray[np.uint64]) -> PerQuestion:
-    """The questions in an order that does not depend on the recording, nor on what was opened beside it."""
-    return replace(values, rows=values.rows[np.argsort(keys, kind="stable")])
+def _with_intervals(points: Sequence[CurvePoint], right: PerQuestion, confidence: float) -> list[CurvePoint]:
+    from feval.estimators.intervals import accuracy_interval
 
-
-def _with_intervals(
-    points: Sequence[CurvePoint], right: PerQuestion, confidence: float, resamples: int, seed: int
-) -> list[CurvePoint]:
-    from feval.estimators.bootstrap import bootstrap_interval
-
-    interval = bootstrap_interval(right, confidence=confidence, resamples=resamples, seed=seed % (1 << 64))
+    interval = accuracy_interval(right, confidence)
     ends = zip(points, interval.low.tolist(), interval.high.tolist(), strict=True)
     return [replace(point, accuracy_low=low, accuracy_high=high) for point, low, high in ends]

@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from feval.calling import TIME_LIMIT, call_method, require_arguments
+from feval.cautions import billed_once, few_questions
 from feval.draws import MAX_REPLICATES, ORDERS
 from feval.errors import (
     NotRecordedError,
@@ -42,13 +43,13 @@ __all__ = [
     "MAX_REPLICATES",
     "ORDERS",
     "Evaluation",
-    "accuracy_interval",
     "budgets",
     "called",
     "decisions",
     "drawn_orders",
     "evaluate",
     "fit",
+    "interval_ends",
     "train_test_rows",
 ]
 
@@ -74,18 +75,20 @@ class Evaluation:
         llms: names, in the order the method was given them.
         kind: "exact", "recorded" or "seeded".
         replicates: draws per question (seeded), 1 (recorded), `None` (exact).
-        seed: of the draws and of the interval's resamples.
+        seed: of the draws.
         prices: id of the price list, `None` where dollars were switched off.
         billing: how prompts were charged.
         counters: who counted the tokens of each LLM.
         recording_hashes: of every recording behind the questions and CoTs.
         question_ids: Q ids.
-        question_keys: [Q] what resamples of questions are ordered by.
+        question_keys: [Q] what questions are ordered by wherever the recording's order must make no difference.
         right: [Q] probability that the answer is the gold.
         calls: [Q] requests, auxiliary ones included.
         samples: [Q] CoTs.
         tokens: [Q] prompt and output tokens billed, `None` where some prompt's tokens are not known.
         usd: [Q] dollars, `None` without a price or prompt tokens.
+        tokens_per_round: [Q] tokens billed if every call paid its prompt, whatever `billing` is; `None` as for `tokens`.
+        usd_per_round: [Q] dollars then.
         error_shares: gives how wrong answers came about, see `no_answer`, `stopped_early` and `routed_wrong`. Exact
             expectations find it when it is first asked for.
         train_questions: how many other questions were set aside to learn from; 0 for none.
@@ -93,7 +96,6 @@ class Evaluation:
         accuracy_low: lower end of the confidence interval, `None` where none was asked for.
         accuracy_high: upper end.
         confidence: of the interval.
-        resamples: bootstrap resamples over questions it was made from.
     """
 
     method: str
@@ -114,13 +116,14 @@ class Evaluation:
     samples: Floats = field(repr=False)
     tokens: Floats | None = field(repr=False)
     usd: Floats | None = field(repr=False)
+    tokens_per_round: Floats | None = field(repr=False)
+    usd_per_round: Floats | None = field(repr=False)
     error_shares: Callable[[], ErrorShares] = field(repr=False)
     train_questions: int = 0
     left_out: LeftOut = NONE_LEFT_OUT
     accuracy_low: float | None = None
     accuracy_high: float | None = None
     confidence: float | None = None
-    resamples: int | None = None
 
     @property
     def questions(self) -> int:
@@ -141,6 +144,26 @@ class Evaluation:
     def tokens_per_question(self) -> float | None:
         """Mean tokens billed."""
         return None if self.tokens is None else float(self.tokens.mean())
+
+    @property
+    def calls_per_question(self) -> float:
+        """Mean requests, auxiliary ones included."""
+        return float(self.calls.mean())
+
+    @property
+    def usd_per_question_per_round(self) -> float | None:
+        """Mean dollars if every call paid its prompt."""
+        return None if self.usd_per_round is None else float(self.usd_per_round.mean())
+
+    @property
+    def tokens_per_question_per_round(self) -> float | None:
+        """Mean tokens billed if every call paid its prompt."""
+        return None if self.tokens_per_round is None else float(self.tokens_per_round.mean())
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """Sentences that a reader needs in order not to be misled."""
+        return (*few_questions(self.questions), *billed_once(self.billing, [(self.method, self)]))
 
     @property
     def no_answer(self) -> Floats | None:
@@ -196,12 +219,15 @@ class Evaluation:
             "samples_per_question": float(self.samples.mean()),
             "usd_per_question": self.usd_per_question,
             "tokens_per_question": self.tokens_per_question,
-            "calls_per_question": float(self.calls.mean()),
+            "usd_per_question_per_round": self.usd_per_question_per_round,
+            "tokens_per_question_per_round": self.tokens_per_question_per_round,
+            "calls_per_question": self.calls_per_question,
             "replicates": self.replicates,
             "seed": self.seed,
             "billing": self.billing,
             "prices": self.prices,
             "errors": self.errors(),
+            "warnings": list(self.warnings),
         }
         if self.errors_estimate is not None:
             result["errors_estimate"] = asdict(self.errors_estimate)
@@ -230,7 +256,6 @@ def evaluate(
     workers: int = 1,
     time_limit: float | None = TIME_LIMIT,
     confidence: float | None = 0.95,
-    resamples: int = 10_000,
 ) -> Evaluation:
     """Run a method over a dataset.
 
@@ -250,8 +275,7 @@ def evaluate(
         split_seed: of that split, see `train_test_rows`.
         workers: processes that share the questions of seeded and recorded evaluations; the numbers are the same for any number.
         time_limit: seconds that a user's method may take on one question; `None` for no limit.
-        confidence: level of the percentile bootstrap over questions; `None` for no interval.
-        resamples: of the bootstrap.
+        confidence: of the score interval over questions (`feval.estimators.intervals`); `None` for no interval.
 
     Raises:
         ShortPoolError: a pool is smaller than what the method may ask for; the message names the question.
@@ -291,7 +315,7 @@ def evaluate(
             prompt_tokens = [llm.pool.prompt_tokens[chosen] for llm in asked]
             sums = _sums(method, dataset, asked, chosen, kind, replicates, time_limit, workers)
             means = sums.means(1 if kind == "recorded" else replicates, prompt_tokens)
-    told = _evaluation(method, dataset, asked, chosen, kind, replicates, means, confidence, resamples)
+    told = _evaluation(method, dataset, asked, chosen, kind, replicates, means, confidence)
     return replace(told, train_questions=trained, left_out=questions.left_out)
 
 
@@ -517,9 +541,10 @@ class _Sums:
         from feval.exact_errors import ErrorShares
 
         own = {name: self.ledgers[:, place] for place, name in enumerate(_LEDGER)}
-        billed = [
-            p * t + a for p, t, a in zip(self.prompts, prompt_tokens, own["auxiliary_prompt_tokens"], strict=True)
-        ]
+        billed, per_round = (
+            [p * t + a for p, t, a in zip(paid, prompt_tokens, own["auxiliary_prompt_tokens"], strict=True)]
+            for paid in (self.prompts, own["rounds"])
+        )
         split = (self.early / (count * _WHOLE), self.routed / (count * _WHOLE)) if self.split else (None, None)
         shares = ErrorShares(self.none / count, *split)
         return _Means(
@@ -528,6 +553,7 @@ class _Sums:
             (own["rounds"] + own["auxiliary_calls"]).sum(axis=0) / count,
             own["cots"].sum(axis=0) / count,
             [tokens / count for tokens in billed],
+            [tokens / count for tokens in per_round],
             [tokens / count for tokens in own["output_tokens"] + own["auxiliary_output_tokens"]],
         )
 
@@ -541,6 +567,7 @@ class _Means:
     calls: Floats
     samples: Floats
     prompt_tokens: list[Floats]
+    prompt_tokens_per_round: list[Floats]
     output_tokens: list[Floats]
 
 
@@ -691,6 +718,7 @@ def _expected(method: Any, dataset: Dataset, llms: Sequence[LLM], rows: Rows) ->
         expected.rounds,
         expected.cots,
         [prompts * llms[0].pool.prompt_tokens[rows]],
+        [expected.rounds * llms[0].pool.prompt_tokens[rows]],
         [expected.output_tokens],
     )
 
@@ -709,19 +737,14 @@ def _evaluation(
     replicates: int,
     means: _Means,
     confidence: float | None,
-    resamples: int,
 ) -> Evaluation:
-    from feval.prices import usd
-
     known = all(int(llm.pool.prompt_tokens[rows].min()) >= 0 for llm in llms)
-    prices = [llm.price for llm in llms]
-    tokens = sum(means.prompt_tokens + means.output_tokens, np.zeros(len(rows))) if known else None
-    dollars = None
-    if known and all(price is not None for price in prices):
-        costs = zip(prices, means.prompt_tokens, means.output_tokens, strict=True)
-        dollars = sum((np.asarray(usd(price, i, o)) for price, i, o in costs if price), np.zeros(len(rows)))
+    tokens, dollars = _costs(llms, means.prompt_tokens, means.output_tokens) if known else (None, None)
+    round_tokens, round_dollars = (
+        _costs(llms, means.prompt_tokens_per_round, means.output_tokens) if known else (None, None)
+    )
     keys = dataset.question_keys[rows]
-    low, high = accuracy_interval(means.right, keys, confidence, resamples, llms[0].seed)
+    low, high = interval_ends(means.right, confidence)
     return Evaluation(
         method=_name(method),
         fields=_fields(method),
@@ -741,37 +764,42 @@ def _evaluation(
         samples=means.samples,
         tokens=tokens,
         usd=dollars,
+        tokens_per_round=round_tokens,
+        usd_per_round=round_dollars,
         error_shares=means.error_shares,
         accuracy_low=low,
         accuracy_high=high,
         confidence=confidence,
-        resamples=None if confidence is None else resamples,
     )
 
 
-def accuracy_interval(
-    right: Floats, keys: npt.NDArray[np.uint64], confidence: float | None, resamples: int, seed: int
-) -> tuple[float | None, float | None]:
-    """The confidence interval of an accuracy: the percentile bootstrap over questions, Wilson's where all are right or wrong.
+def _costs(llms: Sequence[LLM], prompts: list[Floats], outputs: list[Floats]) -> tuple[Floats, Floats | None]:
+    """[Q] tokens, and dollars where every LLM has a price."""
+    from feval.prices import usd
 
-    Questions are resampled in the order of their keys, so that their order in the recording makes no difference.
+    tokens, dollars = np.zeros((2, len(prompts[0])))
+    for llm, prompt_tokens, output_tokens in zip(llms, prompts, outputs, strict=True):
+        tokens = tokens + prompt_tokens + output_tokens
+        if llm.price is not None:
+            dollars = dollars + np.asarray(usd(llm.price, prompt_tokens, output_tokens))
+    return tokens, None if any(llm.price is None for llm in llms) else dollars
+
+
+def interval_ends(right: Floats, confidence: float | None) -> tuple[float | None, float | None]:
+    """The confidence interval of an accuracy over questions.
 
     Args:
         right: [Q] probability of being right.
-        keys: [Q] keys of the questions.
         confidence: its level; `None` for no interval.
-        resamples: of the bootstrap.
-        seed: of the resamples.
 
     Returns:
         The lower and the upper end; `None` twice where none was asked for.
     """
     if confidence is None:
         return None, None
-    from feval.estimators.bootstrap import bootstrap_interval
+    from feval.estimators.intervals import accuracy_interval
 
-    in_order = right[np.argsort(keys, kind="stable"), None]
-    interval = bootstrap_interval(in_order, confidence=confidence, resamples=resamples, seed=seed % (1 << 64))
+    interval = accuracy_interval(right[:, None], confidence)
     return float(interval.low[0]), float(interval.high[0])
 
 

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from feval.cautions import few_questions
 from feval.errors import ConflictError, NotRecordedError, UnknownNameError, UsageError
 
 if TYPE_CHECKING:
@@ -58,7 +59,7 @@ class Grade:
         dataset: id.
         dataset_questions: how many the dataset has.
         llms: names, L of them.
-        seed: of the draws, and of the interval's resamples.
+        seed: of the draws.
         prices: id of the price list, `None` where dollars were switched off.
         billing: how prompts were charged.
         consumed: what was handed out, per LLM and question.
@@ -77,7 +78,6 @@ class Grade:
         accuracy_low: lower end of the confidence interval, `None` where none was asked for.
         accuracy_high: upper end.
         confidence: of the interval.
-        resamples: bootstrap resamples over questions it was made from.
     """
 
     run: str
@@ -103,7 +103,6 @@ class Grade:
     accuracy_low: float | None
     accuracy_high: float | None
     confidence: float | None
-    resamples: int | None
 
     @property
     def questions(self) -> int:
@@ -175,7 +174,7 @@ class Grade:
             "Some CoTs were chosen one by one, so the run is not a draw.": not self.as_drawn,
             "There are no dollars: an LLM has no price, or its prompts' tokens were not recorded.": self.usd is None,
         }
-        return [sentence for sentence, holds in said.items() if holds]
+        return [*few_questions(self.questions), *(sentence for sentence, holds in said.items() if holds)]
 
     def request(self) -> dict[str, Any]:
         """What the numbers are computed from besides the recordings and the price list, as JSON values: a receipt's request."""
@@ -187,7 +186,6 @@ class Grade:
             "seed": self.seed,
             "billing": self.billing,
             "confidence": self.confidence,
-            "resamples": self.resamples,
             "consumed": [
                 {"llm": each.llm, "question": each.question, "requests": each.requests, "samples": list(each.samples)}
                 for each in self.consumed
@@ -209,7 +207,6 @@ def grade_answers(
     run: str = "default",
     replicate: int | None = 0,
     confidence: float | None = 0.95,
-    resamples: int = 10_000,
 ) -> Grade:
     """Grade a run's answers.
 
@@ -221,8 +218,7 @@ def grade_answers(
             answer kind. See `answers_by_id`.
         run: the run's name.
         replicate: which draws it was handed; `None` for the recorded order.
-        confidence: level of the percentile bootstrap over questions; `None` for no interval.
-        resamples: of the bootstrap.
+        confidence: of the interval over questions; `None` for no interval.
 
     Raises:
         UsageError: nothing was asked, or a question was answered that was never asked.
@@ -242,7 +238,9 @@ def grade_answers(
     golds = dataset.gold[rows] >= 0
     right = np.array([gold and dataset.is_right(name, found[name]) for name, gold in zip(ids, golds, strict=True)])
     spent = _Spent.of(llms, taken, place_of, row_of, rows)
-    low, high = _interval(right, dataset.question_keys[rows], confidence, resamples, llms[0].seed)
+    from feval.evaluation import interval_ends
+
+    low, high = interval_ends(right.astype(np.float64), confidence)
     return Grade(
         run=run,
         replicate=replicate,
@@ -267,7 +265,6 @@ def grade_answers(
         accuracy_low=low,
         accuracy_high=high,
         confidence=confidence,
-        resamples=None if confidence is None else resamples,
     )
 
 
@@ -315,14 +312,6 @@ def _counted_rows(
             "behind the answer, so that it would cost nothing. Leave it out, or name the run that asked."
         )
     return np.array(sorted(row_of[name] for name in {*asked, *answers}), np.intp)
-
-
-def _interval(
-    right: npt.NDArray[np.bool_], keys: npt.NDArray[np.uint64], confidence: float | None, resamples: int, seed: int
-) -> tuple[float | None, float | None]:
-    from feval.evaluation import accuracy_interval
-
-    return accuracy_interval(right.astype(np.float64), keys, confidence, resamples, seed)
 
 
 def _is_drawn(each: Consumed, llm: LLM, row: int, replicate: int | None) -> bool:

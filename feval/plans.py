@@ -34,7 +34,7 @@ AXES = ("usd", "tokens", "calls", "samples")
 """What a budget is counted in, per question: dollars, tokens billed, requests, CoTs."""
 
 _BILLINGS = ("once", "per_round", "per_sample")
-_ORDERS = ("exact", "recorded", "seeded")
+_ORDERS = ("exact", "recorded", "seeded", "mixed")
 _MAX_FILE_BYTES = 1 << 20
 _MAX_POINTS = 1000
 
@@ -84,7 +84,8 @@ class Plan:
         entries: one method each.
         seed: of the draws, the split and the resamples.
         replicates: draws of every question where there is no exact expectation.
-        order: "exact", "seeded" or "recorded"; `None` for exact where there is such a form and seeded elsewhere.
+        order: "exact", "seeded" or "recorded", of all methods; `None` for exact if every method has such a form, else seeded;
+            "mixed" for exact where there is such a form and seeded elsewhere, each method marked with its kind.
         billing: how prompts are paid.
         prices: id or file of a price list, "none", or `None` for the recordings' own.
         unlabelled: "refuse" or "drop" questions without a gold answer that can be read, for all methods.
@@ -93,7 +94,7 @@ class Plan:
         train_fraction: share of the questions that methods which learn are fitted on; all methods are judged on the others.
         split_seed: of that split.
         confidence: of every interval.
-        resamples: of the bootstrap over questions.
+        resamples: of the bootstrap over questions, and random sign flips.
         axis: what a budget is counted in.
         costs: budgets per question, in units of the axis, at which methods are compared; none for a few that they share.
         accuracies: in [0, 1], whose cost is asked for; none for a few that the methods share.
@@ -410,8 +411,7 @@ def suggested_plan(dataset: str, recordings: Sequence[str], most: Mapping[str, i
         if len(most) > 1 and len(entry["llms"]) == 1:
             entry["label"] = f"{entry['name']} ({entry['llms'][0]})"
     axis = "usd" if dollars else "tokens"
-    # Common draws are paired, and quick; whoever wants expectations over all draws where there are some takes this line out.
-    plan = {"dataset": dataset, "recordings": list(recordings), "order": "seeded", "axis": axis, "method": known}
+    plan = {"dataset": dataset, "recordings": list(recordings), "axis": axis, "method": known}
     return Plan.from_dict(plan)
 
 

@@ -420,7 +420,6 @@ _REQUEST: Mapping[str, Callable[[Any], bool]] = {
     "order": lambda value: isinstance(value, str),
     "replicates": lambda value: type(value) is int,
     "confidence": lambda value: value is None or (_number(value) and math.isfinite(value)),
-    "resamples": lambda value: value is None or (type(value) is int and value <= _MOST_RESAMPLES),
 }
 _CHOICES: Mapping[str, Callable[[Any], bool]] = {
     name: lambda value: isinstance(value, str) for name in ("unlabelled", "short_pools")
@@ -436,9 +435,9 @@ _COMPARED: Mapping[str, Callable[[Any], bool]] = {
     ),
 }
 _ESTIMATED: Mapping[str, Callable[[Any], bool]] = {
-    **{name: _REQUEST[name] for name in ("dataset", "llms", "seed", "billing", "confidence", "resamples")},
+    **{name: _REQUEST[name] for name in ("dataset", "llms", "seed", "billing", "confidence")},
     **{name: lambda value: type(value) is int for name in ("g", "replicate")},
-    "simulations": lambda value: type(value) is int and value <= _MOST_RESAMPLES,
+    **{name: lambda value: type(value) is int and value <= _MOST_RESAMPLES for name in ("resamples", "simulations")},
     "m": lambda value: isinstance(value, list) and all(type(votes) is int for votes in value),
     "methods": lambda value: isinstance(value, list) and all(isinstance(name, str) for name in value),
 }
@@ -450,8 +449,7 @@ _SWEEP: Mapping[str, Callable[[Any], bool]] = {
 
 _GRADED: Mapping[str, Callable[[Any], bool]] = {
     "run": lambda value: isinstance(value, str),
-    **{name: _REQUEST[name] for name in ("dataset", "llms", "seed", "billing", "confidence", "resamples")},
-    "resamples": lambda value: type(value) is int and value <= _MOST_RESAMPLES,
+    **{name: _REQUEST[name] for name in ("dataset", "llms", "seed", "billing", "confidence")},
     "replicate": lambda value: value is None or (type(value) is int and 0 <= value <= _MOST_RESAMPLES),
     "consumed": lambda value: isinstance(value, list) and all(map(_is_consumed, value)),
     "answers": lambda value: (
@@ -573,7 +571,7 @@ def _run_again(again: _Again) -> dict[str, Any]:
 
     asked = again.request
     dataset, llms = again.load()
-    names = ("order", "replicates", "train_fraction", "split_seed", "confidence", "resamples")
+    names = ("order", "replicates", "train_fraction", "split_seed", "confidence")
     given = {name: asked[name] for name in names}
     return evaluate(again.method(), dataset, llms, **given, **again.choices()).to_dict()
 
@@ -583,7 +581,7 @@ def _curve_again(again: _Again) -> dict[str, Any]:
 
     asked = again.request
     dataset, llms = again.load()
-    given = {name: asked[name] for name in ("order", "replicates", "confidence", "resamples")} | again.choices()
+    given = {name: asked[name] for name in ("order", "replicates", "confidence")} | again.choices()
     if asked["field"] is None:
         return self_consistency_curve(dataset, llms[0], asked["values"], **given).to_dict()
     named = asked["method"], asked["field"], asked["values"]
@@ -629,7 +627,7 @@ def _grade_again(again: _Again) -> dict[str, Any]:
     asked = again.request
     dataset, llms = again.load()
     consumed = [Consumed(e["llm"], e["question"], e["requests"], tuple(e["samples"])) for e in asked["consumed"]]
-    given = {name: asked[name] for name in ("run", "replicate", "confidence", "resamples")}
+    given = {name: asked[name] for name in ("run", "replicate", "confidence")}
     return grade_answers(dataset, llms, consumed, asked["answers"], **given).to_dict()
 
 
@@ -677,9 +675,9 @@ def _compare(where: str, receipt: Any, now: Any, differences: list[Difference], 
 
 
 def _unsaid(where: str, receipt: Any, now: Any) -> bool:
-    """Whether it is how errors came about, in a receipt that does not say: exact numbers had no split, or one with gaps."""
+    """Whether it is a warning, or how errors came about in a receipt without it: exact numbers had no split, or one with gaps."""
     parent, _, place = where.rpartition(".")
-    if place == "errors_unknown":  # the sentence that said so
+    if place in ("errors_unknown", "warnings"):  # sentences, which may be worded better
         return True
     if place == "errors_estimate" or parent.rpartition(".")[2] == "errors":
         return receipt is None and now is not None

@@ -425,6 +425,9 @@ POINT_KEYS = {
     "tokens_per_question",
     "pass_at_n",
     "kind",
+    "calls_per_question",
+    "usd_per_question_per_round",
+    "tokens_per_question_per_round",
 }
 
 

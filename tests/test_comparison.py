@@ -21,15 +21,16 @@ from hypothesis import strategies as st
 from small import write_toy
 from typer.testing import CliRunner
 
-from feval import compare, evaluate, load
+from feval import compare, evaluate, load, self_consistency_curve
 from feval.cli import _print_table, app
 from feval.comparison import Comparison
 from feval.errors import NotRecordedError, OutOfRangeError, UnknownNameError, UsageError
-from feval.estimators.bootstrap import bootstrap_interval
-from feval.estimators.paired import accuracy_at
+from feval.estimators.paired import accuracy_at, holm
+from feval.estimators.sign_flips import sign_flip_test
 from feval.methods import SelfConsistency
-from feval.plans import Entry, Plan
+from feval.plans import Entry, Plan, suggested_plan
 from feval.receipts import verify_receipt
+from feval.report.comparison_picture import _entries
 from feval.report.comparisons import comparison_tables
 
 WEAK = [["a", "b", "a", "c", "b", "a"], ["x", "y", None, "y", "y", "x"], ["b", "c", "b", "a", "c", "c"], ["d"] * 6]
@@ -191,11 +192,11 @@ def test_a_plan_that_cannot_be_read(tmp_path: Path) -> None:
 
 def test_points_are_what_evaluate_says(told: Comparison, toy: Path) -> None:
     dataset, [weak] = load("toy", ["gpt-3.5-turbo"], toy / "rec", seed=3)
-    alone = evaluate(SelfConsistency(3), dataset, weak, resamples=500)
+    alone = evaluate(SelfConsistency(3), dataset, weak)
     point = told.curves[0].points[1]
     assert point.to_dict() == alone.to_dict()
     np.testing.assert_array_equal(point.right, alone.right)
-    single = evaluate(SelfConsistency(1), dataset, weak, resamples=500)
+    single = evaluate(SelfConsistency(1), dataset, weak)
     np.testing.assert_array_equal(told.baselines[0].right, single.right)
     assert [len(curve.points) for curve in told.ceilings] == [5, 5]
     assert told.ceilings[0].points[-1].accuracy >= told.curves[0].points[-1].accuracy
@@ -213,11 +214,14 @@ def test_differences_are_those_of_the_questions(told: Comparison) -> None:
     for row in told.differences:
         assert row.cost is not None
         per_question = at(weak.points, row.cost) - at(strong.points, row.cost)
-        ends = bootstrap_interval(per_question[:, None], resamples=500, seed=3, proportions=False)
+        alone = sign_flip_test(per_question[:, None], splits=500, seed=3)
         assert row.difference == pytest.approx(per_question.mean())
-        assert (row.low, row.high) == pytest.approx((ends.low[0], ends.high[0]), abs=1e-9)
+        assert (row.low, row.high) == pytest.approx((alone.low[0], alone.high[0]), abs=1e-9)
+        assert row.p_value == alone.p_value[0]
+        assert row.p_holm is not None
+        assert row.p_value is not None
         assert row.p_holm >= row.p_value
-    assert told.smallest_p == pytest.approx(2 * 3 / 501)
+    assert told.smallest_p == pytest.approx(3 * 2.0**-15)  # of 16 differences
 
 
 def test_swapping_two_methods_swaps_every_sign(told: Comparison, toy: Path) -> None:
@@ -237,10 +241,106 @@ def test_swapping_two_methods_swaps_every_sign(told: Comparison, toy: Path) -> N
 def test_a_method_compared_with_itself_differs_by_nothing(toy: Path) -> None:
     told = compare(plan(SC | {"label": "one"}, SC | {"label": "two"}), base=toy)
     for row in told.differences:
-        assert (row.difference, row.low, row.high, row.flips, row.p_value) == (0, 0, 0, 0.5, 1)
+        assert (row.difference, row.low, row.high, row.flips) == (0, 0, 0, 0.5)
+    assert [row.p_value for row in told.differences] == [None, 1, 1]  # the first is no test
     assert {saving.ratio for saving in told.savings} == {1.0}
     assert [(rank.rank, rank.strength, rank.first) for rank in told.ranking] == [(1, 0, 0.5), (1, 0, 0.5)]
     assert len(told.frontier) % 2 == 0  # equal points are on it together
+
+
+def test_curves_that_begin_alike_are_not_tested_there(toy: Path) -> None:
+    stopping = {"name": "adaptive-consistency", "llms": ["gpt-3.5-turbo"], "budgets": {"budget": [1, 5]}}
+    told = compare(plan(SC, stopping, SC | {"label": "strong", "llms": ["gpt-4o-mini"]}), base=toy)
+    pair = {"self-consistency (gpt-3.5-turbo)", "adaptive-consistency"}
+    alike = [row for row in told.differences if {row.a, row.b} == pair]
+    assert [row.p_value is None for row in alike] == [True] + [False] * (len(alike) - 1)
+    assert alike[0].p_holm is None
+    assert "same answers at the same cost" in str(alike[0].untested)
+    assert told.tests == len(told.differences) - 1
+    tested = [row for row in told.differences if row.p_value is not None]
+    assert [row.p_holm for row in tested] == holm([row.p_value for row in tested]).tolist()
+    shown = CliRunner().invoke(app, ["compare", str(written(toy, told.plan))]).stdout
+    assert "- for p: Both curves begin with the same answers" in shown
+    assert f"{told.tests} comparisons by sign flips" in shown
+
+
+def test_three_questions_are_never_significant(tmp_path: Path) -> None:
+    write_toy(tmp_path / "rec", {"gpt-3.5-turbo": [["b"] * 5] * 3, "gpt-4o-mini": [["a"] * 5] * 3}, ["a"] * 3)
+    told = compare(plan(SC, SC | {"label": "strong", "llms": ["gpt-4o-mini"]}), base=tmp_path)
+    for row in told.differences:
+        assert (row.difference, row.p_value) == (-1, 0.25)
+        assert (row.low, row.high) == (-1, 1)
+    assert told.warnings[0].startswith("Only 3 questions: below 10, intervals")
+    assert told.to_dict()["warnings"] == list(told.warnings)
+    assert "Only 3 questions" in CliRunner().invoke(app, ["compare", str(written(tmp_path, told.plan))]).stdout
+
+
+# -- one comparison, one kind ---------------------------------------------------------------------------------------------
+
+SWITCH = {"name": "model-switch", "llms": ["gpt-3.5-turbo", "gpt-4o-mini"], "budgets": {"samples": [1, 2]}}
+
+
+def test_all_methods_are_exact_if_every_one_can_be(toy: Path) -> None:
+    told = compare(
+        plan(SC, {"name": "adaptive-consistency", "llms": ["gpt-4o-mini"], "fields": {"budget": 5}}), base=toy
+    )
+    assert told.kinds == ("exact",)
+    assert [point.kind for point in told.baselines] == ["exact", "exact"]
+    dataset, [weak] = load("toy", ["gpt-3.5-turbo"], toy / "rec")
+    curve = self_consistency_curve(dataset, weak, [1, 3, 5])
+    assert [point.accuracy for point in told.curves[0].points] == [point.accuracy for point in curve.points]
+
+
+def test_all_methods_share_their_draws_if_one_cannot_be_exact(toy: Path) -> None:
+    told = compare(plan(SC, SWITCH, replicates=4), base=toy)
+    assert told.kinds == ("seeded",)
+    assert {point.kind for point in told.baselines} == {"seeded"}
+    [sentence] = [sentence for sentence in told.warnings if "seeded" in sentence]
+    assert "model-switch has no exact expectation" in sentence
+    assert "`feval curve` show exact expectations (self-consistency)" in sentence
+
+
+def test_kinds_are_mixed_only_where_asked_for_and_every_label_says_so(toy: Path) -> None:
+    told = compare(plan(SC, SWITCH, replicates=4, order="mixed"), base=toy)
+    assert told.kinds == ("exact", "seeded")
+    labels = ["self-consistency [exact]", "model-switch [seeded]"]
+    assert [curve.label for curve in told.curves] == labels
+    assert {row.a for row in told.differences} | {row.b for row in told.differences} == set(labels)
+    assert {row.label for row in told.ranking} == set(labels)
+    assert set(labels) <= set(_entries(told))  # of the legend
+    assert any(sentence.startswith("Exact and seeded methods stand beside each other") for sentence in told.warnings)
+    assert all(row[0] in labels for row in comparison_tables(told)[0].rows[:5])
+    file = written(toy, plan(SC, SWITCH, replicates=4))
+    plain = CliRunner().invoke(app, ["compare", str(file), "--json", "--no-receipt"])
+    mixed = CliRunner().invoke(app, ["compare", str(file), "--order", "mixed", "--json", "--no-receipt"])
+    assert json.loads(plain.stdout)["kinds"] == ["seeded"]
+    assert json.loads(mixed.stdout)["kinds"] == ["exact", "seeded"]
+    assert json.loads(mixed.stdout)["plan"]["order"] == "mixed"
+
+
+def test_a_first_plan_shows_what_the_curve_shows(toy: Path) -> None:
+    suggested = suggested_plan("toy", ["rec"], {"gpt-3.5-turbo": 6})
+    told = compare(suggested, base=toy)
+    dataset, [weak] = load("toy", ["gpt-3.5-turbo"], toy / "rec")
+    [point] = self_consistency_curve(dataset, weak, [3]).points
+    shown = next(one for curve in told.curves for one in curve.points if one.fields.get("n") == 3)
+    assert (shown.accuracy, shown.accuracy_low) == (point.accuracy, point.accuracy_low)
+
+
+def test_prompts_paid_once_are_said_where_calls_are_many(toy: Path) -> None:
+    stopping = {"name": "adaptive-consistency", "llms": ["gpt-3.5-turbo"], "budgets": {"budget": [1, 5]}}
+    told = compare(plan(SC, stopping), base=toy)
+    dearest = compare(plan(SC, stopping, billing="per_round"), base=toy).curves[1].points[1]
+    shown = told.curves[1].points[1]
+    assert shown.usd_per_question_per_round == pytest.approx(dearest.usd_per_question)
+    [sentence] = [sentence for sentence in told.warnings if "per_round" in sentence]
+    assert sentence.startswith(f"adaptive-consistency makes {shown.calls_per_question:.2f} calls per question")
+    printed = (
+        CliRunner().invoke(app, ["compare", str(written(toy, told.plan)), "--no-receipt"], terminal_width=400).stdout
+    )
+    assert "USD/question, per_round" in printed
+    assert sentence in printed.replace("\n", " ")
+    assert "per_round" not in str(compare(plan(SC), base=toy).warnings)
 
 
 def test_methods_without_a_common_cost_are_compared_at_their_dearest_points(toy: Path) -> None:

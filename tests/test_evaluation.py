@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 from small import write_scored_toy, write_toy
 
-from feval import SelfConsistency, evaluate, load
+from feval import SelfConsistency, evaluate, load, method_curve, self_consistency_curve
 from feval.calling import call_method, contained
 from feval.errors import MethodError, NotRecordedError, OutOfRangeError, ShortPoolError, UnknownNameError, UsageError
 from feval.evaluation import train_test_rows
@@ -147,6 +147,54 @@ def test_prompts_are_billed_by_the_rule(tmp_path: Path) -> None:
         assert told.tokens is not None
         assert told.tokens.tolist() == [7 * sum(prompts) + 100 + (10 + 11 + 12 + 5 + 3) + (10 + 11)] * 4, billing
         assert told.calls.tolist() == [3 + 2 + 1] * 4
+        assert told.tokens_per_round is not None
+        assert told.tokens_per_round.tolist() == [7 * 4 + 100 + (10 + 11 + 12 + 5 + 3) + (10 + 11)] * 4, billing
+
+
+def test_prompts_paid_once_are_said_where_calls_are_many(tmp_path: Path) -> None:
+    out = write_toy(tmp_path / "toy", {"gpt-3.5-turbo": STRONG * 3, "gpt-4o-mini": WEAK * 3}, GOLDS * 3)
+    told = {}
+    for billing in ("once", "per_round"):
+        dataset, llms = load("toy", recording=out, billing=billing)
+        told[billing] = evaluate(AdaptiveConsistency(budget=4), dataset, llms[0])
+        alone = evaluate(SelfConsistency(4), dataset, llms[0])
+        assert alone.warnings == ()
+        cascade = evaluate(two_rounds, dataset, llms, order="recorded")  # two calls, but of two LLMs
+        assert cascade.calls_per_question > 1
+        assert cascade.warnings == ()
+    once, per_round = told["once"], told["per_round"]
+    assert once.usd_per_question_per_round == per_round.usd_per_question == per_round.usd_per_question_per_round
+    assert per_round.warnings == ()
+    [sentence] = once.warnings
+    assert sentence.startswith(f"adaptive-consistency makes {once.calls_per_question:.2f} calls per question")
+    assert once.to_dict()["warnings"] == [sentence]
+    assert once.to_dict()["usd_per_question_per_round"] == per_round.usd_per_question
+
+
+@pytest.mark.parametrize("questions", [1, 4, 9, 10, 12])
+def test_fewer_than_ten_questions_carry_a_warning(questions: int, tmp_path: Path) -> None:
+    out = write_toy(tmp_path / "toy", {"gpt-3.5-turbo": [["a", "b"]] * questions}, ["a"] * questions)
+    dataset, [llm] = load("toy", recording=out)
+    told, curve = evaluate(SelfConsistency(1), dataset, llm), self_consistency_curve(dataset, llm, [1, 2])
+    swept = method_curve(dataset, [llm], "self-consistency", "n", [1, 2])
+    for warnings in (
+        told.warnings,
+        curve.warnings,
+        swept.warnings,
+        told.to_dict()["warnings"],
+        curve.to_dict()["warnings"],
+    ):
+        assert len(warnings) == (questions < 10)
+        assert all(sentence.startswith(f"Only {questions} question") for sentence in warnings)
+
+
+def test_curves_and_evaluations_have_the_same_interval(replay: tuple[Dataset, list[LLM]]) -> None:
+    dataset, [strong, _] = replay
+    for order in ("exact", "recorded", "seeded"):
+        [point] = self_consistency_curve(dataset, strong, [3], order=order, replicates=5).points
+        told = evaluate(SelfConsistency(3), dataset, strong, order=order, replicates=5)
+        assert (told.accuracy_low, told.accuracy_high) == pytest.approx((point.accuracy_low, point.accuracy_high))
+        assert (point.usd_per_question_per_round, point.calls_per_question) == (told.usd_per_question_per_round, 1)
 
 
 def _rounds(question: str, first: Any, second: Any) -> str | None:

@@ -10,7 +10,7 @@ from small import write_toy
 
 from feval import SelfConsistency, evaluate, load
 from feval.errors import ConflictError, NotRecordedError, UnknownNameError, UsageError
-from feval.estimators.bootstrap import wilson_interval
+from feval.estimators.intervals import wilson_interval
 from feval.grading import Consumed, answers_by_id, grade_answers
 from feval.methods.vote import plurality
 from feval.receipts import grade_receipt, verify_receipt

@@ -21,8 +21,8 @@ ROOT = Path(__file__).resolve().parents[1]
 ROWS = (
     "errors", "schema", "names", "front_matter", "cards", "prices", "tokens", "answers", "recording", "importers", "hub",
     "datasets", "estimators", "draws", "channels", "pools", "replay", "methods", "exact", "exact_errors", "calling", "specs",
-    "workers", "question_set", "evaluation", "curves", "plans", "contrasts", "comparison", "traces", "environment", "forecast",
-    "coupled", "grading", "semantics", "receipts",
+    "workers", "question_set", "cautions", "evaluation", "curves", "plans", "contrasts", "comparison", "traces", "environment",
+    "forecast", "coupled", "grading", "semantics", "receipts",
     "report", "publish", "compat", "serving", "demo", "cli", "__main__",
 )  # fmt: skip
 

@@ -270,7 +270,7 @@ def test_the_picture_shows_every_line_and_hides_none(told: Comparison, axis: str
         labels = [text.get_text() for text in legend.get_texts()]
         assert labels[:3] == ["cheap", "strong", "patient"]
         assert {"single call", "Pareto frontier", "95 % interval"} <= set(labels)
-        assert sum(label.startswith("pass@n of ") for label in labels) == 2
+        assert sum(label.startswith("pass@n of ") and label.endswith(" [exact]") for label in labels) == 2
         (low, high), (bottom, top) = axes.get_xlim(), axes.get_ylim()
         for point in (point for curve in shown.curves for point in curve.points):
             cost = float(getattr(point, axis).mean())

@@ -529,7 +529,7 @@ def test_differences_of_words() -> None:
         ("order", 3, "request.order"),
         ("settings", [1], "request.settings"),
         ("values", ["x"], "request.values"),
-        ("resamples", 10**12, "request.resamples"),
+        ("replicates", "many", "request.replicates"),
         ("confidence", None, None),
     ],
 )
@@ -574,3 +574,11 @@ def test_a_receipt_never_chooses_code_or_files(toy: Path, tmp_path: Path) -> Non
 def test_a_receipt_that_is_not_there(tmp_path: Path) -> None:
     done = call("verify", tmp_path / "receipt.json")
     assert (done.exit_code, "cannot be read: No such file" in done.stderr) == (2, True)
+
+
+def test_the_wording_of_warnings_is_no_number_of_a_receipt(toy: Path) -> None:
+    path = receipt(toy, "curve-method")
+    written = json.loads(path.read_text())
+    assert written["numbers"]["warnings"]
+    changed(path, numbers=written["numbers"] | {"warnings": ["worded otherwise"]})
+    assert verify_receipt(path).equal

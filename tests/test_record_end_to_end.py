@@ -276,7 +276,7 @@ def check_texts(path: Path, asked: Sequence[int]) -> None:
 
 def measured(recording: Path) -> tuple[list[float], list[float], list[float]]:
     dataset, (llm,) = feval.load(DATASET, recording=recording, prices="none")
-    points = feval.self_consistency_curve(dataset, llm, BUDGETS, resamples=2000).points
+    points = feval.self_consistency_curve(dataset, llm, BUDGETS).points
     return [p.accuracy for p in points], [p.accuracy_low for p in points], [p.accuracy_high for p in points]
 
 

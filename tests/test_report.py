@@ -45,7 +45,6 @@ def curve(*points: CurvePoint, llm: str = "gpt-3.5-turbo", **fields: object) -> 
         seed=0,
         replicates=None,
         confidence=0.95,
-        resamples=10_000,
         points=points,
     )
     return replace(made, **fields)  # type: ignore[arg-type]

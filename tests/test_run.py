@@ -78,6 +78,18 @@ def test_run_shows_tables(toy: Path) -> None:
     assert "pass" not in run("oracle", "--set", "n=2", "--recording", toy, "--llm", "gpt-3.5-turbo").stderr
 
 
+def test_run_and_curve_warn_of_few_questions_and_of_prompts_paid_once(toy: Path) -> None:
+    arguments = ("adaptive-consistency", "--set", "budget=3", "--recording", str(toy), "--llm", "gpt-3.5-turbo")
+    ran = run(*arguments)
+    swept = CliRunner().invoke(app, ["curve", *arguments[:1], *arguments[3:], "--sweep", "budget=1,3"])
+    for done in (ran, swept):
+        assert done.exit_code == 0, done.output
+        assert "Only 3 questions: below 10" in done.stdout
+        assert "calls per question, and billing once charges" in done.stdout
+        assert "USD/question, per_round" in done.stdout
+    assert "per_round" not in run("self-consistency", *arguments[3:]).stdout
+
+
 @pytest.mark.parametrize(
     ("arguments", "code", "words"),
     [

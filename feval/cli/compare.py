@@ -66,6 +66,12 @@ def _compare(
     ] = None,
     receipt: ReceiptFile = None,
     no_receipt: NoReceipt = False,
+    order: Annotated[
+        str | None,
+        typer.Option(
+            "--order", metavar="KIND", help="exact, seeded, recorded or mixed, for all methods. Default: the plan's."
+        ),
+    ] = None,
     workers: Annotated[int, typer.Option("--workers", min=1, help="Processes; the numbers do not depend on it.")] = 1,
     time_limit: Annotated[
         float, typer.Option("--time-limit", min=0.001, metavar="SECONDS", help="For a user's method, per question.")
@@ -84,9 +90,9 @@ def _compare(
     given = {"unlabelled": unlabelled, "short_pools": short_pools}
     choices = {name: choice for name, choice in given.items() if choice is not None}
     if init:
-        if out is not None or receipt is not None or no_receipt:
+        if out is not None or receipt is not None or no_receipt or order is not None:
             raise UsageError(
-                "--init writes a plan and computes nothing; --out and receipts belong to the comparison itself."
+                "--init writes a plan and computes nothing; --order, --out and receipts belong to the comparison itself."
             )
         _init(show, file, recordings, dataset, llms, choices, overwrite=force)
         return
@@ -94,6 +100,8 @@ def _compare(
         raise UsageError(
             f"The plan {file} says which recording, dataset and LLMs are compared; change it there, or make another with --init."
         )
+    if order is not None:
+        choices["order"] = order
     _run(show, file, choices, Saved(out, receipt, no_receipt, force), workers, time_limit)
 
 

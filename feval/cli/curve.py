@@ -224,7 +224,6 @@ def _receipt(
         "seed": curve.seed,
         "billing": curve.billing,
         "confidence": curve.confidence,
-        "resamples": curve.resamples,
     }
 
     return curve_receipt(request, curve.to_dict(), pins(dataset, llms, folder))

@@ -53,9 +53,9 @@ def _estimate(
         typer.Option(
             "--method",
             metavar="NAMES",
-            help="exact, monte-carlo, gaussian, two-call, max-entropy, ldgp, unbiased; several with commas.",
+            help="unbiased, exact, monte-carlo, gaussian, two-call, max-entropy, ldgp; several with commas.",
         ),
-    ] = "exact,two-call,max-entropy,ldgp",
+    ] = "unbiased,exact,two-call,max-entropy,ldgp",
     seed: Annotated[int, typer.Option("--seed", help="Of the draw of calls, and of the intervals.")] = 0,
     replicate: Annotated[int, typer.Option("--replicate", min=0, help="Which draw of calls.")] = 0,
     unlabelled: Unlabelled = "refuse",

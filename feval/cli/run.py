@@ -59,7 +59,7 @@ def _run(
         ),
     ] = None,
     replicates: Replicates = 100,
-    seed: Annotated[int, typer.Option("--seed", help="Of the draws, and of the interval.")] = 0,
+    seed: Annotated[int, typer.Option("--seed", help="Random seed for draws.")] = 0,
     unlabelled: Unlabelled = "refuse",
     short_pools: ShortPools = "refuse",
     train_fraction: TrainFraction = None,
@@ -141,7 +141,7 @@ def _receipt(
     from feval.specs import MethodFile
 
     request = request | {"dataset": told.dataset, "llms": list(told.llms), "seed": told.seed, "billing": told.billing}
-    request |= {"confidence": told.confidence, "resamples": told.resamples}
+    request["confidence"] = told.confidence
     if isinstance(method, MethodFile):
         request["source_sha256"] = method.source_sha256
     return run_receipt(request, told.to_dict(), pins(dataset, llms, folder))

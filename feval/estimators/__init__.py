@@ -11,7 +11,9 @@
 - `reasons`: why a value is missing; every result that can hold NaN has `reasons`, sentences beside its values.
 - `cost`: tokens to the expected tokens of a draw.
 - `benefit`: performance and cost of a cascade to AutoMix's benefit per cost.
-- `bootstrap`: values per question to confidence intervals.
+- `intervals`: accuracies per question to score intervals.
+- `sign_flips`: paired differences per question to p-values and intervals.
+- `bootstrap`: resampled questions, for intervals of costs, ratios and areas.
 - `vote_polynomials`: P_n(q), the accuracy of a majority of 2n + 1 independent calls; exact polynomials on [0, 1].
 - `empirical_votes`: V_n from any number of recorded right/wrong calls.
 - `moments`, `pair_table`: mu, nu and rho from two labelled calls per question, with standard errors.

@@ -1,4 +1,7 @@
-"""Confidence intervals for means over questions: the percentile bootstrap, and Wilson's interval where it has nothing to say.
+"""Resampled questions: means and percentile intervals of what is no accuracy, such as costs, ratios and areas.
+
+Accuracies have score intervals (`feval.estimators.intervals`), differences of accuracies sign-flip tests
+(`feval.estimators.sign_flips`), which hold on few questions, where percentiles do not.
 
 Questions are the independent evidence; draws within a question are not. So questions are resampled, with replacement, and a
 question brings all its columns along: every curve and every method in one call sees the same resamples, and differences taken
@@ -18,16 +21,16 @@ then resampled whole. The clusters' spread estimates the same standard error, it
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from feval.errors import OutOfRangeError
+from feval.estimators.intervals import Interval, checked_values, require_confidence
 from feval.estimators.per_question import PerQuestion
 
-__all__ = ["CLUSTERS", "MOST_QUESTIONS", "Interval", "bootstrap_interval", "bootstrap_means", "wilson_interval"]
+__all__ = ["CLUSTERS", "MOST_QUESTIONS", "bootstrap_interval", "bootstrap_means", "clusters", "on_grid"]
 
 Floats = npt.NDArray[np.float64]
 
@@ -39,21 +42,6 @@ CLUSTERS = 1 << 12
 
 _GRID_BITS = 38  # a sum of 2^14 weights times 38-bit values stays below 2^53, where integers are exact
 _CHUNK_DRAWS = 1 << 16  # question draws worked on at once
-_EQUAL = 1e-12  # rounding that exact estimates may carry
-_FLAT = 2.0 ** (2 - _GRID_BITS)  # spread of proportions that the grid cannot show
-
-
-@dataclass(frozen=True, eq=False)
-class Interval:
-    """Lower and upper ends.
-
-    Attributes:
-        low: [C].
-        high: [C].
-    """
-
-    low: Floats
-    high: Floats
 
 
 def bootstrap_interval(
@@ -62,48 +50,32 @@ def bootstrap_interval(
     confidence: float = 0.95,
     resamples: int = 10_000,
     seed: int = 0,
-    proportions: bool = True,
 ) -> Interval:
     """Interval for the mean over questions of each column: percentiles of the means of resampled questions.
 
-    A column in which all questions have the same value shows no spread, and the percentiles would be a point: all right, all
-    wrong, or a single question. For proportions it gets Wilson's interval at that value instead, which for one question spans
-    most of [0, 1]. For differences and costs (`proportions=False`) the point stands.
+    A column in which all questions have the same value shows no spread, and its interval is a point: accuracies are for
+    `accuracy_interval`.
 
     The percentile bootstrap (Efron and Tibshirani, An Introduction to the Bootstrap, 1993, chapter 13). Assumes
     questions that are independent draws; calls within a question may depend on each other.
 
     Args:
         values: [Q, C] values per question, or what an exact estimator returned. For a paired difference give the differences
-            per question and `proportions=False`.
+            per question.
         confidence: coverage, between 0 and 1.
         resamples: at least 1.
         seed: 0 to 2^128 - 1. Resample r depends on seed, Q and r only, so fewer resamples are the first ones of more.
-        proportions: whether the values are probabilities or right/wrong, in [0, 1].
 
     Returns:
         C lower and C upper ends: the (1 - confidence) / 2 quantile and its mirror, interpolated between order statistics.
 
     Raises:
-        OutOfRangeError: no questions, NaN or infinite values, values outside [0, 1] where proportions were promised, or a
-            confidence, seed or number of resamples out of range.
+        OutOfRangeError: no questions, NaN or infinite values, or a confidence, seed or number of resamples out of range.
     """
-    _check_confidence(confidence)
-    distinct = _checked(values)
-    lowest, highest = float(distinct.values.min(initial=0.0)), float(distinct.values.max(initial=0.0))
-    if proportions and (lowest < -_EQUAL or highest > 1.0 + _EQUAL):
-        raise OutOfRangeError(
-            f"Proportions lie in [0, 1]; the values reach from {lowest:g} to {highest:g}. For differences or costs pass "
-            "proportions=False."
-        )
-    means = _resampled_means(distinct, resamples, seed)
+    require_confidence(confidence)
+    means = _resampled_means(checked_values(values), resamples, seed)
     tail = (1.0 - confidence) / 2.0
-    low, high = _quantile(means, tail), _quantile(means, 1.0 - tail)
-    if proportions:
-        flat = np.flatnonzero(np.ptp(distinct.values[np.unique(distinct.rows)], axis=0) <= _FLAT)
-        wilson = wilson_interval(distinct.mean()[flat] * len(distinct), len(distinct), confidence)
-        low[flat], high[flat] = wilson.low, wilson.high
-    return Interval(low, high)
+    return Interval(_quantile(means, tail), _quantile(means, 1.0 - tail))
 
 
 def bootstrap_means(values: PerQuestion | npt.NDArray[Any], *, resamples: int = 10_000, seed: int = 0) -> Floats:
@@ -124,45 +96,7 @@ def bootstrap_means(values: PerQuestion | npt.NDArray[Any], *, resamples: int = 
     Raises:
         OutOfRangeError: no questions, NaN or infinite values, or a seed or number of resamples out of range.
     """
-    return _resampled_means(_checked(values), resamples, seed).T
-
-
-def wilson_interval(successes: float | Floats, trials: int, confidence: float = 0.95) -> Interval:
-    """Wilson's score interval for a proportion (E. B. Wilson 1927, doi:10.1080/01621459.1927.10502953).
-
-    (p + z^2/2n +- z sqrt(p(1-p)/n + z^2/4n^2)) / (1 + z^2/n), with p = successes / n and z the normal quantile. It never
-    leaves [0, 1] and is never a point, which is why it stands in where nothing or everything is right.
-
-    Assumes independent trials; for probabilities in the place of trials, it is too wide rather than too narrow. Source:
-    Wilson 1927, as above.
-
-    Args:
-        successes: [C] numbers of successes, not necessarily whole: the sum of probabilities.
-        trials: n, at least 1.
-        confidence: coverage, between 0 and 1.
-
-    Returns:
-        C lower and C upper ends; the share of successes lies between them, also after rounding.
-
-    Raises:
-        OutOfRangeError: successes outside 0..trials, no trials, or a confidence outside (0, 1).
-    """
-    _check_confidence(confidence)
-    share = np.atleast_1d(np.asarray(successes, np.float64)) / max(trials, 1)
-    if trials < 1 or not ((share >= -_EQUAL) & (share <= 1 + _EQUAL)).all():
-        raise OutOfRangeError(
-            f"Wilson's interval takes 1 trial or more and successes from 0 to that; {successes!r} of {trials} were given."
-        )
-    from statistics import NormalDist  # here, because it costs some milliseconds that a curve rarely needs
-
-    share = np.clip(share, 0.0, 1.0)
-    z = -NormalDist().inv_cdf((1.0 - confidence) / 2.0)  # from the small tail, which does not round to a certainty
-    centre = share + z * z / (2 * trials)
-    spread = z * np.sqrt(share * (1.0 - share) / trials + (z / (2 * trials)) ** 2)
-    scale = 1.0 + z * z / trials
-    low = np.where(share <= _EQUAL, 0.0, np.minimum((centre - spread) / scale, share))
-    high = np.where(share >= 1.0 - _EQUAL, 1.0, np.maximum((centre + spread) / scale, share))
-    return Interval(np.maximum(low, 0.0), np.minimum(high, 1.0))
+    return _resampled_means(checked_values(values), resamples, seed).T
 
 
 # -- resampling -----------------------------------------------------------------------------------------------------
@@ -176,8 +110,8 @@ def _resampled_means(distinct: PerQuestion, resamples: int, seed: int) -> Floats
             "were given."
         )
     bits = np.random.Philox(key=seed)
-    sums, sizes, rows = _clusters(distinct, bits)
-    grid, unit = _on_grid(sums)
+    sums, sizes, rows = clusters(distinct, bits)
+    grid, unit = on_grid(sums)
     means = np.empty((grid.shape[1], resamples))
     step = max(1, _CHUNK_DRAWS // len(rows))
     for start in range(0, resamples, step):
@@ -190,8 +124,18 @@ def _resampled_means(distinct: PerQuestion, resamples: int, seed: int) -> Floats
     return means
 
 
-def _clusters(distinct: PerQuestion, bits: np.random.Philox) -> tuple[Floats, Floats, npt.NDArray[np.intp]]:
-    """What is resampled: sums [G, C] and numbers of questions [G] of distinct clusters, and which of them each cluster is."""
+def clusters(distinct: PerQuestion, bits: np.random.Philox) -> tuple[Floats, Floats, npt.NDArray[np.intp]]:
+    """What is resampled: single questions, or clusters of them where there are more than `MOST_QUESTIONS`.
+
+    Feval's own. Assumes questions that are independent draws.
+
+    Args:
+        distinct: C values for each of Q questions.
+        bits: deals the questions into clusters.
+
+    Returns:
+        Sums [G, C] and numbers of questions [G] of distinct clusters, and which of them each cluster is.
+    """
     questions = len(distinct)
     if questions <= MOST_QUESTIONS:
         return distinct.values, np.ones(len(distinct.values)), distinct.rows
@@ -200,23 +144,32 @@ def _clusters(distinct: PerQuestion, bits: np.random.Philox) -> tuple[Floats, Fl
     for start in range(0, questions, CLUSTERS):
         turn = distinct.rows[dealt[start : start + CLUSTERS]]
         sums[: len(turn)] += distinct.values[turn]
-    clusters = np.arange(CLUSTERS)
-    return sums, questions // CLUSTERS + (clusters < questions % CLUSTERS).astype(np.float64), clusters
+    places = np.arange(CLUSTERS)
+    return sums, questions // CLUSTERS + (places < questions % CLUSTERS).astype(np.float64), places
 
 
-def _on_grid(values: Floats) -> tuple[Floats, Floats]:
-    """Whole numbers [G, C] and units [C], a power of two per column, with values = numbers x units but for the rounding."""
+def on_grid(values: Floats) -> tuple[Floats, Floats]:
+    """Values as whole numbers of a unit, so that their sums are exact whatever the order.
+
+    Feval's own. Arithmetic; assumes nothing of the calls.
+
+    Args:
+        values: [G, C].
+
+    Returns:
+        Whole numbers [G, C] and units [C], a power of two per column, with values = numbers x units but for the rounding.
+    """
     _, exponent = np.frexp(np.abs(values).max(axis=0, initial=0.0))
     unit = np.ldexp(1.0, np.maximum(exponent, -900) - _GRID_BITS)  # columns of zeros and denormals keep a unit above 0
     return np.rint(values / unit), unit
 
 
-def _draws(bits: np.random.Philox, resamples: int, clusters: int) -> npt.NDArray[np.intp]:
-    """[resamples, clusters] which cluster is drawn; every resample takes ceil(clusters / 2) outputs of Philox, low half first."""
-    raw = bits.random_raw(resamples * ((clusters + 1) // 2)).astype("<u8", copy=False)
-    halves = raw.view("<u4").reshape(resamples, -1)[:, :clusters]
+def _draws(bits: np.random.Philox, resamples: int, count: int) -> npt.NDArray[np.intp]:
+    """[resamples, count] which cluster is drawn; every resample takes ceil(count / 2) outputs of Philox, low half first."""
+    raw = bits.random_raw(resamples * ((count + 1) // 2)).astype("<u8", copy=False)
+    halves = raw.view("<u4").reshape(resamples, -1)[:, :count]
     scaled = halves.astype(np.uint64)
-    scaled *= np.uint64(clusters)
+    scaled *= np.uint64(count)
     scaled >>= np.uint64(32)
     return scaled.astype(np.intp)
 
@@ -229,29 +182,3 @@ def _quantile(means: Floats, share: float) -> Floats:
     means.partition((below, above), axis=1)
     quantile: Floats = means[:, below] + (position - below) * (means[:, above] - means[:, below])
     return quantile
-
-
-# -- checks ---------------------------------------------------------------------------------------------------------
-
-
-def _checked(values: PerQuestion | npt.NDArray[Any]) -> PerQuestion:
-    if not isinstance(values, PerQuestion):
-        array = np.asarray(values, np.float64)
-        if array.ndim != 2:
-            raise OutOfRangeError(f"Values are [questions, columns]; an array of shape {array.shape} was given.")
-        values = PerQuestion(array, np.arange(len(array)))
-    if not len(values):
-        raise OutOfRangeError("A bootstrap needs questions to resample, and there are none; give at least one.")
-    if not np.isfinite(values.values).all():
-        row, column = np.argwhere(~np.isfinite(values.values))[0].tolist()
-        question = int(np.argmax(values.rows == row))
-        raise OutOfRangeError(
-            f"Question {question} holds {values.values[row, column]} in column {column}; leave undefined questions out of every "
-            "column before resampling."
-        )
-    return values
-
-
-def _check_confidence(confidence: float) -> None:
-    if not 0.0 < confidence < 1.0:
-        raise OutOfRangeError(f"A confidence lies between 0 and 1, such as 0.95; {confidence} was given.")

@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from feval.errors import OutOfRangeError
 
-__all__ = ["accuracy_at", "cost_to_reach", "flip_probability", "holm", "percentiles", "two_sided_p"]
+__all__ = ["accuracy_at", "cost_to_reach", "flip_probability", "holm", "percentiles"]
 
 Floats = npt.NDArray[np.float64]
 
@@ -126,26 +126,6 @@ def flip_probability(observed: float, resampled: Floats) -> float:
     sign = -1.0 if observed < -_EQUAL else 1.0
     ahead = sign * resampled
     return float((ahead < -_EQUAL).mean() + 0.5 * (np.abs(ahead) <= _EQUAL).mean())
-
-
-def two_sided_p(resampled: Floats) -> float:
-    """Two-sided bootstrap p-value of "no difference", by inverting the percentile interval.
-
-        p = min(1, 2 min(1 + #{d* <= 0}, 1 + #{d* >= 0}) / (R + 1))
-
-    The percentile interval at confidence 1 - p is the widest that leaves 0 out; the ones keep p from being 0, which no finite
-    number of resamples can show (Davison and Hinkley, Bootstrap Methods and their Application, 1997, sections 4.2 and 4.4).
-
-    Assumes resamples of independent questions.
-
-    Args:
-        resampled: [R] differences.
-
-    Returns:
-        The p-value, above 0 and at most 1.
-    """
-    below, above = int((resampled <= _EQUAL).sum()), int((resampled >= -_EQUAL).sum())
-    return min(1.0, 2.0 * (1 + min(below, above)) / (len(resampled) + 1))
 
 
 def holm(p_values: npt.NDArray[Any] | list[float]) -> Floats:

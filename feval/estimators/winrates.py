@@ -15,9 +15,10 @@ import numpy as np
 import numpy.typing as npt
 
 from feval.errors import OutOfRangeError
-from feval.estimators.bootstrap import bootstrap_interval, bootstrap_means
 from feval.estimators.gumbel_coupling import gumbel_coupling_joint
-from feval.estimators.paired import holm, two_sided_p
+from feval.estimators.intervals import accuracy_interval
+from feval.estimators.paired import holm
+from feval.estimators.sign_flips import sign_flip_test
 from feval.estimators.vote_polynomials import probabilities
 
 __all__ = [
@@ -247,16 +248,16 @@ def ranked_winrates(
     """Average win-rates with intervals over questions, and ranks with ties (arXiv 2502.01754, Table 1).
 
     The paper ranks two LLMs apart where their intervals do not overlap. With `paired` they are told apart where the interval of
-    their *difference*, on the same questions, leaves 0 out: sharper, since the questions are shared. Where a rate is the same on
-    all questions its interval is Wilson's, as in `bootstrap_interval`; a single question tells nobody apart.
+    their *difference*, on the same questions, leaves 0 out: sharper, since the questions are shared. Intervals of rates are those
+    of `accuracy_interval`, tests of differences are sign flips; a few questions tell nobody apart.
 
     Assumes questions that are independent draws.
 
     Args:
         wins: [Q, L] average over its opponents of each LLM's win-rate on each question.
         confidence: coverage of the intervals.
-        resamples: of the bootstrap over questions.
-        seed: of the bootstrap.
+        resamples: random sign flips of the questions' differences, for `paired`.
+        seed: of those.
         paired: tell LLMs apart by their difference.
 
     Returns:
@@ -265,11 +266,17 @@ def ranked_winrates(
     Raises:
         OutOfRangeError: fewer than two LLMs, no questions, or values outside [0, 1].
     """
-    given, means = _resampled(wins, resamples, seed)
-    ends = bootstrap_interval(given, confidence=confidence, resamples=resamples, seed=seed)
+    given = _rates(wins)
+    ends = accuracy_interval(given, confidence)
     if paired:
-        differences = np.percentile(means[:, :, None] - means[:, None, :], 50.0 * (1.0 - confidence), axis=0)
-        better = (differences > _EQUAL) & (len(given) > 1)
+        better = np.zeros((given.shape[1],) * 2, bool)
+        one, two = np.triu_indices(len(better), 1)
+        differences = given[:, one] - given[:, two]
+        sure = sign_flip_test(differences, splits=resamples, seed=seed).p_value <= 1.0 - confidence
+        better[one, two], better[two, one] = (
+            sure & (differences.mean(axis=0) > 0),
+            sure & (differences.mean(axis=0) < 0),
+        )
     else:
         better = ends.low[:, None] > ends.high[None, :] + _EQUAL
     rank = 1 + better.sum(axis=0)
@@ -284,17 +291,15 @@ def ranking_change(
     Two LLMs change places if the difference of their average win-rates has opposite signs. An intersection-union test (R. L.
     Berger 1982, Multiparameter hypothesis testing and acceptance sampling, Technometrics 24, 295-300,
     doi:10.1080/00401706.1982.10487790) rejects "same order or level" when both signs are beyond doubt: its p value is the
-    larger of the two one-sided ones, each the share of resamples of the questions without that sign, plus one in numerator and
-    denominator, and at least 2^-Q, the chance that Q questions without a preference all point one way. Holm's adjustment covers
-    all pairs.
+    larger of the two one-sided ones, each half the two-sided one of `sign_flip_test`. Holm's adjustment covers all pairs.
 
-    Assumes questions that are independent draws, enough of them for the bootstrap (20 were, in simulation).
+    Assumes questions that are independent draws, and what `sign_flip_test` does.
 
     Args:
         coupled: [Q, L] average win-rate of each LLM on each question under shared noise.
         independent: [Q, L] with noise of their own, on the same questions.
-        resamples: of the bootstrap over questions.
-        seed: of the bootstrap.
+        resamples: random sign flips of the questions' differences.
+        seed: of those.
 
     Returns:
         Differences and p values per pair; 1 where the signs agree.
@@ -302,21 +307,20 @@ def ranking_change(
     Raises:
         OutOfRangeError: as for `ranked_winrates`, or tables of different shapes.
     """
-    shared, of_shared = _resampled(coupled, resamples, seed)
-    apart, of_apart = _resampled(independent, resamples, seed)
+    shared, apart = _rates(coupled), _rates(independent)
     if shared.shape != apart.shape:
         raise OutOfRangeError(
             f"Rankings are compared on the same questions and LLMs; the tables have shapes {shared.shape} and {apart.shape}."
         )
     one, two = np.triu_indices(shared.shape[1], 1)
     differences, p_values = [], []
-    for values, means in ((shared, of_shared), (apart, of_apart)):
-        difference = (values[:, one] - values[:, two]).mean(axis=0)
-        drawn = (means[:, one] - means[:, two]) * np.sign(difference)
+    for values in (shared, apart):
+        each = values[:, one] - values[:, two]
+        difference = each.mean(axis=0)
         differences.append(np.where(np.abs(difference) <= _EQUAL, 0.0, difference))
-        p_values.append(((drawn <= _EQUAL).sum(axis=0) + 1.0) / (resamples + 1.0))
+        p_values.append(sign_flip_test(each, splits=resamples, seed=seed).p_value / 2)
     opposite = differences[0] * differences[1] < 0.0
-    p = np.where(opposite, np.maximum(np.maximum(*p_values), 0.5 ** len(shared)), 1.0)
+    p = np.where(opposite, np.maximum(*p_values), 1.0)
     return RankingChange(np.stack([one, two], axis=1), differences[0], differences[1], holm(p))
 
 
@@ -326,16 +330,16 @@ def preference_cycle(
     """The shortest cycle of preferences beyond doubt: A over B over C over A; empty where there is none.
 
     No order of the LLMs, so no strengths of the Bradley-Terry model, can agree with one (Condorcet's paradox). A pair's
-    preference is beyond doubt if a two-sided bootstrap test over questions says so, adjusted by Holm over the pairs; its p value
-    is at least 2^(1 - n) for n questions that are no ties, the least that a test by signs can give.
+    preference is beyond doubt if `sign_flip_test` over questions says so, adjusted by Holm over the pairs; its p value is at
+    least 2^(1 - n) for n questions that are no ties.
 
-    Feval's own test. Assumes questions that are independent draws.
+    Feval's own test. Assumes questions that are independent draws, and what `sign_flip_test` does.
 
     Args:
         margins: [Q, L, L] share of comparisons that i wins over j minus the share that it loses.
         confidence: 1 minus the level of the test.
-        resamples: of the bootstrap over questions.
-        seed: of the bootstrap.
+        resamples: random sign flips of the questions' margins.
+        seed: of those.
 
     Returns:
         LLMs, each preferred to the next, and the last one to the first.
@@ -349,10 +353,7 @@ def preference_cycle(
     count = given.shape[1]
     one, two = np.triu_indices(count, 1)
     values = given[:, one, two]
-    means = bootstrap_means(values, resamples=resamples, seed=seed)
-    decided = (np.abs(values) > _EQUAL).sum(axis=0)
-    p = np.maximum([two_sided_p(own) for own in means.T], np.minimum(1.0, 2.0 ** (1.0 - decided)))
-    sure = holm(p) < 1.0 - confidence
+    sure = holm(sign_flip_test(values, splits=resamples, seed=seed).p_value) <= 1.0 - confidence
     beats = np.zeros((count, count), bool)
     first_wins = values.mean(axis=0) > 0.0
     beats[one, two], beats[two, one] = sure & first_wins, sure & ~first_wins
@@ -401,8 +402,8 @@ def _together(a: Floats, b: Floats) -> tuple[Floats, Floats]:
     return first, second
 
 
-def _resampled(wins: npt.ArrayLike, resamples: int, seed: int) -> tuple[Floats, Floats]:
+def _rates(wins: npt.ArrayLike) -> Floats:
     given = probabilities(wins, "wins")
     if given.ndim != 2 or not len(given) or given.shape[1] < 2:
         raise OutOfRangeError(f"A ranking takes questions by two LLMs or more; the table has shape {given.shape}.")
-    return given, bootstrap_means(given, resamples=resamples, seed=seed)
+    return given

@@ -203,7 +203,7 @@ class BudgetPlan:
         rho_reason: why it is `None`; `None` where it is a number.
         confidence: of intervals and certificates.
         family: how many plans are made at once: certificates that hold together do so over all of them (Bonferroni).
-        resamples: of the pluralities' bootstrap.
+        resamples: of the moments' bootstrap.
         seed: of it.
         estimating: the split for estimating; `None` where the budget pays no question.
         options: by votes.
@@ -436,9 +436,7 @@ class _Pilot:
     moments: SampleMoments
     pool: int
     rare: str | None
-    seed: int
     confidence: float
-    resamples: int
     family: int
 
     @classmethod
@@ -446,11 +444,10 @@ class _Pilot:
         from feval.estimators.counts import vote_counts
 
         counts = vote_counts(llm.pool.codes[rows], dataset.gold[rows])
-        seed = llm.seed % (1 << 64)
         some = min(resamples, _MOMENT_RESAMPLES)
-        moments = sample_moments(counts.gold, counts.size, resamples=some, seed=seed)
+        moments = sample_moments(counts.gold, counts.size, resamples=some, seed=llm.seed % (1 << 64))
         rare = rare_pairs(counts.gold, counts.size)
-        return cls(counts, moments, int(llm.pool.sizes[rows].min()), rare, seed, confidence, resamples, family)
+        return cls(counts, moments, int(llm.pool.sizes[rows].min()), rare, confidence, family)
 
     @property
     def can_certify(self) -> bool:
@@ -469,11 +466,11 @@ class _Pilot:
 
     def pluralities(self, votes: Sequence[int]) -> Floats:
         """[3, len(votes)] accuracy, low and high of pluralities: over subsets up to the pool, at its shares beyond."""
-        from feval.estimators.bootstrap import bootstrap_interval
+        from feval.estimators.intervals import accuracy_interval
 
         within, beyond = [m for m in votes if m <= self.pool], [m for m in votes if m > self.pool]
         values = self._subsets(within).beside(self._plug_in(beyond)) if beyond else self._subsets(within)
-        ends = bootstrap_interval(values, confidence=self.confidence, resamples=self.resamples, seed=self.seed)
+        ends = accuracy_interval(values, self.confidence)
         return np.stack([values.mean(), ends.low, ends.high])
 
     def seam(self, votes: int) -> tuple[float, float]:

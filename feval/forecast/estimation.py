@@ -22,19 +22,33 @@ if TYPE_CHECKING:
     from feval.forecast.evidence import SampleMoments
     from feval.replay import LLM, Dataset
 
-__all__ = ["METHODS", "OF_MAJORITY", "Estimate", "EstimatePoint", "Forecast", "Reference", "estimate"]
+__all__ = [
+    "COMPLETIONS",
+    "METHODS",
+    "OF_MAJORITY",
+    "PLUG_IN",
+    "Estimate",
+    "EstimatePoint",
+    "Forecast",
+    "Reference",
+    "estimate",
+]
 
 Integers = npt.NDArray[np.integer[Any]]
 Floats = npt.NDArray[np.float64]
 
-METHODS = ("exact", "monte-carlo", "gaussian", "two-call", "max-entropy", "ldgp", "unbiased")
+METHODS = ("unbiased", "exact", "monte-carlo", "gaussian", "two-call", "max-entropy", "ldgp")
 """The estimators by name. `unbiased` says nothing beyond M = G; the others do."""
 
 OF_MAJORITY = ("two-call", "max-entropy", "ldgp")
 """Those that look at right and wrong only: a vote is right where most of its calls are."""
 
-_COMPLETIONS = ("max-entropy", "ldgp")
-_PLUG_IN = ("exact", "monte-carlo", "gaussian")
+COMPLETIONS = ("max-entropy", "ldgp")
+"""Those that assume a law of the questions' difficulty."""
+
+PLUG_IN = ("exact", "monte-carlo", "gaussian")
+"""Those that take the shares of the calls for the LLM's: biased."""
+
 _MODEL_RESAMPLES = 400  # of the completions, which cost milliseconds each
 _MANY_RIVALS = 3
 _SHARE_OF_QUESTIONS = 0.05
@@ -70,7 +84,8 @@ class Estimate:
     Attributes:
         method: one of `METHODS`.
         of: what it estimates: the accuracy of a "plurality" of answers, or of a "majority" of right calls.
-        interval: how its intervals are made: "bootstrap", or "wald" or "likelihood" regions of the pair table.
+        interval: how its intervals are made: "score" over questions, "bootstrap" of the moments, or "wald" or "likelihood"
+            regions of the pair table.
         points: by M.
     """
 
@@ -168,7 +183,7 @@ def estimate(
     *,
     g: int,
     m: Sequence[int],
-    methods: Sequence[str] = METHODS[:6],
+    methods: Sequence[str] = METHODS,
     replicate: int = 0,
     unlabelled: str = "refuse",
     short_pools: str = "refuse",
@@ -178,17 +193,18 @@ def estimate(
 ) -> Forecast:
     """Forecast the accuracy of M-fold voting from g calls per question.
 
+    - `unbiased`: the mean over all subsets of M of the g calls, for M up to g: wherever an unbiased estimate exists.
     - `exact`: the plurality accuracy of M independent calls at the shares c / g (the Monte-Carlo estimator without simulation);
       `monte-carlo`: the same, simulated; `gaussian`: eq. (9), guarded ("Compute-efficient evaluation of LLM voting accuracy").
-    - `unbiased`: the mean over all subsets of M of the g calls, for M up to g.
+      Biased for every M above 1.
     - `two-call` (arXiv 2605.03379, Theorem 4.1): sharp bounds from the first two calls of each question, and the projected region
       that contains sampling error; Wald's, or the likelihood's where a cell holds fewer than 5 questions.
     - `max-entropy`, `ldgp` (Props. 5.1, 5.2): curves of laws that match mu and nu, estimated from all pairs of the g calls.
 
     The last three speak of a majority of right calls, which a plurality among several wrong answers exceeds; each estimate is
     compared with the pool's curve of its own kind. All assume that calls on a question are independent given the question.
-    Intervals resample questions; they hold neither an estimator's bias nor a model's error. Those of the completions come from
-    400 resamples at most.
+    Intervals cover the luck of the questions and of the calls drawn; they cover neither an estimator's bias nor a model's error.
+    Those of the completions come from 400 resamples at most.
 
     Args:
         dataset: from `load`.
@@ -318,17 +334,17 @@ class _Calls:
         return sample_moments(self.counts.gold, self.counts.size, resamples=some, seed=self.seed)
 
     def with_interval(self, method: str, values: PerQuestion) -> Estimate:
-        """The estimate of values per question, resampled."""
-        from feval.estimators.bootstrap import bootstrap_interval
+        """The estimate of values per question, with their score intervals."""
+        from feval.estimators.intervals import accuracy_interval
 
-        ends = bootstrap_interval(values, confidence=self.confidence, resamples=self.resamples, seed=self.seed)
+        ends = accuracy_interval(values, self.confidence)
         columns = zip(self.votes, values.mean().tolist(), ends.low.tolist(), ends.high.tolist(), strict=False)
         points = [EstimatePoint(votes, mean, None, None, low, high) for votes, mean, low, high in columns]
         points += [
             EstimatePoint(votes, None, None, None, None, None, _no_unbiased(self.g))
             for votes in self.votes[len(points) :]
         ]
-        return Estimate(method, "plurality", "bootstrap", tuple(points))
+        return Estimate(method, "plurality", "score", tuple(points))
 
 
 # -- the estimators -------------------------------------------------------------------------------------------------
@@ -482,15 +498,26 @@ def _reference(dataset: Dataset, llm: LLM, rows: Rows, votes: list[int]) -> Refe
 
 def _warnings(calls: _Calls, methods: Sequence[str], estimates: Sequence[Estimate], pool: int) -> list[str]:
     said = [
-        _saturation(calls, [name for name in methods if name in _PLUG_IN]),
+        _biased(calls, [name for name in methods if name in PLUG_IN]),
+        _saturation(calls, [name for name in methods if name in PLUG_IN]),
         *_missing(estimates),
         _rivals(calls) if "gaussian" in methods else None,
         _cells(calls) if "two-call" in methods else None,
-        *_completions(calls, [name for name in methods if name in _COMPLETIONS]),
+        *_completions(calls, [name for name in methods if name in COMPLETIONS]),
         _majority(calls, [name for name in methods if name in OF_MAJORITY]),
         _reach(calls.votes, pool),
     ]
     return [sentence for sentence in said if sentence is not None]
+
+
+def _biased(calls: _Calls, names: Sequence[str]) -> str | None:
+    within = [votes for votes in calls.votes if 1 < votes <= calls.g]
+    if not within or not names:
+        return None
+    return (
+        f"{', '.join(names)}: biased for every M above 1, as shares of {calls.g} calls stand for the LLM's own. Up to M = "
+        f"{calls.g} an unbiased estimate exists: read unbiased there."
+    )
 
 
 def _saturation(calls: _Calls, names: Sequence[str]) -> str | None:

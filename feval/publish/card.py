@@ -160,7 +160,7 @@ def _accuracy(recording: Recording, page: Page) -> list[str]:
             if any(record["with_gold"] < record["questions"] for record in records)
             else ""
         )
-        + "; in brackets the 95 % interval (bootstrap over questions)"
+        + "; in brackets the 95 % interval (over questions)"
         + (
             ". Dollars are for 1,000 questions, each prompt paid once."
             if any(f.usd_vote is not None for f in judged)

@@ -34,7 +34,7 @@ Floats = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class Accuracy:
-    """A mean over questions with its 95 % interval (percentile bootstrap over questions)."""
+    """A mean over questions with its 95 % interval, see `feval.estimators.intervals`."""
 
     value: float
     low: float
@@ -140,17 +140,16 @@ def _figures(dataset: Dataset, llm: LLM) -> PairFigures:
 
 def _accuracies(dataset: Dataset, llm: LLM, asked: npt.NDArray[np.intp]) -> tuple[Accuracy | None, Accuracy | None]:
     """Of one call and of the full vote, over the questions that have a gold."""
-    from feval.estimators.bootstrap import bootstrap_interval
     from feval.estimators.counts import vote_counts
+    from feval.estimators.intervals import accuracy_interval
 
     rows = asked[dataset.gold[asked] >= 0]
     if not len(rows):
         return None, None
-    rows = rows[np.argsort(dataset.question_keys[rows], kind="stable")]  # as curves have them
     counts = vote_counts(llm.pool.codes[rows], dataset.gold[rows])
     gold, rivals = counts.gold.astype(np.int64), counts.rivals.astype(np.int64)
     right = np.column_stack([gold / counts.size, _lead_share(gold, rivals)])
-    means, interval = right.mean(axis=0), bootstrap_interval(right, seed=_SEED)
+    means, interval = right.mean(axis=0), accuracy_interval(right)
     single, vote = (
         Accuracy(float(means[column]), float(interval.low[column]), float(interval.high[column])) for column in (0, 1)
     )

@@ -260,7 +260,7 @@ def _entries(comparison: Comparison) -> dict[str, Any]:
         entries[_legible(curve.label, entries)] = handle
     for position, ceiling in enumerate(comparison.ceilings):
         dashes = _CEILINGS[position % len(_CEILINGS)]
-        name = f"pass@n of {ceiling.label.rpartition('/')[2]}"
+        name = f"pass@n of {ceiling.label.rpartition('/')[2]}{'' if comparison.kinds == ('exact',) else ' [exact]'}"
         entries[_legible(name, entries)] = Line2D([], [], color=_GREY, linestyle=dashes, linewidth=1.2)
     if comparison.baselines:
         entries["single call"] = Line2D([], [], **_HOLLOW)

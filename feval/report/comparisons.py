@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
 from feval.report.parquet import table_bytes
-from feval.report.tables import Column, Table
+from feval.report.tables import Column, Table, per_round_cell, per_round_column
 from feval.report.text import counted_questions, decimals_for, fixed, percent, signed_points
 
 if TYPE_CHECKING:
@@ -73,6 +73,7 @@ def _results(told: Comparison) -> Table:
     draws = f"; seeded points average {told.plan.replicates} draws of each question, seed {told.plan.seed}"
     costs = {"usd": "USD/question", "tokens": "tokens/question", "samples": "CoTs/question", "calls": "calls/question"}
     several = len(kinds) > 1
+    by_round = per_round_column((told.plan.billing, point) for *_, point in rows)
     return Table(
         title=f"{told.plan.dataset}, {counted_questions(first.questions, told.left_out)}",
         columns=(
@@ -81,6 +82,7 @@ def _results(told: Comparison) -> Table:
             *((Column("kind"),) if several else ()),
             *_numbers("accuracy %", _interval_name(told)),
             *(Column(name, number=True, spare=axis != told.plan.axis) for axis, name in costs.items()),
+            *(_numbers(by_round) if by_round else ()),
         ),
         rows=tuple(
             (
@@ -92,13 +94,15 @@ def _results(told: Comparison) -> Table:
                 fixed(point.usd_per_question, dollars),
                 fixed(point.tokens_per_question, 1),
                 fixed(float(point.samples.mean()), 2),
-                fixed(float(point.calls.mean()), 2),
+                fixed(point.calls_per_question, 2),
+                *((per_round_cell(point, dollars),) if by_round else ()),
             )
             for _, label, _, budget, point in rows
         ),
         notes=(
             f"{', '.join(kinds)}{draws if 'seeded' in kinds else ''}{split}",
             f"billing {first.billing}; prices {first.prices or 'none'}",
+            *told.warnings,
         ),
     )
 
@@ -142,7 +146,8 @@ def _frontier(told: Comparison) -> Table:
 def _differences(told: Comparison) -> Table:
     cost = _costs(told, (row.cost for row in told.differences))
     rows, left = _readable(told, told.differences)
-    resolution = f"; {told.plan.resamples:,} resamples cannot show less than {told.smallest_p:.2g}"
+    floor = f"on {told.curves[0].points[0].questions:,} questions it cannot be less than {told.smallest_p:.2g}"
+    untested = list(dict.fromkeys(row.untested for row in rows if row.untested))
     return Table(
         title="Difference in accuracy at equal cost, in percentage points",
         columns=(
@@ -161,14 +166,15 @@ def _differences(told: Comparison) -> Table:
                 signed_points(row.difference),
                 f"{signed_points(row.low)} to {signed_points(row.high)}",
                 percent(row.flips),
-                f"{row.p_value:.4f}",
-                f"{row.p_holm:.4f}",
+                "-" if row.p_value is None else f"{row.p_value:.4f}",
+                "-" if row.p_holm is None else f"{row.p_holm:.4f}",
             )
             for row in rows
         ),
         notes=(
             *left,
-            f"{told.tests} comparisons; p (Holm) is adjusted for all of them{resolution}; the intervals are not adjusted",
+            f"{told.tests} comparisons by sign flips; p (Holm) is adjusted for all of them, {floor}; intervals are not adjusted",
+            *(f"- for p: {reason}" for reason in untested),
             *(("- for the cost: the two share none, and each is taken at its dearest point",) if _apart(told) else ()),
         ),
     )

@@ -77,15 +77,32 @@ def _curves(forecast: Forecast) -> Table:
 
 def _errors(forecast: Forecast) -> Table:
     confidence = f"{100 * forecast.confidence:g} %"
-    bounds = any(own.method == "two-call" for own in forecast.estimates)
-    spread = "intervals resample questions and hold no bias"
     names = ("largest M", f"{confidence} interval there %", "mean |error|", "largest |error|", "at M")
     return Table(
         title="Error against the whole pool, in points",
         columns=(Column("method"), *(Column(name, number=True) for name in names)),
         rows=tuple(_error_row(forecast, own) for own in forecast.estimates),
-        notes=(f"two-call: how far the pool lies outside its bounds; {spread}" if bounds else spread,),
+        notes=_covered(forecast),
     )
+
+
+def _covered(forecast: Forecast) -> tuple[str, ...]:
+    """What the intervals cover, and what not."""
+    from feval.forecast.estimation import COMPLETIONS, PLUG_IN
+
+    names = [own.method for own in forecast.estimates]
+    biased, models = (", ".join(name for name in names if name in some) for some in (PLUG_IN, COMPLETIONS))
+    not_covered = [
+        *([f"the bias of {biased}"] if biased else []),
+        *([f"whether the law that {models} assumes is the right one"] if models else []),
+        "calls that depend on each other",
+    ]
+    notes = [
+        "intervals cover the luck of which questions and which calls were drawn",
+        f"they do not cover {', or '.join(not_covered)}",
+    ]
+    bounds = ["two-call: how far the pool lies outside its bounds"] if "two-call" in names else []
+    return (*bounds, *notes)
 
 
 def _error_row(forecast: Forecast, own: Estimate) -> tuple[str, ...]:

@@ -66,7 +66,6 @@ _KINDS = {
     "seeded": "mean over seeded draws",
 }
 _DRAWN = {
-    None: "exact expectations where a method has one, {:,} replicates elsewhere",
     "exact": "exact expectations",
     "recorded": "CoTs in recorded order",
     "seeded": "{:,} replicates",
@@ -157,6 +156,7 @@ def _facts(comparison: Comparison, llms: Sequence[LLM], version: str) -> list[tu
     plan, told = comparison.plan, _evaluations(comparison)
     first = told[0] if told else None
     prices = llms[0].prices if llms else None
+    drawn = " and ".join(_DRAWN[kind].format(plan.replicates) for kind in comparison.kinds)
     facts = [
         ("dataset", plan.dataset),
         ("questions", counted_questions(first.questions, comparison.left_out) if first else "-"),
@@ -165,8 +165,11 @@ def _facts(comparison: Comparison, llms: Sequence[LLM], version: str) -> list[tu
         ("price list", f"{prices.id}, digest {prices.digest}" if prices else "none"),
         ("billing", f"prompts are charged {_BILLINGS[plan.billing]} ({plan.billing})"),
         ("tokens counted by", ", ".join(dict.fromkeys(llm.counter for llm in llms))),
-        ("draws", f"{SCHEME}, seed {plan.seed}; {_DRAWN[plan.order].format(plan.replicates)}"),
-        ("intervals", f"{100 * plan.confidence:g} %, bootstrap over questions, {plan.resamples:,} resamples"),
+        ("draws", f"{SCHEME}, seed {plan.seed}; {drawn}"),
+        (
+            "intervals",
+            f"{100 * plan.confidence:g} % over questions; of costs, ratios and areas {plan.resamples:,} resamples",
+        ),
         ("feval", version),
     ]
     if plan.train_fraction is not None:

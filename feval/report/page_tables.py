@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from feval.report.tables import per_round_cell, per_round_column
 from feval.report.text import decimals_for, fixed, percent, plain_number, signed_points
 
 if TYPE_CHECKING:
@@ -91,6 +92,7 @@ def _results(comparison: Comparison) -> dict[str, Any]:
     ]
     told += [("single call", "", point) for point in comparison.baselines]
     decimals = decimals_for(point.usd_per_question or 0.0 for _, _, point in told)
+    by_round = per_round_column((comparison.plan.billing, point) for _, _, point in told)
     columns = (
         "method",
         "budget",
@@ -101,6 +103,7 @@ def _results(comparison: Comparison) -> dict[str, Any]:
         "#tokens",
         "#CoTs",
         "#calls",
+        *((f"#{by_round}",) if by_round else ()),
         "kind",
     )
     rows = [
@@ -114,12 +117,18 @@ def _results(comparison: Comparison) -> dict[str, Any]:
             _count(point.tokens_per_question, 1),
             _count(cost(point, "samples")),
             _count(cost(point, "calls")),
+            *((_per_round(point, decimals),) if by_round else ()),
             point.kind,
         )
         for label, budget, point in told
     ]
     intro = "Every method at every budget; costs are means per question. Press a heading to sort."
-    return _table("results", "Results", "Results", intro, columns, rows)
+    return _table("results", "Results", "Results", intro, columns, rows, comparison.warnings)
+
+
+def _per_round(point: Evaluation, decimals: int) -> Cell:
+    usd, tokens = point.usd_per_question_per_round, point.tokens_per_question_per_round
+    return _cell(per_round_cell(point, decimals), tokens if usd is None else usd)
 
 
 def _errors(comparison: Comparison) -> dict[str, Any]:
@@ -178,8 +187,8 @@ def _differences(comparison: Comparison) -> dict[str, Any]:
                 row.difference,
             ),
             {"t": "", "s": row.difference, "i": [row.low, row.difference, row.high]},
-            _cell(_p_value(row.p_value), row.p_value),
-            _cell(_p_value(row.p_holm), row.p_holm),
+            _cell("-" if row.p_value is None else _p_value(row.p_value), row.p_value),
+            _cell("-" if row.p_holm is None else _p_value(row.p_holm), row.p_holm),
             _percent(row.flips),
         )
         for row in comparison.differences
@@ -201,11 +210,12 @@ def _differences(comparison: Comparison) -> dict[str, Any]:
         "dot: the interval leaves 0 out."
     )
     tested = (
-        f"Intervals and p come from {comparison.plan.resamples:,} bootstrap resamples of questions, the same for all methods. "
-        f"{comparison.tests} differences are tested together: p (Holm) is adjusted for that, and "
-        f"{plain_number(comparison.smallest_p)} is the least it can be with so many resamples."
+        "Intervals and p come from flipping the signs of the questions' differences, the order flips from "
+        f"{comparison.plan.resamples:,} bootstrap resamples of questions. {comparison.tests} differences are tested together: "
+        f"p (Holm) is adjusted for that, and {plain_number(comparison.smallest_p)} is the least it can be with so many questions."
     )
-    notes = (tested, "Between two budgets a curve is taken to be linear in the logarithm of its cost.")
+    untested = dict.fromkeys(f"- for p: {row.untested}" for row in comparison.differences if row.untested)
+    notes = (tested, *untested, "Between two budgets a curve is taken to be linear in the logarithm of its cost.")
     return _table(
         "differences", "Differences", "Paired differences", intro, columns, rows, notes, _strongest(comparison)
     )

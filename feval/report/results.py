@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from feval.report.tables import Column, Table
+from feval.report.tables import Column, Table, per_round_cell, per_round_column
 from feval.report.text import counted, counted_questions, decimals_for, fixed, percent
 
 if TYPE_CHECKING:
@@ -59,19 +59,21 @@ def evaluation_tables(evaluations: Sequence[Evaluation]) -> list[Table]:
     """
     first = evaluations[0]
     interval = "interval" if first.confidence is None else f"{100 * first.confidence:g} % interval"
-    numbers = ("accuracy %", interval, "USD/question", "tokens/question", "CoTs/question", "calls/question")
+    numbers = ["accuracy %", interval, "USD/question", "tokens/question", "CoTs/question", "calls/question"]
     decimals = decimals_for(told.usd_per_question or 0.0 for told in evaluations)
+    by_round = per_round_column((told.billing, told) for told in evaluations)
+    numbers += [by_round] if by_round else []
     results = Table(
         title=f"{first.dataset}, {counted_questions(first.questions, first.left_out)}",
         columns=(Column("method"), Column("LLMs"), *(Column(name, number=True) for name in numbers)),
-        rows=tuple(_row(told, decimals) for told in evaluations),
+        rows=tuple(_row(told, decimals, by_round) for told in evaluations),
         notes=_notes(evaluations),
     )
     split = [told for told in evaluations if None not in told.errors().values()]
     return [results, _errors(split)] if split else [results]
 
 
-def _row(told: Evaluation, decimals: int) -> tuple[str, ...]:
+def _row(told: Evaluation, decimals: int, by_round: str | None) -> tuple[str, ...]:
     low, high = told.accuracy_low, told.accuracy_high
     return (
         label(told),
@@ -81,7 +83,8 @@ def _row(told: Evaluation, decimals: int) -> tuple[str, ...]:
         fixed(told.usd_per_question, decimals),
         fixed(told.tokens_per_question, 1),
         fixed(float(told.samples.mean()), 2),
-        fixed(float(told.calls.mean()), 2),
+        fixed(told.calls_per_question, 2),
+        *((per_round_cell(told, decimals),) if by_round else ()),
     )
 
 
@@ -157,4 +160,5 @@ def _notes(evaluations: Sequence[Evaluation]) -> tuple[str, ...]:
     counters = ", ".join(dict.fromkeys(counter for told in evaluations for counter in told.counters))
     learnt = max(told.train_questions for told in evaluations)
     split = [f"{counted(learnt, 'other question')} were set aside for training and are not judged"] if learnt else []
-    return (*said, *split, f"billing {first.billing}; {prices}; token counter {counters}")
+    warnings = dict.fromkeys(warning for told in evaluations for warning in told.warnings)
+    return (*said, *split, f"billing {first.billing}; {prices}; token counter {counters}", *warnings)

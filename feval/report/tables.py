@@ -3,18 +3,31 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
+from feval.cautions import round_ratio
 from feval.report.text import counted_questions, decimals_for, fixed, percent, visible
 
 if TYPE_CHECKING:
     from rich.table import Table as RichTable
 
+    from feval.cautions import Costs
     from feval.curves import Curve, CurvePoint
 
-__all__ = ["Column", "Table", "curve_table", "curves_table", "plain", "rich_table", "subtitles", "without_spares"]
+__all__ = [
+    "Column",
+    "Table",
+    "curve_table",
+    "curves_table",
+    "per_round_cell",
+    "per_round_column",
+    "plain",
+    "rich_table",
+    "subtitles",
+    "without_spares",
+]
 
 
 _BREAKS = re.compile(r"(?<=/)(?=\w)|(?<=[A-Za-z%]) ")
@@ -118,13 +131,32 @@ def rich_table(table: Table, *, narrow: bool = False, folded: bool = False) -> R
     return drawn
 
 
+def per_round_column(billed: Iterable[tuple[str, Costs]]) -> str | None:
+    """The name of a column with the costs if every call paid its prompt; `None` where no row needs it.
+
+    Args:
+        billed: how prompts are paid, and costs, of each row.
+    """
+    flattered = [costs for billing, costs in billed if round_ratio(billing, costs) is not None]
+    if not flattered:
+        return None
+    return f"{'USD' if flattered[0].usd_per_question is not None else 'tokens'}/question, per_round"
+
+
+def per_round_cell(costs: Costs, usd_decimals: int) -> str:
+    """A cell of that column."""
+    if costs.usd_per_question is None:
+        return fixed(costs.tokens_per_question_per_round, 1)
+    return fixed(costs.usd_per_question_per_round, usd_decimals)
+
+
 def curve_table(curve: Curve) -> Table:
     """Return the table of one curve, one row per point."""
     return Table(
         title=f"{curve.method} on {curve.dataset}, {curve.llm}",
         columns=_point_columns(curve),
-        rows=_rows(curve.points, _usd_decimals([curve])),
-        notes=subtitles(curve),
+        rows=_rows(curve, _usd_decimals([curve])),
+        notes=(*subtitles(curve), *curve.warnings),
     )
 
 
@@ -138,22 +170,28 @@ def curves_table(curves: Sequence[Curve]) -> Table:
     return Table(
         title=f"{first.method} on {first.dataset}",
         columns=(Column("LLM"), *_point_columns(first)),
-        rows=tuple((curve.llm, *row) for curve in curves for row in _rows(curve.points, decimals)),
-        notes=subtitles(first),
+        rows=tuple((curve.llm, *row) for curve in curves for row in _rows(curve, decimals)),
+        notes=(*subtitles(first), *first.warnings),
     )
 
 
 def _point_columns(curve: Curve) -> tuple[Column, ...]:
     interval = "interval" if curve.confidence is None else f"{100 * curve.confidence:g} % interval"
-    names = (curve.field, "accuracy %", interval, "USD/question", "tokens/question", "pass@n %")
+    names = [curve.field, "accuracy %", interval, "USD/question", "tokens/question", "pass@n %"]
+    names += [by_round] if (by_round := _by_round(curve)) else []
     return tuple(Column(name, number=True) for name in names)
+
+
+def _by_round(curve: Curve) -> str | None:
+    return per_round_column((curve.billing, point) for point in curve.points)
 
 
 def _usd_decimals(curves: Sequence[Curve]) -> int:
     return decimals_for(point.usd_per_question or 0.0 for curve in curves for point in curve.points)
 
 
-def _rows(points: Sequence[CurvePoint], usd_decimals: int) -> tuple[tuple[str, ...], ...]:
+def _rows(curve: Curve, usd_decimals: int) -> tuple[tuple[str, ...], ...]:
+    by_round = _by_round(curve)
     return tuple(
         (
             str(point.n),
@@ -162,8 +200,9 @@ def _rows(points: Sequence[CurvePoint], usd_decimals: int) -> tuple[tuple[str, .
             fixed(point.usd_per_question, usd_decimals),
             fixed(point.tokens_per_question, 1),
             "-" if point.pass_at_n is None else percent(point.pass_at_n),
+            *((per_round_cell(point, usd_decimals),) if by_round else ()),
         )
-        for point in points
+        for point in curve.points
     )
 
 

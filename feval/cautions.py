@@ -1,0 +1,89 @@
+"""Sentences that a result carries where a reader would be misled without them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Protocol
+
+__all__ = ["FEW_QUESTIONS", "Costs", "billed_once", "few_questions", "round_ratio"]
+
+FEW_QUESTIONS = 10
+"""Below so many questions every result carries a warning."""
+
+_ROUNDING = 1e-9
+
+
+def few_questions(questions: int) -> list[str]:
+    """A warning below `FEW_QUESTIONS` questions; else nothing."""
+    if questions >= FEW_QUESTIONS:
+        return []
+    counted = "Only 1 question" if questions == 1 else f"Only {questions} questions"
+    sentence = (
+        f"{counted}: below {FEW_QUESTIONS}, intervals of accuracies span most of what is possible, tests can show next to "
+        "nothing, and resampled costs, ratios and ranks look surer than they are."
+    )
+    return [sentence]
+
+
+class Costs(Protocol):
+    """Mean costs of one question, as they are billed and if every call paid its prompt; `None` where not known."""
+
+    @property
+    def calls_per_question(self) -> float | None:
+        """Requests."""
+
+    @property
+    def usd_per_question(self) -> float | None:
+        """As billed."""
+
+    @property
+    def tokens_per_question(self) -> float | None:
+        """As billed."""
+
+    @property
+    def usd_per_question_per_round(self) -> float | None:
+        """If every request paid its prompt."""
+
+    @property
+    def tokens_per_question_per_round(self) -> float | None:
+        """If every request paid its prompt."""
+
+
+def billed_once(billing: str, named: Iterable[tuple[str, Costs]]) -> list[str]:
+    """A warning where a method asks an LLM several times per question and pays the prompt once; else nothing.
+
+    Args:
+        billing: how prompts are paid.
+        named: results with their names; the one that paying once flatters most is shown.
+    """
+    dearer = [(ratio, name, costs) for name, costs in named if (ratio := round_ratio(billing, costs)) is not None]
+    if not dearer:
+        return []
+    _, name, costs = max(dearer, key=lambda row: row[0])
+    cost, per_round, unit = _paid(costs)
+    sentence = (
+        f"{name} makes {costs.calls_per_question:.2f} calls per question, and billing once charges an LLM's prompt for the first "
+        f"of them only. If every call paid its prompt (per_round), a question would cost {_amount(per_round)} {unit} instead of "
+        f"{_amount(cost)}."
+    )
+    return [sentence]
+
+
+def round_ratio(billing: str, costs: Costs) -> float | None:
+    """Cost if every call paid its prompt over cost as billed; `None` where billing is not "once" or nothing changes."""
+    cost, per_round, _ = _paid(costs)
+    if billing != "once" or (costs.calls_per_question or 0.0) <= 1 + _ROUNDING or not cost:
+        return None
+    return per_round / cost if per_round > cost * (1 + _ROUNDING) else None
+
+
+def _paid(costs: Costs) -> tuple[float, float, str]:
+    """As billed, per round, and the unit; zeros where nothing is known."""
+    if costs.usd_per_question is not None:
+        return costs.usd_per_question, costs.usd_per_question_per_round or 0.0, "USD"
+    return costs.tokens_per_question or 0.0, costs.tokens_per_question_per_round or 0.0, "tokens"
+
+
+def _amount(value: float) -> str:
+    text = f"{value:.3g}" if value < 1000 else f"{value:,.0f}"
+    return f"{float(text):.12f}".rstrip("0").rstrip(".") if "e" in text else text

@@ -1,0 +1,185 @@
+"""Confidence intervals for an accuracy: the mean over questions of values in [0, 1].
+
+A value is right or wrong (0 or 1), or the probability of being right, over the draws of a question. Questions are the independent
+evidence; draws within a question are not. Right/wrong values get Wilson's score interval; probabilities vary less than coin
+tosses of the same mean do, and get Wilson's form with their own, smaller variance. `python -m benchmarks intervals` simulates how
+often the intervals hold the truth; docs/comparing.md has the table.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from feval.errors import OutOfRangeError
+from feval.estimators.per_question import PerQuestion
+
+__all__ = ["Interval", "accuracy_interval", "checked_values", "require_confidence", "wilson_interval"]
+
+Floats = npt.NDArray[np.float64]
+
+_EQUAL = 1e-12  # rounding that exact estimates may carry
+_PSEUDO_QUESTIONS = 2.0
+
+
+@dataclass(frozen=True, eq=False)
+class Interval:
+    """Lower and upper ends.
+
+    Attributes:
+        low: [C].
+        high: [C].
+    """
+
+    low: Floats
+    high: Floats
+
+
+def accuracy_interval(values: PerQuestion | npt.NDArray[Any], confidence: float = 0.95) -> Interval:
+    """Score interval for the mean over questions of values in [0, 1].
+
+    A column of zeros and ones gets Wilson's interval. Any other column has a mean m and a variance that is some share phi of
+    m (1 - m), the variance of right/wrong values with that mean. With the share shrunk towards 1 by two pseudo-questions,
+
+        phi' = (Q phi + 2) / (Q + 2),    phi = sum (x - mean)^2 / (Q mean (1 - mean)),
+
+    the interval holds every m with (mean - m)^2 <= t^2 phi' m (1 - m) / Q, where t is the quantile of Student's law with Q - 1
+    degrees of freedom: Wilson's form with c = t^2 phi' / Q for z^2 / Q. Like Wilson's it stays in [0, 1] and is never a point. A
+    single question that is neither right nor wrong says nothing: its interval is [0, 1].
+
+    Feval's own, after E. B. Wilson 1927 (doi:10.1080/01621459.1927.10502953). Assumes questions that are independent draws; calls
+    within a question may depend on each other.
+
+    Args:
+        values: [Q, C] values per question, or what an exact estimator returned.
+        confidence: coverage, between 0 and 1.
+
+    Returns:
+        C lower and C upper ends; the mean lies between them, also after rounding.
+
+    Raises:
+        OutOfRangeError: no questions, NaN or infinite values, values outside [0, 1], or a confidence outside (0, 1).
+    """
+    require_confidence(confidence)
+    distinct = checked_values(values)
+    lowest, highest = float(distinct.values.min(initial=0.0)), float(distinct.values.max(initial=0.0))
+    if lowest < -_EQUAL or highest > 1.0 + _EQUAL:
+        raise OutOfRangeError(
+            f"Accuracies lie in [0, 1]; the values reach from {lowest:g} to {highest:g}. Differences are for sign_flip_test, "
+            "costs for bootstrap_interval."
+        )
+    questions, mean = len(distinct), np.clip(distinct.mean(), 0.0, 1.0)
+    weights = np.bincount(distinct.rows, minlength=len(distinct.values)).astype(np.float64)
+    present = distinct.values[weights > 0]
+    right_or_wrong = (np.minimum(np.abs(present), np.abs(1.0 - present)) <= _EQUAL).all(axis=0)
+    width = np.full(len(mean), _normal_quantile(confidence) ** 2 / questions)
+    some = np.flatnonzero(~right_or_wrong)
+    if questions > 1 and len(some):
+        squares = weights[weights > 0] @ (present[:, some] - mean[some]) ** 2
+        share = squares / (mean[some] * (1.0 - mean[some]))
+        shrunk = (share + _PSEUDO_QUESTIONS) / (questions + _PSEUDO_QUESTIONS)
+        width[some] = _student_quantile(confidence, questions - 1) ** 2 * shrunk / questions
+    ends = _score(mean, width)
+    if questions == 1:
+        ends.low[some], ends.high[some] = 0.0, 1.0
+    return ends
+
+
+def wilson_interval(successes: float | Floats, trials: int, confidence: float = 0.95) -> Interval:
+    """Wilson's score interval for a proportion (E. B. Wilson 1927, doi:10.1080/01621459.1927.10502953).
+
+    (p + z^2/2n +- z sqrt(p(1-p)/n + z^2/4n^2)) / (1 + z^2/n), with p = successes / n and z the normal quantile. It never
+    leaves [0, 1] and is never a point.
+
+    Assumes independent trials; for probabilities in the place of trials, it is too wide rather than too narrow. Source:
+    Wilson 1927, as above.
+
+    Args:
+        successes: [C] numbers of successes, not necessarily whole: the sum of probabilities.
+        trials: n, at least 1.
+        confidence: coverage, between 0 and 1.
+
+    Returns:
+        C lower and C upper ends; the share of successes lies between them, also after rounding.
+
+    Raises:
+        OutOfRangeError: successes outside 0..trials, no trials, or a confidence outside (0, 1).
+    """
+    require_confidence(confidence)
+    share = np.atleast_1d(np.asarray(successes, np.float64)) / max(trials, 1)
+    if trials < 1 or not ((share >= -_EQUAL) & (share <= 1 + _EQUAL)).all():
+        raise OutOfRangeError(
+            f"Wilson's interval takes 1 trial or more and successes from 0 to that; {successes!r} of {trials} were given."
+        )
+    share = np.clip(share, 0.0, 1.0)
+    return _score(share, np.full(len(share), _normal_quantile(confidence) ** 2 / trials))
+
+
+def _score(share: Floats, width: Floats) -> Interval:
+    """Solutions m of (share - m)^2 = width m (1 - m), the share between them whatever rounds."""
+    centre = share + width / 2
+    spread = np.sqrt(width * share * (1.0 - share) + (width / 2) ** 2)
+    low = np.where(share <= _EQUAL, 0.0, np.minimum((centre - spread) / (1.0 + width), share))
+    high = np.where(share >= 1.0 - _EQUAL, 1.0, np.maximum((centre + spread) / (1.0 + width), share))
+    return Interval(np.maximum(low, 0.0), np.minimum(high, 1.0))
+
+
+def _normal_quantile(confidence: float) -> float:
+    from statistics import NormalDist  # here, because it costs some milliseconds
+
+    return -NormalDist().inv_cdf((1.0 - confidence) / 2.0)  # from the small tail, which does not round to a certainty
+
+
+def _student_quantile(confidence: float, degrees: int) -> float:
+    from scipy.special import stdtrit  # here, because it costs a fifth of a second that right/wrong values do not need
+
+    return -float(stdtrit(degrees, (1.0 - confidence) / 2.0))
+
+
+def checked_values(values: PerQuestion | npt.NDArray[Any]) -> PerQuestion:
+    """Values per question, finite and of one question at least.
+
+    Feval's own check; assumes nothing of the calls.
+
+    Args:
+        values: [Q, C] values per question, or what an exact estimator returned.
+
+    Returns:
+        The same values.
+
+    Raises:
+        OutOfRangeError: no questions, another shape, or NaN or infinite values; the message names the place.
+    """
+    if not isinstance(values, PerQuestion):
+        array = np.asarray(values, np.float64)
+        if array.ndim != 2:
+            raise OutOfRangeError(f"Values are [questions, columns]; an array of shape {array.shape} was given.")
+        values = PerQuestion(array, np.arange(len(array)))
+    if not len(values):
+        raise OutOfRangeError("An interval needs questions, and there are none; give at least one.")
+    if not np.isfinite(values.values).all():
+        row, column = np.argwhere(~np.isfinite(values.values))[0].tolist()
+        question = int(np.argmax(values.rows == row))
+        raise OutOfRangeError(
+            f"Question {question} holds {values.values[row, column]} in column {column}; leave undefined questions out of every "
+            "column first."
+        )
+    return values
+
+
+def require_confidence(confidence: float) -> None:
+    """Refuse a confidence that is none.
+
+    Feval's own check; assumes nothing of the calls.
+
+    Args:
+        confidence: coverage.
+
+    Raises:
+        OutOfRangeError: it does not lie between 0 and 1.
+    """
+    if not 0.0 < confidence < 1.0:
+        raise OutOfRangeError(f"A confidence lies between 0 and 1, such as 0.95; {confidence} was given.")
