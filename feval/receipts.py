@@ -658,7 +658,7 @@ def _compare(where: str, receipt: Any, now: Any, differences: list[Difference], 
         differences: is extended.
         older: whether the receipt has an older version of what numbers mean, in which some were not there.
     """
-    if older and _unsaid(where, receipt, now):
+    if _is_wording(where) or (older and _unsaid(where, receipt, now)):
         return 0
     if isinstance(receipt, dict) and isinstance(now, dict):
         keys = receipt if older else dict.fromkeys([*receipt, *now])
@@ -674,11 +674,14 @@ def _compare(where: str, receipt: Any, now: Any, differences: list[Difference], 
     return 1
 
 
+def _is_wording(where: str) -> bool:
+    """Whether these are sentences, which may be worded better."""
+    return where.rpartition(".")[2] in ("errors_unknown", "warnings")
+
+
 def _unsaid(where: str, receipt: Any, now: Any) -> bool:
-    """Whether it is a warning, or how errors came about in a receipt without it: exact numbers had no split, or one with gaps."""
+    """Whether it is how errors came about, in a receipt without it: exact numbers had no split, or one with gaps."""
     parent, _, place = where.rpartition(".")
-    if place in ("errors_unknown", "warnings"):  # sentences, which may be worded better
-        return True
     if place == "errors_estimate" or parent.rpartition(".")[2] == "errors":
         return receipt is None and now is not None
     return place == "errors" and isinstance(receipt, dict) and all(share is None for share in receipt.values())

@@ -236,6 +236,7 @@ def test_pools_of_several_llms_may_leave_nothing_together(tmp_path: Path) -> Non
 PLAN = """
 dataset = "toy"
 recordings = ["both"]
+order = "mixed"
 unlabelled = "drop"
 short_pools = "drop"
 replicates = 3

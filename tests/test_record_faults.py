@@ -11,6 +11,7 @@ import pytest
 from faulty_server import FAULTS, FaultyServer, text_of
 
 from feval.recording import Question, open_recording, verify_recording
+from feval.recording.format import recording_hash
 from recorders.backends.endpoint import Endpoint
 from recorders.errors import Fatal
 from recorders.pace import Limits
@@ -61,7 +62,7 @@ NOW = "2026-01-01T00:00:00Z"
 
 
 def recorded(server: FaultyServer, out: Path, limits: Limits = QUICK, **decoding: Any) -> str:
-    """Record all questions and return the recording's hash."""
+    """Record all questions and return a hash of the CoTs. How tokens were counted depends on how the server bundles them."""
     notes: list[str] = []
     backend = OpenAICompatible(Endpoint(server.url), note=notes.append)
     work = Work(
@@ -76,7 +77,9 @@ def recorded(server: FaultyServer, out: Path, limits: Limits = QUICK, **decoding
     )
     record_dataset(work, backend, out, limits=limits, prices="none", backend_notes=notes, now=lambda: NOW)
     assert verify_recording(out).ok
-    return open_recording(out).hash
+    manifest = open_recording(out).manifest
+    leaves = [leaf for leaf in manifest.raw["leaves"] if leaf["part"] != "llm"]
+    return recording_hash((leaf["dataset"], leaf["llm"], leaf["part"], leaf["sha256"]) for leaf in leaves)
 
 
 def some_each(names: Iterable[str], each: int) -> Callable[[str, int], str]:
