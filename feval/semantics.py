@@ -26,6 +26,22 @@ CHANGES: Mapping[int, tuple[str, ...]] = {
             "Questions without a gold answer that can be read are refused, or left out with --unlabelled drop; before, every "
             "answer to them counted as wrong."
         ),
+        (
+            "Intervals of accuracies are score intervals instead of the percentile bootstrap; differences, their intervals and "
+            "p-values come from sign flips, and differences at a shared first point are not tested."
+        ),
+        (
+            "Plans without an `order` that hold exact and seeded methods are evaluated on seeded draws throughout; `order = "
+            '"mixed"` evaluates each method in its own kind, as before.'
+        ),
+        (
+            "What a method answers is read by the dataset's answer kind before it is compared with the gold; before, another "
+            "spelling of the right answer was wrong."
+        ),
+        (
+            "A recording that was extracted again has another hash: equal answers vote together whatever the gold is, thoughts are "
+            "no answers, and more spellings of numbers and options are read (feval-answers-2)."
+        ),
     ),
 }
 """Version -> what it changed, a sentence each."""
