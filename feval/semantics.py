@@ -39,8 +39,8 @@ CHANGES: Mapping[int, tuple[str, ...]] = {
             "spelling of the right answer was wrong."
         ),
         (
-            "A recording that was extracted again has another hash: equal answers vote together whatever the gold is, thoughts are "
-            "no answers, and more spellings of numbers and options are read (feval-answers-2)."
+            "A recording that was extracted again has another hash: equal answers vote together whatever the gold is, thoughts "
+            "are no answers, and more spellings of numbers and options are read (feval-answers-2)."
         ),
     ),
 }
