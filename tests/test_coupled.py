@@ -303,6 +303,7 @@ LLAMAS = {"8B": ("3.1-8B", 83475617), "3B": ("3.2-3B", 29387482), "1B": ("3.2-1B
 SEED = 72645763
 
 
+@pytest.mark.slow
 def test_the_papers_own_outputs_on_mmlu(shared: Path, tmp_path: Path) -> None:
     """Scores are positively correlated under coupling for every pair and most subjects, and the variance falls."""
     folder = shared / "real" / "coupled_mmlu"

@@ -104,6 +104,7 @@ def test_interval_and_p_value_say_the_same(questions: int) -> None:
     assert ((test.low <= mean + 1e-9) & (mean - 1e-9 <= test.high)).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("questions", [3, 7, 16, 17, 60])
 @pytest.mark.parametrize("kind", ["right/wrong", "fractional"])
 def test_equal_methods_differ_significantly_as_rarely_as_it_says(kind: str, questions: int) -> None:

@@ -40,6 +40,8 @@ from feval.importers import IMPORTERS, import_recording
 from feval.importers.columns import names_of
 from feval.recording import verify_recording
 
+pytestmark = pytest.mark.slow
+
 # Positions as golds, and the columns behind which channels lie.
 EVERYTHING = {
     "sample_id": 0, "options": ["x", "1", "y"], "usage": {"completion_tokens": 3, "prompt_tokens": 2, "total_tokens": 5},

@@ -11,6 +11,7 @@ import re
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -57,6 +58,7 @@ class Module:
         return self.name.partition(".")[2].partition(".")[0]
 
 
+@cache
 def modules() -> list[Module]:
     found = []
     for path in sorted([*ROOT.glob("feval/**/*.py"), *ROOT.glob("recorders/**/*.py")]):

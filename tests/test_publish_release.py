@@ -120,6 +120,7 @@ assert list(load_dataset(repo)) == list(expected[next(iter(expected))])
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(find_spec("datasets") is None, reason="the library `datasets` is not installed")
 def test_datasets_loads_and_streams_every_configuration(hub: HubDouble, tmp_path: Path) -> None:
     folder = write(tmp_path / "r", ["toy", "a/b c"], ["alpha", "beta@t=0.8", "org/gamma-1.5"])
@@ -276,6 +277,7 @@ def test_a_licence_is_spelled_as_the_hub_does(hub: HubDouble, toy: Path) -> None
 # --- the limits of the Hub --------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_sixteen_datasets_and_fourteen_llms_stay_within_the_hubs_limits(hub: HubDouble, tmp_path: Path) -> None:
     folder = write(tmp_path / "r", [f"dataset_{n}" for n in range(16)], [f"org/model-{n}@t=0.{n}" for n in range(14)])
     release = prepare(folder, look(REPO))

@@ -27,6 +27,8 @@ from recorders.journal import Journal
 from recorders.pace import Limits
 from recorders.plan import Plan
 
+pytestmark = pytest.mark.slow
+
 folder = Path(sys.argv[1])
 moments = np.random.Generator(np.random.Philox(key=7))
 

@@ -20,6 +20,8 @@ schemathesis = pytest.importorskip("schemathesis", reason="schemathesis is not i
 pytest.importorskip("uvicorn", reason="the extra serve is not installed")
 pytest.importorskip("httptools", reason="the extra serve is not installed")
 
+pytestmark = pytest.mark.slow
+
 EXAMPLES = 40
 PATHS = description()["paths"]
 OPERATIONS = [(path, method) for path, item in PATHS.items() for method in item if method != "parameters"]

@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 from upstream_answers import Source, reason, reasons, sources
 
+pytestmark = pytest.mark.slow
+
 DOCS = Path(__file__).resolve().parents[1] / "docs" / "answers.md"
 
 
