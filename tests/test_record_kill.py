@@ -8,6 +8,8 @@ import sys
 from collections import Counter
 from pathlib import Path
 
+import pytest
+
 from recorders.journal import Journal
 
 KILLS = 200
@@ -26,8 +28,6 @@ from recorders.engine import record
 from recorders.journal import Journal
 from recorders.pace import Limits
 from recorders.plan import Plan
-
-pytestmark = pytest.mark.slow
 
 folder = Path(sys.argv[1])
 moments = np.random.Generator(np.random.Philox(key=7))
@@ -80,6 +80,7 @@ def lines(path: Path) -> list[tuple[int, str, int]]:
     return found
 
 
+@pytest.mark.slow
 def test_kills_at_random_moments_lose_nothing_and_repeat_little(tmp_path: Path) -> None:
     done = subprocess.run([sys.executable, "-c", PROGRAM, str(tmp_path)], capture_output=True, text=True, check=False)
     assert done.stderr == ""
