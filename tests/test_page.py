@@ -396,6 +396,18 @@ def test_a_long_table_of_pairs_starts_with_those_of_the_strongest(browser: Tab, 
     assert browser.value(rows) == len(many.differences)
 
 
+def test_a_difference_that_was_not_tested_has_an_open_dot(browser: Tab, told: Comparison, folder: Path) -> None:
+    row = replace(told.differences[0], difference=0.1, low=0.05, high=0.15)
+    untested = replace(row, p_value=None, p_holm=None, untested="interpolation")
+    some = replace(told, differences=(row, untested))
+    (folder / "untested.html").write_bytes(comparison_files(some, base=folder, receipt="receipt.json")["report.html"])
+    browser.open(folder / "untested.html")
+    fills = browser.value(
+        "[...document.querySelectorAll('#differences circle')].map((dot) => dot.getAttribute('fill'))"
+    )
+    assert fills == ["var(--accent)", "var(--paper)"]
+
+
 @pytest.mark.parametrize("budget", ["largest", "smallest"])
 def test_questions_on_which_methods_disagree(clean: Tab, budget: str) -> None:
     _press(clean, budget)

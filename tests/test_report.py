@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import math
 import os
 import stat
 import struct
@@ -21,7 +22,7 @@ from feval.report.csv import POINT_COLUMNS, curve_csv, curves_csv
 from feval.report.files import save_files
 from feval.report.picture import curves_png
 from feval.report.tables import Column, Table, curve_table, curves_table, plain, rich_table, subtitles
-from feval.report.text import counted, decimals_for, fixed, plain_number, signed_points, visible
+from feval.report.text import counted, decimals_for, fixed, percent, plain_number, signed_points, visible
 
 
 def point(
@@ -111,6 +112,12 @@ def test_decimals_show_the_smallest_value_with_three_digits() -> None:
 )
 def test_a_small_difference_does_not_look_like_none(difference: float, shown: str) -> None:
     assert signed_points(difference) == shown
+
+
+@pytest.mark.parametrize("share", [0.38225, 0.61125, 0.725])
+def test_equal_shares_look_equal_whatever_their_last_bits(share: float) -> None:
+    below, above = math.nextafter(share, 0.0), math.nextafter(share, 1.0)
+    assert percent(below) == percent(share) == percent(above)
 
 
 def test_unknown_numbers_are_a_dash() -> None:

@@ -249,8 +249,7 @@ def test_requests_that_were_answered_all_the_same_are_told(toy: Path, tmp_path: 
         put(application, "{} Thinking about 0, sample 1. The answer is a. Right?", 0)
         sentence = grade(application, "mine", {"toy/0": "a"}).remarks()[-1]
     assert sentence == (
-        "2 requests were answered though no recorded CoT can answer them (response_format: 1, messages: 1), as --allow-mismatch "
-        "has it."
+        "Requests that no recorded CoT can answer were answered, as --allow-mismatch has it: 2 (response_format: 1, messages: 1)."
     )
     assert [line.get("mismatch") for line in map(json.loads, ledger.read_text().splitlines()[1:])] == [
         None,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import textwrap
 from pathlib import Path
 from typing import Any
 
@@ -103,6 +104,14 @@ def test_line_ends_do_not_hide_a_quote(tmp_path: Path) -> None:
     )
     with opened(path) as app:
         refusal(app, f"{SALLY}\r\nReply: First line of the reply.\r\nSecond line of the reply.\r\nIs it right?")
+
+
+@pytest.mark.parametrize("cot", [COTS[SALLY][0], "The answer is 2."])
+def test_wrapping_and_indenting_do_not_hide_a_quote(tmp_path: Path, cot: str) -> None:
+    with opened(simple(tmp_path / "r", [SALLY], texts=[cot] * 4, prompt=None)) as app:
+        wrapped = textwrap.indent(textwrap.fill(cot, 12), "    ")
+        refusal(app, f"user: {SALLY}\nassistant:\n{wrapped}\nScore:")
+        refusal(app, [user(SALLY), assistant(wrapped), user(f"Are you sure? {SALLY}")])
 
 
 def test_cots_of_every_llm_are_known_to_the_judge(tmp_path: Path) -> None:

@@ -275,7 +275,7 @@ def test_a_reset_is_kept_in_the_ledger(recording: Path, tmp_path: Path) -> None:
 def test_a_run_that_asks_again_after_a_pause_is_told_once(
     app: Application, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    clock = iter([0, 1, 2, 100, 200])
+    clock = iter([0, 1, 2, 8, 200])  # a program that is started again soon
     monkeypatch.setattr(runs, "monotonic", lambda: next(clock))
     for question in (0, 1, 0, 0, 1):
         app.respond(chat(QUESTIONS[question], headers={"x-feval-run": "mine"}))

@@ -293,19 +293,20 @@
   const shown = (cell) => (cell !== null && typeof cell === "object" ? cell.t : cell);
   const key = (cell) => (cell !== null && typeof cell === "object" ? cell.s : cell);
 
-  function interval([low, middle, high], reach) {
+  function interval({ i: [low, middle, high], open }, reach) {
     const X = (v) => 60 + (56 * v) / reach;
+    const filled = !open && (low > 0 || high < 0);
     return svg("svg", { width: 120, height: 18, viewBox: "0 0 120 18", role: "img", "aria-label": `${low} to ${high}` },
       svg("line", { x1: 60, x2: 60, y1: 1, y2: 17, stroke: "var(--strong)" }),
       svg("line", { x1: X(low), x2: X(high), y1: 9, y2: 9, stroke: "var(--ink)", "stroke-width": 1.6 }),
-      svg("circle", { cx: X(middle), cy: 9, r: 3.4, fill: low > 0 || high < 0 ? "var(--accent)" : "var(--paper)", stroke: low > 0 || high < 0 ? "var(--accent)" : "var(--ink)", "stroke-width": 1.5 }));
+      svg("circle", { cx: X(middle), cy: 9, r: 3.4, fill: filled ? "var(--accent)" : "var(--paper)", stroke: filled ? "var(--accent)" : "var(--ink)", "stroke-width": 1.5 }));
   }
 
   function table(spec) {
     const body = el("tbody");
     const reach = spec.columns.map((_, i) => Math.max(1e-12, ...spec.rows.filter((r) => r[i] && r[i].i).flatMap((r) => r[i].i.map(Math.abs))));
     const cell = (value, i) => value && value.i
-      ? el("td", { class: "number" }, interval(value.i, reach[i]))
+      ? el("td", { class: "number" }, interval(value, reach[i]))
       : el("td", { class: spec.columns[i].number ? "number" : String(shown(value)).length > 24 ? "words long" : "words" }, shown(value) ?? "-");
     const put = (rows) => body.replaceChildren(...rows.map((row) => el("tr", null, ...row.map(cell))));
     const compare = (a, b, sign) => {

@@ -186,7 +186,7 @@ def _differences(comparison: Comparison) -> dict[str, Any]:
                 f"{signed_points(row.difference)} ({signed_points(row.low)} to {signed_points(row.high)})",
                 row.difference,
             ),
-            {"t": "", "s": row.difference, "i": [row.low, row.difference, row.high]},
+            {"t": "", "s": row.difference, "i": [row.low, row.difference, row.high], "open": row.untested is not None},
             _cell("-" if row.p_value is None else _p_value(row.p_value), row.p_value),
             _cell("-" if row.p_holm is None else _p_value(row.p_holm), row.p_holm),
             _percent(row.flips),
@@ -207,7 +207,7 @@ def _differences(comparison: Comparison) -> dict[str, Any]:
     )
     intro = (
         "Accuracy of one method minus another's, in percentage points, at the same cost and on the same questions. A filled "
-        "dot: the interval leaves 0 out."
+        "dot: the interval leaves 0 out; where nothing was tested the dot is open."
     )
     tested = (
         "Intervals and p come from flipping the signs of the questions' differences, the order flips from "

@@ -54,8 +54,11 @@ def counted_questions(number: int, left_out: LeftOut) -> str:
 
 
 def percent(share: float) -> str:
-    """Write a share between 0 and 1 as a percentage with two decimals and no sign, such as 65.07."""
-    return f"{100 * share:.2f}"
+    """Write a share between 0 and 1 as a percentage with two decimals and no sign, such as 65.07.
+
+    The last bits of a float do not decide which way a half is rounded: equal shares look equal however they were computed.
+    """
+    return f"{round(100 * share, 9):.2f}"
 
 
 def signed_points(difference: float) -> str:

@@ -117,14 +117,14 @@ class Mismatches:
             text: None
             for llm in match.shelf.llms
             for raw in self._texts(llm, match.row)
-            if raw is not None and (text := normal(raw).strip())
+            if raw is not None and (text := _one_line(normal(raw)))
         }
         replies = [text for text in _replies(match, messages) if text in cots]
         replies += _directly_behind(match, messages, cots)
         if quoted := next((text for text in replies if text not in _recorded_replies(match)), None):
             return quoted
         given: list[str] | None = None
-        for passage in common_passages(_words(match, messages), cots, SHORTEST_QUOTE):
+        for passage in common_passages(_one_line(_words(match, messages)), cots, SHORTEST_QUOTE):
             given = _given(match) if given is None else given
             if not any(passage in text for text in given):
                 return None if self._is_usual(match) else passage
@@ -155,6 +155,11 @@ def _is_object(text: str | None) -> bool:
         return False
 
 
+def _one_line(text: str) -> str:
+    """A text with single spaces, as prompts wrap and indent what they quote."""
+    return " ".join(text.split())
+
+
 def _error(sentences: str, parameter: str) -> MissError:
     return MissError(f"{sentences} {_ADVICE}", status=400, parameter=parameter)
 
@@ -167,7 +172,7 @@ def _replies(match: Match, messages: _Messages) -> Iterator[str]:
         if role == "user":
             asked = bool(question_spans(text, question))
         elif role == "assistant" and asked:
-            yield text.strip()
+            yield _one_line(text)
 
 
 def _directly_behind(match: Match, messages: _Messages, cots: Iterable[str]) -> Iterator[str]:
@@ -175,7 +180,8 @@ def _directly_behind(match: Match, messages: _Messages, cots: Iterable[str]) -> 
     short = [text for text in cots if _SHORTEST_REPLY <= len(text) < SHORTEST_QUOTE]
     for _, text in messages:
         for _, stop in question_spans(text, match.shelf.texts[match.row], match.shelf.choices[match.row]):
-            yield from (cot for cot in short if text.find(cot, stop, stop + _WIDEST_ROLE + len(cot)) >= 0)
+            behind = _one_line(text[stop : stop + 2 * (_WIDEST_ROLE + SHORTEST_QUOTE)])  # room for wrapping
+            yield from (cot for cot in short if behind.find(cot, 0, _WIDEST_ROLE + len(cot)) >= 0)
 
 
 def _words(match: Match, messages: _Messages) -> str:
@@ -193,10 +199,10 @@ def _given(match: Match) -> list[str]:
     """What a request can hold without quoting a CoT: the question, and the prompts it was recorded with."""
     recorded = [match.shelf.conversation(llm, match.row) for llm in match.shelf.llms]
     prompts = [normal(text) for each in recorded if each is not None for _, text in each.messages]
-    return [normal(match.shelf.texts[match.row]), *prompts]
+    return [_one_line(text) for text in (normal(match.shelf.texts[match.row]), *prompts)]
 
 
 def _recorded_replies(match: Match) -> set[str]:
     """The texts of assistant messages in the prompts that the question was recorded with."""
     recorded = [match.shelf.conversation(llm, match.row) for llm in match.shelf.llms]
-    return {normal(text).strip() for each in recorded if each for role, text in each.messages if role == "assistant"}
+    return {_one_line(normal(text)) for each in recorded if each for role, text in each.messages if role == "assistant"}

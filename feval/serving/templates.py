@@ -215,8 +215,8 @@ def prompt_remarks(prompts: Sequence[Mapping[str, Any]]) -> list[str]:
     if mismatches:
         fields = ", ".join(f"{field}: {count:,}" for field, count in mismatches.items())
         remarks.append(
-            f"{mismatches.total():,} requests were answered though no recorded CoT can answer them ({fields}), as "
-            "--allow-mismatch has it."
+            "Requests that no recorded CoT can answer were answered, as --allow-mismatch has it: "
+            f"{mismatches.total():,} ({fields})."
         )
     return remarks
 
