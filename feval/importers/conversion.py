@@ -29,6 +29,10 @@ _THOUGHT_ANSWERS = (
     "answers are read in the replies alone.",
     "the stored answers are what the source read, perhaps in a thought: `--answers text` reads the replies alone.",
 )
+_POSITIONS_TOO = (
+    "golds are positions among the options, stored answers are read as written. Write answers that are positions as labels, or "
+    "read the replies, `--answers text`."
+)
 
 ANSWERS = ("stored", "text")
 """Where raw answers come from: the source where it stores them (else the texts), or always the texts."""
@@ -80,7 +84,15 @@ def convert(
         imported = _read(importer, source, replace(request, questions=file), formats)
         origins = source.name, questions.name if questions else ""
         joined, gold_notes = completed(imported.questions, file, kind, origins)
-        conversion = _Conversion(importer, kind, joined, counter, answers, default_kind=answer_kind is None)
+        conversion = _Conversion(
+            importer,
+            kind,
+            joined,
+            counter,
+            answers,
+            default_kind=answer_kind is None,
+            golds_are_positions=bool(gold_notes),
+        )
         writer.add_dataset(replace(info, system_prompt=imported.system_prompt), conversion.recorded_questions())
         total = imported.llm_count * len(imported.questions)
         for number, llm in enumerate(imported.llms):
@@ -150,6 +162,7 @@ class _Conversion:
         answers: str,
         *,
         default_kind: bool,
+        golds_are_positions: bool,
     ) -> None:
         self._importer = importer
         self._kind = kind
@@ -159,6 +172,7 @@ class _Conversion:
         self._seen: Counter[str] = Counter()
         self._scores: dict[str, list[ScoreRows]] = {}
         self._compares = default_kind and kind != "verbatim"
+        self._golds_are_positions = golds_are_positions
         self._right: dict[str, _Right] = {}
         if kind == "verbatim" and self._always_text and importer.upstream_answer is None:
             raise UsageError(
@@ -204,6 +218,9 @@ class _Conversion:
                 gold = canonical_gold(self._kind, question.gold, question.choices)
                 by_kind = 0 if gold is None else canonical.count(gold)
                 right.add(by_kind, stored.count(question.gold), len(raw), len(stored))
+            if self._golds_are_positions and pool.answers is not None and not self._always_text:
+                labels = dict(question.choices)
+                self._seen["numbers"] += sum(form.isdecimal() and form not in labels for form in canonical if form)
             self._seen["cots"] += len(raw)
             self._seen["without answer"] += raw.count(None)
             self._seen["unreadable"] += canonical.count(None) - raw.count(None)
@@ -317,6 +334,11 @@ class _Conversion:
                 seen["unreadable"],
                 f"raw answer cannot be read as {kind}; it counts as no answer.",
                 f"raw answers cannot be read as {kind}; they count as no answer.",
+            ),
+            (
+                seen["numbers"],
+                f"stored answer is a whole number that names no option, and never right: {_POSITIONS_TOO}",
+                f"stored answers are whole numbers that name no option, and never right: {_POSITIONS_TOO}",
             ),
             (
                 seen["with thoughts"],
