@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import hashlib
 import json
 import os
 import resource
@@ -41,7 +42,7 @@ from feval.recording import (
     select,
     verify_recording,
 )
-from feval.recording.format import is_safe_path, slug
+from feval.recording.format import LeafHash, is_safe_path, slug
 from feval.recording.votes import open_votes
 
 POOLS = {"alpha": [["4", "4", None], ["7", "5", "7"]], "org/beta": [["4"], ["9", None]]}
@@ -87,6 +88,13 @@ def test_equal_content_has_an_equal_hash_and_another_answer_another(toy: Path, t
     again = write_toy(tmp_path / "again", POOLS, GOLDS)
     other = write_toy(tmp_path / "other", POOLS | {"alpha": [["4", "4", None], ["7", "5", "8"]]}, GOLDS)
     assert open_recording(again).hash == open_recording(toy).hash != open_recording(other).hash
+
+
+def test_a_leaf_writes_floats_as_the_format_says_whatever_json_library_is_installed() -> None:
+    leaf = LeafHash()
+    leaf.add(['1e+16 "e+\\', [1e16, 1.5e300, 9999999999999998.0, 1.0, 1e-5, 1.5e-7]])
+    line = rb'["1e+16 \"e+\\",[1e16,1.5e300,9999999999999998.0,1.0,0.00001,1.5e-7]]' + b"\n"
+    assert leaf.hexdigest() == hashlib.sha256(line).hexdigest()
 
 
 def test_a_sound_recording_verifies(toy: Path) -> None:
