@@ -118,6 +118,35 @@ def test_every_damaged_file_is_named(toy: Path) -> None:
     assert verify_recording(toy).ok
 
 
+@pytest.mark.parametrize(
+    ("part", "column", "value", "problem"),
+    [
+        ("requests", "llm", "beta", "its column `llm` names another LLM than 'alpha'"),
+        ("samples", "llm", "beta", "its column `llm` names another LLM than 'alpha'"),
+        ("texts", "llm", None, "its column `llm` names another LLM than 'alpha'"),
+        ("texts", "question_id", "q1", "its question ids and sample indices are not those of the samples"),
+        ("texts", "sample_index", 7, "its question ids and sample indices are not those of the samples"),
+    ],
+)
+def test_key_columns_that_name_other_rows_are_found(
+    toy: Path, part: str, column: str, value: object, problem: str
+) -> None:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    path = f"{part}/toy/alpha.parquet"
+    table = pq.read_table(toy / path)
+    rows = table.to_pylist()
+    rows[0][column] = value
+    (toy / path).unlink()  # other recordings may share the file
+    pq.write_table(pa.Table.from_pylist(rows, schema=table.schema), toy / path)
+    manifest = json.loads((toy / "manifest.json").read_text())
+    content = (toy / path).read_bytes()
+    manifest["files"][path] |= {"bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()}
+    (toy / "manifest.json").write_text(json.dumps(manifest))
+    assert verify_recording(toy).problems == (f"{path}: {problem}.",)
+
+
 def test_a_stray_file_is_reported(toy: Path) -> None:
     (toy / "texts" / "toy" / "notes.txt").write_text("mine")
     assert verify_recording(toy).problems == (
