@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from feval.answers import EXTRACTOR_VERSION, KINDS, canonical_gold, extract, normal_forms
-from feval.answers.equality import named_equality
+from feval.answers import EXTRACTOR_VERSION, KINDS, canonical_gold, extract, keys, normal_forms
+from feval.answers.equality import NORMAL_FORM, named_equality
 from feval.answers.thoughts import SplitColumns, split_columns, thoughts_of
 from feval.cards import find_dataset_card
 from feval.errors import FevalError, OutOfRangeError, SourceError, TokenCounterError, UnknownNameError, UsageError
@@ -92,6 +92,7 @@ def convert(
             answers,
             default_kind=answer_kind is None,
             golds_are_positions=bool(gold_notes),
+            equality=info.equality,
         )
         writer.add_dataset(replace(info, system_prompt=imported.system_prompt), conversion.recorded_questions())
         total = imported.llm_count * len(imported.questions)
@@ -163,6 +164,7 @@ class _Conversion:
         *,
         default_kind: bool,
         golds_are_positions: bool,
+        equality: str,
     ) -> None:
         self._importer = importer
         self._kind = kind
@@ -173,6 +175,7 @@ class _Conversion:
         self._scores: dict[str, list[ScoreRows]] = {}
         self._compares = default_kind and kind != "verbatim"
         self._golds_are_positions = golds_are_positions
+        self._equality = equality
         self._right: dict[str, _Right] = {}
         if kind == "verbatim" and self._always_text and importer.upstream_answer is None:
             raise UsageError(
@@ -215,9 +218,9 @@ class _Conversion:
             if self._compares and question.gold is not None:
                 stored = self._stored_answers(pool)
                 right = self._right.setdefault(llm.info.name, _Right())
-                gold = canonical_gold(self._kind, question.gold, question.choices)
-                by_kind = 0 if gold is None else canonical.count(gold)
-                right.add(by_kind, stored.count(question.gold), len(raw), len(stored))
+                right.add(
+                    self._right_by_kind(question, raw, canonical), stored.count(question.gold), len(raw), len(stored)
+                )
             if self._golds_are_positions and pool.answers is not None and not self._always_text:
                 labels = dict(question.choices)
                 self._seen["numbers"] += sum(form.isdecimal() and form not in labels for form in canonical if form)
@@ -257,6 +260,14 @@ class _Conversion:
             return pool.answers or []
         found = {text: None if text is None else rule(text) for text in set(pool.texts)}
         return [found[text] for text in pool.texts]
+
+    def _right_by_kind(self, question: SourceQuestion, raw: Sequence[str | None], forms: Sequence[str | None]) -> int:
+        """How many CoTs vote with the gold."""
+        if self._equality == NORMAL_FORM:
+            gold = canonical_gold(self._kind, question.gold, question.choices)
+            return 0 if gold is None else list(forms).count(gold)
+        found = keys(self._kind, raw, question.gold, question.choices, equality=self._equality)
+        return 0 if found.gold is None else found.answers.count(found.gold)
 
     def _see_thoughts(self, columns: SplitColumns) -> None:
         self._seen["with thoughts"] += sum(bool(marks) for marks in columns.marks or ())
