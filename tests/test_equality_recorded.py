@@ -204,6 +204,22 @@ def test_extraction_may_choose_another_equality(tmp_path: Path) -> None:
     assert back.recording_hash == open_recording(plainly).hash
 
 
+def test_extraction_counts_right_answers_as_they_vote(tmp_path: Path) -> None:
+    plainly = recorded(tmp_path / "plain", ["x+1", "1+x", "x+2"], "1+x", equality="normal-form")
+    equal = extract(plainly, tmp_path / "equal", source="stored")
+    back = extract(equal.path, tmp_path / "back", source="stored", equality="normal-form")
+    counts = [(llm.right_before, llm.right_after) for made in (equal, back) for llm in made.datasets[0].llms]
+    assert counts == [(1, 2), (2, 1)]
+
+
+def test_an_import_counts_right_answers_as_they_vote(tmp_path: Path) -> None:
+    samples = [{"text": "a reply", "answer": answer} for answer in ("x+1", "1+x", "1 + x", "x+2")]
+    source = tmp_path / "x.jsonl"
+    source.write_text(json.dumps({"id": "q", "question": "?", "gold": "x+1", "samples": samples}))
+    made = import_recording("jsonl", source, tmp_path / "made", dataset="math_500", llm="m")
+    assert any("m: 75.0 % and 25.0 %" in note for note in open_recording(made).manifest.raw["notes"])
+
+
 def test_a_tolerance_is_an_equality_of_the_recording(tmp_path: Path) -> None:
     numbers = ["3.14159", "3.1416", "3.2"]
     recording = recorded(tmp_path / "rec", numbers, "3.141592", kind="number", equality="tolerance-1e-4")

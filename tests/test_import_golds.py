@@ -126,6 +126,15 @@ def test_generic_rows(save: Save, imported: Import, gold: Any) -> None:
     assert "positions, counted from 0" in notes(recording)
 
 
+def test_stored_answers_that_look_like_positions_are_named(save: Save, imported: Import) -> None:
+    cots = [MMLU | {"gold": 1, "text": "B", "answer": answer} for answer in (1, "B", "dog", None)]
+    recording = imported("jsonl", save("x.jsonl", lines(*cots)), answer_kind="choice")
+    assert rows(recording)["correct"] == [False, True, True, False]
+    assert "1 stored answer is a whole number that names no option, and never right: golds are positions" in notes(
+        recording
+    )
+
+
 def test_generic_rows_name_what_is_wrong(save: Save, imported: Import) -> None:
     with pytest.raises(
         SourceError, match=r"gold answer of question 'q' in x\.jsonl is '4', which is no label or text of its 4 options"

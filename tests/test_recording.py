@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import hashlib
 import json
 import os
 import resource
@@ -41,7 +42,7 @@ from feval.recording import (
     select,
     verify_recording,
 )
-from feval.recording.format import is_safe_path, slug
+from feval.recording.format import LeafHash, is_safe_path, slug
 from feval.recording.votes import open_votes
 
 POOLS = {"alpha": [["4", "4", None], ["7", "5", "7"]], "org/beta": [["4"], ["9", None]]}
@@ -89,6 +90,13 @@ def test_equal_content_has_an_equal_hash_and_another_answer_another(toy: Path, t
     assert open_recording(again).hash == open_recording(toy).hash != open_recording(other).hash
 
 
+def test_a_leaf_writes_floats_as_the_format_says_whatever_json_library_is_installed() -> None:
+    leaf = LeafHash()
+    leaf.add(['1e+16 "e+\\', [1e16, 1.5e300, 9999999999999998.0, 1.0, 1e-5, 1.5e-7]])
+    line = rb'["1e+16 \"e+\\",[1e16,1.5e300,9999999999999998.0,1.0,0.00001,1.5e-7]]' + b"\n"
+    assert leaf.hexdigest() == hashlib.sha256(line).hexdigest()
+
+
 def test_a_sound_recording_verifies(toy: Path) -> None:
     verification = verify_recording(toy)
     assert verification.ok
@@ -108,6 +116,35 @@ def test_every_damaged_file_is_named(toy: Path) -> None:
         assert "cannot be opened" in verify_recording(toy).problems[0]
         path.write_bytes(good)
     assert verify_recording(toy).ok
+
+
+@pytest.mark.parametrize(
+    ("part", "column", "value", "problem"),
+    [
+        ("requests", "llm", "beta", "its column `llm` names another LLM than 'alpha'"),
+        ("samples", "llm", "beta", "its column `llm` names another LLM than 'alpha'"),
+        ("texts", "llm", None, "its column `llm` names another LLM than 'alpha'"),
+        ("texts", "question_id", "q1", "its question ids and sample indices are not those of the samples"),
+        ("texts", "sample_index", 7, "its question ids and sample indices are not those of the samples"),
+    ],
+)
+def test_key_columns_that_name_other_rows_are_found(
+    toy: Path, part: str, column: str, value: object, problem: str
+) -> None:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    path = f"{part}/toy/alpha.parquet"
+    table = pq.read_table(toy / path)
+    rows = table.to_pylist()
+    rows[0][column] = value
+    (toy / path).unlink()  # other recordings may share the file
+    pq.write_table(pa.Table.from_pylist(rows, schema=table.schema), toy / path)
+    manifest = json.loads((toy / "manifest.json").read_text())
+    content = (toy / path).read_bytes()
+    manifest["files"][path] |= {"bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()}
+    (toy / "manifest.json").write_text(json.dumps(manifest))
+    assert verify_recording(toy).problems == (f"{path}: {problem}.",)
 
 
 def test_a_stray_file_is_reported(toy: Path) -> None:

@@ -134,6 +134,13 @@ def test_an_answer_that_was_stored_does_not_stand_in_for_a_reply(tmp_path: Path)
     assert list(one_pool(verbatim).answers) == ["7"] * 5
 
 
+def test_a_stored_answer_does_not_stand_in_for_a_reply_where_thoughts_have_a_field_of_their_own(tmp_path: Path) -> None:
+    texts = ["", " \n", "7", None]
+    samples = [{"text": text, "reasoning": "It is 7.", "answer": "7", "tokens": 3} for text in texts]
+    samples.append({"text": "", "answer": "7", "tokens": 3})  # neither text nor thoughts were kept
+    assert list(one_pool(imported(tmp_path, samples)).answers) == [None, None, "7", "7", "7"]
+
+
 def test_the_generic_import_takes_a_reasoning_field(tmp_path: Path) -> None:
     samples = [{"text": "The answer is 4.", "reasoning": "It is 7."}, {"text": "The answer is 5.", "reasoning": None}]
     recording = imported(tmp_path, samples)

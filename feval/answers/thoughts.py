@@ -219,7 +219,7 @@ class SplitColumns(NamedTuple):
         reasoning: the thoughts; the column is `None` where no CoT has any.
         marks: where they stood in the text; the column is `None` where nothing was split off.
         finish_reasons: as given; "length" for an unclosed thought of which the source gave none.
-        readable: whether an answer may be read in the reply.
+        readable: whether an answer may be read in the reply: not where there are thoughts and nothing else.
     """
 
     texts: list[str | None]
@@ -258,7 +258,10 @@ def split_columns(
             "length" if reason == "unknown" and part is not None and not part.closed else reason
             for part, reason in zip(parts, finish_reasons, strict=True)
         ],
-        [part is None or part.answers for part in parts],
+        [
+            part is None or (part.answers and (thought is None or bool(part.reply.strip())))
+            for part, thought in zip(parts, joined, strict=True)
+        ],
     )
 
 

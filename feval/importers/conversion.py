@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from feval.answers import EXTRACTOR_VERSION, KINDS, canonical_gold, extract, normal_forms
-from feval.answers.equality import named_equality
+from feval.answers import EXTRACTOR_VERSION, KINDS, canonical_gold, extract, keys, normal_forms
+from feval.answers.equality import NORMAL_FORM, named_equality
 from feval.answers.thoughts import SplitColumns, split_columns, thoughts_of
 from feval.cards import find_dataset_card
 from feval.errors import FevalError, OutOfRangeError, SourceError, TokenCounterError, UnknownNameError, UsageError
@@ -28,6 +28,10 @@ _HINT_BYTES = 16 << 20
 _THOUGHT_ANSWERS = (
     "answers are read in the replies alone.",
     "the stored answers are what the source read, perhaps in a thought: `--answers text` reads the replies alone.",
+)
+_POSITIONS_TOO = (
+    "golds are positions among the options, stored answers are read as written. Write answers that are positions as labels, or "
+    "read the replies, `--answers text`."
 )
 
 ANSWERS = ("stored", "text")
@@ -80,7 +84,16 @@ def convert(
         imported = _read(importer, source, replace(request, questions=file), formats)
         origins = source.name, questions.name if questions else ""
         joined, gold_notes = completed(imported.questions, file, kind, origins)
-        conversion = _Conversion(importer, kind, joined, counter, answers, default_kind=answer_kind is None)
+        conversion = _Conversion(
+            importer,
+            kind,
+            joined,
+            counter,
+            answers,
+            default_kind=answer_kind is None,
+            golds_are_positions=bool(gold_notes),
+            equality=info.equality,
+        )
         writer.add_dataset(replace(info, system_prompt=imported.system_prompt), conversion.recorded_questions())
         total = imported.llm_count * len(imported.questions)
         for number, llm in enumerate(imported.llms):
@@ -150,6 +163,8 @@ class _Conversion:
         answers: str,
         *,
         default_kind: bool,
+        golds_are_positions: bool,
+        equality: str,
     ) -> None:
         self._importer = importer
         self._kind = kind
@@ -159,6 +174,8 @@ class _Conversion:
         self._seen: Counter[str] = Counter()
         self._scores: dict[str, list[ScoreRows]] = {}
         self._compares = default_kind and kind != "verbatim"
+        self._golds_are_positions = golds_are_positions
+        self._equality = equality
         self._right: dict[str, _Right] = {}
         if kind == "verbatim" and self._always_text and importer.upstream_answer is None:
             raise UsageError(
@@ -201,9 +218,12 @@ class _Conversion:
             if self._compares and question.gold is not None:
                 stored = self._stored_answers(pool)
                 right = self._right.setdefault(llm.info.name, _Right())
-                gold = canonical_gold(self._kind, question.gold, question.choices)
-                by_kind = 0 if gold is None else canonical.count(gold)
-                right.add(by_kind, stored.count(question.gold), len(raw), len(stored))
+                right.add(
+                    self._right_by_kind(question, raw, canonical), stored.count(question.gold), len(raw), len(stored)
+                )
+            if self._golds_are_positions and pool.answers is not None and not self._always_text:
+                labels = dict(question.choices)
+                self._seen["numbers"] += sum(form.isdecimal() and form not in labels for form in canonical if form)
             self._seen["cots"] += len(raw)
             self._seen["without answer"] += raw.count(None)
             self._seen["unreadable"] += canonical.count(None) - raw.count(None)
@@ -240,6 +260,14 @@ class _Conversion:
             return pool.answers or []
         found = {text: None if text is None else rule(text) for text in set(pool.texts)}
         return [found[text] for text in pool.texts]
+
+    def _right_by_kind(self, question: SourceQuestion, raw: Sequence[str | None], forms: Sequence[str | None]) -> int:
+        """How many CoTs vote with the gold."""
+        if self._equality == NORMAL_FORM:
+            gold = canonical_gold(self._kind, question.gold, question.choices)
+            return 0 if gold is None else list(forms).count(gold)
+        found = keys(self._kind, raw, question.gold, question.choices, equality=self._equality)
+        return 0 if found.gold is None else found.answers.count(found.gold)
 
     def _see_thoughts(self, columns: SplitColumns) -> None:
         self._seen["with thoughts"] += sum(bool(marks) for marks in columns.marks or ())
@@ -317,6 +345,11 @@ class _Conversion:
                 seen["unreadable"],
                 f"raw answer cannot be read as {kind}; it counts as no answer.",
                 f"raw answers cannot be read as {kind}; they count as no answer.",
+            ),
+            (
+                seen["numbers"],
+                f"stored answer is a whole number that names no option, and never right: {_POSITIONS_TOO}",
+                f"stored answers are whole numbers that name no option, and never right: {_POSITIONS_TOO}",
             ),
             (
                 seen["with thoughts"],

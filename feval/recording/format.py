@@ -51,6 +51,7 @@ _SAFE = re.compile(r"[A-Za-z0-9._@=+-]")
 _SAFE_NAME = re.compile(r"[A-Za-z0-9_@=+-][A-Za-z0-9._@=+-]{0,99}")
 _MAX_NAME = 200
 _NOWHERE = frozenset(("", ".", ".."))
+_TEXT_OR_PLUS = re.compile(rb'"[^"\\]*+(?>(?:\\.[^"\\]*+)*)"|e\+')
 _VOTES = ("votes", "details")
 _BESIDE_FILES = frozenset(("README.md", "LICENSE", ".gitattributes"))
 _BESIDE_FOLDERS = ("figures/", "results/")
@@ -171,11 +172,14 @@ class LeafHash:
             UsageError: a value that JSON in UTF-8 cannot hold, such as half a surrogate pair or a number beyond 64 bits.
         """
         try:
-            self._sha.update(self._dumps(value, option=self._option))
+            line = self._dumps(value, option=self._option)
         except TypeError as error:
             raise UsageError(
                 f"A value cannot be stored ({error}); text must be valid Unicode, a number have 64 bits."
             ) from error
+        if b"e+" in line:  # some versions of orjson write 1e+16, others 1e16
+            line = _TEXT_OR_PLUS.sub(lambda found: b"e" if found[0] == b"e+" else found[0], line)
+        self._sha.update(line)
 
     def hexdigest(self) -> str:
         """The leaf."""

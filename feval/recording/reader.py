@@ -471,6 +471,12 @@ class Recording:
         if pending is not None:
             yield pending
 
+    def named_llms(self, path: str) -> set[str]:
+        """The LLMs that the rows of a Parquet file name; none before format 3."""
+        with self.shape(path):
+            table = self._tables(path).read(["llm"])
+            return {name for column in table.columns for name in column.unique().to_pylist()}
+
     def _agree(self, path: str, dataset: str, votes: Votes) -> None:
         """The hash pins the bytes; a manifest made by hand could still pin the wrong ones."""
         if votes.dataset != dataset or set(votes.llms) != set(self.llm_names(dataset)):

@@ -196,6 +196,8 @@ def _check_dataset(
     paths = recording.votes_paths(dataset)
     expected = builder.to_bytes() if "details" in paths else {"votes": builder.to_bytes_together()}
     problems += _check_correct(recording, dataset, builder)
+    for llm in recording.llm_names(dataset):
+        problems += _check_keys(recording, dataset, llm)
     return problems + [
         f"{path}: it does not hold what the Parquet files say; merge or import again."
         for part, path in paths.items()
@@ -226,6 +228,19 @@ def _check_correct(recording: Recording, dataset: str, builder: VotesBuilder) ->
         stated = [value for _, columns in recording.scan(path) for value in columns.get("correct", ())]
         if stated and stated != builder.correct(llm):
             yield f"{path}: its column `correct` is not what answers and golds say."
+
+
+def _check_keys(recording: Recording, dataset: str, llm: str) -> Iterator[str]:
+    """Whether every row of an LLM's files names the LLM, and the texts are of the CoTs whose samples are there."""
+    scorers = (SCORES + scorer for scorer in recording.scorers(dataset, llm))
+    for part in ("requests", "samples", "texts", *recording.channels(dataset, llm), *scorers):
+        path = file_path(part, dataset, llm)
+        if recording.named_llms(path) - {llm}:
+            yield f"{path}: its column `llm` names another LLM than {llm!r}."
+    samples, texts = (file_path(part, dataset, llm) for part in ("samples", "texts"))
+    cots = [list(recording.scan(path, ["question_id", "sample_index"])) for path in (samples, texts)]
+    if cots[0] != cots[1]:
+        yield f"{texts}: its question ids and sample indices are not those of the samples."
 
 
 def _check_pair(
