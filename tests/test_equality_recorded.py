@@ -258,6 +258,14 @@ def test_verify_says_that_an_old_recording_has_gold_aware_keys(
     assert ["gold-aware keys" in remark and "feval extract" in remark for remark in found.remarks] == [True] * aware
 
 
+def test_extract_counts_every_spelling_of_the_gold_as_right(tmp_path: Path) -> None:
+    plainly = recorded(tmp_path / "plain", equality="normal-form")
+    equal = extract(plainly, tmp_path / "equal", source="stored")
+    again = extract(equal.path, tmp_path / "again", source="stored", equality="normal-form")
+    counted = [(llm.right_before, llm.right_after) for made in (equal, again) for llm in made.datasets[0].llms]
+    assert counted == [(1, 2), (2, 1)]  # x+1, and with math-verify 1+x
+
+
 def test_extract_makes_keys_that_do_not_know_the_gold(tmp_path: Path) -> None:
     answers = ["x+1", "x+1", "x+2", "2+x", "\\frac{2x+4}{2}"]
     old = old_recording(tmp_path / "old", "latex", "feval-answers-1+math-verify-0.9.0", "x+1", answers)

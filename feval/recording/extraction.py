@@ -37,8 +37,8 @@ class AnswerChange:
     Attributes:
         question_id: of which question.
         sample_index: which CoT.
-        before: its key in the parent; `None` for no answer.
-        after: its key now; `None` for no answer.
+        before: its normal form (in a parent of format 1 or 2, its key); `None` for no answer.
+        after: its normal form now; `None` for no answer.
         raw_before: the raw answer behind `before`.
         raw_after: the raw answer behind `after`.
     """
@@ -70,9 +70,9 @@ class LLMChanges:
         cots: number of CoTs.
         gained: CoTs that had no answer and have one now.
         lost: CoTs that had an answer and have none now.
-        changed: CoTs with another key than before.
-        right_before: CoTs whose key was the gold's.
-        right_after: CoTs whose key is the gold's.
+        changed: CoTs with another normal form than before.
+        right_before: CoTs that voted with the gold.
+        right_after: CoTs that vote with the gold.
         without_text: CoTs without a text.
         split: CoTs whose thoughts were split off their texts, and were not before.
         without_reply: CoTs that end in their thoughts, and have no answer.
@@ -84,12 +84,12 @@ class LLMChanges:
     gained: int
     lost: int
     changed: int
-    right_before: int
-    right_after: int
     without_text: int
     split: int
     without_reply: int
     examples: tuple[AnswerChange, ...]
+    right_before: int = 0
+    right_after: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,7 +184,17 @@ def extract(
         notes = tuple(_notes(parent, found, source))
         for sentence in notes:
             writer.note(sentence)
-    return Extraction(Path(out), open_recording(out).hash, parent.hash, found, notes)
+    made = open_recording(out)
+    return Extraction(
+        made.path, made.hash, parent.hash, tuple(_with_right(parent, made, each) for each in found), notes
+    )
+
+
+def _with_right(parent: Recording, made: Recording, changes: DatasetChanges) -> DatasetChanges:
+    """The changes with the CoTs that were and are right, which is known when equal answers vote together."""
+    before, after = parent.votes(changes.dataset), made.votes(changes.dataset)
+    llms = [replace(llm, right_before=before.right(llm.llm), right_after=after.right(llm.llm)) for llm in changes.llms]
+    return replace(changes, llms=tuple(llms))
 
 
 class _Steps:
@@ -250,13 +260,12 @@ def _dataset(
     new = [_with_gold(question, info.answer_kind) for question in old]
     known = parent.verdicts(info.id) if parent.dataset_info(info.id).equality == info.equality else None
     writer.add_dataset(info, new, parent=parent, verdicts=known)
-    before = {question.id: question for question in old}
-    after = {question.id: question for question in new}
+    questions = {question.id: question for question in new}
     llms = []
     for llm in parent.llm_names(info.id):
         tally = _Tally(llm)
         rewritten = _rewritten(parent, info.id, llm, source)
-        pools = _pools(parent, info, llm, source, before, after, tally, steps, split=len(rewritten) > 1)
+        pools = _pools(parent, info, llm, source, questions, tally, steps, split=len(rewritten) > 1)
         counter = parent.manifest.pairs[info.id, llm]["counter"]
         writer.add_pools(info.id, parent.llm_info(llm), counter, pools, parent=parent, rewritten=rewritten)
         llms.append(tally.changes())
@@ -292,8 +301,7 @@ def _pools(
     info: DatasetInfo,
     llm: str,
     source: str,
-    before: dict[str, Question],
-    after: dict[str, Question],
+    questions: dict[str, Question],
     tally: _Tally,
     steps: _Steps,
     *,
@@ -301,12 +309,12 @@ def _pools(
 ) -> Iterator[PoolRows]:
     thoughts = thoughts_of(llm)
     for pool in parent.pools(info.id, llm):
-        question = after[pool.question_id]
+        question = questions[pool.question_id]
         own, readable = _split(pool, thoughts) if split else (pool, [True] * len(pool.texts))
         raw = list(own.raw_answers) if source == "stored" else _raw_answers(own, info.answer_kind, question, readable)
         changed = replace(own, raw_answers=raw, answers=answers.normal_forms(info.answer_kind, raw, question.choices))
         tally.without_reply += readable.count(False)
-        tally.add(pool, changed, before[pool.question_id].answer_key, question.answer_key)
+        tally.add(pool, changed)
         yield changed
         steps.step()
 
@@ -350,21 +358,17 @@ class _Tally:
 
     llm: str
     cots: int = 0
-    right_before: int = 0
-    right_after: int = 0
     without_text: int = 0
     split: int = 0
     without_reply: int = 0
     counts: dict[str, int] = field(default_factory=lambda: {"gained": 0, "lost": 0, "changed": 0})
     examples: dict[str, list[AnswerChange]] = field(default_factory=lambda: {"gained": [], "lost": [], "changed": []})
 
-    def add(self, old: PoolRows, new: PoolRows, gold_before: str | None, gold_after: str | None) -> None:
+    def add(self, old: PoolRows, new: PoolRows) -> None:
         """Count one pool."""
         self.cots += len(new.answers)
         self.without_text += sum(text is None for text in old.texts)
         self.split += sum(was != now for was, now in zip(old.texts, new.texts, strict=True))
-        self.right_before += 0 if gold_before is None else list(old.answers).count(gold_before)
-        self.right_after += 0 if gold_after is None else list(new.answers).count(gold_after)
         for sample, (before, after) in enumerate(zip(old.answers, new.answers, strict=True)):
             if before != after:
                 what = "gained" if before is None else "lost" if after is None else "changed"
@@ -381,8 +385,6 @@ class _Tally:
             gained=self.counts["gained"],
             lost=self.counts["lost"],
             changed=self.counts["changed"],
-            right_before=self.right_before,
-            right_after=self.right_after,
             without_text=self.without_text,
             split=self.split,
             without_reply=self.without_reply,
