@@ -768,15 +768,16 @@ class Dataset:
     def answer_key(self, question: str | int, answer: str | None) -> str | None:
         """The key that an answer votes with: its normal form, or that of the party that it was found equal to.
 
-        Verdicts are those of the recording, so an answer that nobody recorded is equal to another only in its normal form.
+        Thoughts in it are not read, unless the kind is verbatim. Verdicts are those of the recording, so an answer that nobody
+        recorded is equal to another only in its normal form.
 
         Args:
             question: its id or row.
             answer: as somebody wrote it, or as `sample` gives it; `None` for no answer.
 
         Returns:
-            The key, one of `candidates` where the answer is equal to one; `None` for no answer, and for one that the kind cannot
-            read.
+            The key, one of `candidates` where the answer is equal to one; `None` for no answer, for thoughts without a reply, and
+            for an answer that the kind cannot read.
 
         Raises:
             NotRecordedError: no such question.
@@ -785,8 +786,12 @@ class Dataset:
         if answer is None or answer in self._view.candidates(row):
             return answer
         from feval.answers import canonical
+        from feval.answers.thoughts import split
 
         kind = self._view.recording.dataset_info(self.id).answer_kind
+        if kind != "verbatim":
+            found = split(answer)
+            answer = found.reply if found.answers else None
         form = canonical(kind, answer, self._view.questions[row].choices if kind == "choice" else ())
         return None if form is None else self._view.key(row, form)
 

@@ -250,7 +250,7 @@ def test_changed_verdicts_are_found(tmp_path: Path, column: str) -> None:
 def old_recording(out: Path, kind: str, extractor: str, gold: str, answers: list[str]) -> Path:
     """As an earlier feval made it: right answers have the gold's key."""
     with RecordingWriter(out, operation={"name": "import"}, prices="none") as writer:
-        writer.add_dataset(DatasetInfo("maths", "Maths", kind, extractor), [Question("q", "What?", gold, gold)])
+        writer.add_dataset(DatasetInfo("maths", "Maths", kind, extractor), [Question("q", "What is it?", gold, gold)])
         pool = PoolRows("q", [None] * len(answers), answers, answers, [5] * len(answers), ["stop"] * len(answers))
         writer.add_pools("maths", LLMInfo("some-llm"), "usage", [pool])
     return out
@@ -272,6 +272,26 @@ def test_verify_says_that_an_old_recording_has_gold_aware_keys(
     found = verify_recording(old_recording(tmp_path / "old", kind, extractor, gold, [gold]))
     assert found.ok
     assert ["gold-aware keys" in remark and "feval extract" in remark for remark in found.remarks] == [True] * aware
+
+
+def test_recordings_whose_answers_were_read_by_other_rules_say_so_together(tmp_path: Path) -> None:
+    old = old_recording(tmp_path / "old", "number", "feval-answers-1", "109", ["109.00000000000001"])
+    new = recorded(tmp_path / "new", ["109.00000000000001"], gold="109", llm="other-llm", kind="number")
+    with pytest.warns(SeparateAnswersWarning, match=r"feval-answers-1 in .*old, feval-answers-2 in .*feval extract"):
+        load("maths", None, [old, new])
+
+
+def test_info_says_that_an_old_recording_compared_answers_with_the_gold_only(tmp_path: Path) -> None:
+    old = open_recording(old_recording(tmp_path / "old", "latex", "feval-answers-1+math-verify-0.9.0", "x+1", ["x+1"]))
+    assert "math-verify-0.9.0, with the gold only" in "".join(plain(table) for table in info_tables(old))
+
+
+def test_extract_counts_every_spelling_of_the_gold_as_right(tmp_path: Path) -> None:
+    plainly = recorded(tmp_path / "plain", equality="normal-form")
+    equal = extract(plainly, tmp_path / "equal", source="stored")
+    again = extract(equal.path, tmp_path / "again", source="stored", equality="normal-form")
+    counted = [(llm.right_before, llm.right_after) for made in (equal, again) for llm in made.datasets[0].llms]
+    assert counted == [(1, 2), (2, 1)]  # x+1, and with math-verify 1+x
 
 
 def test_extract_makes_keys_that_do_not_know_the_gold(tmp_path: Path) -> None:

@@ -116,9 +116,12 @@ def test_answers_are_made_canonical_by_the_answer_kind(tmp_path: Path) -> None:
         )
         writer.add_pools("sums", LLMInfo("m"), "words", [PoolRows("one", ["1/2"], ["1/2"], ["0.5"], [3], ["stop"])])
     dataset, llms = load("sums", recording=tmp_path / "sums")
-    for written in ("1/2", "$0.50", 0.5):
+    for written in ("1/2", "$0.50", 0.5, "<think>7, I guess</think> 0.5"):
         answers = answers_by_id(dataset, {"one": written})
         assert grade_answers(dataset, llms, [Consumed("m", "one", 1, (0,))], answers).accuracy == 1
+    for thought in ("<think>0.5", "<think>0.5</think>", "<think>\\boxed{0.5}</think> So it is 7."):
+        answers = answers_by_id(dataset, {"one": thought})
+        assert grade_answers(dataset, llms, [Consumed("m", "one", 1, (0,))], answers).accuracy == 0
     told = grade_answers(dataset, llms, [Consumed("m", "one", 1, (0,))], {"one": "many"})
     assert (told.accuracy, told.to_dict()["answered"], told.to_dict()["usd"]) == (0, 0, None)
     assert any("no dollars" in sentence for sentence in told.remarks())

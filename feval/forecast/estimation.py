@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from feval.cautions import few_questions
 from feval.errors import OutOfRangeError, UnknownNameError
 from feval.forecast.evidence import checked_votes, moments_of, ordered_by_key, rare_pairs, sample_moments
 from feval.question_set import NONE_LEFT_OUT, LeftOut, Rows, question_set
@@ -498,6 +499,7 @@ def _reference(dataset: Dataset, llm: LLM, rows: Rows, votes: list[int]) -> Refe
 
 def _warnings(calls: _Calls, methods: Sequence[str], estimates: Sequence[Estimate], pool: int) -> list[str]:
     said = [
+        *few_questions(len(calls.keys)),
         _biased(calls, [name for name in methods if name in PLUG_IN]),
         _saturation(calls, [name for name in methods if name in PLUG_IN]),
         *_missing(estimates),

@@ -19,7 +19,6 @@ from feval.errors import AnswerError, UnknownNameError, UsageError
 from feval.recording.content import DatasetInfo, PoolRows, Question
 from feval.recording.reader import Recording, open_recording
 from feval.recording.verify import open_sound
-from feval.recording.votes import Votes
 from feval.recording.writer import RecordingWriter
 
 __all__ = ["ANSWERS", "AnswerChange", "DatasetChanges", "Extraction", "GoldChange", "LLMChanges", "extract"]
@@ -38,8 +37,8 @@ class AnswerChange:
     Attributes:
         question_id: of which question.
         sample_index: which CoT.
-        before: its key in the parent; `None` for no answer.
-        after: its key now; `None` for no answer.
+        before: its normal form (in a parent of format 1 or 2, its key); `None` for no answer.
+        after: its normal form now; `None` for no answer.
         raw_before: the raw answer behind `before`.
         raw_after: the raw answer behind `after`.
     """
@@ -71,13 +70,13 @@ class LLMChanges:
         cots: number of CoTs.
         gained: CoTs that had no answer and have one now.
         lost: CoTs that had an answer and have none now.
-        changed: CoTs with another key than before.
+        changed: CoTs with another normal form than before.
+        right_before: CoTs that voted with the gold.
+        right_after: CoTs that vote with the gold.
         without_text: CoTs without a text.
         split: CoTs whose thoughts were split off their texts, and were not before.
         without_reply: CoTs that end in their thoughts, and have no answer.
         examples: the first CoTs gained, lost and changed, a few of each.
-        right_before: CoTs whose answer voted with the gold.
-        right_after: CoTs whose answer votes with the gold.
     """
 
     llm: str
@@ -181,28 +180,21 @@ def extract(
         notes=[_carried(note) for note in parent.manifest.raw.get("notes", ())],
         licences=parent.manifest.raw.get("licences"),
     ) as writer:
-        changes = [_dataset(writer, parent, info, source, steps) for info in infos]
-        notes = tuple(_notes(parent, changes, source))
+        found = tuple(_dataset(writer, parent, info, source, steps) for info in infos)
+        notes = tuple(_notes(parent, found, source))
         for sentence in notes:
             writer.note(sentence)
     made = open_recording(out)
     return Extraction(
-        Path(out), made.hash, parent.hash, tuple(_with_right(own, parent, made) for own in changes), notes
+        made.path, made.hash, parent.hash, tuple(_with_right(parent, made, each) for each in found), notes
     )
 
 
-def _with_right(changes: DatasetChanges, parent: Recording, made: Recording) -> DatasetChanges:
-    """Add how many CoTs are right: which answers vote with the gold is known when all are compared, at sealing."""
+def _with_right(parent: Recording, made: Recording, changes: DatasetChanges) -> DatasetChanges:
+    """The changes with the CoTs that were and are right, which is known when equal answers vote together."""
     before, after = parent.votes(changes.dataset), made.votes(changes.dataset)
-    llms = [
-        replace(own, right_before=_right(before, own.llm), right_after=_right(after, own.llm)) for own in changes.llms
-    ]
+    llms = [replace(llm, right_before=before.right(llm.llm), right_after=after.right(llm.llm)) for llm in changes.llms]
     return replace(changes, llms=tuple(llms))
-
-
-def _right(votes: Votes, llm: str) -> int:
-    gold = votes.gold[:, None]
-    return int(((votes.llms[llm].codes == gold) & (gold >= 0)).sum())
 
 
 class _Steps:

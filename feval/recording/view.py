@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
 from functools import cached_property
@@ -184,17 +184,29 @@ class _JoinedView(View):
         for part in self._parts[1:]:
             self._agree(part)
         self._joined = [_joined_forms(self._parts, row) for row in range(len(self.votes))]
-        if first.dataset_info(dataset).equality != NORMAL_FORM:
-            warnings.warn(
-                f"{len(owners)} recordings of {dataset} are opened together: answers of different recordings vote together where "
-                "a normal form is common to their parties. `feval merge` compares all of them.",
-                SeparateAnswersWarning,
-                stacklevel=4,
-            )
+        for sentence in self._apart(owners, dataset):
+            warnings.warn(sentence, SeparateAnswersWarning, stacklevel=4)
         self._codes: list[dict[str, int]] = [{} for _ in range(len(self.votes))]
         self._pools = {name: part.pool(name, self._codes, self._joined) for part in self._parts for name in part.names}
         gold = [self._gold(row) for row in range(len(self.votes))]
         self.votes = _with_gold(self.votes, np.array(gold, np.int32))
+
+    @staticmethod
+    def _apart(owners: Sequence[tuple[Recording, Sequence[str]]], dataset: str) -> Iterator[str]:
+        """What keeps equal answers of different recordings from voting together."""
+        infos = [recording.dataset_info(dataset) for recording, _ in owners]
+        if infos[0].equality != NORMAL_FORM:
+            yield (
+                f"{len(owners)} recordings of {dataset} are opened together: answers of different recordings vote together where "
+                "a normal form is common to their parties. `feval merge` compares all of them."
+            )
+        extractors = {info.extractor: str(recording.path) for info, (recording, _) in zip(infos, owners, strict=True)}
+        if len(extractors) > 1:
+            read = ", ".join(f"{name} in {path}" for name, path in extractors.items())
+            yield (
+                f"The answers of {dataset} were not read by the same rules ({read}), so that equal ones may not vote together. "
+                "`feval extract` makes them alike."
+            )
 
     def of(self, llm: str) -> View:
         part = next(part for part in self._parts if llm in part.names)

@@ -178,6 +178,10 @@ class Votes:
         """Whether normal forms that differ vote together on any question."""
         return "aliases" in self._details.arrays
 
+    def right(self, llm: str) -> int:
+        """How many CoTs of an LLM vote with the gold."""
+        return int(((self.llms[llm].codes == self.gold[:, None]) & (self.gold >= 0)[:, None]).sum())
+
     def check_shapes(self) -> None:
         """Make sure that all arrays but the details speak of the same questions.
 

@@ -101,7 +101,7 @@ def _datasets(datasets: Iterable[Mapping[str, Any]]) -> Table:
     rows = (
         (
             *(_value(record.get(key)) for key in ("id", "questions", "with_gold", "answer_kind")),
-            _equality(record.get("equality")),
+            _equality(record),
             *(_value(record.get(key)) for key in ("extractor", "licence", "title")),
         )
         for record in datasets
@@ -109,10 +109,14 @@ def _datasets(datasets: Iterable[Mapping[str, Any]]) -> Table:
     return Table("datasets", columns, tuple(rows))
 
 
-def _equality(equality: Mapping[str, Any] | None) -> str:
+def _equality(dataset: Mapping[str, Any]) -> str:
     """Name of the equality of answers, with the pairs that count as different for want of a verdict."""
+    equality = dataset.get("equality")
     if equality is None:
-        return "normal-form"
+        _, _, with_gold = dataset["extractor"].partition(
+            "+"
+        )  # formats 1 and 2 name what compared answers with the gold there
+        return f"{with_gold}, with the gold only" if with_gold else "normal-form"
     without = equality["undecided"] + equality["not_asked"]
     remark = f" ({counted(without, 'pair')} without a verdict)" if without else ""
     return f"{equality['name']}{remark}"
