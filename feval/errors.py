@@ -175,6 +175,10 @@ class FevalWarning(UserWarning):
     """Something that a number rests on and that nobody asked for; the command line prints it as a note."""
 
 
+class GoldAwareWarning(FevalWarning):
+    """A recording of an earlier feval is opened in which the gold had a say in which answers vote together."""
+
+
 class SeparateAnswersWarning(FevalWarning):
     """Recordings that were never merged are opened together, so not all of their answers were compared with each other."""
 

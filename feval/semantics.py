@@ -36,7 +36,7 @@ CHANGES: Mapping[int, tuple[str, ...]] = {
         ),
         (
             "What a method answers is read by the dataset's answer kind before it is compared with the gold; before, another "
-            "spelling of the right answer was wrong."
+            "spelling of the right answer was wrong, and thoughts were read."
         ),
         (
             "A recording that was extracted again has another hash: equal answers vote together whatever the gold is, thoughts "

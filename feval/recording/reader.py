@@ -7,6 +7,7 @@ for; a text is one row group, its pages guarded by checksums.
 from __future__ import annotations
 
 import os
+import string
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -43,8 +44,10 @@ if TYPE_CHECKING:  # a curve needs no answers
     from feval.answers.parties import Verdict
     from feval.answers.thoughts import Mark
 
-__all__ = ["FileSource", "Recording", "open_recording"]
+__all__ = ["FileSource", "Recording", "gold_aware_remark", "open_recording"]
 
+_GOLD_AWARE = "feval-answers-1"
+"""The version of the extraction whose keys could depend on the gold."""
 _TEXT_FILES_OPEN = 64
 _SCORE_FIELDS = {
     "step_scores": "step_scores",
@@ -201,6 +204,18 @@ class Recording:
                 )
                 for row in table.to_pylist()
             ]
+
+    def is_gold_aware(self, dataset: str) -> bool:
+        """Whether an answer of a dataset could get the gold's key, while equal wrong answers stayed apart (until format 2).
+
+        Raises:
+            NotRecordedError: no such dataset.
+            DamagedRecordingError: the questions are asked and cannot be read.
+        """
+        info = self.dataset_info(dataset)
+        if info.extractor == _GOLD_AWARE and info.answer_kind == "choice":
+            return any(_names_no_option(question) for question in self.questions(dataset))
+        return info.extractor.startswith(f"{_GOLD_AWARE}+math-verify")
 
     def verdicts(self, dataset: str) -> dict[str, list[Verdict]]:
         """The stored verdicts on which normal forms of a dataset's answers are equal, by question id.
@@ -555,6 +570,19 @@ def _by_question(columns: dict[str, list[Any]]) -> Iterator[tuple[str, dict[str,
             {name: column[start:stop] for name, column in columns.items() if name not in {"llm", "question_id"}},
         )
         start = stop
+
+
+def gold_aware_remark(recording: Recording, dataset: str) -> str:
+    """What is said of a dataset whose keys depend on the gold."""
+    return (
+        f"{dataset} has gold-aware keys: the gold put right answers together, while equal wrong answers stayed apart, so votes "
+        f"are right too often. `feval extract {recording.address or recording.path} --out NEW` makes keys that do not depend on it."
+    )
+
+
+def _names_no_option(question: Question) -> bool:
+    labels = [label for label, _ in question.choices] or string.ascii_uppercase
+    return question.answer_key is not None and question.answer_key not in labels
 
 
 def _with_times_as_text(columns: dict[str, list[Any]]) -> dict[str, list[Any]]:

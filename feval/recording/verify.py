@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import string
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,21 +12,18 @@ from typing import Any
 
 from feval.answers.parties import parties_of
 from feval.errors import ConflictError, DamagedRecordingError, FevalError, UsageError
-from feval.recording.content import NORMAL_FORM, Question
+from feval.recording.content import NORMAL_FORM
 from feval.recording.equality import equality_counts, equality_leaf
 from feval.recording.files import FINISH_CODES, pool_lines
 from feval.recording.format import MANIFEST, README, SCORES, LeafHash, file_path, is_beside, open_regular
 from feval.recording.origin import PULLED, cached_from
-from feval.recording.reader import Recording, open_recording
+from feval.recording.reader import Recording, gold_aware_remark, open_recording
 from feval.recording.scores import ScoreTally
 from feval.recording.votes import VotesBuilder
 from feval.recording.writer import dataset_leaf, llm_leaf, question_line
 from feval.schema import Manifest
 
 __all__ = ["Verification", "file_problems", "open_sound", "scores_leaf", "verify_recording"]
-
-_GOLD_AWARE = "feval-answers-1"
-"""The extractor whose keys could depend on the gold."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +69,8 @@ def verify_recording(path: str | Path, progress: Callable[[int, int], None] | No
     if not problems:
         problems += _check_content(recording, steps)
     counts = len(recording.manifest.files), len(recording.manifest.raw["leaves"])
-    remarks = () if problems else tuple(_gold_aware_keys(recording))
+    gold_aware = [] if problems else [name for name in recording.dataset_ids() if recording.is_gold_aware(name)]
+    remarks = tuple(gold_aware_remark(recording, dataset) for dataset in gold_aware)
     return Verification(recording.path, recording.hash, *counts, tuple(problems), remarks)
 
 
@@ -101,26 +98,6 @@ class _Steps:
         self._done += 1
         if self._report is not None:
             self._report(self._done, self._total)
-
-
-def _gold_aware_keys(recording: Recording) -> Iterator[str]:
-    """Until format 2, an answer equal to the gold could get the gold's key, while equal wrong answers stayed apart."""
-    for dataset in recording.dataset_ids():
-        info = recording.dataset_info(dataset)
-        if info.extractor == _GOLD_AWARE and info.answer_kind == "choice":
-            aware = any(_names_no_option(question) for question in recording.questions(dataset))
-        else:
-            aware = info.extractor.startswith(f"{_GOLD_AWARE}+math-verify")
-        if aware:
-            yield (
-                f"{dataset} has gold-aware keys: the gold put right answers together, while equal wrong answers stayed apart, so "
-                f"votes are right too often. `feval extract {recording.path} --out NEW` makes keys that do not depend on it."
-            )
-
-
-def _names_no_option(question: Question) -> bool:
-    labels = [label for label, _ in question.choices] or string.ascii_uppercase
-    return question.answer_key is not None and question.answer_key not in labels
 
 
 def _check_model(recording: Recording) -> list[str]:
