@@ -574,9 +574,10 @@ def _by_question(columns: dict[str, list[Any]]) -> Iterator[tuple[str, dict[str,
 
 def gold_aware_remark(recording: Recording, dataset: str) -> str:
     """What is said of a dataset whose keys depend on the gold."""
+    place = recording.address or recording.path
     return (
         f"{dataset} has gold-aware keys: the gold put right answers together, while equal wrong answers stayed apart, so votes "
-        f"are right too often. `feval extract {recording.address or recording.path} --out NEW` makes keys that do not depend on it."
+        f"are right too often. `feval extract {place} --out NEW` makes keys that do not depend on it."
     )
 
 
