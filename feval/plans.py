@@ -392,14 +392,14 @@ def _toml_key(key: str) -> str:
 _BUDGETS = (1, 2, 3, 5, 10, 15, 20, 30, 40, 60, 80, 100)
 
 
-def suggested_plan(dataset: str, recordings: Sequence[str], most: Mapping[str, int], *, dollars: bool = True) -> Plan:
+def suggested_plan(dataset: str, recordings: Sequence[str], most: Mapping[str, int], *, axis: str = "usd") -> Plan:
     """A plan to start from: those methods that every recording supports, over budgets that the pools can serve.
 
     Args:
         dataset: id.
         recordings: folders, relative to the plan's file.
         most: LLM -> CoTs of its smallest pool, in the order cascades are to ask them: the cheap ones first.
-        dollars: whether every LLM has dollars; without, the budget is counted in tokens.
+        axis: what a budget is counted in; one that every LLM has.
     """
     from feval.methods import METHODS
 
@@ -410,7 +410,6 @@ def suggested_plan(dataset: str, recordings: Sequence[str], most: Mapping[str, i
     for entry in known:
         if len(most) > 1 and len(entry["llms"]) == 1:
             entry["label"] = f"{entry['name']} ({entry['llms'][0]})"
-    axis = "usd" if dollars else "tokens"
     plan = {"dataset": dataset, "recordings": list(recordings), "axis": axis, "method": known}
     return Plan.from_dict(plan)
 

@@ -30,6 +30,7 @@ from feval.estimators.sign_flips import sign_flip_test
 from feval.methods import SelfConsistency
 from feval.plans import Entry, Plan, suggested_plan
 from feval.receipts import verify_receipt
+from feval.recording import DatasetInfo, LLMInfo, PoolRows, Question, RecordingWriter
 from feval.report.comparison_picture import _entries
 from feval.report.comparisons import comparison_tables
 
@@ -719,3 +720,17 @@ def test_methods_that_share_one_cost_are_compared_once(toy: Path) -> None:
     for n in (1, 2, 3, 4, 5):
         told = compare(plan(one, two | {"budgets": {"n": [n]}}), base=toy)
         assert [row.cost for row in told.differences] == [told.curves[1].points[0].usd_per_question]
+
+
+def test_a_first_plan_without_token_counts_of_requests_can_be_compared(tmp_path: Path) -> None:
+    pool = PoolRows("q", ["a"] * 4, ["7"] * 4, ["7"] * 4, [5] * 4, ["stop"] * 4)  # nothing is known of the request
+    with RecordingWriter(tmp_path / "rec", operation={"name": "test"}, prices="none") as writer:
+        writer.add_dataset(DatasetInfo("d", "D", "number", "feval-answers-2"), [Question("q", "?", "7", "7")])
+        writer.add_pools("d", LLMInfo("m"), "usage", [pool])
+    plan = tmp_path / "plan.toml"
+    made = CliRunner().invoke(app, ["compare", str(plan), "--init", "--recording", str(tmp_path / "rec")])
+    assert made.exit_code == 0, made.output
+    assert Plan.read(plan).axis == "samples"
+    done = CliRunner().invoke(app, ["compare", str(plan), "--json", "--no-receipt"])
+    assert done.exit_code == 0, done.output
+    assert json.loads(done.stdout)["missing"] == []

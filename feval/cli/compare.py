@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -27,6 +28,7 @@ from feval.errors import ConflictError, ShortPoolError, UsageError
 if TYPE_CHECKING:
     from feval.comparison import Comparison
     from feval.plans import Plan
+    from feval.replay import LLM
 
 __all__: list[str] = []
 
@@ -147,6 +149,13 @@ def _files(told: Comparison, base: Path, out: Path, time_limit: float) -> dict[s
     }
 
 
+def _usual_axis(llms: Sequence[LLM]) -> str:
+    """What budgets are counted in: dollars, or what every LLM has that is nearest to them."""
+    if any(int(llm.pool.prompt_tokens.min()) < 0 for llm in llms):
+        return "samples"
+    return "usd" if all(llm.price is not None for llm in llms) else "tokens"
+
+
 def _init(
     show: _Out,
     file: Path,
@@ -177,7 +186,7 @@ def _init(
         dataset,
         [_place_from(file.parent, folder) for folder in folders],
         most,
-        dollars=all(llm.price is not None and int(llm.pool.prompt_tokens.min()) >= 0 for llm in replayed),
+        axis=_usual_axis(replayed),
     )
     plan: Plan = replace(suggested, **choices)
     written = plan.to_toml().encode()
