@@ -22,6 +22,8 @@ from feval.errors import ConflictError, ReleaseError
 from feval.publish.results import result_files
 from feval.recording import open_recording, verify_recording
 
+pytestmark = pytest.mark.slow
+
 REPO = "somebody/recording"
 CURVE = "results/my-curve/"
 

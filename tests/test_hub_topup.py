@@ -34,6 +34,8 @@ from recorders.recording import Work, record_dataset
 from recorders.request import Completion, Decoding, Message, Request
 from recorders.topup import ToppedUp, check_top_up, offer, recorded_folder, recording_there, top_up
 
+pytestmark = pytest.mark.slow
+
 REPO = "somebody/recording"
 PR = "refs/pr/1"
 TINY = ("--dataset", "tiny_sums", "--llm", "feval/tiny-30k", "--temperature", "1", "--max-tokens", "100")

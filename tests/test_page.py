@@ -317,6 +317,7 @@ def _press(browser: Tab, label: str, inside: str = "document") -> None:
     browser.click(f"[...{inside}.querySelectorAll('button')].find((b) => b.textContent.trim() === {label!r})")
 
 
+@pytest.mark.slow
 def test_injected_markup_stays_text(clean: Tab) -> None:
     for number in range(4):
         clean.click(f"document.querySelectorAll('.questions > li > button')[{number}]")
@@ -332,6 +333,7 @@ def test_injected_markup_stays_text(clean: Tab) -> None:
     assert not re.search("[\u2028\u2029\u202e\u200f]", clean.value("document.body.innerText"))
 
 
+@pytest.mark.slow
 def test_hovering_a_point_tells_its_numbers(clean: Tab, told: Comparison) -> None:
     assert clean.value("document.querySelector('.tip').hidden")
     point = told.curves[1].points[1]
@@ -347,6 +349,7 @@ def test_hovering_a_point_tells_its_numbers(clean: Tab, told: Comparison) -> Non
     assert "3 CoTs / question" in tip
 
 
+@pytest.mark.slow
 def test_the_arrow_keys_go_through_the_points(clean: Tab) -> None:
     clean.value("document.querySelector('.plot').focus()")
     clean.key("ArrowRight")
@@ -359,6 +362,7 @@ def test_the_arrow_keys_go_through_the_points(clean: Tab) -> None:
     assert clean.value("document.querySelector('.tip').hidden")
 
 
+@pytest.mark.slow
 def test_axes_can_be_changed_and_lines_hidden(clean: Tab) -> None:
     assert "USD" in clean.value("document.querySelector('.plot .axis-name').textContent")
     _press(clean, "CoTs")
@@ -371,6 +375,7 @@ def test_axes_can_be_changed_and_lines_hidden(clean: Tab) -> None:
     assert clean.value(squares) == 2
 
 
+@pytest.mark.slow
 def test_a_heading_sorts_its_table(clean: Tab, told: Comparison) -> None:
     points = [*(point for curve in told.curves for point in curve.points), *told.baselines]
     falling = sorted((point.accuracy for point in points), reverse=True)
@@ -381,6 +386,7 @@ def test_a_heading_sorts_its_table(clean: Tab, told: Comparison) -> None:
     assert _texts(clean, "#results td:nth-child(4)") == [percent(share) for share in reversed(falling)]
 
 
+@pytest.mark.slow
 def test_a_long_table_of_pairs_starts_with_those_of_the_strongest(browser: Tab, told: Comparison, folder: Path) -> None:
     many = replace(told, differences=told.differences * 20)
     (folder / "long.html").write_bytes(comparison_files(many, base=folder, receipt="receipt.json")["report.html"])
@@ -396,6 +402,7 @@ def test_a_long_table_of_pairs_starts_with_those_of_the_strongest(browser: Tab, 
     assert browser.value(rows) == len(many.differences)
 
 
+@pytest.mark.slow
 def test_a_difference_that_was_not_tested_has_an_open_dot(browser: Tab, told: Comparison, folder: Path) -> None:
     row = replace(told.differences[0], difference=0.1, low=0.05, high=0.15)
     untested = replace(row, p_value=None, p_holm=None, untested="interpolation")
@@ -408,6 +415,7 @@ def test_a_difference_that_was_not_tested_has_an_open_dot(browser: Tab, told: Co
     assert fills == ["var(--accent)", "var(--paper)"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("budget", ["largest", "smallest"])
 def test_questions_on_which_methods_disagree(clean: Tab, budget: str) -> None:
     _press(clean, budget)
@@ -416,6 +424,7 @@ def test_questions_on_which_methods_disagree(clean: Tab, budget: str) -> None:
     assert f"{len(DISAGREE[budget])} of 4 questions" in clean.value("document.querySelector('#questions').innerText")
 
 
+@pytest.mark.slow
 def test_questions_all_methods_get_wrong_and_right(clean: Tab) -> None:
     _press(clean, "All wrong")
     assert _texts(clean, ".questions .id") == ["toy/2"]
@@ -425,6 +434,7 @@ def test_questions_all_methods_get_wrong_and_right(clean: Tab) -> None:
     assert _texts(clean, ".questions .id") == ["toy/1", "toy/3"]
 
 
+@pytest.mark.slow
 def test_text_search_finds_questions_and_answers(clean: Tab) -> None:
     clean.click("document.querySelector('input[type=search]')")
     clean.type("WHAT IS 2")
@@ -437,6 +447,7 @@ def test_text_search_finds_questions_and_answers(clean: Tab) -> None:
     assert _texts(clean, ".questions .id") == []
 
 
+@pytest.mark.slow
 def test_an_opened_question_shows_what_was_drawn_and_where_a_method_stopped(clean: Tab) -> None:
     clean.click("document.querySelectorAll('.questions > li > button')[3]")
     chips = _texts(clean, ".open .chip")
@@ -455,6 +466,7 @@ def test_an_opened_question_shows_what_was_drawn_and_where_a_method_stopped(clea
     assert "32 tokens" in clean.value("document.querySelector('.cot').innerText")  # 10 + 7 * 3 + 1
 
 
+@pytest.mark.slow
 def test_everything_can_be_reached_by_keyboard(clean: Tab) -> None:
     clean.value("document.querySelector('.questions > li > button').focus()")
     clean.send("Input.dispatchKeyEvent", type="keyDown", key="Enter", code="Enter", text="\r", windowsVirtualKeyCode=13)
@@ -464,6 +476,7 @@ def test_everything_can_be_reached_by_keyboard(clean: Tab) -> None:
     assert clean.value(bare) == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("width", [400, 1200])
 def test_nothing_is_wider_than_the_screen(clean: Tab, width: int) -> None:
     clean.view(width, 800)
@@ -472,6 +485,7 @@ def test_nothing_is_wider_than_the_screen(clean: Tab, width: int) -> None:
     assert clean.value("document.documentElement.scrollWidth") <= width
 
 
+@pytest.mark.slow
 def test_dark_mode_turns_the_page_dark(clean: Tab) -> None:
     paper = "getComputedStyle(document.body).backgroundColor"
     assert clean.value(paper) == "rgb(255, 255, 255)"
@@ -479,6 +493,7 @@ def test_dark_mode_turns_the_page_dark(clean: Tab) -> None:
     assert clean.value(paper) == "rgb(20, 23, 27)"
 
 
+@pytest.mark.slow
 def test_the_browser_refuses_to_fetch_for_the_page(browser: Tab, folder: Path) -> None:
     browser.open(folder / "report.html")
     refused = "fetch('http://127.0.0.1:9/').then(() => 'fetched', (error) => 'refused')"
