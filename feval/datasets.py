@@ -108,9 +108,9 @@ def train_rows(dataset_id: str, *, source: Path | None = None) -> list[Row]:
 def remarks(questions: Sequence[Question]) -> list[str]:
     """Return what must be known of the golds: a sentence for each of missing, unreadable, and not among the options."""
     facts = [
-        ("no gold answer, so no answer counts as right", [q for q in questions if q.answer is None]),
+        ("no gold answer, which accuracies need", [q for q in questions if q.answer is None]),
         (
-            "a gold answer that their answer kind cannot read, so no answer counts as right",
+            "a gold answer that their answer kind cannot read, as accuracies need",
             [q for q in questions if q.answer is not None and q.answer_key is None],
         ),
         (

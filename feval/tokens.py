@@ -114,5 +114,5 @@ def _wanted_file(error: Exception) -> tuple[str, str]:
     for frame, _ in walk_tb(error.__traceback__):
         if frame.f_code.co_name == "read_file_cached":
             known = frame.f_locals
-            return str(known.get("blobpath", "")), os.path.basename(str(known.get("cache_path", "")))  # noqa: PTH119
+            return str(known.get("blobpath", "")), os.path.basename(str(known.get("cache_path", "")))  # noqa: PTH119  a name, whatever the system that wrote it
     return "", ""

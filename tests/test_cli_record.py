@@ -203,9 +203,9 @@ def test_what_is_odd_about_questions_is_said_and_kept(tmp_path: Path) -> None:
     for more in ([], ["--dry-run"]):
         result = feval("record", *own, "--llm", "feval/tiny-30k", "--prompt", "none", "--out", tmp_path / "r", *more)
         assert result.exit_code == 0, result.output
-        assert result.stderr.count("no gold answer, so no answer counts as right: 1 (a).") == 1
+        assert result.stderr.count("no gold answer, which accuracies need: 1 (a).") == 1
     notes = open_recording(tmp_path / "r").manifest.raw["notes"]
-    assert "Questions with no gold answer, so no answer counts as right: 1 (a)." in notes
+    assert "Questions with no gold answer, which accuracies need: 1 (a)." in notes
     source.write_text('{"id": "a", "question": " \\n "}\n')
     result = feval("record", *own, "--llm", "feval/tiny-30k", "--prompt", "none", "--out", tmp_path / "r2")
     assert "has no text for the question 'a'" in result.stderr

@@ -544,8 +544,8 @@ def test_a_dataset_of_ones_own_needs_a_file_and_an_answer_kind(tmp_path: Path) -
         ("mine/2", None),
     ]
     assert remarks(found) == [
-        "Questions with no gold answer, so no answer counts as right: 1 (mine/2).",
-        "Questions with a gold answer that their answer kind cannot read, so no answer counts as right: 1 (mine/1).",
+        "Questions with no gold answer, which accuracies need: 1 (mine/2).",
+        "Questions with a gold answer that their answer kind cannot read, as accuracies need: 1 (mine/1).",
     ]
     with pytest.raises(UsageError, match=r"no card for the dataset 'mine'.*--answer-kind"):
         questions("mine", source=path)

@@ -697,7 +697,7 @@ def test_unreadable_answers_and_golds_are_noted(save: Save, imported: Import) ->
     recording = imported("mot-cascade", save("x.json", dumped(entries)), answer_kind="number")
     assert rows(recording)["answer"][:3] == ["2", None, None]
     assert "1 raw answer cannot be read as number; it counts" in notes(recording)
-    assert "1 gold answer cannot be read as number; no answer to its" in notes(recording)
+    assert "1 gold answer cannot be read as number; accuracies need a gold" in notes(recording)
 
 
 def test_the_card_gives_the_answer_kind(save: Save, imported: Import) -> None:

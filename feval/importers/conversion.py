@@ -328,8 +328,6 @@ class _Conversion:
     def notes(self, expected_questions: int | None) -> list[str]:
         """What was unusual, in sentences."""
         seen, kind = self._seen, self._kind
-        golds = [canonical_gold(kind, q.gold, q.choices) for q in self._questions if q.gold is not None]
-        without = len(self._questions) - len(golds)
         facts = [
             (
                 seen["question as request"],
@@ -361,18 +359,8 @@ class _Conversion:
                 f"CoT ends in its thoughts, without a reply, which is no answer{self._whatever()}",
                 f"CoTs end in their thoughts, without a reply, which is no answer{self._whatever()}",
             ),
-            (
-                without,
-                "question has no gold answer; no answer to it counts as right.",
-                "questions have no gold answer; no answer to them counts as right.",
-            ),
-            (
-                golds.count(None),
-                f"gold answer cannot be read as {kind}; no answer to its question counts as right.",
-                f"gold answers cannot be read as {kind}; no answer to their questions counts as right.",
-            ),
         ]
-        notes = [f"{number} {one if number == 1 else many}" for number, one, many in facts if number]
+        notes = _counted_sentences([*facts, *self._gold_facts()])
         if seen["request counted by source"]:
             counter = self._counter or "words"
             notes.append(
@@ -388,6 +376,19 @@ class _Conversion:
                 f"The source has {len(self._questions)} questions; the dataset's card says {expected_questions}."
             )
         return notes
+
+    def _gold_facts(self) -> list[tuple[int, str, str]]:
+        golds = [canonical_gold(self._kind, q.gold, q.choices) for q in self._questions if q.gold is not None]
+        need = "accuracies need a gold, or --unlabelled drop."
+        unreadable = f"cannot be read as {self._kind}; {need}"
+        return [
+            (
+                len(self._questions) - len(golds),
+                f"question has no gold answer; {need}",
+                f"questions have no gold answer; {need}",
+            ),
+            (golds.count(None), f"gold answer {unreadable}", f"gold answers {unreadable}"),
+        ]
 
     def _kind_notes(self) -> list[str]:
         """Say where the dataset's answer kind finds other answers right than the source's authors do."""
@@ -423,6 +424,11 @@ class _Right:
     def figures(self) -> str:
         """Both, as shares of the CoTs."""
         return f"{self.by_kind / self.cots:.1%} and {self.as_stored / self.cots:.1%}".replace("%", " %")
+
+
+def _counted_sentences(facts: Iterable[tuple[int, str, str]]) -> list[str]:
+    """A sentence for each number above 0: (number, what one is, what several are)."""
+    return [f"{number} {one if number == 1 else many}" for number, one, many in facts if number]
 
 
 def _counted(question: SourceQuestion, pool: SourcePool, count: Callable[[str], int] | None) -> Sequence[int]:
