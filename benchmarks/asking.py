@@ -14,9 +14,9 @@ from itertools import cycle, islice
 from pathlib import Path
 
 import orjson
+from raw_clients import ask_all
 
 from feval.recording import open_recording
-from tests.raw_clients import ask_all
 
 CLIENTS = 16
 _HEAD = (

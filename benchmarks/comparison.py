@@ -59,9 +59,9 @@ def paired_differences(values: npt.NDArray[np.float64], resamples: int = RESAMPL
         values: [Q, 2 P] values per question, the one curve's columns before the other's.
         resamples: of the bootstrap, and random sign flips.
     """
-    from feval.estimators.bootstrap import bootstrap_means
-    from feval.estimators.paired import flip_probability
-    from feval.estimators.sign_flips import sign_flip_test
+    from feval.estimators.inference.bootstrap import bootstrap_means
+    from feval.estimators.inference.paired import flip_probability
+    from feval.estimators.inference.sign_flips import sign_flip_test
 
     points = values.shape[1] // 2
     means = bootstrap_means(values, resamples=resamples)
@@ -100,7 +100,7 @@ def differences() -> list[Goal]:
 
 def plan(recording: str) -> object:
     """Ten methods over ten budgets on three LLMs."""
-    from feval.plans import Plan
+    from feval.comparison.plan import Plan
 
     one, two, three = LLM_NAMES[:3]
     counts = [1, 2, 3, 5, 8, 10, 15, 20, 30, 40]

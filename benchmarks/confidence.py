@@ -15,12 +15,12 @@ import numpy as np
 import numpy.typing as npt
 
 from benchmarks.measure import Goal, Workspace, cpu_ms
-from feval.channels import ArrayChannels
-from feval.draws import orders
 from feval.methods import BestOfN, ConfidenceWeighted, DeepConfidence, WeightedBestOfN
-from feval.pools import Pool, Ragged, TokenLogprobs
 from feval.recording import ScorerInfo
 from feval.recording.scores import Scores
+from feval.replay.channels import ArrayChannels
+from feval.replay.draws import orders
+from feval.replay.pools import Pool, Ragged, TokenLogprobs
 
 SAMPLES, STEPS, TOKENS, GROUP = 40, 6, 200, 64
 REPLICATES = 1000

@@ -89,7 +89,7 @@ def exact_curve(
     """Codes and tokens to mean accuracy, pass@k and tokens per sample, every n; and the number of distinct questions."""
     from feval.estimators.cost import mean_output_tokens
     from feval.estimators.counts import vote_counts
-    from feval.estimators.plurality import pass_at_k, subset_plurality_accuracy
+    from feval.estimators.votes.plurality import pass_at_k, subset_plurality_accuracy
 
     draws = range(1, codes.shape[1] + 1)
     counts = vote_counts(codes, np.zeros(len(codes), np.int8))
@@ -137,8 +137,8 @@ def million(workspace: Workspace) -> list[Goal]:
 
 def intervals() -> list[Goal]:
     """Bootstrap of two curves of 40 points against a loop that gathers each resample; the score intervals that curves have."""
-    from feval.estimators.bootstrap import bootstrap_interval
-    from feval.estimators.intervals import accuracy_interval
+    from feval.estimators.inference.bootstrap import bootstrap_interval
+    from feval.estimators.inference.intervals import accuracy_interval
 
     values = synthetic_values()
     rng = np.random.default_rng(0)
@@ -165,9 +165,9 @@ def intervals() -> list[Goal]:
 
 def votes() -> list[Goal]:
     """Seeded votes of n = 20 over given draws: gather, vote, tokens; draws excluded."""
-    from feval.draws import orders
     from feval.methods import SelfConsistency
-    from feval.pools import Pool
+    from feval.replay.draws import orders
+    from feval.replay.pools import Pool
 
     codes = synthetic_codes(1319)
     none = np.zeros(len(codes), np.int64)

@@ -12,7 +12,7 @@ TEXTS = 2_000  # per kind, for the speed
 
 def goals(workspace: Workspace) -> list[Goal]:  # noqa: ARG001  every benchmark is called alike
     """One line per file of `../shared/real`: the agreement that the ledger states is the least; then texts per CPU second."""
-    from tests.upstream_answers import sources
+    from upstream_answers import sources
 
     if not REAL.is_dir():
         raise FileNotFoundError(f"The extraction benchmark reads recorded answers from {REAL}, which is not there.")
@@ -35,8 +35,9 @@ def goals(workspace: Workspace) -> list[Goal]:  # noqa: ARG001  every benchmark 
 
 def _speed() -> list[Goal]:
     """Texts whose key is read per CPU second, by answer kind."""
+    from upstream_answers import Source, sources
+
     from feval.answers import canonical, extract
-    from tests.upstream_answers import Source, sources
 
     def read(source: Source, texts: list[str]) -> None:
         for text in texts:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from benchmarks import reference
 from benchmarks.measure import ROOT, Goal, Workspace
-from feval.recording.format import file_path
+from feval.recording.layout.format import file_path
 
 LLMS = 3
 LOAD = """

@@ -78,8 +78,8 @@ SKEWED = {"Beta(0.5, 4.5), Beta(2, 18)": _beta(0.5, 4.5, 2, 18)}
 
 def coverage(questions: int) -> tuple[list[float], list[float], list[float]]:
     """Share of intervals that hold the truth: of ten laws, of right/wrong answers, of the laws by the bootstrap."""
-    from feval.estimators.bootstrap import bootstrap_interval
-    from feval.estimators.intervals import accuracy_interval
+    from feval.estimators.inference.bootstrap import bootstrap_interval
+    from feval.estimators.inference.intervals import accuracy_interval
 
     rng = np.random.default_rng(questions)
     laws, coins, resampled = [], [], []
@@ -98,7 +98,7 @@ def coverage(questions: int) -> tuple[list[float], list[float], list[float]]:
 
 def false_positives(null: Null, questions: int) -> float:
     """Share of pairs whose difference has a p-value of 0.05 at most."""
-    from feval.estimators.sign_flips import sign_flip_test
+    from feval.estimators.inference.sign_flips import sign_flip_test
 
     rng, positive = np.random.default_rng(questions), 0
     for batch in range(RUNS // _BATCH):

@@ -31,7 +31,7 @@ def goals(workspace: Workspace) -> Iterator[Goal]:
 
 def pool_of(codes: Codes) -> Any:
     """A pool of some codes, whose CoTs have different lengths."""
-    from feval.pools import Pool
+    from feval.replay.pools import Pool
 
     questions, samples = codes.shape
     tokens = np.random.default_rng(1).integers(50, 400, codes.shape)
@@ -74,7 +74,7 @@ def all_prefixes(codes: Codes) -> npt.NDArray[np.bool_]:
     """[samples, questions] the same from the table of whole numbers, no question dropped."""
     from fractions import Fraction
 
-    from feval.estimators.stopping import Criterion
+    from feval.estimators.stopping.stopping import Criterion
 
     rule = Criterion("beta", Fraction(19, 20), codes.shape[1])
     width = int(codes.max()) + 1
@@ -108,7 +108,7 @@ def esc_loop(rows: list[list[int]]) -> list[int]:
 
 def stopping(workspace: Workspace) -> Iterator[Goal]:
     """Adaptive-Consistency and ESC in one order, and over all orders."""
-    from feval.exact import exact_expectation
+    from feval.evaluation.exact import exact_expectation
     from feval.methods import AdaptiveConsistency, EarlyStopping
 
     adaptive, windows = AdaptiveConsistency(), EarlyStopping(answer="window")
@@ -147,7 +147,7 @@ def stopping(workspace: Workspace) -> Iterator[Goal]:
 
 def below_the_pool(workspace: Workspace) -> Iterator[Goal]:
     """What a weak LLM makes hard: exact expectations of budgets that leave samples undrawn, and of votes over what was drawn."""
-    from feval.exact import exact_expectation
+    from feval.evaluation.exact import exact_expectation
     from feval.methods import AdaptiveConsistency, EarlyStopping
 
     codes = synthetic_codes(workspace.questions, SAMPLES, STRENGTHS["weak"])

@@ -26,7 +26,7 @@ folder, llms = sys.argv[1], int(sys.argv[2])
 before = resident_mb("VmRSS")
 dataset, opened = ready_to_vote(folder, llms)
 opening = resident_mb("VmHWM") - before
-curves = [feval.curves.self_consistency_curve(dataset, llm, range(1, 41)) for llm in opened]
+curves = [feval.evaluation.curves.self_consistency_curve(dataset, llm, range(1, 41)) for llm in opened]
 print(json.dumps({"open": opening, "curves": resident_mb("VmHWM") - before}))
 """
 BASELINE_MEMORY = """
@@ -43,7 +43,7 @@ print(json.dumps(resident_mb("VmHWM") - before))
 
 def ready_to_vote(recording: object, llms: int) -> tuple[object, list[object]]:
     """Open a recording by the Python API and hold every array that a vote with costs needs; the hash check reads them."""
-    from feval.replay import load
+    from feval.replay.loading import load
 
     dataset, opened = load(reference.DATASET, reference.LLM_NAMES[:llms], str(recording))
     arrays = [dataset.gold]

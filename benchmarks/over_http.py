@@ -22,12 +22,12 @@ from typing import Any
 import openai
 
 from benchmarks.open import resident_mb
+from recorders.asking.engine import record
+from recorders.asking.pace import Limits
+from recorders.asking.plan import Plan
 from recorders.backends.endpoint import Endpoint
 from recorders.backends.openai_compatible import OpenAICompatible
-from recorders.engine import record
-from recorders.journal import Journal
-from recorders.pace import Limits
-from recorders.plan import Plan
+from recorders.journal.journal import Journal
 from recorders.request import Decoding, Message, Request
 
 _IN_FLIGHT = 256

@@ -27,10 +27,10 @@ print(json.dumps(resident_mb("VmHWM") - before))
 
 def goals(workspace: Workspace) -> list[Goal]:
     """The exact curve, with and without intervals, and 1,000 replicates."""
-    from feval.curves import self_consistency_curve
-    from feval.evaluation import evaluate
+    from feval.evaluation.curves import self_consistency_curve
+    from feval.evaluation.evaluation import evaluate
     from feval.methods import SelfConsistency
-    from feval.replay import load
+    from feval.replay.loading import load
 
     names = reference.LLM_NAMES[:1]
     questions, (baseline,) = reference.load(workspace.archive(1), names)

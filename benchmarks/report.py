@@ -11,8 +11,8 @@ from pathlib import Path
 
 from benchmarks import reference
 from benchmarks.measure import Goal, Workspace, cpu_ms
-from feval.comparison import Comparison, compare
-from feval.plans import Entry, Plan
+from feval.comparison.comparison import Comparison, compare
+from feval.comparison.plan import Entry, Plan
 from feval.recording import open_recording
 
 BUDGETS = (1, 2, 3, 5, 10, 20, 40)
@@ -23,7 +23,7 @@ def goals(workspace: Workspace) -> list[Goal]:
     told = _comparison(workspace)
     archive = reference.load(workspace.archive(1), reference.LLM_NAMES[:1])
     from feval.report.comparison_files import comparison_files
-    from feval.report.comparison_picture import comparison_png
+    from feval.report.pictures.comparison import comparison_png
 
     files = comparison_files(told)
     spent = cpu_ms(
@@ -59,7 +59,7 @@ def _comparison(workspace: Workspace) -> Comparison:
 
 
 def _opening(page: bytes) -> list[Goal]:
-    from tests.chromium import CHROMIUM, tab
+    from chromium import CHROMIUM, tab
 
     if CHROMIUM is None:
         return []

@@ -16,7 +16,7 @@ import numpy as np
 
 from feval import answers
 from feval.estimators.counts import vote_counts
-from feval.estimators.plurality import pass_at_k, subset_plurality_accuracy
+from feval.estimators.votes.plurality import pass_at_k, subset_plurality_accuracy
 from recorders.tiny import FAMILY, Completion, Decoding, TinyModel, load_model, problems, read_model, sample
 
 SAMPLES = 40

@@ -16,12 +16,12 @@ import numpy as np
 from feval.cli import parse_counts
 from feval.errors import FevalError
 from feval.estimators.counts import vote_counts
-from feval.estimators.moments import Moments
-from feval.estimators.two_call import certified_three_vote_gain
+from feval.estimators.two_call.moments import Moments
+from feval.estimators.two_call.two_call import certified_three_vote_gain
 from feval.forecast import METHODS, Forecast, estimate
 from feval.recording import open_recording
-from feval.replay import LLM, Dataset, load
-from feval.report.tables import Column, Table, plain
+from feval.replay.loading import LLM, Dataset, load
+from feval.report.tables.tables import Column, Table, plain
 
 ESTIMATORS = tuple(name for name in METHODS if name != "two-call")
 TWO_CALL_DRAWS = 40

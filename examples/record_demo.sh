@@ -1,6 +1,6 @@
 #!/bin/sh
 # Makes the recording that comes with feval, which `feval demo` shows: three of the built-in models, 200 word problems, 40 chains
-# of thought each. Needs a few minutes of one core. The recording hash is in tests/test_demo.py.
+# of thought each. Needs a few minutes of one core. The recording hash is in tests/recorders/test_demo.py.
 #
 #   sh examples/record_demo.sh OUT
 set -eu

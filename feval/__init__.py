@@ -8,13 +8,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from feval.lazy import lazy_names
+
 if TYPE_CHECKING:
-    from feval.comparison import Comparison, compare
-    from feval.curves import Curve, CurvePoint, method_curve, self_consistency_curve
-    from feval.environment import BudgetEnvironment, as_method
+    from feval.cards.names import DatasetType, LLMType
+    from feval.cards.prices import PriceList, price_list
+    from feval.comparison.comparison import Comparison, compare
+    from feval.comparison.plan import Plan
     from feval.errors import FevalError
-    from feval.evaluation import Evaluation, evaluate, train_test_rows
-    from feval.exact import Oracle
+    from feval.evaluation.curves import Curve, CurvePoint, method_curve, self_consistency_curve
+    from feval.evaluation.environment import BudgetEnvironment, as_method
+    from feval.evaluation.evaluation import Evaluation, evaluate, train_test_rows
+    from feval.evaluation.exact import Oracle
     from feval.importers import import_recording
     from feval.methods import (
         METHODS,
@@ -33,59 +38,12 @@ if TYPE_CHECKING:
         WeightedBestOfN,
     )
     from feval.methods.vote import plurality
-    from feval.names import DatasetType, LLMType
-    from feval.plans import Plan
-    from feval.prices import PriceList, price_list
-    from feval.receipts import verify_receipt
+    from feval.receipts.receipts import verify_receipt
     from feval.recording import merge, open_recording, select, verify_recording
-    from feval.replay import LLM, Dataset, load
+    from feval.replay.loading import LLM, Dataset, load
+
 
 __version__ = "0.1.0"
-
-_HOMES = {
-    "Comparison": "feval.comparison",
-    "compare": "feval.comparison",
-    "Curve": "feval.curves",
-    "CurvePoint": "feval.curves",
-    "method_curve": "feval.curves",
-    "self_consistency_curve": "feval.curves",
-    "BudgetEnvironment": "feval.environment",
-    "as_method": "feval.environment",
-    "Evaluation": "feval.evaluation",
-    "evaluate": "feval.evaluation",
-    "train_test_rows": "feval.evaluation",
-    "Oracle": "feval.exact",
-    "FevalError": "feval.errors",
-    "import_recording": "feval.importers",
-    "METHODS": "feval.methods",
-    "AdaptiveConsistency": "feval.methods",
-    "AutoMix": "feval.methods",
-    "BestOfN": "feval.methods",
-    "Cascade": "feval.methods",
-    "ConfidenceWeighted": "feval.methods",
-    "DeepConfidence": "feval.methods",
-    "DifficultyAdaptive": "feval.methods",
-    "EarlyStopping": "feval.methods",
-    "MixtureOfThoughts": "feval.methods",
-    "ModelSwitch": "feval.methods",
-    "SelfConsistency": "feval.methods",
-    "SingleCall": "feval.methods",
-    "WeightedBestOfN": "feval.methods",
-    "plurality": "feval.methods.vote",
-    "DatasetType": "feval.names",
-    "LLMType": "feval.names",
-    "Plan": "feval.plans",
-    "PriceList": "feval.prices",
-    "price_list": "feval.prices",
-    "verify_receipt": "feval.receipts",
-    "merge": "feval.recording",
-    "open_recording": "feval.recording",
-    "select": "feval.recording",
-    "verify_recording": "feval.recording",
-    "Dataset": "feval.replay",
-    "LLM": "feval.replay",
-    "load": "feval.replay",
-}
 
 __all__ = [
     "LLM",
@@ -133,17 +91,68 @@ __all__ = [
     "verify_recording",
 ]
 
-
-def __getattr__(name: str) -> object:
-    """Load a public name from its home on first use."""
-    if name not in _HOMES:
-        raise AttributeError(f"module 'feval' has no attribute {name!r}")
-    from importlib import import_module
-
-    value = getattr(import_module(_HOMES[name]), name)
-    globals()[name] = value
-    return value
-
-
-def __dir__() -> list[str]:
-    return __all__
+__getattr__, __dir__ = lazy_names(
+    __name__,
+    {
+        "comparison.comparison": (
+            "Comparison",
+            "compare",
+        ),
+        "evaluation.curves": (
+            "Curve",
+            "CurvePoint",
+            "method_curve",
+            "self_consistency_curve",
+        ),
+        "evaluation.environment": (
+            "BudgetEnvironment",
+            "as_method",
+        ),
+        "errors": ("FevalError",),
+        "evaluation.evaluation": (
+            "Evaluation",
+            "evaluate",
+            "train_test_rows",
+        ),
+        "evaluation.exact": ("Oracle",),
+        "importers": ("import_recording",),
+        "methods": (
+            "METHODS",
+            "AdaptiveConsistency",
+            "AutoMix",
+            "BestOfN",
+            "Cascade",
+            "ConfidenceWeighted",
+            "DeepConfidence",
+            "DifficultyAdaptive",
+            "EarlyStopping",
+            "MixtureOfThoughts",
+            "ModelSwitch",
+            "SelfConsistency",
+            "SingleCall",
+            "WeightedBestOfN",
+        ),
+        "methods.vote": ("plurality",),
+        "cards.names": (
+            "DatasetType",
+            "LLMType",
+        ),
+        "comparison.plan": ("Plan",),
+        "cards.prices": (
+            "PriceList",
+            "price_list",
+        ),
+        "receipts.receipts": ("verify_receipt",),
+        "recording": (
+            "merge",
+            "open_recording",
+            "select",
+            "verify_recording",
+        ),
+        "replay.loading": (
+            "LLM",
+            "Dataset",
+            "load",
+        ),
+    },
+)

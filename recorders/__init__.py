@@ -7,10 +7,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from feval.lazy import lazy_names
+
 if TYPE_CHECKING:
-    from recorders.recording import Work, estimate_dataset, record_dataset
+    from recorders.live import live
     from recorders.request import Backend, Completion, Decoding, Message, Request
-    from recorders.twin import live
+    from recorders.work.record import Work, estimate_dataset, record_dataset
 
 __all__ = [
     "Backend",
@@ -24,23 +26,21 @@ __all__ = [
     "record_dataset",
 ]
 
-_HOMES = {
-    "Backend": "request",
-    "Completion": "request",
-    "Decoding": "request",
-    "Message": "request",
-    "Request": "request",
-    "Work": "recording",
-    "estimate_dataset": "recording",
-    "live": "twin",
-    "record_dataset": "recording",
-}
-
-
-def __getattr__(name: str) -> object:
-    """Load a public name from its module on first use."""
-    if name not in _HOMES:
-        raise AttributeError(f"module 'recorders' has no attribute {name!r}")
-    from importlib import import_module
-
-    return getattr(import_module(f"recorders.{_HOMES[name]}"), name)
+__getattr__, __dir__ = lazy_names(
+    __name__,
+    {
+        "live": ("live",),
+        "request": (
+            "Backend",
+            "Completion",
+            "Decoding",
+            "Message",
+            "Request",
+        ),
+        "work.record": (
+            "Work",
+            "estimate_dataset",
+            "record_dataset",
+        ),
+    },
+)

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from feval.errors import DamagedRecordingError, FevalError, StorageError
 
 if TYPE_CHECKING:
-    from feval.curves import Curve
+    from feval.evaluation.curves import Curve
 
 __all__ = ["COUNTS", "DATASET", "LLMS", "Demo", "Live", "bundled_recording", "run_demo"]
 
@@ -99,11 +99,11 @@ def run_demo(folder: Path, progress: Callable[[int, int], None] | None = None) -
         StorageError: the folder holds something else, or cannot be written.
         DamagedRecordingError: an earlier run's recording is no longer sound.
     """
-    from feval.curves import self_consistency_curve
-    from feval.replay import load
-    from feval.report.csv import curves_csv
+    from feval.evaluation.curves import self_consistency_curve
+    from feval.replay.loading import load
     from feval.report.files import save_files
-    from feval.report.picture import curves_png
+    from feval.report.pictures.curve import curves_png
+    from feval.report.tables.csv import curves_csv
 
     step = _steps(4 + len(LLMS), progress)
     _claim(folder)
@@ -181,9 +181,9 @@ def _verified(recording: Path) -> str:
 
 def _record_live(out: Path) -> Live:
     """Ask one of the models anew, as `feval record` does."""
-    from recorders.assemble import Ask, assemble, backend, questions_of, usual_prices
-    from recorders.recording import record_dataset
     from recorders.request import Decoding
+    from recorders.work.assemble import Ask, assemble, backend, questions_of, usual_prices
+    from recorders.work.record import record_dataset
 
     decoding = Decoding(temperature=1.0, max_tokens=120, seed=LIVE_SEED)
     ask = Ask(DATASET, LIVE_LLM, samples=LIVE_SAMPLES, decoding=decoding)

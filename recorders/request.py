@@ -161,7 +161,7 @@ class Completion:
 
     Attributes:
         text: the CoT.
-        finish_reason: a word of `feval.schema.FINISH_REASONS`.
+        finish_reason: a word of `feval.cards.schema.FINISH_REASONS`.
         reasoning: text of the hidden reasoning, where the API gives it apart.
         output_tokens: as billed, reasoning included.
         reasoning_tokens: how many of the output tokens were reasoning.

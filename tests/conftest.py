@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
+from places import SHARED
 
 # How long an example takes says how busy the machine is, not whether the code is right. The examples are the same in every run,
 # so that a run says something of the change that was made; FEVAL_EXPLORE=1 looks for new ones.
@@ -20,8 +21,6 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow],
 )
 settings.load_profile("feval")
-
-SHARED = Path(__file__).resolve().parents[2] / "shared"
 
 
 @pytest.fixture(scope="session")

@@ -12,11 +12,9 @@ import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
 
 import pytest
-
-ROOT = Path(__file__).resolve().parents[1]
+from places import ROOT
 
 # The rows of `docs/architecture.md`, top to bottom.
 ROWS = (

@@ -19,14 +19,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from places import ROOT
 
-from feval.exact import EXACT
+from feval.evaluation.exact import EXACT
+from feval.evaluation.specs import field_names
 from feval.methods import METHODS
 from feval.recording import open_recording, verify_recording
-from feval.specs import field_names
 from recorders.demo import bundled_recording
 
-ROOT = Path(__file__).resolve().parents[1]
 README = (ROOT / "README.md").read_text("utf-8")
 
 # What a set-up line stands for where feval is installed already.

@@ -11,10 +11,10 @@ import tomllib
 from pathlib import Path
 
 import pytest
+from places import ROOT
 
 import feval
 
-ROOT = Path(__file__).resolve().parents[1]
 MAX_BYTES = 1_000_000
 
 # Written as patterns that do not match themselves.

@@ -240,7 +240,7 @@ def split_columns(
     Args:
         texts: as the LLM wrote them; `None` where there is none.
         reasoning: thoughts that came in a field of their own, which stand before those split off; `None` for none at all.
-        finish_reasons: words of `feval.schema.FINISH_REASONS`.
+        finish_reasons: words of `feval.cards.schema.FINISH_REASONS`.
         thoughts: as for `split`.
     """
     parts = [None if text is None else split(text, thoughts) for text in texts]
@@ -281,7 +281,7 @@ def thoughts_of(llm: str) -> Thoughts | None:
     Raises:
         CardError: its card cannot be used.
     """
-    from feval.cards import find_llm_card
+    from feval.cards.cards import find_llm_card
 
     card = find_llm_card(llm)
     return None if card is None else card.thoughts

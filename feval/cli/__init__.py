@@ -39,10 +39,10 @@ from feval.report.text import counted, visible
 if TYPE_CHECKING:
     from rich.progress import Progress as RichProgress
 
-    from feval.receipts import ReceiptCheck
+    from feval.receipts.receipts import ReceiptCheck
     from feval.recording import Question, Recording
-    from feval.replay import LLM
-    from feval.report.tables import Table
+    from feval.replay.loading import LLM
+    from feval.report.tables.tables import Table
     from recorders.demo import Demo
 
 __all__ = ["app", "main", "parse_counts"]
@@ -268,14 +268,14 @@ class _Out:
 
 def _print_table(table: Table, *, apart: bool) -> None:
     """Print a table; `apart` leaves a line between it and the table above, which rich does by itself."""
-    from feval.report.tables import plain
+    from feval.report.tables.tables import plain
 
     if sys.stdout is None or not sys.stdout.isatty():
         print("\n" if apart else "", plain(table), sep="", end="")
         return
     from rich.console import Console
 
-    from feval.report.tables import rich_table, without_spares
+    from feval.report.tables.tables import rich_table, without_spares
 
     console = Console(markup=False, highlight=False, emoji=False)
     short = without_spares(table)
@@ -453,7 +453,7 @@ def _info(recording: RecordingFolder, as_json: JsonFlag = False, quiet: QuietFla
     Datasets, LLMs, pools, shares without an answer, prices, licences, parents, notes, hash.
     """
     from feval.hub.recordings import open_place
-    from feval.report.info import info_dict, info_tables
+    from feval.report.tables.info import info_dict, info_tables
 
     opened = open_place(recording)
     _Out(as_json=as_json, quiet=quiet).result(info_dict(opened), *info_tables(opened))
@@ -495,7 +495,7 @@ def _verify(
     """
     from feval.cli.saving import last_receipt
     from feval.hub.addresses import is_address
-    from feval.receipts import is_receipt
+    from feval.receipts.receipts import is_receipt
     from feval.recording import verify_recording
 
     show = _Out(as_json=as_json, quiet=quiet)
@@ -540,8 +540,8 @@ def _verify(
 def _verify_receipt(
     show: _Out, place: Path, recordings: Sequence[Path] | None, methods: Sequence[str], prices: str | None
 ) -> None:
-    from feval.receipts import local_receipt, verify_receipt
-    from feval.semantics import VERSION
+    from feval.receipts.receipts import local_receipt, verify_receipt
+    from feval.receipts.semantics import VERSION
 
     path, local = _place_of(place), local_receipt(place)
     with show.progress(f"verifying {local.name}"):
@@ -695,8 +695,8 @@ def _extract(
     import dataclasses
 
     from feval.recording import extract, open_recording
-    from feval.report.changes import changes_tables
-    from feval.report.info import info_headline
+    from feval.report.tables.changes import changes_tables
+    from feval.report.tables.info import info_headline
 
     show = _Out(as_json=as_json, quiet=quiet)
     recording = _local(show, recording)
@@ -723,7 +723,7 @@ def _equality(equality: str | None, tolerance: str | None) -> str | None:
 def _show_made(show: _Out, out: Path, said: Collection[str] = ()) -> None:
     """Show the recording that was just made, with its notes but for those that were said already."""
     from feval.recording import open_recording
-    from feval.report.info import info_dict, info_headline
+    from feval.report.tables.info import info_dict, info_headline
 
     made = open_recording(out)
     for sentence in made.manifest.raw.get("notes", ()):
@@ -887,7 +887,7 @@ def _ls(
     Example: feval ls early-stopping
     """
     from feval.methods import METHODS
-    from feval.report.known import KNOWN, known_fields, known_table
+    from feval.report.tables.known import KNOWN, known_fields, known_table
 
     if what not in (*KNOWN, *METHODS, "oracle"):
         raise UnknownNameError.of("list", what, (*KNOWN, *METHODS))
@@ -929,9 +929,9 @@ def _questions(
 
     Example: feval questions gsm8k --out gsm8k.jsonl
     """
-    from feval.datasets import questions, questions_jsonl, questions_sha256, remarks
+    from feval.hub.datasets import questions, questions_jsonl, questions_sha256, remarks
     from feval.report.files import save_files
-    from feval.report.known import questions_table
+    from feval.report.tables.known import questions_table
 
     show = _Out(as_json=as_json, quiet=quiet)
     with show.progress(f"fetching the questions of {dataset}"):
@@ -986,7 +986,7 @@ def _demo(
     Verifies the bundled recording of three small language models that come with feval, records some more of one of them live,
     votes, prices and draws the curves. Takes seconds.
     """
-    from feval.report.tables import curves_table
+    from feval.report.tables.tables import curves_table
     from recorders.demo import only_at, run_demo
 
     _hush_matplotlib()

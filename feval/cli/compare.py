@@ -26,9 +26,9 @@ from feval.cli.saving import Saved, encoded
 from feval.errors import ConflictError, ShortPoolError, UsageError
 
 if TYPE_CHECKING:
-    from feval.comparison import Comparison
-    from feval.plans import Plan
-    from feval.replay import LLM
+    from feval.comparison.comparison import Comparison
+    from feval.comparison.plan import Plan
+    from feval.replay.loading import LLM
 
 __all__: list[str] = []
 
@@ -108,10 +108,10 @@ def _compare(
 
 
 def _run(show: _Out, file: Path, choices: dict[str, Any], saved: Saved, workers: int, time_limit: float) -> None:
-    from feval.comparison import compare
-    from feval.plans import Plan
-    from feval.receipts import compare_receipt
-    from feval.report.comparisons import comparison_tables
+    from feval.comparison.comparison import compare
+    from feval.comparison.plan import Plan
+    from feval.receipts.receipts import compare_receipt
+    from feval.report.tables.comparisons import comparison_tables
 
     plan = replace(Plan.read(file), **choices)
     with show.progress(f"comparing {len(plan.entries)} methods"):
@@ -136,7 +136,7 @@ def _run(show: _Out, file: Path, choices: dict[str, Any], saved: Saved, workers:
 
 def _files(told: Comparison, base: Path, out: Path, time_limit: float) -> dict[str, bytes]:
     from feval.report.comparison_files import comparison_files
-    from feval.report.comparisons import questions_parquet, results_csv, results_parquet
+    from feval.report.tables.comparisons import questions_parquet, results_csv, results_parquet
 
     _hush_matplotlib()
     return {
@@ -166,9 +166,9 @@ def _init(
     *,
     overwrite: bool,
 ) -> None:
+    from feval.comparison.plan import suggested_plan
     from feval.hub.recordings import open_place
-    from feval.plans import suggested_plan
-    from feval.replay import load
+    from feval.replay.loading import load
     from feval.report.files import save_files
 
     folders = _folders(recordings)
@@ -208,7 +208,7 @@ def _init(
 
 
 def _place_from(folder: Path, place: Path) -> str:
+    from feval.comparison.plan import path_from
     from feval.hub.addresses import is_address, parse_address
-    from feval.plans import path_from
 
     return str(parse_address(place)) if is_address(place) else path_from(folder, place)

@@ -26,8 +26,8 @@ from feval.cli import (
 from feval.errors import SourceError, UsageError
 
 if TYPE_CHECKING:
-    from feval.coupled import Coupling
-    from feval.replay import LLM, Dataset
+    from feval.forecast.coupled import Coupling
+    from feval.replay.loading import LLM, Dataset
 
 __all__: list[str] = []
 
@@ -78,8 +78,8 @@ def _couple(
 
     Example: feval couple --recording tiny-42k --recording tiny-90k --out coupled
     """
-    from feval.coupled import couple
-    from feval.report.coupled import coupling_tables
+    from feval.forecast.coupled import couple
+    from feval.report.tables.coupled import coupling_tables
 
     show = _Out(as_json=as_json, quiet=quiet)
     with show.progress("comparing"):
@@ -103,7 +103,7 @@ def _opened(
 ) -> tuple[Dataset, list[LLM], list[LLM]]:
     """The coupled LLMs, and the independent ones in the same order."""
     from feval.recording import open_recording
-    from feval.replay import load
+    from feval.replay.loading import load
 
     opened = [open_recording(folder) for folder in _folders(folders)]
     apart = [open_recording(folder) for folder in others or ()]
@@ -165,9 +165,9 @@ def _areas(path: Path, questions: Dataset) -> dict[str, str]:
 
 
 def _save(out: Path, told: Coupling, *, replace: bool) -> list[Path]:
-    from feval.report.coupled import coupling_csv
-    from feval.report.coupled_picture import coupling_png
     from feval.report.files import save_files
+    from feval.report.pictures.coupled import coupling_png
+    from feval.report.tables.coupled import coupling_csv
 
     _hush_matplotlib()
     files = {

@@ -39,8 +39,8 @@ from feval.cli.saving import Saved, encoded
 from feval.errors import OutOfRangeError, UsageError
 
 if TYPE_CHECKING:
-    from feval.curves import Curve
-    from feval.replay import LLM, Dataset
+    from feval.evaluation.curves import Curve
+    from feval.replay.loading import LLM, Dataset
 
 __all__: list[str] = []
 
@@ -100,11 +100,11 @@ def _curve(
 
     Example: feval curve self-consistency --recording my-recording --n 1..40 --out my-curve
     """
-    from feval.curves import budget_field, method_curve, self_consistency_curve
+    from feval.evaluation.curves import budget_field, method_curve, self_consistency_curve
+    from feval.evaluation.specs import parse_settings
     from feval.hub.recordings import open_place
-    from feval.replay import load
-    from feval.report.tables import curve_table
-    from feval.specs import parse_settings
+    from feval.replay.loading import load
+    from feval.report.tables.tables import curve_table
 
     budget, given = budget_field(method), parse_settings(settings or [])
     field, values = _swept(method, budget, n, sweep)
@@ -194,7 +194,7 @@ def _value(text: str) -> int | float:
 
 def _usual(method: str, field: str, given: dict[str, str], most: int) -> list[int]:
     """The budgets that a method takes, up to the most CoTs there are: some have a least one."""
-    from feval.specs import make_method
+    from feval.evaluation.specs import make_method
 
     taken = []
     for value in range(1, most + 1):
@@ -209,7 +209,7 @@ def _usual(method: str, field: str, given: dict[str, str], most: int) -> list[in
 def _receipt(
     curve: Curve, dataset: Dataset, llms: Sequence[LLM], folder: Path, chosen: dict[str, Any], *, plain: bool
 ) -> dict[str, Any]:
-    from feval.receipts import curve_receipt, pins
+    from feval.receipts.receipts import curve_receipt, pins
 
     request = {
         "method": curve.method,
@@ -230,9 +230,9 @@ def _receipt(
 
 
 def _files(curve: Curve) -> dict[str, bytes]:
-    from feval.report.csv import curve_csv
-    from feval.report.parquet import curve_parquet
-    from feval.report.picture import curves_png, curves_svg
+    from feval.report.pictures.curve import curves_png, curves_svg
+    from feval.report.tables.csv import curve_csv
+    from feval.report.tables.parquet import curve_parquet
 
     _hush_matplotlib()
     return {

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from feval.forecast import Forecast
-    from feval.replay import LLM, Dataset
+    from feval.replay.loading import LLM, Dataset
 
 __all__: list[str] = []
 
@@ -82,8 +82,8 @@ def _estimate(
     Example: feval estimate --recording my-recording --llm gpt-4o-mini --g 5 --m 1..40 --out my-estimate
     """
     from feval.forecast import estimate
-    from feval.receipts import estimate_receipt, pins
-    from feval.report.forecasts import forecast_tables
+    from feval.receipts.receipts import estimate_receipt, pins
+    from feval.report.tables.forecasts import forecast_tables
 
     show, saved = _Out(as_json=as_json, quiet=quiet), Saved(out, receipt, no_receipt, force)
     votes = parse_counts(m, "--m", "votes")
@@ -138,7 +138,7 @@ def _plan(
     Example: feval plan --budget 20usd --pilot my-recording --llm gpt-4o-mini
     """
     from feval.forecast import Budget, plan
-    from feval.report.forecasts import plan_tables
+    from feval.report.tables.forecasts import plan_tables
 
     show, amount = _Out(as_json=as_json, quiet=quiet), Budget.parse(budget)
     with show.progress("planning"):
@@ -164,7 +164,7 @@ def _opened(
     folders: Sequence[Path] | None, dataset: str | None, llm: str | None, seed: int, prices: str | None, billing: str
 ) -> tuple[Dataset, LLM]:
     from feval.hub.recordings import open_place
-    from feval.replay import load
+    from feval.replay.loading import load
 
     opened = [open_place(folder) for folder in _folders(folders)]
     dataset = _only("dataset", dataset, (held for recording in opened for held in recording.dataset_ids()))
@@ -175,8 +175,8 @@ def _opened(
 
 
 def _files(told: Forecast) -> dict[str, bytes]:
-    from feval.report.forecast_picture import forecast_png
-    from feval.report.forecasts import forecast_csv
+    from feval.report.pictures.forecast import forecast_png
+    from feval.report.tables.forecasts import forecast_csv
 
     _hush_matplotlib()
     return {

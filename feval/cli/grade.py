@@ -58,7 +58,7 @@ def _grade(
     Example: feval grade --ledger ledger.jsonl --answers answers.json --run mine --recording my-recording
     """
     from feval.recording import open_recording
-    from feval.report.results import grade_table
+    from feval.report.tables.results import grade_table
     from feval.serving.answer_files import read_answers
     from feval.serving.grading import grade_saved, read_ledger
 

@@ -14,7 +14,7 @@ from feval.errors import SourceError, UsageError
 if TYPE_CHECKING:
     from feval.publish.release import Changes, Release
     from feval.publish.scan import Finding
-    from feval.report.tables import Table
+    from feval.report.tables.tables import Table
 
 __all__: list[str] = []
 
@@ -208,7 +208,7 @@ def _bytes(release: Release, todo: Changes) -> str:
 def _table(release: Release, todo: Changes) -> Table:
     """Files by folder and by what becomes of them."""
     from feval.publish.markdown import size
-    from feval.report.tables import Column, Table
+    from feval.report.tables.tables import Column, Table
 
     folders: dict[str, list[int]] = {}
     for place, paths in enumerate((todo.new, todo.changed, todo.unchanged, todo.removed)):

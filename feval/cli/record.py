@@ -27,12 +27,12 @@ from feval.errors import UsageError
 from feval.report.text import counted
 
 if TYPE_CHECKING:
-    from recorders.assemble import Asked
-    from recorders.budget import Estimate
-    from recorders.engine import Progress
-    from recorders.recording import Work
+    from recorders.asking.budget import Estimate
+    from recorders.asking.engine import Progress
     from recorders.request import Backend
-    from recorders.topup import There
+    from recorders.work.assemble import Asked
+    from recorders.work.record import Work
+    from recorders.work.topup import There
 
 __all__: list[str] = []
 
@@ -166,11 +166,11 @@ def _record(
 
     Example: feval record --dataset gsm8k --llm gpt-4o-mini --out my-recording --dry-run
     """
-    from recorders.assemble import Ask, assemble, questions_of, usual_backend, usual_decoding, usual_prices
-    from recorders.assemble import backend as make_backend
-    from recorders.pace import Limits
-    from recorders.recording import estimate_dataset, record_dataset
+    from recorders.asking.pace import Limits
     from recorders.request import Decoding
+    from recorders.work.assemble import Ask, assemble, questions_of, usual_backend, usual_decoding, usual_prices
+    from recorders.work.assemble import backend as make_backend
+    from recorders.work.record import estimate_dataset, record_dataset
 
     show = _Out(as_json=as_json, quiet=quiet)
     usual = usual_decoding(llm, reasoning=reasoning)
@@ -220,7 +220,7 @@ def _there(show: _Out, work: Work, into: str | None, start: Path | None, *, refu
         return None
     if start is not None:
         raise UsageError(f"--into begins with what {into} holds, and --from with {start}; leave one of them out.")
-    from recorders.topup import check_top_up, recording_there
+    from recorders.work.topup import check_top_up, recording_there
 
     with show.progress(f"fetching what {into} holds of {work.llm_name} on {work.dataset}"):
         there = recording_there(into)
@@ -229,7 +229,7 @@ def _there(show: _Out, work: Work, into: str | None, start: Path | None, *, refu
 
 
 def _recorded(out: Path) -> Path:
-    from recorders.topup import recorded_folder
+    from recorders.work.topup import recorded_folder
 
     return recorded_folder(out)
 
@@ -240,7 +240,7 @@ def _top_up(
     import dataclasses
 
     from feval.errors import ConflictError, FevalError
-    from recorders.topup import offer, top_up
+    from recorders.work.topup import offer, top_up
 
     _hush_matplotlib()
     with show.progress(f"recording {work.llm_name} on {work.dataset}") as bar:
@@ -334,7 +334,7 @@ def _extra_body(text: str | None) -> dict[str, Any]:
 
 
 def _estimate(show: _Out, asked: Asked, to_come: Estimate, prices: str) -> None:
-    from recorders.budget import dollars
+    from recorders.asking.budget import dollars
 
     account = {
         "cots": to_come.cots,

@@ -33,8 +33,8 @@ from feval.cli import (
 from feval.cli.saving import Saved, encoded
 
 if TYPE_CHECKING:
-    from feval.evaluation import Evaluation
-    from feval.replay import LLM, Dataset
+    from feval.evaluation.evaluation import Evaluation
+    from feval.replay.loading import LLM, Dataset
 
 __all__: list[str] = []
 
@@ -86,11 +86,11 @@ def _run(
 
     Example: feval run early-stopping --set window=5 --recording my-recording --llm gpt-4o-mini
     """
-    from feval.evaluation import evaluate
+    from feval.evaluation.evaluation import evaluate
+    from feval.evaluation.specs import make_method, parse_settings
     from feval.hub.recordings import open_place
-    from feval.replay import load
-    from feval.report.results import evaluation_tables
-    from feval.specs import make_method, parse_settings
+    from feval.replay.loading import load
+    from feval.report.tables.results import evaluation_tables
 
     show, saved = _Out(as_json=as_json, quiet=quiet), Saved(out, receipt, no_receipt, force)
     chosen = make_method(method, given := parse_settings(settings or []))
@@ -137,8 +137,8 @@ def _run(
 def _receipt(
     request: dict[str, Any], method: Any, told: Evaluation, dataset: Dataset, llms: list[LLM], folder: Path
 ) -> dict[str, Any]:
-    from feval.receipts import pins, run_receipt
-    from feval.specs import MethodFile
+    from feval.evaluation.specs import MethodFile
+    from feval.receipts.receipts import pins, run_receipt
 
     request = request | {"dataset": told.dataset, "llms": list(told.llms), "seed": told.seed, "billing": told.billing}
     request["confidence"] = told.confidence

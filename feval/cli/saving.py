@@ -15,7 +15,7 @@ from feval.report.files import check_folder, save_files
 
 if TYPE_CHECKING:
     from feval.cli import _Out
-    from feval.report.tables import Table
+    from feval.report.tables.tables import Table
 
 __all__ = ["Saved", "encoded", "last_receipt"]
 

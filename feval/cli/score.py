@@ -12,9 +12,9 @@ from feval.cli import JsonFlag, NewFolder, QuietFlag, RecordingFolder, _guarded,
 from feval.errors import UsageError
 
 if TYPE_CHECKING:
-    from recorders.pairwise import Judging
-    from recorders.score_cost import ScoringEstimate
-    from recorders.scoring import Scoring
+    from recorders.scoring.cost import ScoringEstimate
+    from recorders.scoring.pairwise import Judging
+    from recorders.scoring.scoring import Scoring
 
 __all__: list[str] = []
 
@@ -88,11 +88,11 @@ def _score(
 
     Example: feval score my-recording --scorer judge:gpt-4o-mini --out judged
     """
-    from recorders.assemble import usual_prices
-    from recorders.pace import Limits
-    from recorders.pairwise import compare_pairs, estimate_pairs
-    from recorders.scorers import make_scorer
-    from recorders.scoring import estimate_scoring, score
+    from recorders.asking.pace import Limits
+    from recorders.scoring.pairwise import compare_pairs, estimate_pairs
+    from recorders.scoring.scorers import make_scorer
+    from recorders.scoring.scoring import estimate_scoring, score
+    from recorders.work.assemble import usual_prices
 
     show = _Out(as_json=as_json, quiet=quiet)
     recording = _local(show, recording)
@@ -124,8 +124,8 @@ def _score(
 
 def _show_done(show: _Out, done: Scoring | Judging, out: Path) -> None:
     from feval.recording import open_recording
-    from feval.report.info import info_headline
-    from recorders.scoring import Scoring
+    from feval.report.tables.info import info_headline
+    from recorders.scoring.scoring import Scoring
 
     for sentence in done.notes:
         show.note(sentence)

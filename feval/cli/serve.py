@@ -144,7 +144,7 @@ def _account(show: _Out, application: Application) -> None:
 
 def _account_prompts(show: _Out, run: Mapping[str, Any]) -> None:
     """Say where a run used several prompts."""
-    from feval.serving.templates import prompt_remarks
+    from feval.serving.matching.templates import prompt_remarks
 
     for dataset in dict.fromkeys(use["dataset"] for use in run["prompts"]):
         for sentence in prompt_remarks([use for use in run["prompts"] if use["dataset"] == dataset]):

@@ -12,8 +12,8 @@ from feval.errors import StorageError, UnknownNameError, UsageError
 from feval.report.text import counted
 
 if TYPE_CHECKING:
-    from recorders.proxy import Proxy
-    from recorders.service import Service
+    from recorders.servers.proxy import Proxy
+    from recorders.servers.service import Service
 
 __all__: list[str] = []
 
@@ -40,8 +40,8 @@ def _tiny_server(
 
     Example: feval tiny-server --port 8123
     """
-    from recorders.service import Service
-    from recorders.tiny.server import TinyServer
+    from recorders.servers.service import Service
+    from recorders.servers.tiny_server import TinyServer
 
     show = _Out(as_json=as_json, quiet=quiet)
     application = TinyServer(model or None)
@@ -89,14 +89,14 @@ def _proxy(
     Example: feval proxy --upstream https://api.openai.com/v1 --record my-run --port 8124
     """
     from feval.answers.equality import named_equality
-    from feval.prices import price_list
-    from feval.tokens import token_counter
-    from recorders.assemble import questions_of
+    from feval.cards.prices import price_list
+    from feval.cards.tokens import token_counter
     from recorders.backends.endpoint import Endpoint
-    from recorders.journal import JOURNAL, Journal, journal_folder
-    from recorders.proxied import check_place, seal_proxied
-    from recorders.proxy import Proxy
-    from recorders.service import Service
+    from recorders.journal.journal import JOURNAL, Journal, journal_folder
+    from recorders.servers.proxied import check_place, seal_proxied
+    from recorders.servers.proxy import Proxy
+    from recorders.servers.service import Service
+    from recorders.work.assemble import questions_of
 
     show = _Out(as_json=as_json, quiet=quiet)
     endpoint = Endpoint.from_environment(upstream, api_key_env) if api_key_env else Endpoint(upstream)
@@ -135,7 +135,7 @@ def _proxy(
 
 def _kind(dataset: str, answer_kind: str | None) -> str:
     from feval.answers import KINDS
-    from feval.cards import find_dataset_card
+    from feval.cards.cards import find_dataset_card
 
     card = find_dataset_card(dataset)
     kind = answer_kind or (card.answer_kind if card else "text")

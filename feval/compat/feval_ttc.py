@@ -47,7 +47,10 @@ from typing import ClassVar
 
 import orjson
 
-from feval import replay
+from feval.cards.names import LLMType
+from feval.cards.prices import Price, price_list, usd
+from feval.cards.schema import FINISH_REASONS
+from feval.cards.tokens import count_words
 from feval.compat.feval_ttc_values import (
     PRICES,
     CoT,
@@ -63,13 +66,10 @@ from feval.compat.feval_ttc_values import (
     constant,
 )
 from feval.errors import NotARecordingError, OutOfRangeError
-from feval.importers.feval_ttc import our_dataset_id, read, recorded_llms
+from feval.importers.papers.feval_ttc import our_dataset_id, read, recorded_llms
 from feval.importers.source import ImportRequest, SourcePool
-from feval.names import LLMType
-from feval.prices import Price, price_list, usd
 from feval.recording import Recording
-from feval.schema import FINISH_REASONS
-from feval.tokens import count_words
+from feval.replay import loading as replay
 
 __all__ = [
     "LLM",
@@ -176,7 +176,7 @@ class ModelCost:
         return float(usd(self._price, 0, self.token_cost(text)))
 
     def token_cost(self, text: str) -> int:
-        """Tokens of a text by `feval.tokens.count_words`."""
+        """Tokens of a text by `feval.cards.tokens.count_words`."""
         return count_words(text)
 
 

@@ -12,9 +12,9 @@ from typing import Any, ClassVar, Literal, Self
 import orjson
 from pydantic import BaseModel, ValidationError
 
+from feval.cards.names import LLMType
 from feval.errors import NotRecordedError, PriceNotFoundError, SourceError
-from feval.importers.feval_ttc import our_dataset_id
-from feval.names import LLMType
+from feval.importers.papers.feval_ttc import our_dataset_id
 from feval.report.files import save_files
 
 __all__ = [
@@ -37,7 +37,7 @@ PRICES = "2025-06-02"
 
 
 class DatasetType(StrEnum):
-    """The sixteen datasets of the paper: `feval.names.DatasetType`, which here also takes the reference package's strings."""
+    """The sixteen datasets of the paper: `feval.cards.names.DatasetType`, which here also takes the reference package's strings."""
 
     AQUA = "aqua"
     CommonsenseQA = "commonsense_qa"

@@ -14,7 +14,7 @@ Three things where the paper's text needs care:
 
 * The step "bias <= 1 / sqrt(2 pi n)" of the proof holds for even n only: at p = 1/2 the bias is C(2h, h) / 2^(2h+1) with
   h = floor(n / 2), which is 0.5 > 0.399 for n = 1 and 0.25 > 0.230 for n = 3, and larger than the step for every odd
-  n. Theorem 1 itself has slack enough: it holds for odd n as well (`tests/test_estimators_self_consistency_error.py`
+  n. Theorem 1 itself has slack enough: it holds for odd n as well (`tests/estimators/test_estimators_self_consistency_error.py`
   checks it).
 * The factor 2 in the proof is not needed: MSE = (mean bias)^2 + Var(plug-in of one random question) / m, exactly; see
   `self_consistency_mse_exact`.

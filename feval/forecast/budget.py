@@ -12,15 +12,15 @@ import numpy as np
 import numpy.typing as npt
 
 from feval.errors import OutOfRangeError, PriceNotFoundError, UsageError
+from feval.evaluation.question_set import NONE_LEFT_OUT, LeftOut, Rows, question_set
 from feval.forecast.evidence import moments_of, ordered_by_key, rare_pairs, sample_moments
-from feval.question_set import NONE_LEFT_OUT, LeftOut, Rows, question_set
 
 if TYPE_CHECKING:
+    from feval.cards.prices import Price
     from feval.estimators.counts import VoteCounts
     from feval.estimators.per_question import PerQuestion
     from feval.forecast.evidence import SampleMoments
-    from feval.prices import Price
-    from feval.replay import LLM, Dataset
+    from feval.replay.loading import LLM, Dataset
 
 __all__ = ["Budget", "BudgetPlan", "Purchase", "Split", "VoteOption", "plan"]
 
@@ -375,7 +375,7 @@ class _Costs:
 
     def usd(self, calls: int) -> float | None:
         """The same in USD."""
-        from feval.prices import usd
+        from feval.cards.prices import usd
 
         return None if self.price is None else usd(self.price, self._prompts(calls), calls * self.output_tokens)
 
@@ -385,7 +385,7 @@ class _Costs:
         return self.tokens(calls) if self.budget.unit == "tokens" or dollars is None else dollars
 
     def _prompts(self, calls: int) -> float:
-        from feval.prices import billed_prompts
+        from feval.cards.prices import billed_prompts
 
         return self.prompt_tokens * billed_prompts(self.billing, 1, calls)
 
@@ -456,7 +456,7 @@ class _Pilot:
 
     def gains_together(self, votes: Sequence[int]) -> list[float | None]:
         """Least gains of all votes at once, or nothing where nothing can be certified."""
-        from feval.estimators.wald_regions import simultaneous_gains
+        from feval.estimators.two_call.wald_regions import simultaneous_gains
 
         if not self.can_certify:
             return [None] * len(votes)
@@ -466,7 +466,7 @@ class _Pilot:
 
     def pluralities(self, votes: Sequence[int]) -> Floats:
         """[3, len(votes)] accuracy, low and high of pluralities: over subsets up to the pool, at its shares beyond."""
-        from feval.estimators.intervals import accuracy_interval
+        from feval.estimators.inference.intervals import accuracy_interval
 
         within, beyond = [m for m in votes if m <= self.pool], [m for m in votes if m > self.pool]
         values = self._subsets(within).beside(self._plug_in(beyond)) if beyond else self._subsets(within)
@@ -478,18 +478,18 @@ class _Pilot:
         return float(self._subsets([votes]).mean()[0]), float(self._plug_in([votes]).mean()[0])
 
     def _subsets(self, votes: Sequence[int]) -> PerQuestion:
-        from feval.estimators.plurality import subset_plurality_accuracy
+        from feval.estimators.votes.plurality import subset_plurality_accuracy
 
         return subset_plurality_accuracy(self.counts.gold, self.counts.rivals, self.counts.no_answer, votes)
 
     def _plug_in(self, votes: Sequence[int]) -> PerQuestion:
-        from feval.estimators.multinomial import plugin_plurality_accuracy
+        from feval.estimators.votes.multinomial import plugin_plurality_accuracy
 
         return plugin_plurality_accuracy(self.counts.gold, self.counts.rivals, self.counts.no_answer, votes)
 
 
 def _options(pilot: _Pilot, costs: _Costs, questions: int, votes: Sequence[int]) -> list[VoteOption]:
-    from feval.estimators.two_call import vote_interval
+    from feval.estimators.two_call.two_call import vote_interval
 
     sample, resampled = moments_of(pilot.moments)
     pluralities, together = pilot.pluralities(votes).T.tolist(), pilot.gains_together(votes)

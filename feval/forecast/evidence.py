@@ -11,8 +11,8 @@ import numpy.typing as npt
 from feval.errors import OutOfRangeError
 
 if TYPE_CHECKING:
-    from feval.estimators.moments import Moments
-    from feval.replay import Dataset
+    from feval.estimators.two_call.moments import Moments
+    from feval.replay.loading import Dataset
 
 __all__ = [
     "SampleMoments",
@@ -83,7 +83,7 @@ def sample_moments(right: Integers, size: Integers, *, resamples: int, seed: int
         resamples: R.
         seed: of the resamples.
     """
-    from feval.estimators.bootstrap import bootstrap_means
+    from feval.estimators.inference.bootstrap import bootstrap_means
 
     c, g = right.astype(np.float64), size.astype(np.float64)
     columns = np.stack([c / g, c * (c - 1.0) / (g * (g - 1.0))], axis=1)
@@ -111,6 +111,6 @@ def rare_pairs(right: Integers, size: Integers) -> str | None:
 
 def moments_of(sample: SampleMoments) -> tuple[Moments, Moments]:
     """The sample's moments (a scalar table) and those of its resamples [R]."""
-    from feval.estimators.moments import Moments
+    from feval.estimators.two_call.moments import Moments
 
     return Moments.of(sample.mu, sample.nu), Moments.of(sample.resampled[:, 0], sample.resampled[:, 1])

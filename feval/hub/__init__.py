@@ -10,16 +10,23 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from feval.lazy import lazy_names
+
 if TYPE_CHECKING:
     from feval.hub.questions import MAX_BYTES, QuestionFile, cache_folder, question_files, split_files
 
+
 __all__ = ["MAX_BYTES", "QuestionFile", "cache_folder", "question_files", "split_files"]
 
-
-def __getattr__(name: str) -> object:
-    """Load a public name from its module on first use."""
-    if name not in __all__:
-        raise AttributeError(f"module 'feval.hub' has no attribute {name!r}")
-    from feval.hub import questions
-
-    return getattr(questions, name)
+__getattr__, __dir__ = lazy_names(
+    __name__,
+    {
+        "questions": (
+            "MAX_BYTES",
+            "QuestionFile",
+            "cache_folder",
+            "question_files",
+            "split_files",
+        ),
+    },
+)

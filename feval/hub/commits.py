@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from feval.errors import ConflictError, HubError, StorageError, UsageError
 from feval.hub.client import Client, ExistsError, StaleParentError, public_endpoint
-from feval.recording.format import is_safe_path, open_regular
+from feval.recording.layout.format import is_safe_path, open_regular
 
 if TYPE_CHECKING:
     from huggingface_hub import CommitInfo, CommitOperationAdd, CommitOperationDelete, HfApi

@@ -25,7 +25,7 @@ from urllib.parse import quote
 
 import orjson
 
-from feval.cards import HubSource
+from feval.cards.cards import HubSource
 from feval.errors import HubError, StorageError
 from feval.hub.cache import cache_folder
 from feval.hub.client import Client, TransientError

@@ -25,8 +25,8 @@ from feval.errors import StorageError
 from feval.hub.addresses import is_address, parse_address
 from feval.hub.cache import cache_folder
 from feval.hub.snapshots import Listed, Snapshot, open_snapshot
-from feval.recording.format import MANIFEST, README
-from feval.recording.manifest import MOST_BYTES
+from feval.recording.layout.format import MANIFEST, README
+from feval.recording.layout.manifest import MOST_BYTES
 from feval.recording.reader import Recording
 
 __all__ = ["Pulled", "local_folder", "open_place", "pull"]
@@ -167,7 +167,7 @@ class _Source:
 
     def prepare(self, recording: Recording, dataset: str, llms: Sequence[str]) -> None:
         """Bring what voting of some LLMs on a dataset needs, and check that it is derived from what the hash pins."""
-        from feval.recording.format import file_path
+        from feval.recording.layout.format import file_path
 
         wanted = [file_path("questions", dataset), *recording.votes_paths(dataset).values()]
         wanted += [path for path in [file_path("equality", dataset)] if path in recording.manifest.files]
@@ -190,7 +190,7 @@ class _Source:
         return fetched
 
     def _check(self, recording: Recording, path: str) -> None:
-        from feval.recording.bounds import check_expansion
+        from feval.recording.layout.bounds import check_expansion
         from feval.recording.partial import check_leaf
 
         record = recording.file_record(path)
@@ -202,7 +202,7 @@ class _Source:
 
     def check_votes(self, recording: Recording, dataset: str, llms: Iterable[str]) -> None:
         """Check that the votes of some LLMs say what their Parquet files say."""
-        from feval.recording.format import file_path
+        from feval.recording.layout.format import file_path
         from feval.recording.partial import check_votes
 
         sha256 = recording.file_record(file_path("votes", dataset))["sha256"]

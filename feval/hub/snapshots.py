@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 from feval.errors import DamagedRecordingError, HubError, StorageError, UnpinnedWarning
 from feval.hub.addresses import Address, is_commit
 from feval.hub.client import Client, is_offline, without_addresses
-from feval.recording.format import MANIFEST, is_safe_path, open_regular
+from feval.recording.layout.format import MANIFEST, is_safe_path, open_regular
 
 if TYPE_CHECKING:
     from huggingface_hub import RepoFile

@@ -10,20 +10,10 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from feval.errors import UnknownNameError
-from feval.importers import (
-    coupled_mmlu,
-    esc,
-    feval_ttc,
-    game24,
-    inspect_ai,
-    jsonl,
-    lighteval,
-    linc,
-    lm_eval,
-    modelswitch,
-    mot_cascade,
-)
+from feval.importers import jsonl
 from feval.importers.conversion import convert
+from feval.importers.harnesses import inspect_ai, lighteval, lm_eval
+from feval.importers.papers import coupled_mmlu, esc, feval_ttc, game24, linc, modelswitch, mot_cascade
 from feval.importers.source import Importer, ImportRequest
 
 __all__ = ["IMPORTERS", "Importer", "import_recording"]
@@ -87,7 +77,7 @@ def import_recording(
         llm: name of the LLM (with a variant, such as "gpt-3.5-turbo@t=0.8"), or of those to take from a source that holds
             several; `None` takes all of them.
         answer_kind: a key of `feval.answers.KINDS`; `None`: the dataset card's.
-        counter: a token counter (`feval.tokens`); `None`: the source's counts where it has them, else "words".
+        counter: a token counter (`feval.cards.tokens`); `None`: the source's counts where it has them, else "words".
         questions: file with texts, golds and options, joined by question id.
         prices: id of the price list that the recording names, or "none".
         answers: "stored": as the source stores them, extracted from the texts where it does not; "text": always extracted.

@@ -12,15 +12,15 @@ from typing import Any
 from feval.answers import EXTRACTOR_VERSION, KINDS, canonical_gold, extract, keys, normal_forms
 from feval.answers.equality import NORMAL_FORM, named_equality
 from feval.answers.thoughts import SplitColumns, split_columns, thoughts_of
-from feval.cards import find_dataset_card
+from feval.cards.cards import find_dataset_card
+from feval.cards.prices import price_list
+from feval.cards.tokens import token_counter
 from feval.errors import FevalError, OutOfRangeError, SourceError, TokenCounterError, UnknownNameError, UsageError
 from feval.importers.questions import completed, read_questions
 from feval.importers.reading import Reader, fingerprint
 from feval.importers.shapes import LARGEST
 from feval.importers.source import Imported, Importer, ImportRequest, Prompt, SourceLLM, SourcePool, SourceQuestion
-from feval.prices import price_list
 from feval.recording import DatasetInfo, PoolRows, Question, RecordingWriter, ScorerInfo, ScoreRows
-from feval.tokens import token_counter
 
 __all__ = ["ANSWERS", "convert"]
 

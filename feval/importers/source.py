@@ -82,7 +82,7 @@ class SourcePool:
         texts: as the LLM wrote them, inline thoughts included; `None` where the source kept no text.
         answers: as stored, `None` for no answer; the column is `None` where the source stores no answers.
         tokens: output tokens as stored; the column is `None` where the source has no counts.
-        finish_reasons: words of `feval.schema.FINISH_REASONS`; the column is `None` where the source does not say.
+        finish_reasons: words of `feval.cards.schema.FINISH_REASONS`; the column is `None` where the source does not say.
         prompt: the request; `None` where the source does not have it.
         prompt_tokens: of the request, as stored; `None` where the source does not have them.
         extra, reasoning, sequence_logprobs, token_logprobs, token_confidences: as in `feval.recording.PoolRows`.

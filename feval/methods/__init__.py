@@ -2,25 +2,25 @@
 
 A method is a frozen dataclass whose fields are its hyper-parameters, with two forms: called with a question and LLMs it is the
 readable definition, which also runs live; `decide` does the same over integer answer codes for all questions and many replicates.
-`tests/test_methods_contract.py` runs every entry of `METHODS` in both forms on the same draws.
+`tests/methods/test_methods_contract.py` runs every entry of `METHODS` in both forms on the same draws.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from feval.methods.adaptive_consistency import AdaptiveConsistency
-from feval.methods.automix import AutoMix
-from feval.methods.best_of_n import BestOfN, WeightedBestOfN
-from feval.methods.cascade import Cascade
-from feval.methods.confidence_weighted import ConfidenceWeighted
-from feval.methods.deep_confidence import DeepConfidence
-from feval.methods.difficulty_adaptive import DifficultyAdaptive
-from feval.methods.early_stopping import EarlyStopping
-from feval.methods.mixture_of_thoughts import MixtureOfThoughts
-from feval.methods.model_switch import ModelSwitch
-from feval.methods.self_consistency import SelfConsistency
-from feval.methods.single_call import SingleCall
+from feval.methods.cascades.automix import AutoMix
+from feval.methods.cascades.cascade import Cascade
+from feval.methods.cascades.mixture_of_thoughts import MixtureOfThoughts
+from feval.methods.cascades.model_switch import ModelSwitch
+from feval.methods.scored.best_of_n import BestOfN, WeightedBestOfN
+from feval.methods.scored.confidence_weighted import ConfidenceWeighted
+from feval.methods.scored.deep_confidence import DeepConfidence
+from feval.methods.stopping.adaptive_consistency import AdaptiveConsistency
+from feval.methods.stopping.difficulty_adaptive import DifficultyAdaptive
+from feval.methods.stopping.early_stopping import EarlyStopping
+from feval.methods.voting.self_consistency import SelfConsistency
+from feval.methods.voting.single_call import SingleCall
 
 __all__ = [
     "METHODS",

@@ -16,7 +16,7 @@ from feval.errors import ShortPoolError, UsageError
 
 if TYPE_CHECKING:
     from feval.methods.decisions import Decisions
-    from feval.pools import Pool
+    from feval.replay.pools import Pool
 
 __all__ = [
     "BatchMethod",

@@ -13,7 +13,7 @@ from feval.methods.decisions import Ledger
 from feval.methods.protocol import Orders
 
 if TYPE_CHECKING:
-    from feval.pools import Pool
+    from feval.replay.pools import Pool
 
 __all__ = ["Taken", "Takings", "blocks"]
 

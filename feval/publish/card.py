@@ -12,7 +12,8 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from feval.cards import find_dataset_card
+from feval.cards.cards import find_dataset_card
+from feval.cards.tokens import SPLIT_USAGE, USAGE
 from feval.errors import RecordingError
 from feval.publish.configs import MOST_SPLITS, split_names
 from feval.publish.figures import MOST_COTS, Accuracy, PairFigures
@@ -25,7 +26,6 @@ from feval.publish.page import PICTURE, Page
 from feval.publish.words import section
 from feval.recording import Recording
 from feval.report.text import counted, plain_number, visible
-from feval.tokens import SPLIT_USAGE, USAGE
 
 __all__ = ["card", "default_title"]
 
@@ -325,8 +325,8 @@ def _counters(page: Page) -> str:
 
 
 def _price_list(recording: Recording) -> list[str]:
-    from feval.cards import price_ids
-    from feval.prices import price_list
+    from feval.cards.cards import price_ids
+    from feval.cards.prices import price_list
 
     named = recording.manifest.prices
     lines: list[str] = []

@@ -18,7 +18,7 @@ from typing import Any
 
 from feval.errors import DamagedRecordingError
 from feval.recording import Recording
-from feval.recording.format import SCORES, file_path, open_regular, slug
+from feval.recording.layout.format import SCORES, file_path, open_regular, slug
 
 __all__ = ["MOST_SPLITS", "Config", "Split", "configs_of", "split_names"]
 

@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from feval.prices import usd
+from feval.cards.prices import usd
+from feval.cards.schema import FINISH_REASONS
 from feval.recording import Recording
-from feval.replay import LLM, Dataset, load
-from feval.schema import FINISH_REASONS
+from feval.replay.loading import LLM, Dataset, load
 
 if TYPE_CHECKING:
-    from feval.curves import Curve
+    from feval.evaluation.curves import Curve
 
 __all__ = ["Accuracy", "PairFigures", "figures_of", "picture"]
 
@@ -34,7 +34,7 @@ Floats = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class Accuracy:
-    """A mean over questions with its 95 % interval, see `feval.estimators.intervals`."""
+    """A mean over questions with its 95 % interval, see `feval.estimators.inference.intervals`."""
 
     value: float
     low: float
@@ -99,7 +99,7 @@ def figures_of(recording: Recording) -> list[PairFigures]:
 
 def _loaded(recording: Recording, dataset: str, llms: Sequence[str]) -> tuple[Dataset, list[LLM]]:
     """The LLMs with dollars where the recording's price list is known, and without where it is not."""
-    from feval.cards import price_ids
+    from feval.cards.cards import price_ids
 
     priced = recording.manifest.prices in {*price_ids(), "none"}
     return load(dataset, llms, recording, seed=_SEED, prices=None if priced else "none")
@@ -141,7 +141,7 @@ def _figures(dataset: Dataset, llm: LLM) -> PairFigures:
 def _accuracies(dataset: Dataset, llm: LLM, asked: npt.NDArray[np.intp]) -> tuple[Accuracy | None, Accuracy | None]:
     """Of one call and of the full vote, over the questions that have a gold."""
     from feval.estimators.counts import vote_counts
-    from feval.estimators.intervals import accuracy_interval
+    from feval.estimators.inference.intervals import accuracy_interval
 
     rows = asked[dataset.gold[asked] >= 0]
     if not len(rows):
@@ -192,7 +192,7 @@ def picture(recording: Recording) -> bytes | None:
     LLMs that some question has no CoT of, or more than exact curves reach, and datasets without golds are left out; `None` where
     nothing is left.
     """
-    from feval.report.picture import curve_panels_png, curves_png
+    from feval.report.pictures.curve import curve_panels_png, curves_png
 
     panels = [curves for dataset in recording.dataset_ids() if (curves := list(_curves(recording, dataset)))]
     if not panels:
@@ -203,7 +203,7 @@ def picture(recording: Recording) -> bytes | None:
 
 
 def _curves(recording: Recording, dataset: str) -> Iterable[Curve]:
-    from feval.curves import self_consistency_curve
+    from feval.evaluation.curves import self_consistency_curve
 
     pairs: dict[tuple[str, str], dict[str, Any]] = recording.manifest.pairs
     names = [llm for llm in recording.llm_names(dataset) if _has_curve(pairs[dataset, llm])]
@@ -217,6 +217,6 @@ def _curves(recording: Recording, dataset: str) -> Iterable[Curve]:
 
 
 def _has_curve(pair: Mapping[str, Any]) -> bool:
-    from feval.estimators.plurality import LARGEST_POOL
+    from feval.estimators.votes.plurality import LARGEST_POOL
 
     return bool(pair["smallest_pool"] > 0 and pair["largest_pool"] <= LARGEST_POOL)

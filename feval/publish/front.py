@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from feval.cards import find_dataset_card
+from feval.cards.cards import find_dataset_card
 from feval.errors import CardError
 from feval.publish.configs import Config
 from feval.publish.licences import is_licence

@@ -7,7 +7,7 @@ import re
 import shlex
 from collections.abc import Iterable, Sequence
 
-from feval.recording import readme
+from feval.recording.layout import readme
 from feval.report.text import visible
 
 __all__ = ["code", "cut", "fenced", "folded", "listed", "plain", "python_text", "share", "shell_word", "size", "table"]

@@ -30,7 +30,7 @@ from feval.publish.results import FOLDER, described, result_files
 from feval.publish.scan import Scan, scan
 from feval.publish.words import check_words, own_words
 from feval.recording import Recording
-from feval.recording.format import MANIFEST, README, is_beside
+from feval.recording.layout.format import MANIFEST, README, is_beside
 from feval.recording.verify import open_sound
 from feval.report.text import counted
 

@@ -18,7 +18,7 @@ from typing import Any
 
 from feval.errors import ConflictError, FevalError, ReleaseError
 from feval.hub.addresses import is_address, parse_address
-from feval.receipts import read_receipt
+from feval.receipts.receipts import read_receipt
 from feval.report.text import counted
 
 __all__ = ["FOLDER", "described", "result_files"]
@@ -108,7 +108,7 @@ def _portable(start: str, files: Mapping[str, Path | bytes], recording_hash: str
     if isinstance(told, Path):
         found[f"{start}comparison.json"] = _told(told, places)
     if isinstance(plan, Path):
-        from feval.plans import Plan
+        from feval.comparison.plan import Plan
 
         read = Plan.read(plan)
         moved = replace(read, recordings=tuple(places.get(own, own) for own in read.recordings))

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from feval.errors import DamagedRecordingError, ReleaseError, UsageError
-from feval.recording.format import open_regular
+from feval.recording.layout.format import open_regular
 from feval.report.text import counted, visible
 
 __all__ = ["ALLOWANCES", "Finding", "Scan", "scan"]

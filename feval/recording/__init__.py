@@ -9,16 +9,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from feval.lazy import lazy_names
+
 if TYPE_CHECKING:
     from feval.recording.content import DatasetInfo, LLMInfo, PoolRows, Question, ScorerInfo, ScoreRows
-    from feval.recording.derive import add_scores, merge, select
-    from feval.recording.extraction import Extraction, extract
-    from feval.recording.manifest import recording_around
+    from feval.recording.derived.extraction import Extraction, extract
+    from feval.recording.derived.merging import add_scores, merge, select
+    from feval.recording.layout.manifest import recording_around
     from feval.recording.reader import Recording, open_recording
     from feval.recording.scores import Scores, aggregate_scores
     from feval.recording.verify import Verification, verify_recording
     from feval.recording.votes import ABSENT, NO_ANSWER
     from feval.recording.writer import RecordingWriter
+
 
 __all__ = [
     "ABSENT",
@@ -44,35 +47,43 @@ __all__ = [
     "verify_recording",
 ]
 
-_HOMES = {
-    "ABSENT": "votes",
-    "NO_ANSWER": "votes",
-    "DatasetInfo": "content",
-    "Extraction": "extraction",
-    "LLMInfo": "content",
-    "PoolRows": "content",
-    "Question": "content",
-    "Recording": "reader",
-    "RecordingWriter": "writer",
-    "ScoreRows": "content",
-    "ScorerInfo": "content",
-    "Scores": "scores",
-    "add_scores": "derive",
-    "aggregate_scores": "scores",
-    "Verification": "verify",
-    "extract": "extraction",
-    "merge": "derive",
-    "open_recording": "reader",
-    "recording_around": "manifest",
-    "select": "derive",
-    "verify_recording": "verify",
-}
-
-
-def __getattr__(name: str) -> object:
-    """Load a public name from its module on first use."""
-    if name not in _HOMES:
-        raise AttributeError(f"module 'feval.recording' has no attribute {name!r}")
-    from importlib import import_module
-
-    return getattr(import_module(f"feval.recording.{_HOMES[name]}"), name)
+__getattr__, __dir__ = lazy_names(
+    __name__,
+    {
+        "content": (
+            "DatasetInfo",
+            "LLMInfo",
+            "PoolRows",
+            "Question",
+            "ScorerInfo",
+            "ScoreRows",
+        ),
+        "derived.merging": (
+            "add_scores",
+            "merge",
+            "select",
+        ),
+        "derived.extraction": (
+            "Extraction",
+            "extract",
+        ),
+        "layout.manifest": ("recording_around",),
+        "reader": (
+            "Recording",
+            "open_recording",
+        ),
+        "scores": (
+            "Scores",
+            "aggregate_scores",
+        ),
+        "verify": (
+            "Verification",
+            "verify_recording",
+        ),
+        "votes": (
+            "ABSENT",
+            "NO_ANSWER",
+        ),
+        "writer": ("RecordingWriter",),
+    },
+)

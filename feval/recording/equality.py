@@ -13,7 +13,7 @@ from typing import Any
 from feval.answers.equality import comparison
 from feval.answers.parties import Division, PairBudget, Parties, Verdict, divide
 from feval.recording.content import NORMAL_FORM
-from feval.recording.format import LeafHash
+from feval.recording.layout.format import LeafHash
 
 __all__ = [
     "EQUALITY_COLUMNS",

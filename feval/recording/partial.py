@@ -16,10 +16,10 @@ from feval.answers.parties import Parties, parties_of
 from feval.errors import DamagedRecordingError
 from feval.recording.content import OPTIONAL_COLUMNS, Question
 from feval.recording.equality import equality_leaf
-from feval.recording.files import CHANNELS, FINISH_CODES, PAIR_PARTS
-from feval.recording.format import MANIFEST, README, SCORES, LeafHash, file_path
-from feval.recording.manifest import Manifest
-from feval.recording.origin import PULLED
+from feval.recording.layout.files import CHANNELS, FINISH_CODES, PAIR_PARTS
+from feval.recording.layout.format import MANIFEST, README, SCORES, LeafHash, file_path
+from feval.recording.layout.manifest import Manifest
+from feval.recording.layout.origin import PULLED
 from feval.recording.reader import Recording
 from feval.recording.verify import scores_leaf
 from feval.recording.votes import ABSENT, name_key

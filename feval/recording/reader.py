@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Protocol
 
 from feval.errors import DamagedRecordingError, NotFetchedError, NotRecordedError
-from feval.recording.bounds import check_footer
 from feval.recording.content import (
     OPTIONAL_COLUMNS,
     DatasetInfo,
@@ -29,10 +28,11 @@ from feval.recording.content import (
     ScoreRows,
     utc_text,
 )
-from feval.recording.format import SCORES, file_path, open_regular
+from feval.recording.layout.bounds import check_footer
+from feval.recording.layout.format import SCORES, file_path, open_regular
+from feval.recording.layout.manifest import Manifest, read_manifest
+from feval.recording.layout.origin import origin
 from feval.recording.logprobs import TokenLogprobs, logprobs_of_tables
-from feval.recording.manifest import Manifest, read_manifest
-from feval.recording.origin import origin
 from feval.recording.scores import (
     SCORE_COLUMNS,
     Scores,
@@ -75,7 +75,7 @@ def open_recording(path: str | Path, source: FileSource | None = None) -> Record
         source: gives the files that are not there; `None` where all should be.
 
     Raises:
-        NotARecordingError, NewerFormatError, DamagedRecordingError: see `feval.recording.manifest.read_manifest`.
+        NotARecordingError, NewerFormatError, DamagedRecordingError: see `feval.recording.layout.manifest.read_manifest`.
     """
     folder = Path(path)
     return Recording(folder, read_manifest(folder), source)
@@ -322,7 +322,7 @@ class Recording:
 
     def channels(self, dataset: str, llm: str) -> list[str]:
         """Which of the optional parts an LLM has on a dataset: some of "reasoning", "logprobs"."""
-        from feval.recording.files import CHANNELS
+        from feval.recording.layout.files import CHANNELS
 
         self.require(dataset, llm)
         return [part for part in CHANNELS if file_path(part, dataset, llm) in self.manifest.files]

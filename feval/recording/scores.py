@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from feval.errors import ConflictError, NotRecordedError, UnknownNameError, UsageError
 from feval.recording.content import ScorerInfo, ScoreRows
-from feval.recording.format import LeafHash
+from feval.recording.layout.format import LeafHash
 
 if TYPE_CHECKING:
     from feval.recording.reader import Recording

@@ -11,17 +11,17 @@ from pathlib import Path
 from typing import Any
 
 from feval.answers.parties import parties_of
+from feval.cards.schema import Manifest
 from feval.errors import ConflictError, DamagedRecordingError, FevalError, UsageError
 from feval.recording.content import NORMAL_FORM
 from feval.recording.equality import equality_counts, equality_leaf
-from feval.recording.files import FINISH_CODES, pool_lines
-from feval.recording.format import MANIFEST, README, SCORES, LeafHash, file_path, is_beside, open_regular
-from feval.recording.origin import PULLED, cached_from
+from feval.recording.layout.files import FINISH_CODES, pool_lines
+from feval.recording.layout.format import MANIFEST, README, SCORES, LeafHash, file_path, is_beside, open_regular
+from feval.recording.layout.origin import PULLED, cached_from
 from feval.recording.reader import Recording, gold_aware_remark, open_recording
 from feval.recording.scores import ScoreTally
 from feval.recording.votes import VotesBuilder
 from feval.recording.writer import dataset_leaf, llm_leaf, question_line
-from feval.schema import Manifest
 
 __all__ = ["Verification", "file_problems", "open_sound", "scores_leaf", "verify_recording"]
 

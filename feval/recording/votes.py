@@ -28,7 +28,7 @@ import numpy.typing as npt
 
 from feval.errors import DamagedRecordingError
 from feval.recording.content import PoolRows, Question
-from feval.recording.format import open_regular
+from feval.recording.layout.format import open_regular
 
 if TYPE_CHECKING:  # opening a recording reads no answers
     from feval.answers.parties import Parties
@@ -102,7 +102,7 @@ class LLMVotes:
 
     @property
     def finish(self) -> npt.NDArray[np.uint8]:
-        """[Q, S] position in `feval.schema.FINISH_REASONS`, 0 where absent."""
+        """[Q, S] position in `feval.cards.schema.FINISH_REASONS`, 0 where absent."""
         return self.read_finish()
 
 

@@ -29,8 +29,8 @@ from feval.recording.equality import (
     equality_leaf,
     equality_notes,
 )
-from feval.recording.files import HashedFile, PairFiles, ParquetFile, with_correct
-from feval.recording.format import (
+from feval.recording.layout.files import HashedFile, PairFiles, ParquetFile, with_correct
+from feval.recording.layout.format import (
     FORMAT,
     FORMAT_VERSION,
     MANIFEST,
@@ -41,10 +41,10 @@ from feval.recording.format import (
     file_path,
     recording_hash,
 )
-from feval.recording.links import link_file
-from feval.recording.manifest import recording_around
+from feval.recording.layout.links import link_file
+from feval.recording.layout.manifest import recording_around
+from feval.recording.layout.readme import readme_text
 from feval.recording.reader import Recording
-from feval.recording.readme import readme_text
 from feval.recording.scores import ScoreTally
 from feval.recording.votes import VotesBuilder
 
@@ -580,7 +580,7 @@ class RecordingWriter:
 
     @staticmethod
     def _check(manifest: dict[str, Any]) -> None:
-        from feval.schema import Manifest
+        from feval.cards.schema import Manifest
 
         Manifest.model_validate_json(json.dumps(manifest))
 

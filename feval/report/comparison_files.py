@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from feval.calling import TIME_LIMIT
+from feval.evaluation.user_methods import TIME_LIMIT
 
 if TYPE_CHECKING:
-    from feval.comparison import Comparison
-    from feval.report.page_questions import Caps
+    from feval.comparison.comparison import Comparison
+    from feval.report.page.questions import Caps
 
 __all__ = ["comparison_files"]
 
@@ -36,9 +36,9 @@ def comparison_files(
     Raises:
         RecordingError: a recording cannot be read.
     """
-    from feval.report.comparison_picture import comparison_png, comparison_svg
-    from feval.report.page import comparison_page
-    from feval.traces import opened, traces
+    from feval.comparison.traces import opened, traces
+    from feval.report.page.page import comparison_page
+    from feval.report.pictures.comparison import comparison_png, comparison_svg
 
     dataset, llms = opened(comparison, base)
     followed = traces(comparison, dataset, llms, base=base, time_limit=time_limit)

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from feval.question_set import LeftOut
+    from feval.evaluation.question_set import LeftOut
 
 __all__ = [
     "counted",

@@ -6,18 +6,20 @@ in this process (`transport`), and a server (`server`).
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING
 
-_HOMES = {
-    "Application": "feval.serving.application",
-    "AsyncReplayTransport": "feval.serving.transport",
-    "ReplayTransport": "feval.serving.transport",
-    "grade": "feval.serving.grading",
-    "replay_async_http_client": "feval.serving.transport",
-    "replay_http_client": "feval.serving.transport",
-    "serve": "feval.serving.server",
-}
+from feval.lazy import lazy_names
+
+if TYPE_CHECKING:
+    from feval.serving.application import Application
+    from feval.serving.grading import grade
+    from feval.serving.server import serve
+    from feval.serving.transport import (
+        AsyncReplayTransport,
+        ReplayTransport,
+        replay_async_http_client,
+        replay_http_client,
+    )
 
 __all__ = [
     "Application",
@@ -29,12 +31,17 @@ __all__ = [
     "serve",
 ]
 
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(_HOMES[name]), name)
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)
+__getattr__, __dir__ = lazy_names(
+    __name__,
+    {
+        "application": ("Application",),
+        "transport": (
+            "AsyncReplayTransport",
+            "ReplayTransport",
+            "replay_async_http_client",
+            "replay_http_client",
+        ),
+        "grading": ("grade",),
+        "server": ("serve",),
+    },
+)

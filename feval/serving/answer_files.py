@@ -17,7 +17,7 @@ _QUESTION = ("question", "question_id", "id")
 
 
 def read_answers(path: Path) -> object:
-    """Read answers, as `feval.grading.answers_by_id` takes them.
+    """Read answers, as `feval.receipts.grading.answers_by_id` takes them.
 
     Args:
         path: by its ending .jsonl (or .ndjson), an object with "question" and "answer" on each line; .csv, with columns of these

@@ -25,19 +25,19 @@ from feval.errors import FevalError, NotRecordedError, ReplayWarning, StorageErr
 from feval.serving import replies, requests
 from feval.serving.errors import MissError, RequestError, ServingError
 from feval.serving.kept import Kept
-from feval.serving.ledger import LedgerFile
-from feval.serving.matcher import Library, Match
-from feval.serving.mismatch import Mismatches
-from feval.serving.runs import Picked, RunName, Runs, Taken, chosen_run, run_name, run_of_key
+from feval.serving.matching.matcher import Library, Match
+from feval.serving.matching.mismatch import Mismatches
+from feval.serving.runs.ledger import LedgerFile
+from feval.serving.runs.runs import Picked, RunName, Runs, Taken, chosen_run, run_name, run_of_key
 from feval.serving.texts import UNKNOWN_FINISH, Prepared, Texts
 
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-    from feval.prices import Price, PriceList
+    from feval.cards.prices import Price, PriceList
     from feval.recording.logprobs import TokenLogprobs
     from feval.recording.reader import Recording
-    from feval.replay import LLM
+    from feval.replay.loading import LLM
 
 __all__ = ["Application", "Call", "Reply"]
 
@@ -129,7 +129,7 @@ class Application:
         seed: int = 0,
         allow_mismatch: bool = False,
     ) -> None:
-        from feval.schema import FINISH_REASONS
+        from feval.cards.schema import FINISH_REASONS
 
         self.library, self.runs, self.seed = library, runs, seed
         self._file = file

@@ -20,7 +20,7 @@ from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 from feval.serving.application import Reply
 from feval.serving.asgi import OF_DOOR, OF_FEVAL, OF_KEYS, Door, Limits, deliver, error_reply
 from feval.serving.kept import Kept
-from feval.serving.runs import may_be_secret
+from feval.serving.runs.runs import may_be_secret
 
 __all__ = ["Connection", "Head", "Uvicorn"]
 

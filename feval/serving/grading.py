@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from feval.errors import ConflictError, UnknownNameError, UsageError
-from feval.grading import Consumed, Grade, answers_by_id, grade_answers
-from feval.serving.templates import UsedTemplates, is_use_list, prompt_remarks
+from feval.receipts.grading import Consumed, Grade, answers_by_id, grade_answers
+from feval.serving.matching.templates import UsedTemplates, is_use_list, prompt_remarks
 
 if TYPE_CHECKING:
     from feval.recording import Recording
-    from feval.replay import LLM, Dataset
+    from feval.replay.loading import LLM, Dataset
     from feval.serving.application import Application
 
 __all__ = ["Graded", "SavedLedger", "grade", "grade_saved", "read_ledger"]
@@ -53,7 +53,7 @@ class Graded:
         Args:
             folder: where it will lie, whose recordings are named by their path from there; the working directory for `None`.
         """
-        from feval.receipts import grade_receipt
+        from feval.receipts.receipts import grade_receipt
 
         return grade_receipt(self.grade, self.dataset, self.llms, folder or Path())
 
@@ -68,7 +68,7 @@ def grade(application: Application, run: str, answers: object, *, dataset: str |
     Args:
         application: what handed the CoTs out.
         run: its name, as the ledger has it.
-        answers: see `feval.grading.answers_by_id`.
+        answers: see `feval.receipts.grading.answers_by_id`.
         dataset: which one, where the run asked about several.
 
     Raises:
@@ -202,7 +202,7 @@ def grade_saved(
     Args:
         saved: from `read_ledger`.
         run: its name; `None` where the ledger has only one.
-        answers: see `feval.grading.answers_by_id`.
+        answers: see `feval.receipts.grading.answers_by_id`.
         recordings: what was served.
         dataset: which one, where the run asked about several.
         prices: id or file of a price list; that of the ledger for `None`.
@@ -213,7 +213,7 @@ def grade_saved(
         UsageError: the run, the dataset or the price list is not clear, or the answers are none.
         NotRecordedError: the ledger tells of CoTs that were not recorded.
     """
-    from feval.replay import load
+    from feval.replay.loading import load
 
     name = saved.run(run)
     replicate, handed = saved.runs[name]
@@ -237,7 +237,7 @@ def _served(saved: SavedLedger, recordings: Sequence[Recording]) -> list[Recordi
 
 
 def _listed(saved: SavedLedger) -> str:
-    from feval.cards import price_ids
+    from feval.cards.cards import price_ids
 
     if saved.prices != "none" and saved.prices not in price_ids():  # it may be a path, and a ledger opens no file
         raise UsageError(
@@ -254,8 +254,8 @@ def read_ledger(path: Path) -> SavedLedger:
         SourceError: it is a damaged ledger file.
     """
     from feval.serving.answer_files import read_text
-    from feval.serving.ledger import FORMAT
-    from feval.serving.ledger import read_ledger as read_lines
+    from feval.serving.runs.ledger import FORMAT
+    from feval.serving.runs.ledger import read_ledger as read_lines
 
     with_lines = _first_line(read_text(path)).get("format") == FORMAT
     if with_lines:
@@ -307,7 +307,7 @@ def _joined(
     header: Mapping[str, Any], entries: Iterable[Mapping[str, Any]]
 ) -> tuple[dict[str, tuple[int | None, list[dict[str, Any]]]], dict[str, list[dict[str, Any]]]]:
     """The requests of a ledger file, joined per run, dataset, LLM and question; and the prompts of each run."""
-    from feval.serving.runs import count_entry, run_name
+    from feval.serving.runs.runs import count_entry, run_name
 
     found: dict[str, dict[tuple[str, str, str], dict[str, Any]]] = {}
     templates: dict[str, UsedTemplates] = {}

@@ -22,7 +22,7 @@ from feval.serving.asgi import Door, Limits
 from feval.serving.loopback import cannot_listen, is_loopback
 
 if TYPE_CHECKING:
-    from feval.prices import PriceList
+    from feval.cards.prices import PriceList
     from feval.recording.reader import Recording
     from feval.serving.application import Application
 

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from feval.replay import LLM
-from feval.schema import FINISH_REASONS
+from feval.cards.schema import FINISH_REASONS
+from feval.replay.loading import LLM
 from feval.serving import replies
 from feval.serving.kept import Kept
 
@@ -39,7 +39,7 @@ class Prepared:
     Attributes:
         closed: each text as JSON, `null` where the recording has none, with what stands behind it in a choice of a chat.
         tokens: output tokens.
-        finishes: places of the finish reasons in `feval.schema.FINISH_REASONS`.
+        finishes: places of the finish reasons in `feval.cards.schema.FINISH_REASONS`.
         prompt_tokens: of the question; -1 where they were not recorded.
         texts: how many have one.
         usual: whether every CoT has a text and a finish reason that is known.

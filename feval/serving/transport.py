@@ -25,7 +25,7 @@ from feval.errors import ReplayWarning, UsageError
 from feval.serving.application import Application, Call, Reply
 
 if TYPE_CHECKING:
-    from feval.prices import PriceList
+    from feval.cards.prices import PriceList
     from feval.recording.reader import Recording
     from feval.serving.grading import Graded
 
@@ -97,7 +97,7 @@ class _Replay:
         """Grade a run's answers: accuracy with its interval, cost, and a receipt.
 
         Args:
-            answers: question (its id or text) -> answer, `None` for no answer; see `feval.grading.answers_by_id`.
+            answers: question (its id or text) -> answer, `None` for no answer; see `feval.receipts.grading.answers_by_id`.
             run: its name; this transport's own for `None`.
             dataset: which one, where the run asked about several.
 

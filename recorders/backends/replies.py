@@ -15,7 +15,7 @@ from typing import Any, TypeGuard
 
 import orjson
 
-from feval.schema import FINISH_REASONS
+from feval.cards.schema import FINISH_REASONS
 from recorders.errors import Transient
 from recorders.request import Completion
 

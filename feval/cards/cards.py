@@ -1,0 +1,358 @@
+"""Dataset and LLM cards: front matter read into frozen models.
+
+Facts live in cards, not in code: adding a dataset, an LLM or a price list is adding a Markdown file to a folder named by
+`FEVAL_CARDS`. The form is in `data_cards/README.md`. Nothing is read at import. Price lists are read by `feval.cards.prices`, without
+the models here.
+
+Where two folders describe the same dataset or LLM, the first folder wins; feval's own comes last.
+"""
+
+from __future__ import annotations
+
+from datetime import date
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal, TypeVar
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints, ValidationError
+
+from feval.cards.front_matter import (
+    CARD_KINDS,
+    card_files,
+    card_folder,
+    card_folders,
+    file_stem,
+    find_card,
+    read_front_matter,
+    shorten,
+)
+from feval.cards.schema import Choice
+from feval.errors import CardError, UnknownNameError
+
+if TYPE_CHECKING:
+    from pydantic_core import ErrorDetails
+
+__all__ = [
+    "AnswerKindName",
+    "CardExample",
+    "DatasetCard",
+    "HubChoices",
+    "HubColumns",
+    "HubSource",
+    "LLMCard",
+    "SourceFile",
+    "ThoughtFamily",
+    "card_folder",
+    "card_folders",
+    "dataset_card",
+    "dataset_ids",
+    "find_dataset_card",
+    "find_llm_card",
+    "llm_card",
+    "llm_names",
+    "price_ids",
+    "read_card",
+    "read_front_matter",
+]
+
+AnswerKindName = Literal["number", "choice", "yes-no", "valid-invalid", "date", "letters", "text", "latex", "verbatim"]
+"""How answers are read and compared: the keys of `feval.answers.KINDS`."""
+
+ThoughtFamily = Literal[
+    "think", "thought", "thinking", "mistral", "seed", "minimax", "longcat", "kimi", "gemma", "cohere", "harmony", "granite"
+]  # fmt: skip
+"""How thoughts are marked in a text: the keys of `feval.answers.thoughts.FAMILIES`."""
+
+
+def _iso_date(text: str) -> str:
+    if date.fromisoformat(text).isoformat() != text:
+        raise ValueError("write the date as YYYY-MM-DD")
+    return text
+
+
+def _no_double_hyphen(name: str) -> str:
+    if "--" in name:  # it stands for "/" in file names; the Hub forbids it in names, too
+        raise ValueError("a name cannot contain '--'")
+    return name
+
+
+_Text = Annotated[str, StringConstraints(min_length=1, pattern=r"\S")]
+_Repository = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*(?:/[A-Za-z0-9][A-Za-z0-9._-]*)?$")]
+_Commit = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{40}$")]
+_Sha256 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
+_DatasetId = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9](?:-?[A-Za-z0-9._])*$")]
+_LLMName = Annotated[str, StringConstraints(pattern=r"^[^\s@\\]+$"), AfterValidator(_no_double_hyphen)]
+_Day = Annotated[str, AfterValidator(_iso_date)]
+_Mark = Annotated[str, StringConstraints(pattern=r"^\S(?:.*\S)?$")]
+
+
+class _Card(BaseModel):
+    # Strict: a card that says questions: "250" is corrected by its author, not by us.
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+
+class HubChoices(_Card):
+    """Which column holds the options of a question, and how.
+
+    Attributes:
+        column: its name.
+        form: "labelled" (label and text of each), "marked" (texts such as "A)21"), "plain" (texts alone, labelled A, B, C, ...;
+            a gold may be a position from 0), "in-question" (the column is the question's; the options are the lines after its
+            line "Options:").
+    """
+
+    column: _Text
+    form: Literal["labelled", "marked", "plain", "in-question"]
+
+
+class HubColumns(_Card):
+    """How the rows of a repository become questions.
+
+    Attributes:
+        question: the columns with its text, one after the other.
+        answer: the column with the gold.
+        answer_after: the gold is what follows this mark, the last time it stands in the column; `None`: the whole text.
+        choices: `None` where there are no options.
+        order: rows are put in the order of the numbers at the end of this column; `None`: they are as the files have them.
+    """
+
+    question: Annotated[tuple[_Text, ...], Field(strict=False, min_length=1)]
+    answer: _Text
+    answer_after: _Text | None = None
+    choices: HubChoices | None = None
+    order: _Text | None = None
+
+
+class HubSource(_Card):
+    """Where the questions are on the Hugging Face Hub.
+
+    Attributes:
+        repository: such as "openai/gsm8k".
+        config: `None` where the repository has no configurations.
+        split: such as "test"; "train+test" is both, one after the other.
+        revision: the pinned commit; `None` where none was verified.
+        columns: `None` where the questions cannot be taken from there.
+        files: patterns such as "main/test-*.parquet", in order; `None`: found by the names of config and split.
+    """
+
+    repository: _Repository
+    config: _Text | None
+    split: _Text
+    revision: _Commit | None
+    columns: HubColumns | None = None
+    files: Annotated[tuple[_Text, ...], Field(strict=False, min_length=1)] | None = None
+
+
+class SourceFile(_Card):
+    """The file whose rows the question ids count: a public repository, a path in it, and the pinned commit, if known."""
+
+    repository: _Text
+    path: _Text
+    commit: _Commit | None
+
+
+class CardExample(_Card):
+    """A question, an answer as a CoT gives it, and the same answer in canonical form (the voting key)."""
+
+    question: _Text
+    choices: Annotated[tuple[Choice, ...], Field(strict=False)] = ()
+    raw_answer: _Text
+    answer: _Text
+
+
+class DatasetCard(_Card):
+    """The facts of a dataset.
+
+    Attributes:
+        id: the name under which feval knows it.
+        title: for people.
+        group: "commonsense", "arithmetic" or "mathematical" for the paper's sixteen; any word for others.
+        answer_kind: a key of `feval.answers.KINDS`.
+        questions: how many there are.
+        first_question_id: of the first question.
+        last_question_id: of the last question.
+        licence: of the questions; `None`: none stated.
+        citation: of the paper that made it.
+        hub: `None` where it is not on the Hub.
+        example: one question with its answers.
+        source: `None` where the rows are those of `hub`.
+        questions_sha256: over all questions, as `data_cards/README.md` says; `None` where it was not computed.
+        constant: its name in `feval.cards.names.DatasetType`; `None` outside the paper.
+        reference_name: the text that stands for it in the reference package's files; `None` outside the paper.
+        checked: the day these facts were checked, YYYY-MM-DD.
+    """
+
+    id: _DatasetId
+    title: _Text
+    group: _Text
+    answer_kind: AnswerKindName
+    questions: int = Field(ge=1)
+    first_question_id: _Text
+    last_question_id: _Text
+    licence: _Text | None
+    citation: _Text
+    hub: HubSource | None
+    example: CardExample
+    source: SourceFile | None = None
+    questions_sha256: _Sha256 | None = None
+    constant: _Text | None = None
+    reference_name: _Text | None = None
+    checked: _Day | None = None
+
+
+class LLMCard(_Card):
+    """The facts of an LLM.
+
+    Attributes:
+        name: the base name, without a variant.
+        title: for people.
+        family: such as "LLaMA".
+        provider: where it was, or will be, recorded.
+        reasoning: whether it thinks in tokens of its own, billed as output, before it answers.
+        cots_to_record: per question.
+        temperature: of decoding; `None`: the provider's default.
+        max_tokens: limit on output tokens per CoT; `None`: the provider's default, or 32,768 for one that reasons and
+            whose card does not come with feval.
+        source: where these facts come from.
+        thoughts: how it marks thoughts that a server leaves in the text: a family, or an opening and a closing mark of its own;
+            `None`: any family, by the first mark in the text.
+        licence: of the weights; `None` for closed ones.
+        constant: its name in `feval.cards.names.LLMType`; `None` outside the reference package.
+        paper_name: as the paper's Table 3 prints it; `None` where it is not there.
+        checked: the day these facts were checked, YYYY-MM-DD.
+    """
+
+    name: _LLMName
+    title: _Text
+    family: _Text
+    provider: _Text
+    reasoning: bool
+    cots_to_record: int = Field(ge=1)
+    temperature: float | None = Field(ge=0)
+    max_tokens: int | None = Field(ge=1)
+    source: _Text
+    thoughts: ThoughtFamily | Annotated[tuple[_Mark, _Mark], Field(strict=False)] | None = None
+    licence: _Text | None = None
+    constant: _Text | None = None
+    paper_name: _Text | None = None
+    checked: _Day | None = None
+
+
+_CardT = TypeVar("_CardT", bound=_Card)
+_Model = TypeVar("_Model", bound=BaseModel)
+_NAME_FIELDS = {"datasets": "id", "llms": "name"}
+
+
+def dataset_ids() -> list[str]:
+    """Return the ids of all datasets that have a card, sorted."""
+    return list(card_files("datasets"))
+
+
+def llm_names() -> list[str]:
+    """Return the base names of all LLMs that have a card, sorted."""
+    return list(card_files("llms"))
+
+
+def price_ids() -> list[str]:
+    """Return the ids of all price lists that are cards, sorted."""
+    return list(card_files("prices"))
+
+
+def dataset_card(dataset_id: str) -> DatasetCard:
+    """Return the card of a dataset.
+
+    Args:
+        dataset_id: such as "gsm8k".
+
+    Raises:
+        UnknownNameError: no card describes it.
+        CardError: its card cannot be used.
+    """
+    card = find_dataset_card(dataset_id)
+    if card is None:
+        advice = "To add one, put a card into a folder named by FEVAL_CARDS."
+        raise UnknownNameError.of("dataset card", dataset_id, dataset_ids(), advice)
+    return card
+
+
+def find_dataset_card(dataset_id: str) -> DatasetCard | None:
+    """Return the card of a dataset; `None` where there is none.
+
+    Raises:
+        CardError: its card cannot be used.
+    """
+    return _find("datasets", dataset_id, DatasetCard)
+
+
+def llm_card(name: str) -> LLMCard:
+    """Return the card of an LLM.
+
+    Args:
+        name: of the LLM or a variant of it, such as "gpt-3.5-turbo@t=0.8"; what stands before "@" finds the card.
+
+    Raises:
+        UnknownNameError: no card describes it.
+        CardError: its card cannot be used.
+    """
+    card = find_llm_card(name)
+    if card is None:
+        advice = "To add one, put a card into a folder named by FEVAL_CARDS."
+        raise UnknownNameError.of("LLM card", name.split("@", 1)[0], llm_names(), advice)
+    return card
+
+
+def find_llm_card(name: str) -> LLMCard | None:
+    """Return the card of an LLM or of a variant's base; `None` where there is none.
+
+    Raises:
+        CardError: its card cannot be used.
+    """
+    return _find("llms", name.split("@", 1)[0], LLMCard)
+
+
+def _find(kind: str, name: str, model: type[_CardT]) -> _CardT | None:
+    path = find_card(kind, name)
+    if path is None:
+        return None
+    card = read_card(kind, path, model)
+    told: str = getattr(card, _NAME_FIELDS[kind])
+    if told != name:
+        raise CardError(
+            f"The {CARD_KINDS[kind]} {path} describes {told!r}: its file must be called {file_stem(told)}.md."
+        )
+    return card
+
+
+def read_card(kind: str, path: Path, model: type[_Model]) -> _Model:
+    """Return a card as a model.
+
+    Args:
+        kind: a key of `feval.cards.front_matter.CARD_KINDS`, for the error sentence.
+        path: the card.
+        model: what its front matter must be.
+
+    Raises:
+        CardError: it cannot be read or is no such card; the message names the fields.
+    """
+    try:
+        return model.model_validate(read_front_matter(path))
+    except ValidationError as error:
+        raise CardError(_sentence(kind, path, error)) from error
+
+
+def _sentence(kind: str, path: Path, error: ValidationError) -> str:
+    """Say which fields are wrong, what they hold, and what was expected; of many faults, the first three."""
+    faults = [_fault(".".join(map(str, each["loc"])), each) for each in error.errors(include_url=False)]
+    more = f"; and {len(faults) - 3} more faults" if len(faults) > 3 else ""
+    return f"The {CARD_KINDS[kind]} {path} {'; '.join(faults[:3])}{more}. data_cards/README.md lists the fields."
+
+
+def _fault(field: str, details: ErrorDetails) -> str:
+    if details["type"] == "missing":
+        return f"lacks the field {field!r}"
+    if details["type"] == "extra_forbidden":
+        return f"has an unknown field {field!r}"
+    return f"has {shorten(details['input'])} in the field {field!r} ({_lower(details['msg'])})"
+
+
+def _lower(text: str) -> str:
+    return text[:1].lower() + text[1:]

@@ -1,0 +1,310 @@
+"""Card files: which folders hold them, and how the front matter of one is read.
+
+A card is a Markdown file that begins with facts in YAML between two lines `---`. What follows is prose for people. Cards lie in
+`datasets/`, `llms/`, `prices/` and `prompts/` of a card folder; the file is named after what it describes, with `/` written as
+`--`.
+
+The YAML read here is the part that JSON can say too: text, numbers, `true`, `false`, `null`, lists and mappings. So `no` and
+`2025-06-02` stay text, and a card cannot hold aliases (the stuff of YAML bombs), tags, or the same key twice.
+
+This module stands apart from `feval.cards.cards` because `feval.cards.prices` is on the way to every curve and must not load pydantic.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from feval.errors import CardError
+
+__all__ = [
+    "CARD_KINDS",
+    "MAX_CARD_BYTES",
+    "card_files",
+    "card_folder",
+    "card_folders",
+    "card_name",
+    "file_stem",
+    "find_card",
+    "read_card_text",
+    "read_front_matter",
+    "shorten",
+]
+
+CARD_KINDS: Mapping[str, str] = {
+    "datasets": "dataset card",
+    "llms": "LLM card",
+    "prices": "price list",
+    "prompts": "prompt card",
+}
+"""The folders inside a card folder, and what one file of each is called."""
+
+MAX_CARD_BYTES = 256 * 1024
+"""A larger file is no card: the built-in ones have 1 to 4 kB."""
+
+MAX_CARD_DEPTH = 8
+
+_FENCE = "---"
+_TAG = "tag:yaml.org,2002:"
+_JSON_TAGS = frozenset(_TAG + name for name in ("str", "int", "float", "bool", "null", "seq", "map"))
+_NUMBER_START = "-0123456789"
+
+
+def card_folder() -> Path:
+    """Return the folder of the cards that come with feval.
+
+    Raises:
+        CardError: the installation lacks it.
+    """
+    package = Path(__file__).resolve().parents[1]
+    installed, checkout = package / "data_cards", package.parent / "data_cards"
+    for folder in (installed, checkout):
+        if folder.is_dir():
+            return folder
+    raise CardError(f"The cards of feval are missing: {installed} is no folder. Install feval again.")
+
+
+def card_folders() -> tuple[Path, ...]:
+    """Return the card folders in the order they are searched: those named by `FEVAL_CARDS`, then feval's own.
+
+    `FEVAL_CARDS` holds one folder or several, separated as in `PATH`.
+
+    Raises:
+        CardError: `FEVAL_CARDS` names something that is no folder.
+    """
+    named = [Path(entry).expanduser() for entry in os.environ.get("FEVAL_CARDS", "").split(os.pathsep) if entry.strip()]
+    for folder in named:
+        if not _is_folder(folder):
+            raise CardError(f"FEVAL_CARDS names {str(folder)!r}, which is no folder. Correct or unset FEVAL_CARDS.")
+    return (*named, card_folder())
+
+
+def _is_folder(path: Path) -> bool:
+    try:
+        return path.is_dir()
+    except (OSError, ValueError):  # ValueError: a null character in the name
+        return False
+
+
+def file_stem(name: str) -> str:
+    """Return the file name, without `.md`, of the card of `name`: `Qwen/Qwen2.5-32B-Instruct` has a slash, files have not."""
+    return name.replace("/", "--")
+
+
+def card_name(stem: str) -> str:
+    """Return the name whose card has this file name (without `.md`): the inverse of `file_stem`."""
+    return stem.replace("--", "/")
+
+
+def card_files(kind: str) -> dict[str, tuple[Path, ...]]:
+    """Find the cards of one kind in every card folder.
+
+    Args:
+        kind: a key of `CARD_KINDS`.
+
+    Returns:
+        Names, sorted, with the files that describe each: the one that counts first.
+
+    Raises:
+        CardError: a folder cannot be listed.
+    """
+    found: dict[str, tuple[Path, ...]] = {}
+    for folder in card_folders():
+        for path in _cards_in(folder / kind):
+            name = card_name(path.name.removesuffix(".md"))
+            found[name] = (*found.get(name, ()), path)
+    return dict(sorted(found.items()))
+
+
+def _cards_in(folder: Path) -> list[Path]:
+    """List the `.md` files of a folder that may be absent; a README and hidden files are no cards."""
+    try:
+        names = [path.name for path in folder.iterdir()] if folder.is_dir() else []
+    except OSError as error:
+        raise CardError(f"The card folder {folder} cannot be listed: {error.strerror or error}.") from error
+    return [
+        folder / name for name in names if name.endswith(".md") and name != "README.md" and not name.startswith(".")
+    ]
+
+
+def find_card(kind: str, name: str) -> Path | None:
+    """Return the file of the card that describes `name`, the first one found; `None` where there is none."""
+    # Looked up in the listing and not on the disk: a disk that ignores case would find "GSM8K", and a name with dots
+    # and slashes could point outside the folder.
+    paths = card_files(kind).get(name)
+    return paths[0] if paths else None
+
+
+def read_card_text(path: Path) -> str:
+    """Return a card's (or a price file's) text, with line feeds as line ends.
+
+    Raises:
+        CardError: no regular file, not readable, larger than `MAX_CARD_BYTES`, or not UTF-8.
+    """
+    try:
+        if path.exists() and not path.is_file():  # a pipe would wait for ever
+            raise CardError(f"The card {path} is no regular file. Name a Markdown or JSON file.")
+        with path.open("rb") as file:
+            data = file.read(MAX_CARD_BYTES + 1)
+    except FileNotFoundError as error:
+        raise CardError(f"There is no card {path}. Check the path.") from error
+    except (OSError, ValueError) as error:
+        raise CardError(f"The card {path} cannot be read: {getattr(error, 'strerror', None) or error}.") from error
+    if len(data) > MAX_CARD_BYTES:
+        raise CardError(f"The card {path} is larger than {MAX_CARD_BYTES:,} bytes. Split it or move prose elsewhere.")
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise CardError(
+            f"The card {path} is not UTF-8 text: line {line} holds a byte that is none. Save it as UTF-8."
+        ) from error
+    return text.replace("\r\n", "\n").replace("\r", "\n")
+
+
+def read_front_matter(path: str | os.PathLike[str]) -> dict[str, Any]:
+    """Return the facts of a card: the mapping between its two lines `---`.
+
+    Args:
+        path: a Markdown file.
+
+    Returns:
+        Text, numbers, booleans, `None`, lists and dicts with text keys; nothing has been checked beyond that.
+
+    Raises:
+        CardError: the file cannot be read, has no front matter, or has front matter that is not plain YAML; the message
+            names the file and, where there is one, the line.
+    """
+    card = Path(path)
+    yaml_text = _front_matter(card, read_card_text(card))
+    return _parse(card, yaml_text)
+
+
+def _front_matter(path: Path, text: str) -> str:
+    """Return the YAML, beginning with an empty line in the place of the first `---`, so that line numbers are the file's."""
+    lines = text.split("\n")
+    if lines[0].rstrip() != _FENCE:
+        raise CardError(
+            f"The card {path} has no front matter: line 1 must be '---'. data_cards/README.md shows the form."
+        )
+    for number, line in enumerate(lines[1:], start=1):
+        if line.rstrip() == _FENCE:
+            return "\n" + "\n".join(lines[1:number]) + "\n"
+    raise CardError(f"The front matter of the card {path} does not end: a second line '---' is missing.")
+
+
+def _parse(path: Path, text: str) -> dict[str, Any]:
+    """Read YAML text whose line numbers are those of the card."""
+    import yaml
+
+    try:
+        _refuse_bombs(path, text)
+        loader = _loader_class()(text)
+        try:
+            root = loader.get_single_node()
+            if not isinstance(root, yaml.MappingNode):
+                raise CardError(f"The front matter of the card {path} is no mapping. Write lines such as 'id: gsm8k'.")
+            _refuse_odd_nodes(path, root)
+            facts: dict[str, Any] = loader.construct_document(root)
+        finally:
+            loader.dispose()
+    except yaml.YAMLError as error:
+        raise CardError(_yaml_sentence(path, text, error)) from error
+    except ValueError as error:  # an integer with thousands of digits
+        raise CardError(f"The front matter of the card {path} holds a number that cannot be read: {error}.") from error
+    return facts
+
+
+@cache
+def _loader_class() -> Any:
+    """Return PyYAML's safe loader (in C where there is one) with the scalars of JSON only."""
+    import yaml
+
+    base: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    resolvers: dict[str, list[tuple[str, re.Pattern[str]]]] = {}
+    # YAML 1.1 as PyYAML reads it makes False of `no`, a date of 2025-06-02 and 8 of 010; JSON's words are enough here.
+    for tag, pattern, starts in (
+        ("bool", r"(?:true|false)\Z", ("t", "f")),
+        ("null", r"(?:null|~|)\Z", ("n", "~", "")),
+        ("int", r"-?(?:0|[1-9][0-9]*)\Z", _NUMBER_START),
+        ("float", r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+(?:[eE][-+]?[0-9]+)?|[eE][-+]?[0-9]+)\Z", _NUMBER_START),
+    ):
+        for start in starts:
+            resolvers.setdefault(start, []).append((_TAG + tag, re.compile(pattern)))
+    return type("CardLoader", (base,), {"yaml_implicit_resolvers": resolvers})
+
+
+def _refuse_bombs(path: Path, text: str) -> None:
+    """Walk the events, before any tree is built: no aliases, no depth that a recursive reader could stumble over."""
+    import yaml
+
+    loader = _loader_class()(text)
+    try:
+        depth = 0
+        while loader.check_event():
+            event = loader.get_event()
+            depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+            line = event.start_mark.line + 1
+            if isinstance(event, yaml.AliasEvent):
+                raise CardError(f"The card {path} uses a YAML alias in line {line}. Write the value out.")
+            if depth > MAX_CARD_DEPTH:
+                raise CardError(
+                    f"The card {path} nests deeper than {MAX_CARD_DEPTH} levels in line {line}. Flatten it."
+                )
+    finally:
+        loader.dispose()
+
+
+def _refuse_odd_nodes(path: Path, root: Any) -> None:
+    """Refuse tags beyond JSON's, keys that are no text, and keys that stand twice in one mapping."""
+    for node in _nodes(root):
+        line = node.start_mark.line + 1
+        if node.tag not in _JSON_TAGS:
+            raise CardError(
+                f"The card {path} uses the YAML tag {shorten(node.tag)} in line {line}. Write plain values."
+            )
+        seen: set[str] = set()
+        for key, _ in node.value if node.id == "mapping" else ():
+            line = key.start_mark.line + 1
+            if key.tag != _TAG + "str":
+                raise CardError(f"The card {path} has a key in line {line} that is no text. Put it in quotes.")
+            if key.value in seen:
+                raise CardError(
+                    f"The card {path} has the key {shorten(key.value)} twice, again in line {line}. Keep one."
+                )
+            seen.add(key.value)
+
+
+def _nodes(root: Any) -> Iterator[Any]:
+    """Yield every node of a tree whose depth is known to be small."""
+    yield root
+    if root.id == "mapping":
+        for pair in root.value:
+            for node in pair:
+                yield from _nodes(node)
+    elif root.id == "sequence":
+        for node in root.value:
+            yield from _nodes(node)
+
+
+def _yaml_sentence(path: Path, text: str, error: Exception) -> str:
+    mark = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
+    position = getattr(error, "position", None)
+    if mark is not None:
+        line = f" in line {mark.line + 1}"
+    elif isinstance(position, int):
+        line = f" in line {text.count(chr(10), 0, position) + 1}"
+    else:
+        line = ""
+    what = getattr(error, "problem", None) or getattr(error, "reason", None) or "it is not YAML"
+    return f"The front matter of the card {path} cannot be read{line}: {what}. Correct the YAML there."
+
+
+def shorten(value: object) -> str:
+    """Return what a card holds in one field, for an error sentence: at most 80 characters."""
+    shown = repr(value)
+    return shown if len(shown) <= 80 else shown[:77] + "..."

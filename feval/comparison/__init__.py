@@ -1,0 +1,23 @@
+"""Compare methods: the plan, the curves, paired statistics, traces."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from feval.lazy import lazy_names
+
+if TYPE_CHECKING:
+    from feval.comparison.comparison import Comparison as Comparison
+    from feval.comparison.comparison import compare as compare
+    from feval.comparison.plan import Plan as Plan
+
+__getattr__, __dir__ = lazy_names(
+    __name__,
+    {
+        "comparison": (
+            "Comparison",
+            "compare",
+        ),
+        "plan": ("Plan",),
+    },
+)

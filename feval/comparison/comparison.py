@@ -1,0 +1,498 @@
+"""Compare methods on the same questions and the same draws: differences, savings, the frontier, areas, a ranking.
+
+Accuracies have score intervals, differences sign-flip tests, all else one set of bootstrap resamples of questions, in which every
+method sees the same questions. `docs/comparing.md` says what each number means.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass, fields, replace
+from functools import cached_property
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from feval.comparison.plan import AXES, Entry, Plan
+from feval.comparison.statistics import (
+    Area,
+    Difference,
+    FrontierPoint,
+    Rank,
+    Reach,
+    Saving,
+    by_key,
+    costs_of,
+    statistics,
+)
+from feval.errors import FevalError, UnknownNameError, UsageError
+from feval.evaluation.cautions import billed_once, few_questions
+from feval.evaluation.evaluation import Evaluation, budgets, evaluate
+from feval.evaluation.question_set import NONE_LEFT_OUT, LeftOut, Rows, question_set
+from feval.evaluation.user_methods import TIME_LIMIT
+
+if TYPE_CHECKING:
+    from feval.cards.prices import PriceList
+    from feval.recording import Recording
+    from feval.replay.loading import LLM, Dataset
+
+__all__ = [
+    "Area",
+    "Comparison",
+    "Difference",
+    "Entry",
+    "FrontierPoint",
+    "MethodCurve",
+    "Missing",
+    "Plan",
+    "Rank",
+    "Reach",
+    "Saving",
+    "compare",
+    "costs_of",
+]
+
+_SPLIT = ("no_answer", "stopped_early", "routed_wrong")
+_CEILING = (1, 2, 3, 5, 7, 10, 15, 20, 30, 40, 60, 80, 100)
+
+
+@dataclass(frozen=True)
+class MethodCurve:
+    """One method over its budgets.
+
+    Attributes:
+        label: of the entry.
+        entry: what was asked for.
+        points: evaluations in the order of the sweep, all on the same questions; those that failed are missing.
+    """
+
+    label: str
+    entry: Entry
+    points: tuple[Evaluation, ...]
+
+
+@dataclass(frozen=True)
+class Missing:
+    """A method or one of its points that failed.
+
+    Attributes:
+        label: of the method, with the budget where only that point failed.
+        reason: a sentence.
+    """
+
+    label: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Methods on the same questions and draws.
+
+    Attributes:
+        plan: what was asked for.
+        curves: the methods that could be evaluated, in the plan's order.
+        missing: what could not, and why.
+        baselines: a single call of each LLM.
+        ceilings: pass@n of each LLM over n, labelled by the LLM: no method that chooses among its answers can do better.
+        frontier: by cost.
+        areas: one per curve; none where all points cost the same.
+        differences: of every pair of curves, at the plan's costs or some that the pair shares.
+        savings: of every pair, at the plan's accuracies or some that the curves share.
+        reaches: of every curve, at those accuracies.
+        ranking: strongest first; none for a single curve.
+        left_out: questions that were left out because they have no gold or too few CoTs.
+    """
+
+    plan: Plan
+    curves: tuple[MethodCurve, ...]
+    missing: tuple[Missing, ...]
+    baselines: tuple[Evaluation, ...]
+    ceilings: tuple[MethodCurve, ...]
+    frontier: tuple[FrontierPoint, ...]
+    areas: tuple[Area, ...]
+    differences: tuple[Difference, ...]
+    savings: tuple[Saving, ...]
+    reaches: tuple[Reach, ...]
+    ranking: tuple[Rank, ...]
+    left_out: LeftOut = NONE_LEFT_OUT
+
+    @property
+    def kinds(self) -> tuple[str, ...]:
+        """How the methods were computed: "exact", "recorded" or "seeded"; several of these if the plan mixes them."""
+        return _kinds(self.curves)
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """Sentences that a reader needs in order not to be misled."""
+        points = [(curve.label, point) for curve in self.curves for point in curve.points]
+        few = few_questions(points[0][1].questions) if points else []
+        return (*few, *billed_once(self.plan.billing, points), *self._not_exact())
+
+    def _not_exact(self) -> list[str]:
+        """That kinds are mixed, or why figures differ from those that `feval curve` shows."""
+        from feval.evaluation.exact import EXACT
+        from feval.methods import METHODS
+
+        if len(self.kinds) > 1:
+            return [
+                "Exact and seeded methods stand beside each other: differences between them hold the luck of the draws."
+            ]
+        names = list(dict.fromkeys(curve.entry.method for curve in self.curves))
+        exact = [name for name in names if METHODS.get(name) in EXACT]
+        if self.kinds != ("seeded",) or not exact:
+            return []
+        without = next((name for name in names if name not in exact), None)
+        why = f"{without} has no exact expectation" if self.plan.order is None and without else "their order is seeded"
+        sentence = (
+            f"All methods are averaged over the same {self.plan.replicates:,} seeded draws, since {why}. Where `feval run` and "
+            f"`feval curve` show exact expectations ({', '.join(exact)}), these figures differ by the luck of the draws."
+        )
+        return [sentence]
+
+    @property
+    def tests(self) -> int:
+        """How many p-values are shown together, and adjusted for each other."""
+        return sum(row.p_value is not None for row in self.differences)
+
+    @property
+    def smallest_p(self) -> float:
+        """The least adjusted p-value that so many questions and random sign flips can show among so many tests."""
+        from feval.estimators.inference.sign_flips import MOST_EXACT
+
+        questions = self.curves[0].points[0].questions
+        least = 2.0 ** (1 - min(questions, MOST_EXACT))
+        if questions > MOST_EXACT:
+            least = min(least, 1.0 / (self.plan.resamples + 1))
+        return min(1.0, max(self.tests, 1) * least)
+
+    def per_question(self) -> dict[str, Any]:
+        """Columns of one row per point of a method and question: lists of text, and arrays.
+
+        `method` (label), `point` (its place in the curve), `budget` (value of the swept field, as text), `llms`, `kind`,
+        `question` (id), and means over the draws: `right` (probability), `usd` and `tokens` (NaN where not known), `samples`,
+        `calls`, and how errors came about: `no_answer`, `stopped_early`, `routed_wrong` (NaN where not known).
+        """
+        points = [(curve, place, told) for curve in self.curves for place, told in enumerate(curve.points)]
+        repeated = [np.full(told.questions, i) for i, (_, _, told) in enumerate(points)]
+        which = np.concatenate(repeated).tolist()
+        words = {
+            "method": [curve.label for curve, _, _ in points],
+            "budget": [_budget(curve, told) for curve, _, told in points],
+            "llms": [" > ".join(told.llms) for _, _, told in points],
+            "kind": [told.kind for _, _, told in points],
+        }
+        columns: dict[str, Any] = {name: [own[i] for i in which] for name, own in words.items()}
+        columns["point"] = np.array([points[i][1] for i in which])
+        columns["question"] = [name for _, _, told in points for name in told.question_ids]
+        for name in ("right", "usd", "tokens", "samples", "calls", *_SPLIT):
+            known = [getattr(told, name) for _, _, told in points]
+            columns[name] = np.concatenate(
+                [
+                    np.full(t.questions, np.nan) if own is None else own
+                    for own, (_, _, t) in zip(known, points, strict=True)
+                ]
+            )
+        return columns
+
+    def to_frame(self, library: str | None = None) -> Any:
+        """What `per_question` gives, as a DataFrame.
+
+        Args:
+            library: "pandas" or "polars"; `None` for the first of them that is installed.
+
+        Raises:
+            UsageError: the library is not installed, or is another one.
+        """
+        known = ("pandas", "polars")
+        if library not in (None, *known):
+            raise UnknownNameError.of("library of DataFrames", str(library), known)
+        for name in known if library is None else (library,):
+            try:
+                frames = import_module(name)
+            except ImportError:
+                continue
+            return frames.DataFrame(self.per_question())
+        raise UsageError(
+            f"A DataFrame needs {library or 'pandas or polars'}, which feval does not install. Install it, or take "
+            "per_question(), whose columns are plain lists and arrays."
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """All averages and statistics as JSON values; `None` is what has no finite value, see the classes."""
+        first = self.curves[0].points[0]
+        told: dict[str, Any] = {
+            "dataset": self.plan.dataset,
+            "questions": first.questions,
+            "train_questions": first.train_questions,
+            "axis": self.plan.axis,
+            "recording_hashes": list(first.recording_hashes),
+            "plan": self.plan.to_dict(),
+            "curves": [_curve_dict(curve) for curve in self.curves],
+            "missing": [asdict(missing) for missing in self.missing],
+            "baselines": [told.to_dict() for told in self.baselines],
+            "ceilings": [_curve_dict(curve) for curve in self.ceilings],
+            "tests": self.tests,
+            "kinds": list(self.kinds),
+            "warnings": list(self.warnings),
+        }
+        for name in ("frontier", "areas", "differences", "savings", "reaches", "ranking"):
+            told[name] = [asdict(row) for row in getattr(self, name)]
+        return told | ({"left_out": self.left_out.to_dict()} if self.left_out else {})
+
+
+def _budget(curve: MethodCurve, told: Evaluation) -> str:
+    return "" if curve.entry.sweep is None else str(told.fields.get(curve.entry.sweep[0]))
+
+
+def _curve_dict(curve: MethodCurve) -> dict[str, Any]:
+    sweep = None if curve.entry.sweep is None else curve.entry.sweep[0]
+    points = [point.to_dict() for point in curve.points]
+    return {"label": curve.label, "llms": list(curve.entry.llms), "sweep": sweep, "points": points}
+
+
+def compare(
+    plan: Plan,
+    *,
+    workers: int = 1,
+    base: Path = Path(),
+    time_limit: float | None = TIME_LIMIT,
+    recordings: Sequence[Recording] | None = None,
+    prices: PriceList | None = None,
+    methods: Mapping[str, Any] | None = None,
+) -> Comparison:
+    """Evaluate the methods of a plan and compare them.
+
+    Args:
+        plan: what to compare.
+        workers: processes per evaluation; the numbers are the same for any number.
+        base: the folder that the plan's paths start from: that of its file.
+        time_limit: seconds that a user's method may take on one question; `None` for no limit.
+        recordings: opened ones, in place of those the plan names.
+        prices: a price list, in place of the one the plan names.
+        methods: users' methods by the name they have in the plan, in place of the files it names; an error is kept as the
+            reason why one is missing.
+
+    Raises:
+        NotRecordedError: the recordings lack the dataset.
+        UnlabelledError: questions have no gold answer that can be read.
+        ShortPoolError: every question is to be left out because a pool is too small for the plan's largest budget.
+        RecordingError: a recording cannot be read.
+        UsageError: no method of the plan could be evaluated; the message gives the reasons.
+    """
+    missing: list[Missing] = []
+    dataset, llms = _opened(plan, base, missing, recordings, prices)
+    runner = _Runner(plan, dataset, llms, np.arange(len(dataset)), workers, base, time_limit, methods or {})
+    largest = runner.largest_budgets() if plan.short_pools == "drop" else ()
+    questions = question_set(dataset, largest, unlabelled=plan.unlabelled, short_pools=plan.short_pools)
+    runner = replace(runner, rows=questions.rows)
+    curves = _marked([curve for entry in plan.entries if (curve := runner.curve(entry, missing)) is not None])
+    if not curves:
+        reasons = "; ".join(f"{one.label}: {one.reason}" for one in missing[:5])
+        raise UsageError(f"No method of the plan could be evaluated. {reasons}")
+    names = list(dict.fromkeys(llm for curve in curves for llm in curve.entry.llms))
+    baselines = [told for name in names if (told := runner.baseline(llms[name], missing)) is not None]
+    ceilings = [curve for name in names if (curve := runner.ceiling(llms[name], missing)) is not None]
+    curves, baselines, ceilings = _with_intervals(plan, curves, baselines, ceilings)
+    said = statistics(plan, {curve.label: curve.points for curve in curves})
+    return Comparison(
+        plan=plan,
+        curves=tuple(curves),
+        missing=tuple(missing),
+        baselines=tuple(baselines),
+        ceilings=tuple(ceilings),
+        left_out=questions.left_out,
+        **{part.name: getattr(said, part.name) for part in fields(said)},
+    )
+
+
+# -- evaluations --------------------------------------------------------------------------------------------------------
+
+
+def _opened(
+    plan: Plan,
+    base: Path,
+    missing: list[Missing],
+    recordings: Sequence[Recording] | None,
+    listed: PriceList | None,
+) -> tuple[Dataset, dict[str, LLM]]:
+    """The dataset and those of the plan's LLMs that were recorded; entries with others go missing."""
+    from feval.hub.addresses import is_address
+    from feval.hub.recordings import open_place
+    from feval.replay.loading import load
+
+    recordings = recordings or [open_place(place if is_address(place) else base / place) for place in plan.recordings]
+    held = [name for recording in recordings for name in recording.llm_names(plan.dataset)]
+    wanted = dict.fromkeys(llm for entry in plan.entries for llm in entry.llms)
+    for entry in plan.entries:
+        absent = next((llm for llm in entry.llms if held and llm not in held), None)
+        if absent is not None:
+            advice = f"These are recorded on {plan.dataset}; record it, or mend the plan."
+            missing.append(Missing(entry.label, str(UnknownNameError.of("recorded LLM", absent, held, advice))))
+    names = [name for name in wanted if not held or name in held]
+    if not names:
+        raise UsageError(f"No LLM of the plan is recorded on {plan.dataset}: {missing[0].reason}")
+    prices = plan.prices if not plan.prices or not (base / plan.prices).is_file() else str(base / plan.prices)
+    dataset, llms = load(
+        plan.dataset, names, list(recordings), seed=plan.seed, prices=listed or prices, billing=plan.billing
+    )
+    return dataset, dict(zip(names, llms, strict=True))
+
+
+@dataclass(frozen=True)
+class _Runner:
+    """Evaluates methods, and keeps the sentence of what fails."""
+
+    plan: Plan
+    dataset: Dataset
+    llms: dict[str, LLM]
+    rows: Rows
+    workers: int
+    base: Path
+    time_limit: float | None
+    methods: Mapping[str, Any]
+
+    def largest_budgets(self) -> list[tuple[LLM, int]]:
+        """What the points of all methods may ask each LLM for; points that cannot be made ask for nothing."""
+        found: list[tuple[LLM, int]] = []
+        for entry in self.plan.entries:
+            llms = [self.llms[name] for name in entry.llms if name in self.llms]
+            for _, settings in entry.points() if len(llms) == len(entry.llms) else ():
+                with suppress(FevalError):
+                    found += budgets(self._method(entry, settings), llms)
+        return found
+
+    @cached_property
+    def order(self) -> str | None:
+        """The kind of every evaluation; `None` where the plan lets each method have its own."""
+        from feval.evaluation.exact import has_exact_form
+
+        if self.plan.order is not None:
+            return None if self.plan.order == "mixed" else self.plan.order
+        return "exact" if all(map(has_exact_form, self._possible())) else "seeded"
+
+    def _possible(self) -> Iterator[Any]:
+        """The methods that can be made; the others go missing when they are evaluated."""
+        for entry in self.plan.entries:
+            for _, settings in entry.points() if set(entry.llms) <= set(self.llms) else ():
+                with suppress(FevalError):
+                    yield self._method(entry, settings)
+
+    def curve(self, entry: Entry, missing: list[Missing]) -> MethodCurve | None:
+        if not set(entry.llms) <= set(self.llms):
+            return None
+        llms = [self.llms[name] for name in entry.llms]
+        points, failed = [], []
+        for label, settings in entry.points():
+            try:
+                points.append(self._evaluated(self._method(entry, settings), llms, self.order))
+            except FevalError as error:
+                failed.append(Missing(label, str(error)))
+        if not points and len({one.reason for one in failed}) == 1:
+            failed = [Missing(entry.label, failed[0].reason)]
+        missing.extend(failed)
+        return MethodCurve(entry.label, entry, tuple(points)) if points else None
+
+    def baseline(self, llm: LLM, missing: list[Missing]) -> Evaluation | None:
+        from feval.methods import SelfConsistency
+
+        try:
+            return self._evaluated(SelfConsistency(1), [llm], self.order)
+        except FevalError as error:
+            missing.append(Missing(f"single call of {llm.name}", str(error)))
+            return None
+
+    def ceiling(self, llm: LLM, missing: list[Missing]) -> MethodCurve | None:
+        from feval.evaluation.exact import Oracle
+
+        most = int(llm.pool.sizes[self.rows].min())
+        counts = (*(n for n in _CEILING if n < most), most)
+        entry = Entry(llm.name, "oracle", {}, (llm.name,), ("n", counts))
+        try:
+            points = tuple(self._evaluated(Oracle(n), [llm], "exact") for n in counts)
+        except FevalError as error:
+            missing.append(Missing(f"pass@n of {llm.name}", str(error)))
+            return None
+        return MethodCurve(llm.name, entry, points)
+
+    def _method(self, entry: Entry, settings: dict[str, Any]) -> Any:
+        from feval.evaluation.specs import make_method
+
+        if entry.method == "oracle":
+            raise UsageError(
+                "The oracle looks at the gold answers, so it is no method to compare; its curve is drawn as the ceiling of each "
+                "LLM without being asked for."
+            )
+        if entry.method in self.methods:
+            given = self.methods[entry.method]
+            if isinstance(given, FevalError):
+                raise given
+            if settings:
+                raise UsageError(
+                    f"{entry.method} is a user's method, which has no fields; {', '.join(settings)} cannot be set."
+                )
+            return given
+        path, colon, function = entry.method.rpartition(":")
+        return make_method(f"{self.base / path}:{function}" if colon else entry.method, settings)
+
+    def _evaluated(self, method: Any, llms: Sequence[LLM], order: str | None) -> Evaluation:
+        plan = self.plan
+        told = evaluate(
+            method,
+            self.dataset,
+            llms,
+            rows=self.rows,
+            order=order,
+            replicates=plan.replicates,
+            train_fraction=plan.train_fraction,
+            split_seed=plan.split_seed,
+            workers=self.workers,
+            time_limit=self.time_limit,
+            confidence=None,
+        )
+        costs = costs_of(told, plan.axis)
+        if costs is None:
+            others = ", ".join(axis for axis in AXES if costs_of(told, axis) is not None)
+            raise UsageError(
+                f"Its {plan.axis} per question are not known (no price for an LLM, or no prompt tokens recorded); compare by "
+                f"another axis: {others}."
+            )
+        if not costs.mean() > 0:
+            raise UsageError(
+                f"It costs nothing in {plan.axis}, and costs stand on a log axis; compare by another axis."
+            )
+        return told
+
+
+def _marked(curves: list[MethodCurve]) -> list[MethodCurve]:
+    """The curves, their labels with their kind where kinds differ: exact and seeded points are not on the same draws."""
+    if len(_kinds(curves)) < 2:
+        return curves
+    return [replace(curve, label=f"{curve.label} [{', '.join(_kinds([curve]))}]") for curve in curves]
+
+
+def _kinds(curves: Sequence[MethodCurve]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(point.kind for curve in curves for point in curve.points))
+
+
+def _with_intervals(
+    plan: Plan, curves: Sequence[MethodCurve], baselines: Sequence[Evaluation], ceilings: Sequence[MethodCurve]
+) -> tuple[list[MethodCurve], list[Evaluation], list[MethodCurve]]:
+    """The intervals that `evaluate` would have given each point, of all at once."""
+    from feval.estimators.inference.intervals import accuracy_interval
+
+    everything = [point for curve in (*curves, *ceilings) for point in curve.points] + list(baselines)
+    right = by_key(everything, [told.right for told in everything])
+    ends = accuracy_interval(right, plan.confidence)
+    told = iter(
+        replace(one, accuracy_low=low, accuracy_high=high, confidence=plan.confidence)
+        for one, low, high in zip(everything, ends.low.tolist(), ends.high.tolist(), strict=True)
+    )
+
+    def dressed(bare: Sequence[MethodCurve]) -> list[MethodCurve]:
+        return [replace(curve, points=tuple(next(told) for _ in curve.points)) for curve in bare]
+
+    lines, tops = dressed(curves), dressed(ceilings)
+    return lines, list(told), tops

@@ -1,0 +1,487 @@
+"""Statistics of curves on the same questions: differences, savings, the frontier, areas, a ranking.
+
+Differences in accuracy come from sign-flip tests (`feval.estimators.inference.sign_flips`). All else with an interval comes from one set
+of bootstrap resamples of questions (`feval.estimators.inference.bootstrap`), in which every curve sees the same questions; so all that is
+taken between curves is paired.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import combinations
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+if TYPE_CHECKING:
+    from feval.comparison.plan import Plan
+    from feval.evaluation.evaluation import Evaluation
+
+__all__ = [
+    "Area",
+    "Difference",
+    "FrontierPoint",
+    "Rank",
+    "Reach",
+    "Saving",
+    "Statistics",
+    "by_key",
+    "costs_of",
+    "statistics",
+]
+
+Floats = npt.NDArray[np.float64]
+
+_GRID = 3
+"""Costs (of a pair) and accuracies (of all) at which methods are compared where the plan names none: few, since each is a
+comparison that Holm's adjustment has to pay for."""
+_SAME_COST = 1e-9
+_SAME_POINT = 0.01  # relative difference of costs below which interpolation between points says nothing
+_SAME_ANSWERS = 1e-9
+_ALIKE = "Both curves begin with the same answers at the same cost, to 1 %; what differs there is interpolation."
+_CHUNK = 1000  # resamples worked on at once where arrays are [R, K, K] or several times [R, P]
+
+
+@dataclass(frozen=True)
+class FrontierPoint:
+    """A point that no other point of any method dominates.
+
+    Attributes:
+        label: of its curve.
+        point: its place in the curve.
+        cost: mean per question, in the plan's axis.
+        accuracy: mean.
+        stays: share of resamples in which it is on the frontier.
+    """
+
+    label: str
+    point: int
+    cost: float
+    accuracy: float
+    stays: float
+
+
+@dataclass(frozen=True)
+class Area:
+    """Average height of a curve's non-decreasing convex hull over the costs that all curves share (RouterBench's AIQ).
+
+    Attributes:
+        label: of the curve.
+        low_cost: lower end of the costs: the dearest of the curves' cheapest points.
+        high_cost: upper end: the dearest point of all; a hull is level beyond its own.
+        area: in accuracy, [0, 1].
+        area_low: lower end of the confidence interval.
+        area_high: upper end.
+    """
+
+    label: str
+    low_cost: float
+    high_cost: float
+    area: float
+    area_low: float
+    area_high: float
+
+
+@dataclass(frozen=True)
+class Difference:
+    """Accuracy of one method minus another's at one cost.
+
+    Attributes:
+        a: label of the one.
+        b: label of the other.
+        cost: mean per question, in the plan's axis; `None` where the two share no cost: then each is taken at its dearest point.
+        accuracy_a: of the one.
+        accuracy_b: of the other.
+        difference: accuracy_a - accuracy_b, in [-1, 1].
+        low: lower end of the confidence interval: an inverted sign-flip test, see `feval.estimators.inference.sign_flips`.
+        high: upper end.
+        flips: share of resamples in which the sign is the other; ties count half.
+        p_value: two-sided, of "no difference", by flipping signs; `None` where it is not tested.
+        p_holm: adjusted for all differences of the comparison that are tested.
+        untested: why it is not tested: a sentence; `None` where it is.
+    """
+
+    a: str
+    b: str
+    cost: float | None
+    accuracy_a: float
+    accuracy_b: float
+    difference: float
+    low: float
+    high: float
+    flips: float
+    p_value: float | None
+    p_holm: float | None
+    untested: str | None = None
+
+
+@dataclass(frozen=True)
+class Reach:
+    """What one method costs at a given accuracy.
+
+    Attributes:
+        label: of the curve.
+        accuracy: the target.
+        cost: mean per question; `None` where the curve never reaches it.
+        cost_low: lower end of the confidence interval, `None` where even that is beyond the curve.
+        cost_high: upper end, `None` where it is beyond the curve.
+        never: share of resamples in which the curve never reaches it.
+    """
+
+    label: str
+    accuracy: float
+    cost: float | None
+    cost_low: float | None
+    cost_high: float | None
+    never: float
+
+
+@dataclass(frozen=True)
+class Saving:
+    """What one method costs more or less than another at the same accuracy.
+
+    Attributes:
+        a: label of the one.
+        b: label of the other.
+        accuracy: that both are to reach.
+        cost_a: of the one, `None` where it never reaches the accuracy.
+        cost_b: of the other.
+        difference: cost_a - cost_b, `None` where one of them never reaches it.
+        difference_low: lower end of the confidence interval; `None` for minus infinity.
+        difference_high: upper end; `None` for infinity.
+        ratio: cost_a / cost_b; savings are 1 - ratio. `None` where one of them never reaches the accuracy.
+        ratio_low: lower end; `None` where nothing is known.
+        ratio_high: upper end; `None` for infinity.
+        never_a: share of resamples in which the one never reaches it.
+        never_b: share in which the other never does. Resamples where neither does say nothing, and are left out of the ends.
+    """
+
+    a: str
+    b: str
+    accuracy: float
+    cost_a: float | None
+    cost_b: float | None
+    difference: float | None
+    difference_low: float | None
+    difference_high: float | None
+    ratio: float | None
+    ratio_low: float | None
+    ratio_high: float | None
+    never_a: float
+    never_b: float
+
+
+@dataclass(frozen=True)
+class Rank:
+    """A method's place among all.
+
+    Attributes:
+        label: of the curve.
+        rank: from 1; equals share one.
+        cost: at which it is taken: the dearest that all curves share, or its own dearest point where they share none.
+        accuracy: there.
+        strength: Bradley-Terry, natural logarithm, mean 0 over the methods.
+        low: lower end of the confidence interval.
+        high: upper end.
+        first: share of resamples in which it is the strongest; ties are shared out.
+    """
+
+    label: str
+    rank: int
+    cost: float
+    accuracy: float
+    strength: float
+    low: float
+    high: float
+    first: float
+
+
+# -- curves by cost -----------------------------------------------------------------------------------------------------
+
+
+def costs_of(told: Evaluation, axis: str) -> Floats | None:
+    """[Q] costs of an evaluation in one of `AXES`; `None` where they are not known."""
+    values: Floats | None = getattr(told, axis)
+    return values
+
+
+def by_key(evaluations: Sequence[Evaluation], values: Sequence[Floats]) -> Floats:
+    """[Q, P] values, questions in the order of their keys: their order in the recording makes no difference."""
+    order = np.argsort(evaluations[0].question_keys, kind="stable")
+    return np.stack([own[order] for own in values], axis=1)
+
+
+@dataclass(frozen=True, eq=False)
+class _Line:
+    """A curve by cost: what was observed, and R resamples of its P points.
+
+    Attributes:
+        label: of the curve.
+        places: [P] places of the points in the curve.
+        cost: [P] mean costs, ascending.
+        right: [P] mean accuracies.
+        per_question: [Q, P] accuracies.
+        costs: [R, P] resampled mean costs.
+        rights: [R, P] resampled mean accuracies.
+    """
+
+    label: str
+    places: npt.NDArray[np.intp]
+    cost: Floats
+    right: Floats
+    per_question: Floats
+    costs: Floats
+    rights: Floats
+
+    def at(self, cost: float) -> tuple[float, Floats]:
+        """Accuracy at a cost, observed and resampled."""
+        return float(self._at(cost, self.right)), self._at(cost, self.rights)
+
+    def questions_at(self, cost: float) -> Floats:
+        """[Q] accuracies at a cost."""
+        return self._at(cost, self.per_question)
+
+    def _at(self, cost: float, values: Floats) -> Floats:
+        """Values [..., P] between the points; of points at the same cost the first listed counts."""
+        from feval.estimators.inference.paired import accuracy_at
+
+        first = np.unique(self.cost, return_index=True)[1]
+        return accuracy_at(cost, self.cost[first], values[..., first])
+
+    def reaches(self, accuracy: float) -> tuple[float, Floats]:
+        """Least cost for an accuracy, infinite for never: observed and resampled."""
+        from feval.estimators.inference.paired import cost_to_reach
+
+        observed = cost_to_reach(accuracy, self.cost[None], self.right[None])
+        return float(observed[0]), cost_to_reach(accuracy, self.costs, self.rights)
+
+
+@dataclass(frozen=True)
+class Statistics:
+    """Everything that is said about several curves; see `feval.comparison.comparison.Comparison` for each part."""
+
+    frontier: tuple[FrontierPoint, ...]
+    areas: tuple[Area, ...]
+    differences: tuple[Difference, ...]
+    savings: tuple[Saving, ...]
+    reaches: tuple[Reach, ...]
+    ranking: tuple[Rank, ...]
+
+
+def statistics(plan: Plan, curves: Mapping[str, Sequence[Evaluation]]) -> Statistics:
+    """Compare curves.
+
+    Args:
+        plan: says axis, resamples, seed, confidence, and the costs and accuracies to look at.
+        curves: label -> points, all on the same questions, with costs in the plan's axis.
+    """
+    lines = _lines(plan, curves)
+    savings, reaches = _at_equal_accuracy(plan, lines)
+    return Statistics(
+        _frontier(lines), _areas(plan, lines), _differences(plan, lines), savings, reaches, _ranking(plan, lines)
+    )
+
+
+def _lines(plan: Plan, curves: Mapping[str, Sequence[Evaluation]]) -> list[_Line]:
+    from feval.estimators.inference.bootstrap import bootstrap_means
+
+    points = [point for own in curves.values() for point in own]
+    costs = [values for point in points if (values := costs_of(point, plan.axis)) is not None]
+    means = by_key(points, [*(point.right for point in points), *costs])
+    resampled = bootstrap_means(means, resamples=plan.resamples, seed=plan.seed % (1 << 64))
+    lines, start = [], 0
+    for label, own in curves.items():
+        columns = np.arange(start, start + len(own))
+        start += len(own)
+        cost = means[:, len(points) + columns].mean(axis=0)
+        places = np.argsort(cost, kind="stable")
+        rights, costs_at = columns[places], len(points) + columns[places]
+        right = means[:, rights]
+        line = _Line(
+            label, places, cost[places], right.mean(axis=0), right, resampled[:, costs_at], resampled[:, rights]
+        )
+        lines.append(line)
+    return lines
+
+
+def _targets(lines: Sequence[_Line]) -> tuple[float, ...]:
+    """Accuracies between the best of the cheapest points and the worst of the best ones; where there is no room, between all."""
+    low = max(float(line.right[0]) for line in lines)
+    high = min(float(line.right.max()) for line in lines)
+    if not high > low:
+        low = min(float(line.right[0]) for line in lines)
+        high = max(float(line.right.max()) for line in lines)
+    return tuple(np.unique(np.linspace(low, high, _GRID + 2)[1:-1]).tolist())
+
+
+def _frontier(lines: Sequence[_Line]) -> tuple[FrontierPoint, ...]:
+    from feval.estimators.inference.frontier import pareto
+
+    cost = np.concatenate([line.cost for line in lines])
+    right = np.concatenate([line.right for line in lines])
+    stays = np.zeros(len(cost))
+    resamples = len(lines[0].costs)
+    for start in range(0, resamples, _CHUNK):
+        some = slice(start, start + _CHUNK)
+        costs, rights = (
+            np.concatenate([getattr(line, k)[some] for line in lines], axis=1) for k in ("costs", "rights")
+        )
+        stays += pareto(costs, rights).sum(axis=0)
+    names = [(line.label, int(place)) for line in lines for place in line.places]
+    on = np.flatnonzero(pareto(cost, right))
+    on = on[np.argsort(cost[on], kind="stable")]
+    return tuple(FrontierPoint(*names[i], float(cost[i]), float(right[i]), float(stays[i] / resamples)) for i in on)
+
+
+def _areas(plan: Plan, lines: Sequence[_Line]) -> tuple[Area, ...]:
+    from feval.estimators.inference.frontier import hull_area
+    from feval.estimators.inference.paired import percentiles
+
+    low, high = max(float(line.cost[0]) for line in lines), max(float(line.cost[-1]) for line in lines)
+    if not high > low:
+        return ()
+    areas = []
+    for line in lines:
+        observed = float(hull_area(line.cost, line.right[None], low, high)[0])
+        ends = percentiles(hull_area(line.cost, line.rights, low, high), plan.confidence)
+        areas.append(Area(line.label, low, high, observed, *ends))
+    return tuple(areas)
+
+
+def _differences(plan: Plan, lines: Sequence[_Line]) -> tuple[Difference, ...]:
+    from feval.estimators.inference.paired import holm
+
+    at = [(a, b, cost) for a, b in combinations(lines, 2) for cost in _shared_costs(plan, a, b)]
+    if not at:
+        return ()
+    rows = _difference_rows(plan, at)
+    tested = [i for i, row in enumerate(rows) if row.p_value is not None]
+    adjusted = holm([p for row in rows if (p := row.p_value) is not None]).tolist()
+    for i, p in zip(tested, adjusted, strict=True):
+        rows[i] = replace(rows[i], p_holm=p)
+    return tuple(rows)
+
+
+def _difference_rows(plan: Plan, at: Sequence[tuple[_Line, _Line, float | None]]) -> list[Difference]:
+    """Differences with sign-flip tests, all on the same splits of the questions, not yet adjusted."""
+    from feval.estimators.inference.paired import flip_probability
+    from feval.estimators.inference.sign_flips import sign_flip_test
+
+    costs = [(a, _own_cost(a, cost), b, _own_cost(b, cost)) for a, b, cost in at]
+    differences = np.stack([a.questions_at(x) - b.questions_at(y) for a, x, b, y in costs], axis=1)
+    seed = plan.seed % (1 << 64)
+    test = sign_flip_test(differences, confidence=plan.confidence, splits=plan.resamples, seed=seed)
+    lows, highs = np.clip(test.low, -1.0, 1.0).tolist(), np.clip(test.high, -1.0, 1.0).tolist()
+    rows = []
+    for i, ((a, x, b, y), (_, _, cost)) in enumerate(zip(costs, at, strict=True)):
+        (right_a, rights_a), (right_b, rights_b) = a.at(x), b.at(y)
+        observed = right_a - right_b
+        flips = flip_probability(observed, rights_a - rights_b)
+        same = _begin_alike(a, b, cost)
+        p = None if same else float(test.p_value[i])
+        ends = lows[i], highs[i]
+        row = Difference(
+            a.label, b.label, cost, right_a, right_b, observed, *ends, flips, p, p, _ALIKE if same else None
+        )
+        rows.append(row)
+    return rows
+
+
+def _own_cost(line: _Line, cost: float | None) -> float:
+    return float(line.cost[-1]) if cost is None else cost
+
+
+def _begin_alike(a: _Line, b: _Line, cost: float | None) -> bool:
+    """Whether all that differs at a cost is how far the two are interpolated away from the same first point."""
+    if cost is None or max(abs(line.cost[0] - cost) for line in (a, b)) > _SAME_POINT * cost:
+        return False
+    return bool((np.abs(a.per_question[:, 0] - b.per_question[:, 0]) <= _SAME_ANSWERS).all())
+
+
+def _shared_costs(plan: Plan, a: _Line, b: _Line) -> list[float | None]:
+    low, high = max(a.cost[0], b.cost[0]), min(a.cost[-1], b.cost[-1])
+    if low > high:
+        return [None]
+    if plan.costs:
+        return [cost for cost in plan.costs if low <= cost <= high]
+    if high <= low * (1 + _SAME_COST):  # rounding would make three comparisons of one
+        return [float(high)]
+    return list(np.unique(np.geomspace(low, high, _GRID)).tolist())
+
+
+def _at_equal_accuracy(plan: Plan, lines: Sequence[_Line]) -> tuple[tuple[Saving, ...], tuple[Reach, ...]]:
+    targets = plan.accuracies or _targets(lines)
+    costs = {(line.label, target): line.reaches(target) for line in lines for target in targets}
+    savings = (
+        _saving(plan, a.label, b.label, target, costs[a.label, target], costs[b.label, target])
+        for a, b in combinations(lines, 2)
+        for target in targets
+    )
+    return tuple(savings), tuple(_reach(plan, label, target, *cost) for (label, target), cost in costs.items())
+
+
+def _reach(plan: Plan, label: str, target: float, observed: float, resampled: Floats) -> Reach:
+    from feval.estimators.inference.paired import percentiles
+
+    low, high = percentiles(resampled, plan.confidence)
+    return Reach(label, target, _finite(observed), _finite(low), _finite(high), float(np.isinf(resampled).mean()))
+
+
+def _saving(
+    plan: Plan, a: str, b: str, target: float, of_a: tuple[float, Floats], of_b: tuple[float, Floats]
+) -> Saving:
+    from feval.estimators.inference.paired import percentiles
+
+    (cost_a, costs_a), (cost_b, costs_b) = of_a, of_b
+    with np.errstate(invalid="ignore"):  # neither reaches it: undefined
+        differences = percentiles(costs_a - costs_b, plan.confidence)
+        ratios = percentiles(costs_a / costs_b, plan.confidence)
+    both = np.isfinite(cost_a) and np.isfinite(cost_b)
+    return Saving(
+        a=a,
+        b=b,
+        accuracy=target,
+        cost_a=_finite(cost_a),
+        cost_b=_finite(cost_b),
+        difference=cost_a - cost_b if both else None,
+        difference_low=_finite(differences[0]),
+        difference_high=_finite(differences[1]),
+        ratio=cost_a / cost_b if both else None,
+        ratio_low=_finite(ratios[0]),
+        ratio_high=_finite(ratios[1]),
+        never_a=float(np.isinf(costs_a).mean()),
+        never_b=float(np.isinf(costs_b).mean()),
+    )
+
+
+def _ranking(plan: Plan, lines: Sequence[_Line]) -> tuple[Rank, ...]:
+    from feval.estimators.inference.bradley_terry import bradley_terry, pairwise_wins
+    from feval.estimators.inference.paired import percentiles
+
+    if len(lines) < 2:
+        return ()
+    shared = min(float(line.cost[-1]) for line in lines)
+    common = shared >= max(float(line.cost[0]) for line in lines)
+    costs = [shared if common else float(line.cost[-1]) for line in lines]
+    right, rights = zip(*(line.at(cost) for line, cost in zip(lines, costs, strict=True)), strict=True)
+    strength = bradley_terry(pairwise_wins(np.array([right])))[0]
+    resampled = np.concatenate([bradley_terry(pairwise_wins(some)) for some in _chunks(np.stack(rights, axis=1))])
+    strongest = resampled >= resampled.max(axis=1, keepdims=True) - 1e-9
+    first = (strongest / strongest.sum(axis=1, keepdims=True)).mean(axis=0)
+    ranks = [1 + int((strength > own + 1e-9).sum()) for own in strength]
+    ends = [percentiles(column, plan.confidence) for column in resampled.T]
+    rows = [
+        Rank(line.label, ranks[i], costs[i], right[i], float(strength[i]), *ends[i], float(first[i]))
+        for i, line in enumerate(lines)
+    ]
+    return tuple(sorted(rows, key=lambda row: row.rank))
+
+
+def _chunks(values: Floats) -> Iterator[Floats]:
+    return (values[start : start + _CHUNK] for start in range(0, len(values), _CHUNK))
+
+
+def _finite(value: float) -> float | None:
+    return float(value) if np.isfinite(value) else None

@@ -1,0 +1,1 @@
+"""Coupled and independent LLMs: covariances, win-rates."""

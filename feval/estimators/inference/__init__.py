@@ -1,0 +1,1 @@
+"""Intervals, tests, bootstrap and rankings of accuracies."""

@@ -1,0 +1,184 @@
+"""Resampled questions: means and percentile intervals of what is no accuracy, such as costs, ratios and areas.
+
+Accuracies have score intervals (`feval.estimators.inference.intervals`), differences of accuracies sign-flip tests
+(`feval.estimators.inference.sign_flips`), which hold on few questions, where percentiles do not.
+
+Questions are the independent evidence; draws within a question are not. So questions are resampled, with replacement, and a
+question brings all its columns along: every curve and every method in one call sees the same resamples, and differences taken
+between columns stay paired (Efron and Tibshirani, An Introduction to the Bootstrap, 1993, chapter 13). E. Miller, Adding Error
+Bars to Evals (arXiv 2411.00640), argues for the same of benchmarks: questions are draws from a population, and two models are
+compared by their differences on the same questions. Its intervals are normal ones; resamples need no normal law.
+
+The numbers are meant to last. Resamples come from the raw 64-bit outputs of Philox (whose stream NumPy promises to keep; those of
+`Generator` methods it does not), two 32-bit halves each, scaled to 0..Q-1 by multiply and shift (relative bias below Q / 2^32).
+Values are rounded to a fixed-point grid of 2^-38 of their column's scale, so that every weighted sum is an exact integer in
+double precision: the same bits whatever the machine, the BLAS, its threads or the size of the chunks.
+
+Cost and memory are bounded: more than 16,384 questions are dealt at random into 4,096 clusters of nearly equal size, which are
+then resampled whole. The clusters' spread estimates the same standard error, itself with a relative error of
+1 / sqrt(2 x 4,096) = 1.1 %, less than what 10,000 resamples leave open.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from feval.errors import OutOfRangeError
+from feval.estimators.inference.intervals import Interval, checked_values, require_confidence
+from feval.estimators.per_question import PerQuestion
+
+__all__ = ["CLUSTERS", "MOST_QUESTIONS", "bootstrap_interval", "bootstrap_means", "clusters", "on_grid"]
+
+Floats = npt.NDArray[np.float64]
+
+MOST_QUESTIONS = 1 << 14
+"""Questions that are resampled one by one."""
+
+CLUSTERS = 1 << 12
+"""Clusters into which more questions than that are dealt."""
+
+_GRID_BITS = 38  # a sum of 2^14 weights times 38-bit values stays below 2^53, where integers are exact
+_CHUNK_DRAWS = 1 << 16  # question draws worked on at once
+
+
+def bootstrap_interval(
+    values: PerQuestion | npt.NDArray[Any],
+    *,
+    confidence: float = 0.95,
+    resamples: int = 10_000,
+    seed: int = 0,
+) -> Interval:
+    """Interval for the mean over questions of each column: percentiles of the means of resampled questions.
+
+    A column in which all questions have the same value shows no spread, and its interval is a point: accuracies are for
+    `accuracy_interval`.
+
+    The percentile bootstrap (Efron and Tibshirani, An Introduction to the Bootstrap, 1993, chapter 13). Assumes
+    questions that are independent draws; calls within a question may depend on each other.
+
+    Args:
+        values: [Q, C] values per question, or what an exact estimator returned. For a paired difference give the differences
+            per question.
+        confidence: coverage, between 0 and 1.
+        resamples: at least 1.
+        seed: 0 to 2^128 - 1. Resample r depends on seed, Q and r only, so fewer resamples are the first ones of more.
+
+    Returns:
+        C lower and C upper ends: the (1 - confidence) / 2 quantile and its mirror, interpolated between order statistics.
+
+    Raises:
+        OutOfRangeError: no questions, NaN or infinite values, or a confidence, seed or number of resamples out of range.
+    """
+    require_confidence(confidence)
+    means = _resampled_means(checked_values(values), resamples, seed)
+    tail = (1.0 - confidence) / 2.0
+    return Interval(_quantile(means, tail), _quantile(means, 1.0 - tail))
+
+
+def bootstrap_means(values: PerQuestion | npt.NDArray[Any], *, resamples: int = 10_000, seed: int = 0) -> Floats:
+    """The means themselves, for statistics that are not one column's mean: ratios, crossings, the best of several.
+
+    Efron and Tibshirani, 1993, chapter 6. Assumes questions that are independent draws; calls within a question may
+    depend on each other.
+
+    Args:
+        values: [Q, C] values per question, or what an exact estimator returned.
+        resamples: R, at least 1.
+        seed: 0 to 2^128 - 1.
+
+    Returns:
+        [R, C] mean over the questions of resample r. Row r uses the same questions in every column, and in every call with the
+        same seed and Q.
+
+    Raises:
+        OutOfRangeError: no questions, NaN or infinite values, or a seed or number of resamples out of range.
+    """
+    return _resampled_means(checked_values(values), resamples, seed).T
+
+
+# -- resampling -----------------------------------------------------------------------------------------------------
+
+
+def _resampled_means(distinct: PerQuestion, resamples: int, seed: int) -> Floats:
+    """[C, R] means of the resamples."""
+    if not 0 <= seed < 1 << 128 or resamples < 1:
+        raise OutOfRangeError(
+            f"A bootstrap takes a seed from 0 to 2^128 - 1 and 1 resample or more; seed={seed} and resamples={resamples} "
+            "were given."
+        )
+    bits = np.random.Philox(key=seed)
+    sums, sizes, rows = clusters(distinct, bits)
+    grid, unit = on_grid(sums)
+    means = np.empty((grid.shape[1], resamples))
+    step = max(1, _CHUNK_DRAWS // len(rows))
+    for start in range(0, resamples, step):
+        some = min(step, resamples - start)
+        drawn = rows[_draws(bits, some, len(rows))]
+        drawn += np.arange(some)[:, None] * len(grid)
+        weights = np.bincount(drawn.ravel(), minlength=some * len(grid)).reshape(some, len(grid)).astype(np.float64)
+        means[:, start : start + some] = (weights @ grid / (weights @ sizes)[:, None]).T
+    means *= unit[:, None]
+    return means
+
+
+def clusters(distinct: PerQuestion, bits: np.random.Philox) -> tuple[Floats, Floats, npt.NDArray[np.intp]]:
+    """What is resampled: single questions, or clusters of them where there are more than `MOST_QUESTIONS`.
+
+    Feval's own. Assumes questions that are independent draws.
+
+    Args:
+        distinct: C values for each of Q questions.
+        bits: deals the questions into clusters.
+
+    Returns:
+        Sums [G, C] and numbers of questions [G] of distinct clusters, and which of them each cluster is.
+    """
+    questions = len(distinct)
+    if questions <= MOST_QUESTIONS:
+        return distinct.values, np.ones(len(distinct.values)), distinct.rows
+    dealt = np.argsort(bits.random_raw(questions), kind="stable")
+    sums = np.zeros((CLUSTERS, distinct.values.shape[1]))
+    for start in range(0, questions, CLUSTERS):
+        turn = distinct.rows[dealt[start : start + CLUSTERS]]
+        sums[: len(turn)] += distinct.values[turn]
+    places = np.arange(CLUSTERS)
+    return sums, questions // CLUSTERS + (places < questions % CLUSTERS).astype(np.float64), places
+
+
+def on_grid(values: Floats) -> tuple[Floats, Floats]:
+    """Values as whole numbers of a unit, so that their sums are exact whatever the order.
+
+    Feval's own. Arithmetic; assumes nothing of the calls.
+
+    Args:
+        values: [G, C].
+
+    Returns:
+        Whole numbers [G, C] and units [C], a power of two per column, with values = numbers x units but for the rounding.
+    """
+    _, exponent = np.frexp(np.abs(values).max(axis=0, initial=0.0))
+    unit = np.ldexp(1.0, np.maximum(exponent, -900) - _GRID_BITS)  # columns of zeros and denormals keep a unit above 0
+    return np.rint(values / unit), unit
+
+
+def _draws(bits: np.random.Philox, resamples: int, count: int) -> npt.NDArray[np.intp]:
+    """[resamples, count] which cluster is drawn; every resample takes ceil(count / 2) outputs of Philox, low half first."""
+    raw = bits.random_raw(resamples * ((count + 1) // 2)).astype("<u8", copy=False)
+    halves = raw.view("<u4").reshape(resamples, -1)[:, :count]
+    scaled = halves.astype(np.uint64)
+    scaled *= np.uint64(count)
+    scaled >>= np.uint64(32)
+    return scaled.astype(np.intp)
+
+
+def _quantile(means: Floats, share: float) -> Floats:
+    """[C] quantile of each row of [C, R], linear between order statistics; reorders the rows in place."""
+    position = share * (means.shape[1] - 1)
+    below = int(position)
+    above = min(below + 1, means.shape[1] - 1)
+    means.partition((below, above), axis=1)
+    quantile: Floats = means[:, below] + (position - below) * (means[:, above] - means[:, below])
+    return quantile

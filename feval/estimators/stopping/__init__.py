@@ -1,0 +1,1 @@
+"""Exact expectations of methods that stop early."""

@@ -1,0 +1,226 @@
+"""Methods that stop early, over all orders of a pool: the walk of `feval.estimators.stopping.orders` with equal counts merged.
+
+What a rule does depends on the counts of the rivals without regard to whose they are. So the ways to draw samples of the rivals
+are added up by the partition p that their counts make, candidate after candidate, beginning with those that are recorded least:
+
+    ways(p) = sum over all counts v of the rivals that make p  prod_a C(n_a, v_a)
+
+and with g samples of the gold answer, z without an answer, and s of all together
+
+    P[end there] = ways(p) C(n_gold, g) C(n_none, z) / C(S, s) * ends(p, g, z)
+
+A second sum carries sum_a v_a m_a along, with the mean tokens m_a of each rival. All questions share the partitions: a step is
+a few operations on whole rows of an array [partitions, questions]. There are 2,714 partitions of up to 20 samples, but 215,308
+of up to 40: beyond `MOST_PARTITIONS` the walk is the better way (and where the whole pool is drawn it is short). Every term is
+positive.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from feval.estimators.stopping.orders import Ends, OverOrders, Pools, codes_of, means, none_codes_of
+from feval.estimators.votes.plurality import binomials
+
+__all__ = ["MOST_PARTITIONS", "number_of_partitions", "over_partitions"]
+
+Integers = npt.NDArray[np.integer[Any]]
+Int64 = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float64]
+UInt64 = npt.NDArray[np.uint64]
+
+MOST_PARTITIONS = 10_000
+"""Of up to the budget, above which `orders.over_orders` is faster."""
+
+_QUESTIONS = 128  # of one step
+
+
+def number_of_partitions(budget: int) -> int:
+    """How many multisets of counts add up to at most the budget.
+
+    sum_(s <= budget) p(s), p(s) the number of partitions of s, by Euler's product; feval's own bound on the size of a
+    table. Arithmetic; assumes nothing of the calls.
+
+    Args:
+        budget: most draws.
+
+    Returns:
+        The number of states.
+    """
+    ways = [1] + [0] * budget
+    for part in range(1, budget + 1):
+        for total in range(part, budget + 1):
+            ways[total] += ways[total - part]
+    return sum(ways)
+
+
+def over_partitions(
+    pools: Pools, gold_tokens: Integers, rival_tokens: Integers, none_tokens: Integers, ends: Ends
+) -> OverOrders:
+    """Accuracy, samples and tokens of a rule on some pools: the same as `orders.over_orders`.
+
+    The module's first sum; feval's own. Assumes only that a question's recorded samples are exchangeable: every order
+    of them is equally likely.
+
+    Args:
+        pools: their counts.
+        gold_tokens: [Q] output tokens of all samples with the gold answer together.
+        rival_tokens: [Q, K] of each other candidate, in the order of `pools.rivals`.
+        none_tokens: [Q] of the samples without an answer.
+        ends: the table of the rule.
+
+    Returns:
+        [Q] means for each question.
+    """
+    partitions = _Partitions(ends.budget)
+    found = _Found.of(partitions, ends, int(min(pools.none.max(initial=0), ends.budget)))
+    choose = binomials(int(pools.size.max(initial=0)), ends.budget + 1)
+    spent = (means(none_tokens, pools.none), means(gold_tokens, pools.gold), means(rival_tokens, pools.rivals))
+    result = np.zeros((3, len(pools.gold)))
+    order = np.lexsort(pools.rivals.T[::-1]) if pools.rivals.size else np.arange(len(pools.gold))
+    for start in range(0, len(order), _QUESTIONS):
+        some = order[start : start + _QUESTIONS]
+        rivals = pools.rivals[some]
+        used = int(rivals.any(axis=0).sum())
+        ways = partitions.ways(rivals[:, :used], spent[2][some, :used], choose)
+        result[:, some] = found.sums(ways, pools.rows(some), spent[0][some], spent[1][some], choose)
+    return OverOrders(np.minimum(result[0], 1.0), result[1], result[2])
+
+
+class _Partitions:
+    """All multisets of counts that add up to at most a budget, those with small parts first.
+
+    Attributes:
+        codes: [budget + 1] of the counts, see `orders`.
+        keys: [P] the sums of their parts' codes.
+        totals: [P] sums of their parts.
+        largest: [P] largest parts, 0 for the empty one.
+        repeated: [P] how often the largest part occurs.
+        within: [budget + 1] how many have no part above each.
+    """
+
+    def __init__(self, budget: int) -> None:
+        self.budget, self.codes = budget, codes_of(np.arange(budget + 1))
+        keys, totals, within = [np.zeros(1, np.uint64)], [np.zeros(1, np.int64)], [1]
+        largest, repeated = [np.zeros(1, np.int64)], [np.zeros(1, np.int64)]
+        for part in range(1, budget + 1):
+            key, total, times = np.concatenate(keys), np.concatenate(totals), 0
+            while (fits := total + part <= budget).any():
+                key, total, times = key[fits] + self.codes[part], total[fits] + part, times + 1
+                keys.append(key)
+                totals.append(total)
+                largest.append(np.full(len(key), part))
+                repeated.append(np.full(len(key), times))
+            within.append(sum(map(len, keys)))
+        self.keys, self.totals, self.within = np.concatenate(keys), np.concatenate(totals), within
+        self.largest, self.repeated = np.concatenate(largest), np.concatenate(repeated)
+        if len(np.unique(self.keys)) < len(self.keys):
+            raise AssertionError("two partitions share a key")
+
+    @cached_property
+    def grown(self) -> list[tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]]:
+        """[budget + 1] for every part: the partitions that have room for it, and what they are with it."""
+        order = np.argsort(self.keys)
+        result = []
+        for part in range(self.budget + 1):
+            room = np.flatnonzero(self.totals + part <= self.budget)
+            place = order[np.searchsorted(self.keys, self.keys[room] + self.codes[part], sorter=order)]
+            result.append((room, place if part else room))
+        return result
+
+    def ways(self, rivals: Int64, mean: Floats, choose: Floats) -> tuple[Floats, Floats]:
+        """[P', N] the ways to draw each partition from N questions' rivals [N, K], largest first; and their tokens."""
+        widest = [min(int(most), self.budget) for most in rivals.max(axis=0, initial=0)]
+        reach = self.within[widest[0] if widest else 0]
+        ways, tokens = np.zeros((reach, len(rivals))), np.zeros((reach, len(rivals)))
+        ways[0], before = 1.0, 0
+        for column in range(len(widest) - 1, -1, -1):
+            old_ways, old_tokens = ways[: self.within[before]].copy(), tokens[: self.within[before]].copy()
+            for part in range(1, widest[column] + 1):
+                room, place = self.grown[part]
+                known = int(np.searchsorted(room, len(old_ways)))
+                room, place = room[:known], place[:known]
+                choices = choose[rivals[:, column], part]
+                more = old_ways[room] * choices
+                ways[place] += more
+                tokens[place] += old_tokens[room] * choices + more * (part * mean[:, column])
+            before = widest[column]
+        return ways, tokens
+
+
+@dataclass(frozen=True, eq=False)
+class _Found:
+    """E ends of a rule by partition of the rivals, gold samples and samples without an answer.
+
+    Attributes:
+        partition: [E] of the rivals.
+        gold: [E] samples with the gold answer.
+        none: [E] samples without an answer.
+        drawn: [E] samples of all.
+        chance: [E] probability that draws with these counts end there and no earlier.
+        won: [E] the gold answer's share of the lead.
+        budget: most samples.
+    """
+
+    partition: Int64
+    gold: Int64
+    none: Int64
+    drawn: Int64
+    chance: Floats
+    won: Floats
+    budget: int
+
+    @classmethod
+    def of(cls, partitions: _Partitions, ends: Ends, most_none: int) -> _Found:
+        """All ends, with up to so many samples without an answer."""
+        codes, silent = partitions.codes, none_codes_of(np.arange(ends.budget + 1))
+        parts: list[list[npt.NDArray[Any]]] = []
+        for gold in range(ends.budget + 1):
+            for none in range(min(most_none, ends.budget - gold) + 1):
+                room = np.flatnonzero(partitions.totals + gold + none <= ends.budget)
+                chance = ends.at(partitions.keys[room] + codes[gold] + silent[none])
+                room, chance = room[chance > 0], chance[chance > 0]
+                leads = gold >= np.maximum(partitions.largest[room], 1)
+                tied = np.where(partitions.largest[room] == gold, partitions.repeated[room], 0)
+                drawn = partitions.totals[room] + gold + none
+                parts.append([
+                    room, np.full(len(room), gold), np.full(len(room), none), drawn, chance, leads / (1 + tied)
+                ])  # fmt: skip
+        partition, own, silents, drawn, chance, won = (np.concatenate(column) for column in zip(*parts, strict=True))
+        return cls(partition, own, silents, drawn, chance, won, ends.budget)
+
+    def sums(
+        self, ways: tuple[Floats, Floats], pools: Pools, none_mean: Floats, gold_mean: Floats, choose: Floats
+    ) -> Floats:
+        """[3, N] probability to be right, expected samples and tokens."""
+        result = np.zeros((3, len(pools.gold)))
+        choices = choose[pools.gold, : self.budget + 1]
+        known = self.partition < len(ways[0])
+        pairs, kinds = np.unique(np.column_stack([pools.size, pools.none]), axis=0, return_inverse=True)
+        for kind, (size, none) in enumerate(pairs.tolist()):
+            some = np.flatnonzero(kinds.ravel() == kind)
+            kept = np.flatnonzero(known & (self.none <= none) & (self.drawn <= size))
+            chance = self.chance[kept] * choose[none, self.none[kept]] / choose[size, self.drawn[kept]]
+            none_here, gold_here = chance * self.none[kept], chance * self.gold[kept]
+            right, samples = chance * self.won[kept], chance * self.drawn[kept]
+            # What an end weighs, by partition and gold samples.
+            tables = [
+                self._table(kept, weight, len(ways[0])) for weight in (right, samples, none_here, gold_here, chance)
+            ]
+            own = choices[some]
+            sums = [ways[0][:, some].T @ table * own for table in tables[:4]]
+            result[:2, some] = sums[0].sum(axis=1), sums[1].sum(axis=1)
+            tokens = ways[1][:, some].T @ tables[4] * own + sums[2] * none_mean[some, None]
+            result[2, some] = (tokens + sums[3] * gold_mean[some, None]).sum(axis=1)
+        return result
+
+    def _table(self, kept: npt.NDArray[np.intp], weight: Floats, partitions: int) -> Floats:
+        """[partitions, budget + 1] weights of some ends by partition and gold samples."""
+        place = self.partition[kept] * (self.budget + 1) + self.gold[kept]
+        sums = np.bincount(place, weight, minlength=partitions * (self.budget + 1)).astype(np.float64)
+        return sums.reshape(partitions, self.budget + 1)

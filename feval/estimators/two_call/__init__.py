@@ -1,0 +1,1 @@
+"""What two calls per question tell about votes over many."""

@@ -1,0 +1,306 @@
+"""What the answers of a recording look like: mass by rank, entropy, strata of difficulty, and what changes with the temperature.
+
+"Compute-efficient evaluation of LLM voting accuracy" (section 5.3) rests on one assumption about the answers: that
+on every question most of the probability lies on a few candidates, so that G calls see them. Its Figure 3 shows the
+mean share by rank and the entropy, also for the questions the LLM finds difficult (accuracy at most 0.25); its
+Figure 4 shows how both change with the temperature. The same numbers, as arrays: drawing them is somebody else's work.
+
+Shares keep samples without an answer in the denominator, and the entropy counts "no answer" as one outcome. Both are
+plug-in values from finite samples: the share of rank 1 is biased upward and the entropy downward, by about (outcomes
+- 1) / (2 G) nats. Samples are assumed to be independent given the question.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from feval.errors import OutOfRangeError
+from feval.estimators.probabilities import signatures_of_counts
+from feval.estimators.two_call.pair_table import ONE_QUESTION
+from feval.estimators.two_call.reasons import Texts, reasons_of
+
+__all__ = [
+    "QUARTERS",
+    "Strata",
+    "StrataDifference",
+    "answer_entropy",
+    "difficulty_strata",
+    "mass_by_rank",
+    "strata_difference",
+    "strata_summary",
+]
+
+Integers = npt.NDArray[np.integer[Any]]
+Floats = npt.NDArray[np.float64]
+
+QUARTERS = (0.25, 0.5, 0.75, 1.0)
+"""Upper ends of the strata of accuracy; the first is the paper's "difficult"."""
+
+
+_NO_QUESTIONS = "No question lies in this stratum, so it has no means."
+
+
+@dataclass(frozen=True, eq=False)
+class Strata:
+    """Means over the questions of each of T strata; NaN in a stratum without questions.
+
+    Attributes:
+        upper: [T] largest accuracy of each stratum.
+        questions: [T] how many questions it has.
+        accuracy: [T] mean share of samples with the gold answer.
+        no_answer: [T] mean share of samples without an answer.
+        candidates: [T] mean number of distinct answers.
+        entropy: [T] mean entropy of the outcomes, nats.
+        mass: [T, R] mean share of the most frequent answer, of the second, and so on (Figure 3).
+    """
+
+    upper: Floats
+    questions: npt.NDArray[np.int64]
+    accuracy: Floats
+    no_answer: Floats
+    candidates: Floats
+    entropy: Floats
+    mass: Floats
+
+    @property
+    def reasons(self) -> Texts:
+        """[T] why a stratum's means are NaN; "" where they are numbers."""
+        return reasons_of((self.questions == 0, _NO_QUESTIONS))
+
+    @property
+    def cumulative_mass(self) -> Floats:
+        """[T, R] share of the r most frequent answers together."""
+        summed: Floats = np.cumsum(self.mass, axis=1)
+        return summed
+
+
+@dataclass(frozen=True, eq=False)
+class StrataDifference:
+    """Second recording minus first, on the same questions, by strata of the first.
+
+    Standard errors are those of paired differences.
+
+    Attributes:
+        upper: [T] largest accuracy (in the first recording) of each stratum.
+        questions: [T] how many questions it has.
+        accuracy, candidates, entropy: [T] mean differences.
+        accuracy_se, candidates_se, entropy_se: [T] their standard errors over questions; NaN below 2 questions.
+        mass, mass_se: [T, R] the same for the shares by rank.
+    """
+
+    upper: Floats
+    questions: npt.NDArray[np.int64]
+    accuracy: Floats
+    accuracy_se: Floats
+    candidates: Floats
+    candidates_se: Floats
+    entropy: Floats
+    entropy_se: Floats
+    mass: Floats
+    mass_se: Floats
+
+    @property
+    def reasons(self) -> Texts:
+        """[T] why a stratum's means or standard errors are NaN; "" where they are numbers."""
+        return reasons_of((self.questions == 0, _NO_QUESTIONS), (self.questions == 1, ONE_QUESTION))
+
+
+def mass_by_rank(gold: Integers, rivals: Integers, no_answer: Integers) -> Floats:
+    """Shares of a question's answers, most frequent first, whether right or wrong.
+
+    "Compute-efficient evaluation of LLM voting accuracy", section 5.3 and Figure 3: share_r = c_(r) / S, c_(1) >= c_(2)
+    >= ... Assumes samples that are independent given the question; the largest share is then too large on average.
+
+    Args:
+        gold: [Q] samples with the gold answer.
+        rivals: [Q, K] samples of each other candidate.
+        no_answer: [Q] samples without an answer: part of the denominator, of no rank.
+
+    Returns:
+        [Q, R] shares, R the most answers any question has; zeros beyond a question's own.
+
+    Raises:
+        OutOfRangeError: shapes that do not fit, counts that are no integers from 0, or a question without samples.
+    """
+    signatures = signatures_of_counts(gold, rivals, no_answer)
+    shares = np.sort(np.column_stack([signatures.correct, signatures.rivals]), axis=1)[:, ::-1]
+    used = int(np.count_nonzero(shares.any(axis=0)))
+    found: Floats = shares[:, :used][signatures.rows]
+    return found
+
+
+def answer_entropy(gold: Integers, rivals: Integers, no_answer: Integers) -> Floats:
+    """Entropy of a question's outcomes, - sum p ln p, in nats; no answer is one outcome.
+
+    "Compute-efficient evaluation of LLM voting accuracy", section 5.3 and Figure 3. The plug-in is too small for few
+    samples; assumes samples that are independent given the question.
+
+    Args:
+        gold: [Q] samples with the gold answer.
+        rivals: [Q, K] samples of each other candidate.
+        no_answer: [Q] samples without an answer.
+
+    Returns:
+        [Q] plug-in entropies, 0 where all samples agree.
+
+    Raises:
+        OutOfRangeError: shapes that do not fit, counts that are no integers from 0, or a question without samples.
+    """
+    signatures = signatures_of_counts(gold, rivals, no_answer)
+    shares = np.column_stack([signatures.correct, signatures.rivals, signatures.no_answer])
+    logs = np.log(np.where(shares > 0.0, shares, 1.0))
+    entropy: Floats = np.abs((shares * logs).sum(axis=1))[signatures.rows]
+    return entropy
+
+
+def difficulty_strata(accuracy: Floats, upper: Sequence[float] | Floats = QUARTERS) -> npt.NDArray[np.intp]:
+    """The stratum of each question: the first whose upper end is at least its accuracy.
+
+    "Compute-efficient evaluation of LLM voting accuracy", section 5.3: its "difficult" questions are those up to 0.25.
+    Arithmetic; assumes nothing of the calls.
+
+    Args:
+        accuracy: [Q] share of samples with the gold answer.
+        upper: [T] upper ends, ascending, the last 1.
+
+    Returns:
+        [Q] strata from 0, the most difficult.
+
+    Raises:
+        OutOfRangeError: accuracies outside [0, 1], or ends that do not ascend to 1.
+    """
+    ends, values = np.asarray(upper, np.float64), np.asarray(accuracy, np.float64)
+    if ends.ndim != 1 or not len(ends) or not (np.diff(ends, prepend=0.0) >= 0.0).all() or ends[-1] != 1.0:
+        raise OutOfRangeError(
+            f"Strata have ascending upper ends, the last of them 1, such as (0.25, 1); {upper} was given."
+        )
+    if values.ndim != 1 or len(wrong := np.flatnonzero(~((values >= 0.0) & (values <= 1.0)))):
+        found = f"question {wrong[0]} has {values[wrong[0]]}" if values.ndim == 1 else f"the shape is {values.shape}"
+        raise OutOfRangeError(f"Accuracies are one number in [0, 1] per question; {found}.")
+    return np.searchsorted(ends, values, side="left")
+
+
+def strata_summary(
+    gold: Integers, rivals: Integers, no_answer: Integers, upper: Sequence[float] | Floats = QUARTERS
+) -> Strata:
+    """Figure 3 as numbers: mass by rank, entropy, accuracy and number of candidates, by strata of accuracy.
+
+    Assumes samples that are independent given the question.
+
+    Args:
+        gold: [Q] samples with the gold answer.
+        rivals: [Q, K] samples of each other candidate.
+        no_answer: [Q] samples without an answer.
+        upper: [T] upper ends of the strata of the accuracy.
+
+    Returns:
+        Means per stratum.
+
+    Raises:
+        OutOfRangeError: as `mass_by_rank` and `difficulty_strata`.
+    """
+    told = _Told.of(gold, rivals, no_answer)
+    stratum = difficulty_strata(told.accuracy, upper)
+    chosen = [np.flatnonzero(stratum == t) for t in range(len(upper))]
+    return Strata(
+        upper=np.asarray(upper, np.float64),
+        questions=np.array([len(rows) for rows in chosen]),
+        accuracy=_means(told.accuracy, chosen),
+        no_answer=_means(told.no_answer, chosen),
+        candidates=_means(told.candidates, chosen),
+        entropy=_means(told.entropy, chosen),
+        mass=_means(told.mass, chosen),
+    )
+
+
+def strata_difference(
+    first: tuple[Integers, Integers, Integers],
+    second: tuple[Integers, Integers, Integers],
+    upper: Sequence[float] | Floats = QUARTERS,
+) -> StrataDifference:
+    """What changes from one recording to another of the same questions (Figure 4 as numbers).
+
+    Questions are paired, and a stratum is made by the first recording. Its accuracy there is the noisier the fewer
+    samples there are, so that even an identical second recording lies nearer to the middle in the outer strata
+    (regression to the mean): compare with two halves of one recording before reading anything into a difference of
+    `accuracy`. More samples see more candidates, too: give both recordings the same number.
+
+    Assumes questions that are independent draws, and samples that are independent given the question.
+
+    Args:
+        first: gold [Q], rivals [Q, K], no_answer [Q] of the one recording.
+        second: the same of the other; its K may differ.
+        upper: [T] upper ends of the strata of the first's accuracy.
+
+    Returns:
+        Mean differences per stratum, with standard errors.
+
+    Raises:
+        OutOfRangeError: as `strata_summary`, or different numbers of questions.
+    """
+    before, after = _Told.of(*first), _Told.of(*second)
+    if len(before.accuracy) != len(after.accuracy):
+        raise OutOfRangeError(
+            f"Recordings are compared on the same questions; they have {len(before.accuracy)} and {len(after.accuracy)}."
+        )
+    stratum = difficulty_strata(before.accuracy, upper)
+    chosen = [np.flatnonzero(stratum == t) for t in range(len(upper))]
+    ranks = max(before.mass.shape[1], after.mass.shape[1])
+    mass = _widened(after.mass, ranks) - _widened(before.mass, ranks)
+    accuracy, candidates = after.accuracy - before.accuracy, after.candidates - before.candidates
+    entropy = after.entropy - before.entropy
+    return StrataDifference(
+        upper=np.asarray(upper, np.float64),
+        questions=np.array([len(rows) for rows in chosen]),
+        accuracy=_means(accuracy, chosen),
+        accuracy_se=_standard_errors(accuracy, chosen),
+        candidates=_means(candidates, chosen),
+        candidates_se=_standard_errors(candidates, chosen),
+        entropy=_means(entropy, chosen),
+        entropy_se=_standard_errors(entropy, chosen),
+        mass=_means(mass, chosen),
+        mass_se=_standard_errors(mass, chosen),
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class _Told:
+    """What the counts tell of each question."""
+
+    accuracy: Floats
+    no_answer: Floats
+    candidates: Floats
+    entropy: Floats
+    mass: Floats
+
+    @classmethod
+    def of(cls, gold: Integers, rivals: Integers, no_answer: Integers) -> _Told:
+        mass = mass_by_rank(gold, rivals, no_answer)
+        signatures = signatures_of_counts(gold, rivals, no_answer)
+        return cls(
+            accuracy=signatures.correct[signatures.rows],
+            no_answer=signatures.no_answer[signatures.rows],
+            candidates=(mass > 0.0).sum(axis=1).astype(np.float64),
+            entropy=answer_entropy(gold, rivals, no_answer),
+            mass=mass,
+        )
+
+
+def _means(values: Floats, chosen: list[npt.NDArray[np.intp]]) -> Floats:
+    empty = np.full(values.shape[1:], np.nan)
+    return np.array([values[rows].mean(axis=0) if len(rows) else empty for rows in chosen])
+
+
+def _standard_errors(values: Floats, chosen: list[npt.NDArray[np.intp]]) -> Floats:
+    unknown = np.full(values.shape[1:], np.nan)
+    spread = [values[rows].std(axis=0, ddof=1) / len(rows) ** 0.5 if len(rows) > 1 else unknown for rows in chosen]
+    return np.array(spread)
+
+
+def _widened(mass: Floats, ranks: int) -> Floats:
+    return np.pad(mass, ((0, 0), (0, ranks - mass.shape[1])))

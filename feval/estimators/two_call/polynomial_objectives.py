@@ -1,0 +1,418 @@
+"""Sharp bounds on E g(Q) for any polynomial g, from two moments: for instance the largest gain of seven votes over three.
+
+Theorem 4.1 of arXiv 2605.03379 holds for every continuous g (appendix A.4): three atoms reach the bound, a quadratic proves it.
+For g = P_n `two_call.vote_interval` has closed forms; here the linear program over all laws is solved:
+
+1. The simplex method with three atoms as basis. The entering atom is the maximum of g minus the current quadratic over a grid of
+   [0, 1], refined by Newton's method; so atoms are real numbers, not grid points.
+2. Atoms that crowd together are one atom at which the quadratic touches g. With the pattern of contacts known, Newton's method on
+   the optimality conditions (equal values at all atoms, equal slopes at inner ones, the three moments) gives full precision.
+3. What remains of a violation is added to the value, and a is moved until `least_distances` proves that the quadratic does not
+   cross g. So the value never lies inside the true interval by more than rounding.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+from numpy.polynomial import chebyshev
+
+from feval.errors import OutOfRangeError
+from feval.estimators.two_call.certificates import ROOM, QuadraticBound
+from feval.estimators.two_call.moments import Moments
+from feval.estimators.two_call.polynomial_minima import least_distances
+from feval.estimators.two_call.two_call import VoteInterval
+from feval.estimators.vote_polynomials import UnitPolynomial
+
+__all__ = ["LARGEST_DEGREE", "polynomial_objective_interval"]
+
+Floats = npt.NDArray[np.float64]
+
+LARGEST_DEGREE = 201
+"""Of an objective: P_100."""
+
+_GRID = 0.5 - 0.5 * np.cos(np.linspace(0.0, np.pi, 601))
+_PIVOTS = 150
+_PEAKS = 6  # maxima looked at more closely
+_GOALS = (1e-8, 1e-10, 1e-12)  # violations after which the pattern of contacts may be plain, tried in turn
+_FINE = 1e-13  # violation that is rounding
+_CROWDS = (0.05, 0.01, 2e-3, 2e-4)  # distances within which atoms are taken for one, tried in turn
+_LAWFUL = 3e-12  # by which a law may miss its moments
+_CHUNK = 2048
+_NO_SPREAD = 1e-17  # variance times the largest curvature, 4 d^2, that does not show in a double
+
+
+@dataclass(frozen=True)
+class _Objective:
+    """g with two derivatives."""
+
+    g: Callable[[Floats], Floats]
+    slope: Callable[[Floats], Floats]
+    curvature: Callable[[Floats], Floats]
+    on_grid: Floats
+    scale: float
+    degree: int
+
+    @classmethod
+    def of(cls, objective: UnitPolynomial) -> _Objective:
+        slope = objective.derivative()
+        scale = max(float(max(abs(value) for value in objective.coefficients)), 1e-300)
+        return cls(_fast(objective), _fast(slope), _fast(slope.derivative()), objective(_GRID), scale, objective.degree)
+
+
+def _fast(polynomial: UnitPolynomial) -> Callable[[Floats], Floats]:
+    """The polynomial by its Chebyshev series: d operations per value, where de Casteljau takes d^2 / 2."""
+    nodes = chebyshev.chebpts1(polynomial.degree + 1)
+    basis = chebyshev.chebvander(nodes, polynomial.degree)  # orthogonal over these nodes
+    coefficients = (basis.T @ polynomial(0.5 * (nodes + 1.0))) / (basis**2).sum(0)
+
+    def value(q: Floats) -> Floats:
+        return np.asarray(chebyshev.chebval(2.0 * q - 1.0, coefficients), np.float64)
+
+    return value
+
+
+def polynomial_objective_interval(objective: UnitPolynomial, moments: Moments) -> VoteInterval:
+    """Smallest and largest E g(Q) over all laws of Q with these moments (arXiv 2605.03379, Theorem 4.1 and its remark).
+
+    `polynomial_objective_interval(majority_polynomial(3) - majority_polynomial(1), moments)` bounds V_3 - V_1. It is no
+    wider than the difference of the two vote intervals, and usually much narrower, because one law must do for both.
+
+    Assumes calls that are independent given the question.
+
+    Args:
+        objective: g.
+        moments: [...] the table of (mu, nu).
+
+    Returns:
+        Both ends with certificates; see `QuadraticBound.check`. Error typically some 1e-14 of g's largest coefficient.
+
+    Raises:
+        OutOfRangeError: a degree above 201.
+    """
+    if objective.degree > LARGEST_DEGREE:
+        raise OutOfRangeError(
+            f"Objectives up to degree {LARGEST_DEGREE} can be bounded; this one has {objective.degree}. Leave out the largest "
+            "budgets, or bound each V_n alone by vote_interval."
+        )
+    above = _upper(-objective, moments)
+    lower = QuadraticBound("lower", objective, moments, -above.value, above.atoms, above.weights, -above.quadratic)
+    return VoteInterval(lower, _upper(objective, moments))
+
+
+def _upper(objective: UnitPolynomial, moments: Moments) -> QuadraticBound:
+    flat = moments.flat()
+    problem, mirrored = _Objective.of(objective), _Objective.of(objective.reflected())
+    scale = problem.scale
+    atoms, weights, quadratic = np.empty((3, flat.mu.size, 3))
+    for start in range(0, flat.mu.size, _CHUNK):
+        some = np.arange(start, min(start + _CHUNK, flat.mu.size))
+        low, high = some[flat.mu[some] <= 0.5], some[flat.mu[some] > 0.5]
+        atoms[low], weights[low], quadratic[low] = _solve(problem, flat.take(low))
+        # Near 1 what counts are differences from 1, so the law of 1 - Q is looked for.
+        atoms[high], weights[high], quadratic[high] = _mirrored(*_solve(mirrored, flat.take(high).reflected()))
+    margin = least_distances(quadratic, objective, 1, 0.25 * ROOM * scale)
+    allowed = (quadratic * _targets(flat)).sum(-1) + np.where(margin < -_FINE * scale, -margin, 0.0)
+    reached = (weights * objective(atoms)).sum(-1)
+    value = np.where(np.abs(allowed - reached) <= _FINE * scale, reached, np.maximum(allowed, reached))
+    quadratic[:, 0] += np.maximum(ROOM * scale - margin, 0.0)  # proven, whatever rounding left of the touching
+    shape = moments.shape
+    return QuadraticBound(
+        "upper",
+        objective,
+        moments,
+        value.reshape(shape),
+        atoms.reshape(*shape, 3),
+        weights.reshape(*shape, 3),
+        quadratic.reshape(*shape, 3),
+    )
+
+
+def _mirrored(atoms: Floats, weights: Floats, quadratic: Floats) -> tuple[Floats, Floats, Floats]:
+    """The same of 1 - Q: atoms ascending again, and a + b (1 - q) + c (1 - q)^2 by powers of q."""
+    a, b, c = quadratic.T
+    return 1.0 - atoms[:, ::-1], weights[:, ::-1], np.stack([a + b + c, -b - 2.0 * c, c], -1)
+
+
+def _solve(problem: _Objective, moments: Moments) -> tuple[Floats, Floats, Floats]:
+    """Atoms, weights and quadratic of each row of a flat table."""
+    atoms, weights, quadratic = np.empty((3, moments.mu.size, 3))
+    degree = max(problem.degree, 1)  # a constant is bounded by laws with these moments, too
+    certain = 4.0 * degree * degree * moments.variance < _NO_SPREAD
+    split = ~certain & (moments.unsteady == 0)
+    inner = ~certain & ~split
+    for rows, find in (
+        (certain & (moments.unsteady > 0), _certain),
+        (split | (certain & (moments.unsteady == 0)), _split),
+    ):
+        if rows.any():
+            atoms[rows], weights[rows], quadratic[rows] = find(problem, moments.mu[rows])
+    if inner.any():
+        own = moments.take(inner)
+        atoms[inner], weights[inner], quadratic[inner] = _inner(problem, own)
+    return atoms, weights, quadratic
+
+
+def _certain(problem: _Objective, mu: Floats) -> tuple[Floats, Floats, Floats]:
+    """Where nu = mu^2, Q = mu for certain. Any quadratic that touches g at mu and is bent enough is a certificate."""
+    height, slope = problem.g(mu)[:, None], problem.slope(mu)[:, None]
+    away = _GRID - mu[:, None]
+    near = np.abs(away) < 1e-3
+    excess = problem.on_grid - height - slope * away
+    needed = np.where(near, -np.inf, excess / np.where(near, 1.0, away * away)).max(1)
+    close = np.clip(mu[:, None] + np.linspace(-2e-3, 2e-3, 41), 0.0, 1.0)
+    bent = np.maximum(needed, 0.5 * problem.curvature(close).max(1))
+    c = bent + 1e-3 * (np.abs(bent) + problem.scale)
+    quadratic = np.stack([height[:, 0] - mu * (slope[:, 0] - c * mu), slope[:, 0] - 2.0 * c * mu, c], -1)
+    return np.repeat(mu[:, None], 3, 1), np.tile([1.0, 0.0, 0.0], (len(mu), 1)), quadratic
+
+
+def _split(problem: _Objective, mu: Floats) -> tuple[Floats, Floats, Floats]:
+    """Where nu = mu, Q is 0 or 1. The quadratic equals g at both ends and arches over it between."""
+    low, high = problem.on_grid[0], problem.on_grid[-1]
+    inside = _GRID[1:-1]
+    arch = ((problem.on_grid[1:-1] - low - (high - low) * inside) / (inside * (1.0 - inside))).max()
+    ends = (
+        float(problem.slope(inside[:1] * 0.0)[0]) - (high - low),
+        (high - low) - float(problem.slope(inside[:1] * 0.0 + 1.0)[0]),
+    )
+    c = -max(arch, *ends)
+    c -= 1e-3 * (abs(c) + problem.scale)
+    quadratic = np.tile([low, high - low - c, c], (len(mu), 1))
+    atoms = np.stack([np.zeros_like(mu), np.ones_like(mu), np.ones_like(mu)], -1)
+    return atoms, np.stack([1.0 - mu, mu, np.zeros_like(mu)], -1), quadratic
+
+
+def _inner(problem: _Objective, moments: Moments) -> tuple[Floats, Floats, Floats]:
+    x0, x1 = moments.nu / moments.mu, moments.unsteady / moments.wrong
+    atoms = np.stack([np.zeros_like(x0), 0.5 * (x0 + x1), np.ones_like(x0)], -1)
+    weights, quadratic = np.empty((2, *atoms.shape))
+    rows = np.arange(len(atoms))
+    for goal in _GOALS:
+        own = moments.take(rows)
+        basis, shares, found = _simplex(problem, own, atoms[rows], goal)
+        atoms[rows], weights[rows], quadratic[rows] = basis, shares, found
+        excess = _violation(problem, found, basis)  # below 0 where crowded atoms lost the contact
+        solved = np.abs(excess) <= _FINE * problem.scale
+        for crowd in _CROWDS:
+            left = np.flatnonzero(~solved)
+            if not len(left):
+                break
+            part = own.take(left)
+            better, polished = _polish(problem, part, basis[left], shares[left], found[left], crowd)
+            for target, source in zip((atoms, weights, quadratic), polished, strict=True):
+                target[rows[left[better]]] = source[better]
+            solved[left[better]] = True
+        rows = rows[~solved]
+        if not len(rows):
+            break
+    quadratic[rows, 0] += _violation(problem, quadratic[rows], atoms[rows])
+    order = np.argsort(atoms, -1, kind="stable")
+    return np.take_along_axis(atoms, order, -1), _lawful(np.take_along_axis(weights, order, -1)), quadratic
+
+
+def _lawful(weights: Floats) -> Floats:
+    """[T, 3] a law, where atoms crowd and rounding left negative weights or another total: the largest gives what it takes."""
+    shares = np.maximum(weights, 0.0)
+    rows, most = np.arange(len(shares)), shares.argmax(-1)
+    shares[rows, most] = 0.0
+    shares[rows, most] = 1.0 - shares.sum(-1)
+    return shares
+
+
+# -- 1. the simplex method ------------------------------------------------------------------------------------------
+
+
+def _simplex(problem: _Objective, moments: Moments, atoms: Floats, goal: float) -> tuple[Floats, Floats, Floats]:
+    """From a feasible basis of three atoms to one with a violation of about `goal` times the scale."""
+    atoms = atoms.copy()
+    heights = problem.g(atoms)
+    active = np.arange(len(atoms))
+    for _ in range(_PIVOTS):
+        own = atoms[active]
+        quadratic = _through(own, heights[active])
+        entering, excess = _highest(problem, quadratic, own)
+        going = excess > goal * problem.scale
+        active, own, entering = active[going], own[going], entering[going]
+        if not len(active):
+            break
+        weights = _weights(own, moments.mu[active], moments.nu[active])
+        direction = _weights(own, entering, entering * entering)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            ratio = np.where(direction > 1e-14, weights / direction, np.inf)
+        leaving = ratio.argmin(-1)
+        atoms[active, leaving] = entering
+        heights[active, leaving] = problem.g(entering)
+    return atoms, _weights(atoms, moments.mu, moments.nu), _through(atoms, heights)
+
+
+def _weights(atoms: Floats, mu: Floats, nu: Floats) -> Floats:
+    """[T, 3] weights on the atoms with total 1, mean mu and second moment nu: expectations of Lagrange's polynomials."""
+    x, y, z = atoms.T
+    return np.stack(
+        [
+            (nu - mu * (y + z) + y * z) / ((x - y) * (x - z)),
+            (nu - mu * (x + z) + x * z) / ((y - x) * (y - z)),
+            (nu - mu * (x + y) + x * y) / ((z - x) * (z - y)),
+        ],
+        -1,
+    )
+
+
+def _through(atoms: Floats, heights: Floats) -> Floats:
+    """[T, 3] coefficients a, b, c of the quadratic through three points (Newton's divided differences)."""
+    x, y, z = atoms.T
+    f, g, h = heights.T
+    first, second = (g - f) / (y - x), (h - g) / (z - y)
+    c = (second - first) / (z - x)
+    b = first - c * (x + y)
+    return np.stack([f - x * (b + c * x), b, c], -1)
+
+
+def _highest(problem: _Objective, quadratic: Floats, atoms: Floats) -> tuple[Floats, Floats]:
+    """Where g exceeds the quadratic most, and by how much: maxima on the grid and between atoms, refined by Newton's method."""
+    a, b, c = quadratic.T[..., None]
+    excess = problem.on_grid - (a + _GRID * (b + c * _GRID))
+    walled = np.pad(excess, ((0, 0), (1, 1)), constant_values=-np.inf)
+    peaks = np.where((excess >= walled[:, :-2]) & (excess >= walled[:, 2:]), excess, -np.inf)
+    best = np.argpartition(peaks, -_PEAKS, -1)[:, -_PEAKS:]  # a peak between grid points may top a higher grid value
+    ends = np.sort(atoms, -1)  # atoms may crowd between two grid points
+    between = 0.5 * (ends[:, :-1] + ends[:, 1:])
+    q = np.hstack([_GRID[best], between])
+    top = np.hstack([
+        np.take_along_axis(excess, best, -1), problem.g(between) - (a + between * (b + c * between))
+    ])  # fmt: skip
+    low = np.hstack([_GRID[np.maximum(best - 1, 0)], ends[:, :-1]])
+    high = np.hstack([_GRID[np.minimum(best + 1, len(_GRID) - 1)], ends[:, 1:]])
+    for _ in range(3):
+        slope, bend = problem.slope(q) - b - 2.0 * c * q, problem.curvature(q) - 2.0 * c
+        step = np.divide(-slope, bend, out=np.zeros_like(q), where=bend < 0)
+        moved = np.clip(q + step, low, high)
+        higher = problem.g(moved) - (a + moved * (b + c * moved))
+        q, top = np.where(higher > top, moved, q), np.maximum(higher, top)
+    choice, rows = top.argmax(-1), np.arange(len(q))
+    return q[rows, choice], top[rows, choice]
+
+
+def _violation(problem: _Objective, quadratic: Floats, atoms: Floats) -> Floats:
+    """[T] how far g exceeds the quadratic at most; 0 to rounding where it touches, negative where it stays below."""
+    return _highest(problem, quadratic, atoms)[1] if len(quadratic) else np.empty(0)
+
+
+# -- 2. Newton's method on the optimality conditions ----------------------------------------------------------------
+
+
+def _polish(
+    problem: _Objective, moments: Moments, atoms: Floats, weights: Floats, quadratic: Floats, crowd: float
+) -> tuple[npt.NDArray[np.bool_], tuple[Floats, Floats, Floats]]:
+    """Merge atoms within `crowd`, solve; which rows are now optimal to rounding, and their solutions."""
+    order = np.argsort(atoms, -1)
+    places, shares = np.take_along_axis(atoms, order, -1), np.take_along_axis(weights, order, -1)
+    joined = np.diff(places, axis=-1) < crowd
+    codes = joined[:, 0] * 2 + joined[:, 1]
+    ends = (places[:, 0] < 1e-9) * 2 + (places[:, 2] > 1.0 - 1e-9)
+    better = np.zeros(len(places), bool)
+    result = atoms.copy(), weights.copy(), quadratic.copy()
+    for pattern in np.unique(codes * 4 + ends):
+        rows = np.flatnonzero(codes * 4 + ends == pattern)
+        groups = {0: ((0,), (1,), (2,)), 1: ((0,), (1, 2)), 2: ((0, 1), (2,)), 3: ((0, 1, 2),)}[int(pattern) // 4]
+        if len(groups) == 1:
+            continue  # one atom has no variance: these moments are not inner, and the crowd is too wide
+        starts = _merged(places[rows], shares[rows], groups)
+        at_zero = bool(pattern & 2) and len(groups[0]) == 1
+        at_one = bool(pattern & 1) and len(groups[-1]) == 1
+        own = moments.take(rows)
+        ok, x, w, abc = _newton(problem, own, *starts, quadratic[rows], at_zero, at_one)
+        ok &= _violation(problem, abc, x) <= 10.0 * _FINE * problem.scale
+        pad = 3 - x.shape[1]
+        better[rows] = ok
+        for target, source in zip(
+            result,
+            (np.pad(x, ((0, 0), (0, pad)), mode="edge"), np.pad(w, ((0, 0), (0, pad))), abc),
+            strict=True,
+        ):
+            target[rows[ok]] = source[ok]
+    return better, result
+
+
+def _merged(places: Floats, shares: Floats, groups: tuple[tuple[int, ...], ...]) -> tuple[Floats, Floats]:
+    x = np.stack([places[:, list(group)].mean(1) for group in groups], -1)
+    return x, np.stack([shares[:, list(group)].sum(1) for group in groups], -1)
+
+
+def _newton(
+    problem: _Objective, moments: Moments, x: Floats, w: Floats, abc: Floats, at_zero: bool, at_one: bool
+) -> tuple[npt.NDArray[np.bool_], Floats, Floats, Floats]:
+    """Solve for quadratic, inner atoms and weights together; which rows converged to a law, atoms, weights, quadratic."""
+    count = x.shape[1]
+    inner = np.arange(count)[at_zero : count - at_one]
+    x = x.copy()
+    if at_zero:
+        x[:, 0] = 0.0
+    if at_one:
+        x[:, -1] = 1.0
+    w, abc = w.copy(), abc.copy()
+    size = 3 + len(inner) + count
+    ok = np.ones(len(x), bool)
+    for _ in range(12):
+        jacobian, residual = _conditions(problem, moments, x, w, abc, inner, size)
+        solvable = np.isfinite(jacobian).all((1, 2)) & ok
+        jacobian[~solvable] = np.eye(size)
+        step = _solved(jacobian, residual)
+        step[~solvable | ~np.isfinite(step).all(1)] = 0.0
+        abc -= step[:, :3]
+        x[:, inner] = np.clip(x[:, inner] - step[:, 3 : 3 + len(inner)], 0.0, 1.0)
+        w -= step[:, 3 + len(inner) :]
+        ok = solvable
+        if np.abs(step[ok]).max(initial=0.0) < 1e-15:
+            break
+    apart, shares = (np.diff(x, axis=1) > 0).all(1), np.maximum(w, 0.0)
+    missed = np.einsum("tkp,tk->tp", x[..., None] ** np.arange(3), shares) - _targets(moments)
+    lawful = (w >= -1e-13).all(1) & (np.abs(missed) <= _LAWFUL).all(1)
+    return ok & apart & lawful, x, shares, abc
+
+
+def _solved(jacobian: Floats, residual: Floats) -> Floats:
+    """Newton steps; rows with a singular matrix get NaN."""
+    steps = np.full(residual.shape, np.nan)
+    regular = np.abs(np.linalg.det(jacobian)) > 0  # one singular matrix would fail them all
+    steps[regular] = np.linalg.solve(jacobian[regular], residual[regular][..., None])[..., 0]
+    return steps
+
+
+def _conditions(
+    problem: _Objective,
+    moments: Moments,
+    x: Floats,
+    w: Floats,
+    abc: Floats,
+    inner: npt.NDArray[np.intp],
+    size: int,
+) -> tuple[Floats, Floats]:
+    """Jacobian [T, S, S] and residual [T, S]: values, slopes at inner atoms, moments; by a, b, c, inner atoms, weights."""
+    rows, count, many = len(x), x.shape[1], len(inner)
+    a, b, c = abc.T[..., None]
+    powers = np.stack([np.ones_like(x), x, x * x], -1)
+    slopes = b + 2.0 * c * x - problem.slope(x)
+    jacobian, residual = np.zeros((rows, size, size)), np.zeros((rows, size))
+    jacobian[:, :count, :3] = powers
+    residual[:, :count] = a + x * (b + c * x) - problem.g(x)
+    y, own = x[:, inner], np.arange(many)
+    jacobian[:, inner, 3 + own] = slopes[:, inner]
+    jacobian[:, count + own, 1], jacobian[:, count + own, 2] = 1.0, 2.0 * y
+    jacobian[:, count + own, 3 + own] = 2.0 * c - problem.curvature(y)
+    residual[:, count : count + many] = slopes[:, inner]
+    last = count + many
+    jacobian[:, last + 1, 3 : 3 + many] = w[:, inner]
+    jacobian[:, last + 2, 3 : 3 + many] = 2.0 * w[:, inner] * y
+    jacobian[:, last:, 3 + many :] = powers.transpose(0, 2, 1)
+    residual[:, last:] = np.einsum("tkp,tk->tp", powers, w) - _targets(moments)
+    return jacobian, residual
+
+
+def _targets(moments: Moments) -> Floats:
+    """[T, 3] what the total, the mean and the second moment of a law must be."""
+    return np.stack([np.ones_like(moments.mu), moments.mu, moments.nu], -1)

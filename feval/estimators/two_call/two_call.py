@@ -1,0 +1,451 @@
+"""What two labelled calls per question say for certain about every vote: sharp intervals [L_n, U_n] for V_n = E P_n(Q).
+
+All laws of Q on [0, 1] with E Q = mu and E Q^2 = nu are possible; [L_n, U_n] is the range of V_n over them, no wider and no
+narrower (arXiv 2605.03379, Theorem 4.1). Assumed throughout: calls on a question are independent given the question, each right
+with the same probability Q, and a majority of right/wrong bits decides. Plurality among several wrong answers is another matter.
+
+How U_n is found (L_n(mu, nu) = 1 - U_n(1 - mu, 1 - 2 mu + nu)). P_n''' has the signs +, -, +, so a quadratic meets P_n
+at most five times, counted with multiplicity, and the upper hull of the curve (q, q^2, P_n(q)) consists of a
+triangle {0, x*, 1} and of edges {0, x}, {x, 1}, {x, y}. With x0 = nu / mu and x1 = (mu - nu) / (1 - mu):
+
+    xo <= x0 <= x*        {0, x0}      xo in (q-, 1):   x P'(x) = 2 P(x)
+    x1 >= x*              {x1, 1}      x* in (1/2, 1):  (P(x) - x) (2x - 1) = (P'(x) - 1) x (x - 1)
+    x0 > x*, x1 < x*      {0, x*, 1}   q- = (1 - 1 / sqrt(2n - 1)) / 2, the first zero of P_n'''
+    x0 < xo               {x, y}       2 (P(y) - P(x)) = (y - x) (P'(x) + P'(y)),  (mu - x) (y - mu) = nu - mu^2
+
+The case analysis is feval's own; no bound rests on it, because each brings a certificate (`certificates`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from feval.estimators.two_call.certificates import ROOM, QuadraticBound
+from feval.estimators.two_call.moments import Moments
+from feval.estimators.vote_polynomials import (
+    check_budget,
+    majority_accuracy,
+    majority_curvature,
+    majority_slope,
+    probabilities,
+)
+
+__all__ = [
+    "CertifiedGain",
+    "Range",
+    "VoteInterval",
+    "certified_three_vote_gain",
+    "infinite_vote_interval",
+    "one_call_envelope",
+    "three_vote_interval",
+    "vote_bound",
+    "vote_interval",
+]
+
+Floats = npt.NDArray[np.float64]
+
+_ROOM_PER_BUDGET = 2e-16  # the quadratics' coefficients grow like n, and so does their rounding
+_ROUNDING = 8 * float(np.finfo(np.float64).eps)  # of decimal moments: 0.8 - 0.7 is not 0.1
+
+
+@dataclass(frozen=True, eq=False)
+class Range:
+    """Lower and upper ends over a table.
+
+    Attributes:
+        low: [...].
+        high: [...].
+    """
+
+    low: Floats
+    high: Floats
+
+
+@dataclass(frozen=True, eq=False)
+class VoteInterval:
+    """[L_n, U_n] over a table of moments, each end with its certificate.
+
+    Attributes:
+        lower: L_n.
+        upper: U_n.
+    """
+
+    lower: QuadraticBound
+    upper: QuadraticBound
+
+    @property
+    def low(self) -> Floats:
+        """[...] L_n."""
+        return self.lower.value
+
+    @property
+    def high(self) -> Floats:
+        """[...] U_n."""
+        return self.upper.value
+
+
+@dataclass(frozen=True, eq=False)
+class CertifiedGain:
+    """Whether two calls prove that three votes beat one.
+
+    Attributes:
+        certified: [...] whether V_1 > mu for every law with these moments.
+        gain: [...] L_1 - mu, the least possible V_1 - V_0; what is certified where it is positive.
+    """
+
+    certified: npt.NDArray[np.bool_]
+    gain: Floats
+
+
+def vote_interval(n: int, moments: Moments) -> VoteInterval:
+    """Sharp interval for the accuracy V_n of 2n + 1 votes (arXiv 2605.03379, Theorem 4.1, eqs. (8)-(10)).
+
+    Assumes calls that are independent given the question, each right with the same probability Q.
+
+    Args:
+        n: index of the budget: 0 one call, 1 three votes, 2 five.
+        moments: [...] the table of (mu, nu).
+
+    Returns:
+        Both ends with laws that attain them and quadratics that prove them on all of [0, 1], rounding included (see
+        `QuadraticBound.proven`). Absolute error below 1e-14 up to n = 50 and below 1e-13 at n = 500. On the boundary: P_n(mu)
+        where nu = mu^2, and mu where nu = mu.
+
+    Raises:
+        OutOfRangeError: an n that is no budget. Even budgets: see `budget_index`.
+    """
+    return VoteInterval(vote_bound(n, moments, "lower"), vote_bound(n, moments, "upper"))
+
+
+def vote_bound(n: int, moments: Moments, side: Literal["lower", "upper"]) -> QuadraticBound:
+    """One end of `vote_interval` (arXiv 2605.03379, Theorem 4.1): U_n, or L_n(mu, nu) = 1 - U_n(1 - mu, 1 - 2 mu + nu).
+
+    Assumes calls that are independent given the question, each right with the same probability Q.
+
+    Args:
+        n: index of the budget: 0 one call, 1 three votes, 2 five.
+        moments: [...] the table of (mu, nu).
+        side: "lower" for L_n, "upper" for U_n.
+
+    Returns:
+        The end with laws that attain it and quadratics that prove it.
+
+    Raises:
+        OutOfRangeError: an n that is no budget. Even budgets: see `budget_index`.
+    """
+    check_budget(n)
+    room = ROOM + _ROOM_PER_BUDGET * int(n)
+    if side == "upper":
+        upper = _upper(int(n), moments, moments.flat())
+        upper.quadratic[..., 0] += room
+        return upper
+    mirrored = moments.reflected()
+    other = _upper(int(n), mirrored, mirrored.flat())
+    a, b, c = np.moveaxis(other.quadratic, -1, 0)
+    return QuadraticBound(
+        "lower",
+        int(n),
+        moments,
+        1.0 - other.value,
+        (1.0 - other.atoms)[..., ::-1],
+        other.weights[..., ::-1],
+        np.stack([1.0 - (a + b + c) - room, b + 2.0 * c, -c], -1),
+    )
+
+
+def three_vote_interval(moments: Moments) -> Range:
+    """The interval of three votes in closed form (arXiv 2605.03379, Theorem 4.2, eqs. (11)-(12)).
+
+    L_1 = nu + 2 (mu - nu)^2 / (1 - mu) and U_1 = 3 nu - 2 nu^2 / mu = nu + 2 nu (mu - nu) / mu, at most 1/8 apart; nothing
+    cancels as written here.
+
+    Assumes calls that are independent given the question, each right with the same probability Q.
+
+    Args:
+        moments: [...] the table of (mu, nu).
+
+    Returns:
+        L_1 and U_1; both 0 at mu = 0 and both 1 at mu = 1.
+    """
+    x0, x1 = _ratios(moments)
+    return Range(moments.nu + 2.0 * moments.unsteady * x1, moments.nu + 2.0 * moments.unsteady * x0)
+
+
+def infinite_vote_interval(moments: Moments) -> Range:
+    """Sharp infimum and supremum of V_inf = Pr(Q > 1/2) + Pr(Q = 1/2) / 2 (arXiv 2605.03379, Theorem 4.3, eq. (13)).
+
+    U_inf = (nu - mu^2) / (nu + 1/4 - mu) where mu <= 1/2 and nu <= mu / 2, otherwise min(1, 3 mu - 2 nu); both ends are 1/2 at
+    (1/2, 1/4); L_inf(mu, nu) = 1 - U_inf(1 - mu, 1 - 2 mu + nu). The ends need not be attained, and (1/2, 1/4) is a true
+    discontinuity: beside it the interval is nearly [0, 1]. Floats within rounding of nu = mu^2 count as on it.
+
+    Assumes calls that are independent given the question, each right with the same probability Q.
+
+    Args:
+        moments: [...] the table of (mu, nu).
+
+    Returns:
+        L_inf and U_inf.
+    """
+    return Range(1.0 - _infinite_upper(moments.reflected()), _infinite_upper(moments))
+
+
+def certified_three_vote_gain(moments: Moments) -> CertifiedGain:
+    """Whether three votes beat one call for every law with these moments, and by how much at least (Theorem 4.2).
+
+    L_1 - mu = (mu - nu) (2 (mu - nu) / (1 - mu) - 1), which is positive exactly if mu > 1/2 and rho < 1 - 1 / (2 mu).
+    Equality is not certified; floats within rounding of it count as equal.
+
+    Assumes calls that are independent given the question, each right with the same probability Q.
+
+    Args:
+        moments: [...] the table of (mu, nu).
+
+    Returns:
+        The verdict and the gain.
+    """
+    _, x1 = _ratios(moments)
+    beyond = 2.0 * moments.unsteady - moments.wrong > _ROUNDING
+    return CertifiedGain(beyond & (moments.unsteady > 0), moments.unsteady * (2.0 * x1 - 1.0))
+
+
+def one_call_envelope(mu: npt.ArrayLike, n: int = 1) -> Range:
+    """Range of V_n when only mu is known: the convex and concave envelopes of P_n at mu (arXiv 2605.03379, eq. (20) for n = 1).
+
+    The concave envelope is the chord from (0, 0) to the point xt with x P_n'(x) = P_n(x), and P_n beyond it; xt = 3/4 for three
+    votes. The lower end is 1 minus the upper end at 1 - mu. It never exceeds mu: one call certifies no gain.
+
+    Assumes calls that are independent given the question, each right with the same probability Q.
+
+    Args:
+        mu: [...] one-call accuracy.
+        n: index of the budget.
+
+    Returns:
+        The smallest and largest possible V_n.
+
+    Raises:
+        OutOfRangeError: a mu outside [0, 1], or an n that is no budget.
+    """
+    check_budget(n)
+    right = probabilities(mu, "mu")
+    tangent = _special_points(int(n)).tangent
+    height = float(majority_accuracy(n, tangent))
+
+    def upper(q: Floats) -> Floats:
+        return np.where(q <= tangent, q / tangent * height, majority_accuracy(n, q))
+
+    return Range(1.0 - upper(1.0 - right), upper(right))
+
+
+# -- the upper end --------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Points:
+    """Where the kinds of extremal laws of one n meet: xo, x*, and the tangent from (0, 0)."""
+
+    origin: float
+    triangle: float
+    tangent: float
+    inflection: float
+
+
+@cache
+def _special_points(n: int) -> _Points:
+    """Xo and x* of the module's docstring; 0 and 1 for n <= 1, where only {0, x0} occurs."""
+    if n == 0:
+        return _Points(0.0, 1.0, 1.0, 0.0)
+    from scipy.optimize import brentq
+
+    def p(x: float) -> float:
+        return float(majority_accuracy(n, x))
+
+    def slope(x: float) -> float:
+        return float(majority_slope(n, np.asarray(x)))
+
+    tangent = brentq(lambda x: x * slope(x) - p(x), 0.5, 1.0, xtol=1e-16)
+    if n == 1:
+        return _Points(0.0, 1.0, tangent, 0.0)
+    inflection = 0.5 - 0.5 / (2 * n - 1) ** 0.5
+    origin = brentq(lambda x: x * slope(x) - 2.0 * p(x), inflection, 1.0, xtol=1e-16)
+    triangle = brentq(lambda x: (p(x) - x) * (2.0 * x - 1.0) - (slope(x) - 1.0) * x * (x - 1.0), 0.5, 0.999, xtol=1e-16)
+    return _Points(origin, triangle, tangent, inflection)
+
+
+def _ratios(moments: Moments) -> tuple[Floats, Floats]:
+    """x0 = nu / mu and x1 = (mu - nu) / (1 - mu), with the limits 1 and 0 of nu = mu where mu is 0 or 1."""
+    x0 = np.divide(moments.nu, moments.mu, out=np.ones(moments.shape), where=moments.mu > 0)
+    x1 = np.divide(moments.unsteady, moments.wrong, out=np.zeros(moments.shape), where=moments.wrong > 0)
+    return np.minimum(x0, 1.0), np.minimum(x1, 1.0)
+
+
+def _upper(n: int, moments: Moments, flat: Moments) -> QuadraticBound:
+    """U_n with law and quadratic; `flat` is the same table in one row."""
+    points = _special_points(n)
+    x0, x1 = _ratios(flat)
+    from_origin = (points.origin <= x0) & (x0 <= points.triangle)
+    to_one = ~from_origin & (x1 >= points.triangle)
+    pair = ~from_origin & ~to_one & (x0 < points.origin)
+    triangle = ~(from_origin | to_one | pair)
+    count = flat.mu.size
+    value, atoms, weights, quadratic = np.empty(count), *np.empty((3, count, 3))
+    kinds = ((from_origin, _origin_edge), (to_one, _one_edge), (pair, _pair_edge), (triangle, _triangle))
+    for where, solve in kinds:
+        if where.any():
+            own = flat.take(where)
+            value[where], atoms[where], weights[where], quadratic[where] = solve(n, own, x0[where], x1[where])
+    certain = flat.variance == 0
+    atoms[certain], weights[certain] = flat.mu[certain, None], (1.0, 0.0, 0.0)
+    value[certain] = majority_accuracy(n, flat.mu[certain])
+    shape = moments.shape
+    return QuadraticBound(
+        "upper",
+        n,
+        moments,
+        value.reshape(shape),
+        atoms.reshape(*shape, 3),
+        weights.reshape(*shape, 3),
+        quadratic.reshape(*shape, 3),
+    )
+
+
+_Solved = tuple[Floats, Floats, Floats, Floats]
+
+
+def _columns(*columns: Floats | float) -> Floats:
+    return np.stack(np.broadcast_arrays(*columns), -1)
+
+
+def _origin_edge(n: int, moments: Moments, x: Floats, _: Floats) -> _Solved:
+    """Law on {0, x}, x = nu / mu; the quadratic vanishes at 0 and touches P_n at x."""
+    p = majority_accuracy(n, x)
+    rare = np.divide(moments.variance, moments.nu, out=np.zeros_like(x), where=moments.nu > 0)
+    weight = np.where(moments.nu > 0, 1.0 - rare, 0.0)
+    if n == 0:
+        b, c = np.ones_like(x), np.zeros_like(x)
+    elif n == 1:  # in closed form, because x may be 0
+        b, c = 2.0 * x * x, 3.0 - 4.0 * x
+    else:
+        c = (x * majority_slope(n, x) - p) / (x * x)
+        b = p / x - c * x
+    return weight * p, _columns(0.0, x, x), _columns(1.0 - weight, weight, 0.0), _columns(0.0, b, c)
+
+
+def _one_edge(n: int, moments: Moments, _: Floats, x: Floats) -> _Solved:
+    """Law on {x, 1}, x = (mu - nu) / (1 - mu); the quadratic is 1 at 1 and touches P_n at x."""
+    z = np.maximum(moments.both_wrong / moments.wrong, 1e-300)  # 1 - x
+    rest, slope = majority_accuracy(n, z), majority_slope(n, z)  # 1 - P_n(x) and P_n'(x)
+    at_one = np.divide(moments.variance, moments.both_wrong, out=np.zeros_like(x), where=moments.both_wrong > 0)
+    c = (rest / z - slope) / z
+    slope_at_one = 2.0 * rest / z - slope
+    quadratic = _columns(1.0 - slope_at_one + c, slope_at_one - 2.0 * c, c)
+    return 1.0 - (1.0 - at_one) * rest, _columns(x, x, 1.0), _columns(1.0 - at_one, 0.0, at_one), quadratic
+
+
+def _triangle(n: int, moments: Moments, x0: Floats, x1: Floats) -> _Solved:
+    """Law on {0, x*, 1}, the same quadratic for all such moments."""
+    x = _special_points(n).triangle
+    p = float(majority_accuracy(n, x))
+    inner = moments.unsteady / (x * (1.0 - x))
+    at_one, at_zero = moments.mu * (x0 - x) / (1.0 - x), moments.wrong * (x - x1) / x
+    c = (p - x) / (x * (x - 1.0))
+    value: Floats = moments.mu - inner * (x - p)
+    return value, _columns(np.zeros_like(x0), x, 1.0), _columns(at_zero, inner, at_one), _columns(0.0 * x0, 1.0 - c, c)
+
+
+def _pair_edge(n: int, moments: Moments, _x0: Floats, _x1: Floats) -> _Solved:
+    """Law on {x, y}, where one quadratic touches P_n twice."""
+    mu = moments.mu
+    variance = np.maximum(
+        moments.variance, np.maximum(1e-40 * mu * mu, 1e-300)
+    )  # at 0 the law is certain; its limit has a dual
+    below = _distance_below(n, mu, variance)
+    above = variance / below
+    x, y, width = np.maximum(mu - below, 0.0), mu + above, below + above
+    slope = majority_slope(n, y)
+    with np.errstate(divide="ignore"):  # x = 0
+        change = -slope * np.expm1(n * np.log1p(-width * (1.0 - x - y) / (y * (1.0 - y))))
+    c = np.divide(change, 2.0 * width)
+    slope = majority_slope(n, x)
+    p_x, p_y = majority_accuracy(n, x), majority_accuracy(n, y)
+    apart = width * n**0.5 > 0.5  # through both points: an error of the contact then counts squared only
+    c = np.where(apart, (p_y - p_x - slope * width) / (width * width), c)
+    b = slope - 2.0 * c * x
+    weight_x, weight_y = above / width, below / width
+    value = weight_x * p_x + weight_y * p_y
+    return value, _columns(x, y, y), _columns(weight_x, weight_y, 0.0), _columns(p_x - x * (b + c * x), b, c)
+
+
+def _distance_below(n: int, mu: Floats, variance: Floats) -> Floats:
+    """Mu - x of the law on {x, y}: the root of `_double_contact`, by Newton's method on its logarithm within a bracket.
+
+    x lies in (0, q-) and y in (q-, xo). Outside the same equation has roots that are no edges of the hull.
+    """
+    points = _special_points(n)
+    to_inflection = np.abs(points.inflection - mu)
+    short = mu < points.inflection
+    low = np.maximum(variance / (points.origin - mu), np.where(short, 0.0, to_inflection))
+    reach = np.divide(variance, to_inflection, out=np.full_like(mu, np.inf), where=short & (to_inflection > 0))
+    high = np.minimum(mu, reach)
+    low, high = np.log(low), np.log(np.maximum(high, low))
+    at, active = 0.5 * (low + high), np.arange(len(mu))
+    for _ in range(200):
+        own = at[active]
+        value, rise = _double_contact(n, mu[active], variance[active], np.exp(own))
+        low[active] = np.where(value > 0, own, low[active])
+        high[active] = np.where(value > 0, high[active], own)
+        step = np.divide(-value, rise, out=np.full_like(own, np.inf), where=rise != 0)
+        settled = (value == 0) | (np.abs(step) <= 4e-16 * (1.0 + np.abs(own)))
+        after = own + step
+        inside = (after > low[active]) & (after < high[active])
+        at[active] = np.where(settled, own, np.where(inside, after, 0.5 * (low[active] + high[active])))
+        active = active[~settled & (high[active] - low[active] > 4e-16 * (1.0 + np.abs(own)))]
+        if not len(active):
+            break
+    return np.exp(at)
+
+
+def _double_contact(n: int, mu: Floats, variance: Floats, below: Floats) -> tuple[Floats, Floats]:
+    """2 (P(y) - P(x)) - (y - x) (P'(x) + P'(y)) with x = mu - below, y = mu + variance / below; and d / d log(below).
+
+    Falls from positive to negative as `below` grows. For close x and y the difference would cancel; there it is taken as
+    -int_x^y (s - x) (y - s) P'''(s) ds (Peano's form of the trapezoidal rule's error).
+    """
+    above = variance / below
+    x, y, width = np.maximum(mu - below, 0.0), mu + above, below + above
+    p_x, p_y = majority_slope(n, x), majority_slope(n, y)
+    value = 2.0 * (majority_accuracy(n, y) - majority_accuracy(n, x)) - width * (p_x + p_y)
+    close = width * n**0.5 < 0.5
+    if close.any():
+        value[close] = _peano(n, x[close], width[close])
+    by_x = p_y - p_x - width * majority_curvature(n, x)
+    by_y = p_y - p_x - width * majority_curvature(n, y)
+    return value, -below * by_x - above * by_y
+
+
+def _peano(n: int, x: Floats, width: Floats) -> Floats:
+    """-int_x^{x + width} (s - x) (x + width - s) P_n'''(s) ds, 16 Gauss nodes."""
+    nodes, weights = np.polynomial.legendre.leggauss(16)
+    share = 0.5 * (nodes + 1.0)
+    s = x[:, None] + width[:, None] * share
+    spread = s * (1.0 - s)
+    third = majority_slope(n, s) * n * ((n - 1.0) * (1.0 - 2.0 * s) ** 2 - 2.0 * spread) / spread**2
+    integral: Floats = -(width**3) * ((third * share * (1.0 - share)) @ (0.5 * weights))
+    return integral
+
+
+def _infinite_upper(moments: Moments) -> Floats:
+    """G of eq. (13), from the moments' exact differences."""
+    mu, nu, wrong, variance = moments.mu, moments.nu, moments.wrong, moments.variance
+    distance = 0.5 * (wrong - mu)  # 1/2 - mu
+    fraction = np.divide(
+        variance, variance + distance**2, out=np.full(mu.shape, 0.5), where=(variance > 0) | (distance != 0)
+    )
+    linear = np.minimum(1.0, mu + 2.0 * moments.unsteady)  # 3 mu - 2 nu
+    upper: Floats = np.where((mu <= wrong) & (nu <= moments.unsteady), fraction, linear)
+    return upper

@@ -1,0 +1,1 @@
+"""Accuracy of plurality votes, from recorded counts or answer probabilities."""

@@ -1,0 +1,275 @@
+"""Exact accuracy of plurality voting among M independent calls: with replacement, from answer probabilities.
+
+"Compute-efficient evaluation of LLM voting accuracy" estimates p*(M) from the shares p = c / G of G calls by
+simulating K votes of a multinomial (section 4.1), or by normal approximations (section 4.2). The limit K -> infinity
+can be computed instead. With p* the probability of the gold answer, p_y of the rivals, p_0 of no answer, and e_j(u)
+= sum_{i <= j} u^i / i!,
+
+    p*(M) = M! [x^M]  sum_{k >= 1} (p* x)^k / k!  e^(p_0 x)  int_0^1 prod_y ( e_{k-1}(p_y x) + z (p_y x)^k / k! ) dz
+
+where k is the gold answer's votes and z marks a rival that ties with it: int_0^1 z^t dz = 1 / (t + 1) is its share
+of a tie with t rivals (`feval.estimators.ties` has the other rules). Samples without an answer cast no vote, and a
+vote without votes is wrong. The formula is feval's own; `tests/estimators/test_estimators_multinomial.py` holds it against
+enumeration. How it is evaluated:
+
+1. Scaled by Poisson probabilities and taken at roots of unity, for whole windows of M at once
+   (`feval.estimators.poissonised`). The e_{k-1} of all k are running sums over k.
+2. k above M / 2 has won, and so has a k that no rival reaches; both are the whole generating function minus a
+   running sum. Rivals that cannot reach the fewest votes in question are treated like no answer. "Cannot" is:
+   probability below 1e-18.
+3. The product over the rivals does not depend on p*: questions with the same rivals share it, equal rivals are one
+   power.
+4. Questions with the same (p*, sorted p_y, p_0) are solved once: 5,000 questions with G = 10 have some two hundred. One vote,
+   no rivals and no chance need no sum.
+5. The probabilities of all answers of a batch of questions are tabulated at once. What is left of a loop is over distinct sets of
+   rivals: each has its own window of k, its own powers and its own number of nodes, and padding them to one shape would cost more
+   than it saves as soon as candidates are many. Where all questions differ that is some 0.1 ms each beside the sums themselves.
+
+**What is assumed, above all: calls are independent given the question, each with the same probabilities**
+(conditional i.i.d.).
+
+**What the plug-in cannot do.** Put the shares of G calls for p, and the estimate tends to the accuracy of G votes as
+M grows, since the leader of the G calls then wins surely: see `feval.estimators.votes.plugin` for its bias and for what is
+unbiased.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from feval.estimators.per_question import PerQuestion
+from feval.estimators.poissonised import Circle, circles
+from feval.estimators.probabilities import (
+    MOST_VOTES,
+    Signatures,
+    checked_votes,
+    signatures_of_counts,
+    signatures_of_probabilities,
+)
+from feval.estimators.ties import check_ties, tie_nodes
+
+__all__ = ["MOST_VOTES", "plugin_plurality_accuracy", "plurality_accuracy", "plurality_accuracy_of"]
+
+Integers = npt.NDArray[np.integer[Any]]
+Floats = npt.NDArray[np.float64]
+Complex = npt.NDArray[np.complex128]
+
+_BATCH_NUMBERS = 1 << 20  # complex numbers of generating functions held at once
+
+
+def plurality_accuracy(
+    correct: Floats, rivals: Floats, no_answer: Floats, votes: Sequence[int] | Integers, *, ties: str = "uniform"
+) -> PerQuestion:
+    """Probability that the plurality of M independent calls is the gold answer; for many M at once.
+
+    See the module for formula, method and assumptions. It is eqs. (2), (3) and (7) of "Compute-efficient evaluation
+    of LLM voting accuracy", without simulation.
+
+    Args:
+        correct: [Q] probability of the gold answer.
+        rivals: [Q, K] probability of each other answer, in any order; zeros are ignored.
+        no_answer: [Q] probability of no answer, which casts no vote.
+        votes: D numbers of votes M, each from 1 to 10,000. All of 1..100 cost little more than a few of them.
+        ties: what a tie for the lead is worth: "uniform", "strict" or "lenient", see `feval.estimators.ties`.
+
+    Returns:
+        D probabilities per question, in the order of `votes`. Absolute error below 1e-12.
+
+    Raises:
+        OutOfRangeError: shapes that do not fit, values that are no probabilities or do not sum to 1, or an M out of
+            range.
+        UnknownNameError: a rule for ties that nobody knows.
+    """
+    return plurality_accuracy_of(signatures_of_probabilities(correct, rivals, no_answer), votes, ties=ties)
+
+
+def plugin_plurality_accuracy(
+    gold: Integers, rivals: Integers, no_answer: Integers, votes: Sequence[int] | Integers, *, ties: str = "uniform"
+) -> PerQuestion:
+    """The plug-in estimate of p*(M) from G calls: `plurality_accuracy` at the shares c / G.
+
+    It is the Monte-Carlo estimator of "Compute-efficient evaluation of LLM voting accuracy", section 4.1, with K ->
+    infinity. Unbiased for M = 1, biased for all others, and saturating: as M grows it tends to the accuracy of G votes.
+    Beyond M = G no function of G calls is unbiased, see `feval.estimators.votes.plugin`.
+
+    Assumes calls that are independent given the question, each with the same probabilities.
+
+    Args:
+        gold: [Q] samples with the gold answer.
+        rivals: [Q, K] samples of each other candidate, in any order.
+        no_answer: [Q] samples without an answer. G is the sum of all and may differ between questions.
+        votes: D numbers of votes M, each from 1 to 10,000.
+        ties: what a tie for the lead is worth.
+
+    Returns:
+        D probabilities per question, in the order of `votes`.
+
+    Raises:
+        OutOfRangeError: shapes that do not fit, counts that are no integers from 0, a question without samples, or an M
+            out of range.
+        UnknownNameError: a rule for ties that nobody knows.
+    """
+    return plurality_accuracy_of(signatures_of_counts(gold, rivals, no_answer), votes, ties=ties)
+
+
+def plurality_accuracy_of(
+    signatures: Signatures, votes: Sequence[int] | Integers, *, ties: str = "uniform"
+) -> PerQuestion:
+    """`plurality_accuracy` of questions whose probabilities are checked and stored once.
+
+    Assumes calls that are independent given the question, each with the same probabilities.
+
+    The limit K -> infinity of the Monte-Carlo estimator of "Compute-efficient evaluation of LLM voting accuracy",
+    section 4.1, by the module's formula.
+
+    Args:
+        signatures: from `feval.estimators.probabilities`.
+        votes: D numbers of votes M, each from 1 to 10,000.
+        ties: what a tie for the lead is worth.
+
+    Returns:
+        D probabilities per question.
+
+    Raises:
+        OutOfRangeError: an M out of range.
+        UnknownNameError: a rule for ties that nobody knows.
+    """
+    check_ties(ties)
+    wanted = checked_votes(votes)
+    values = np.zeros((len(signatures.correct), len(wanted)))
+    possible = signatures.correct > 0.0
+    alone = possible & ~signatures.rivals.any(axis=1)
+    values[alone] = 1.0 - signatures.no_answer[alone, None] ** wanted
+    contests = _contests(signatures, np.flatnonzero(possible & ~alone))
+    for circle in circles(wanted) if contests else ():
+        columns = np.flatnonzero((wanted >= circle.low) & (wanted <= circle.high))
+        places = np.searchsorted(circle.votes, wanted[columns])
+        for batch in _batches(contests, _BATCH_NUMBERS // circle.roots.shape[1]):
+            questions = np.concatenate([contest.questions for contest in batch])
+            values[np.ix_(questions, columns)] = _accuracy(circle, batch, ties)[:, places]
+    values[:, wanted == 1] = signatures.correct[:, None]
+    return PerQuestion(np.clip(values, 0.0, 1.0), signatures.rows)
+
+
+@dataclass(frozen=True, eq=False)
+class _Contest:
+    """Distinct questions that differ in the gold answer and no answer only: one set of rivals against each.
+
+    Attributes:
+        questions: [g] which signatures.
+        correct: probability of the gold answer of each, above 0.
+        no_answer: [g].
+        rivals: probabilities above 0, largest first, no two of them equal.
+        powers: how many rivals have each.
+    """
+
+    questions: npt.NDArray[np.intp]
+    correct: list[float]
+    no_answer: Floats
+    rivals: list[float]
+    powers: list[int]
+
+
+def _contests(signatures: Signatures, questions: npt.NDArray[np.intp]) -> list[_Contest]:
+    groups: dict[bytes, list[int]] = {}
+    for question in questions.tolist():
+        groups.setdefault(signatures.rivals[question].tobytes(), []).append(question)
+    found = []
+    for group in groups.values():
+        counted = Counter(signatures.rivals[group[0]].tolist())
+        counted.pop(0.0, None)
+        places = np.array(group)
+        correct, no_answer = signatures.correct[places].tolist(), signatures.no_answer[places]
+        found.append(_Contest(places, correct, no_answer, list(counted), list(counted.values())))
+    return found
+
+
+def _batches(contests: list[_Contest], questions: int) -> Iterator[list[_Contest]]:
+    """Contests of together about that many questions: their generating functions are held at once."""
+    batch: list[_Contest] = []
+    held = 0
+    for contest in contests:
+        batch.append(contest)
+        held += len(contest.correct)
+        if held >= questions:
+            yield batch
+            batch, held = [], 0
+    if batch:
+        yield batch
+
+
+def _accuracy(circle: Circle, batch: list[_Contest], ties: str) -> Floats:
+    """[g, D] accuracies of the g questions of a batch, for the M of the circle.
+
+    The gold answer's votes k fall into three parts: too few (k < low), contested (low <= k <= high), won (k > high).
+    """
+    correct = np.array([p for contest in batch for p in contest.correct])
+    circle.tabulate(np.concatenate([correct, *(contest.rivals for contest in batch)]))
+    own = np.array([circle.probabilities(p) for p in correct.tolist()])
+    won, contested = circle.everything(correct), np.zeros((len(correct), circle.roots.shape[1]), np.complex128)
+    start = 0
+    for contest in batch:
+        low, high = _contested(circle, contest)
+        rows = slice(start, start := start + len(contest.correct))
+        for place, p in enumerate(contest.correct, rows.start):
+            won[place] -= circle.at_most(p, high)
+        if low <= high:
+            near = [circle.reach(p)[1] >= low for p in contest.rivals]
+            far = sum(p * n for p, n, yes in zip(contest.rivals, contest.powers, near, strict=True) if not yes)
+            product = _rival_product(circle, contest, near, low, high, ties)
+            product *= circle.roots[low : high + 1]
+            np.multiply(
+                own[rows, low : high + 1] @ product, circle.everything(contest.no_answer + far), out=contested[rows]
+            )
+    return circle.coefficients(won * circle.everything(1.0 - correct) + contested)
+
+
+def _contested(circle: Circle, contest: _Contest) -> tuple[int, int]:
+    """The votes k of the gold answer for which the rivals matter; none where the first exceeds the second."""
+    fewest, most = circle.reach(contest.rivals[0])
+    own = [circle.reach(p) for p in contest.correct]
+    low = max(1, fewest, min(reach[0] for reach in own))
+    high = min(circle.most, most, max(reach[1] for reach in own))
+    return low, high
+
+
+def _rival_product(circle: Circle, contest: _Contest, near: list[bool], low: int, high: int, ties: str) -> Complex:
+    """[high - low + 1, J] int_0^1 prod_y ( at most k - 1 votes + z exactly k votes ) dz, for k = low..high.
+
+    Args:
+        circle: the points.
+        contest: its rivals.
+        near: which of the rivals are in the product.
+        low: fewest votes of the gold answer.
+        high: most votes of the gold answer.
+        ties: the rule.
+    """
+    chosen = [(circle.terms(p), n) for p, n, yes in zip(contest.rivals, contest.powers, near, strict=True) if yes]
+    nodes, weights = tie_nodes(sum(n for _, n in chosen), ties)
+    total = np.zeros((high - low + 1, circle.roots.shape[1]), np.complex128)
+    for node, weight in zip(nodes.tolist(), weights.tolist(), strict=True):
+        product: Any = weight
+        for (exactly, at_most), power in chosen:
+            factor = exactly[low : high + 1] * node
+            factor += at_most[low - 1 : high]
+            product = _power(factor, power) * product
+        total += product
+    return total
+
+
+def _power(base: Complex, exponent: int) -> Complex:
+    """Repeated squaring, for exponents from 1: NumPy's complex power takes logarithms."""
+    while not exponent & 1:
+        base, exponent = base * base, exponent >> 1
+    result = base
+    while exponent := exponent >> 1:
+        base = base * base
+        if exponent & 1:
+            result = result * base
+    return result

@@ -1,0 +1,336 @@
+"""Exact accuracy of self-consistency: the mean over all draws of n recorded samples, without replacement.
+
+Self-consistency (Wang et al., arXiv 2203.11171) answers with the plurality of n samples. Let a pool have S samples: g with the
+gold answer, c_1 >= c_2 >= ... with each rival, the rest without an answer. Samples without an answer cast no vote, ties are
+broken uniformly among the leaders, and a draw without any vote is wrong. Over the C(S, n) equally likely subsets
+
+    C(S, n) P_n = [x^n]  sum_{k >= 1} C(g, k) x^k  int_0^1 prod_j ( sum_{i < k} C(c_j, i) x^i + y C(c_j, k) x^k ) dy  (1 + x)^z
+
+where k is the gold answer's votes and y marks a rival that ties with it: int_0^1 y^t dy = 1 / (t + 1) is the gold answer's
+share of a tie with t rivals. The formula is feval's own (no paper states it); `tests/estimators/test_estimators_plurality.py` holds it
+against enumeration. How it is evaluated:
+
+1. A rival with fewer than k samples always loses: its factor is (1 + x)^{c_j}, which joins (1 + x)^z. So for the k in the
+   *band* c_{b+1} < k <= c_b only the b largest rivals need a product, and all k of a band share the power of (1 + x):
+
+       C(S, n) P_n = [x^n]  sum_b (1 + x)^{m_b} W_b(x),      m_b = S - g - c_1 - ... - c_b
+
+   The polynomials of W_b are short (degree (b + 1) k), and the power is one matrix product for all bands with the same m_b.
+2. The integrand has degree b in y: Gauss-Legendre with floor(b / 2) + 1 nodes is exact.
+3. Every term is positive: nothing cancels, and the relative error stays at some 1e-15. Binomials fit a double up to S = 1,029.
+4. One pass gives every n; questions with the same (g, sorted c, S) are solved once.
+
+For an order-free vote this equals, in expectation, "the answer seen first wins a tie" over random orders.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from feval.errors import OutOfRangeError, ShortPoolError
+from feval.estimators.per_question import PerQuestion, distinct
+from feval.estimators.ties import check_ties, tie_nodes
+
+__all__ = ["LARGEST_POOL", "pass_at_k", "subset_plurality_accuracy"]
+
+Integers = npt.NDArray[np.integer[Any]]
+Int64 = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float64]
+
+LARGEST_POOL = 1000
+"""Samples per question up to which binomials and their sums fit a double."""
+
+_CHUNK_NUMBERS = 1 << 18  # numbers in the larger arrays of one step: a chunk of questions stays near the caches
+
+
+def subset_plurality_accuracy(
+    gold: Integers,
+    rivals: Integers,
+    no_answer: Integers,
+    draws: Sequence[int] | Integers,
+    *,
+    ties: str = "uniform",
+) -> PerQuestion:
+    """Probability that the plurality of n samples, drawn without replacement, is the gold answer; for many n at once.
+
+    Unbiased for the accuracy of n fresh samples, for every n up to the pool's size. See the module for formula and method.
+
+    Assumes, for that, calls on a question that are exchangeable.
+
+    Feval's own: [x^n] sum_k C(c*, k) x^k (1 + x)^(c_0) prod_y (sum_(j < k) C(c_y, j) x^j + z C(c_y, k) x^k) / C(S, n), z^t being
+    worth a tie with t rivals; the mean that the empirical estimator (eqs. 5-6 of "Compute-efficient evaluation of LLM voting
+    accuracy") samples.
+
+    Args:
+        gold: [Q] samples with the gold answer; 0 where there is no gold.
+        rivals: [Q, K] samples of each other candidate, in any order; zeros are ignored. Pools may differ in size.
+        no_answer: [Q] samples without an answer, which cast no vote. To reproduce papers that let them vote, make them one
+            more column of `rivals`.
+        draws: D numbers of samples n, each from 1 to the smallest pool.
+        ties: what a tie for the lead is worth, see `feval.estimators.ties`.
+
+    Returns:
+        D probabilities per question, in the order of `draws`. Absolute error below 1e-12.
+
+    Raises:
+        UnknownNameError: a rule for ties that nobody knows.
+        ShortPoolError: an n above a question's pool.
+        OutOfRangeError: an n below 1, shapes that do not fit, negative counts, or a pool above 1,000 samples.
+    """
+    check_ties(ties)
+    counts = Counts.of(gold, rivals, no_answer)
+    wanted = _checked_draws(draws, counts.size)
+    first, rows = distinct((counts.gold, counts.size, *counts.rivals))
+    values = np.empty((len(first), len(wanted)))
+    step = max(1, _CHUNK_NUMBERS // (int(wanted.max()) + 1))
+    for start in range(0, len(first), step):
+        chunk = first[start : start + step]
+        values[start : start + step] = _accuracy(counts.of_questions(chunk), wanted, ties)
+    return PerQuestion(values, rows)
+
+
+def pass_at_k(gold: Integers, size: Integers, draws: Sequence[int] | Integers) -> PerQuestion:
+    """Probability that at least one of n samples, drawn without replacement, has the gold answer; for many n at once.
+
+    1 - C(S - g, n) / C(S, n), as the product prod_{i < n} (S - g - i) / (S - i), which neither overflows nor cancels
+    (Chen et al., arXiv 2107.03374, with c = g). It is the ceiling of every method that chooses among the samples.
+
+    Assumes calls on a question that are exchangeable.
+
+    Args:
+        gold: [Q] samples with the gold answer.
+        size: [Q] recorded samples.
+        draws: D numbers of samples n, each from 1 to the smallest pool.
+
+    Returns:
+        D probabilities per question, in the order of `draws`.
+
+    Raises:
+        ShortPoolError: an n above a question's pool.
+        OutOfRangeError: an n below 1, shapes that do not fit, or a gold count outside 0..size.
+    """
+    gold, size = np.asarray(gold), np.asarray(size)
+    _require_counts("pass@k", gold=gold, size=size)
+    if gold.ndim != 1 or size.shape != gold.shape:
+        raise OutOfRangeError(
+            f"pass@k takes gold [questions] and size [questions]; the shapes are {gold.shape} and {size.shape}."
+        )
+    if len(over := np.flatnonzero(gold > size)):
+        raise OutOfRangeError(
+            f"At most all samples have the gold answer; question {over[0]} has {gold[over[0]]} of {size[over[0]]}."
+        )
+    wanted = _checked_draws(draws, size)
+    first, rows = distinct((gold, size))
+    g, s = gold[first, None].astype(np.int64), size[first, None].astype(np.int64)
+    drawn = np.arange(int(wanted.max()))
+    missed = np.cumprod(np.maximum(s - g - drawn, 0) / (s - drawn), axis=1)
+    return PerQuestion(1.0 - missed[:, wanted - 1], rows)
+
+
+# -- the counts of distinct questions -------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class Counts:
+    """Checked counts: gold [Q], size [Q], rivals [K, Q] with the largest first and no row of zeros only."""
+
+    gold: Integers
+    size: Integers
+    rivals: Integers
+
+    @classmethod
+    def of(cls, gold: Integers, rivals: Integers, no_answer: Integers) -> Counts:
+        gold, rivals, no_answer = np.asarray(gold), np.asarray(rivals), np.asarray(no_answer)
+        one_each = gold.ndim == no_answer.ndim == 1 and rivals.ndim == 2 and len(gold) == len(rivals) == len(no_answer)
+        if not one_each:
+            raise OutOfRangeError(
+                "Plurality accuracy takes gold [questions], rivals [questions, candidates] and no_answer [questions]; the "
+                f"shapes are {gold.shape}, {rivals.shape} and {no_answer.shape}."
+            )
+        _require_counts("Plurality accuracy", gold=gold, rivals=rivals, no_answer=no_answer)
+        size = rivals.sum(axis=1, dtype=np.int64) + gold + no_answer
+        if (largest := int(size.max(initial=0))) > LARGEST_POOL:
+            raise OutOfRangeError(
+                f"Question {int(size.argmax())} has a pool of {largest:,} samples; beyond {LARGEST_POOL:,} the exact "
+                "accuracy does not fit double precision. Select fewer samples."
+            )
+        kind = np.uint8 if largest <= np.iinfo(np.uint8).max else np.uint16
+        ordered = np.sort(rivals.T.astype(kind), axis=0)[::-1]
+        used = int(np.count_nonzero(ordered.any(axis=1)))
+        return cls(gold.astype(kind), size.astype(np.uint16), ordered[:used])
+
+    def of_questions(self, questions: npt.NDArray[np.intp]) -> Counts:
+        """Some of the questions, in integers that do not overflow."""
+        picked = [array[..., questions].astype(np.int64) for array in (self.gold, self.size, self.rivals)]
+        return Counts(*picked)
+
+
+def _require_counts(what: str, **arrays: Integers) -> None:
+    for name, array in arrays.items():
+        if array.size and (array.dtype.kind not in "iu" or int(array.min()) < 0):
+            if array.dtype.kind not in "iu":
+                raise OutOfRangeError(
+                    f"{what} takes counts of samples, which are integers; {name} holds {array.dtype}."
+                )
+            place = tuple(np.argwhere(array < 0)[0].tolist())
+            raise OutOfRangeError(
+                f"{what} takes counts of samples, which are integers from 0; question {place[0]} has {array[place]} in {name}."
+            )
+
+
+def _checked_draws(draws: Sequence[int] | Integers, size: Integers) -> Int64:
+    wanted = np.asarray(draws)
+    if wanted.ndim != 1 or not wanted.size or wanted.dtype.kind not in "iu" or int(wanted.min()) < 1:
+        raise OutOfRangeError(f"Numbers of samples are integers from 1, in a list such as [1, 5, 20]; not {draws}.")
+    if size.size and (smallest := int(size.min())) < int(wanted.max()):
+        raise ShortPoolError(
+            f"Question {int(size.argmin())} has a pool of {smallest} samples; draws of {int(wanted.max())} were asked for. "
+            f"Ask for {smallest} or fewer, or leave the question out."
+        )
+    return wanted.astype(np.int64)
+
+
+# -- the sum over bands ---------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class Bands:
+    """The bands of all questions that are not empty, N of them, sorted by `rest`.
+
+    Attributes:
+        question: [N] whose band it is.
+        rank: [N] b, how many rivals can reach the votes of this band.
+        low: [N] the band is low < k <= high.
+        high: [N] at most the gold count and the largest n.
+        rest: [N] m_b, samples of the smaller rivals and without an answer.
+    """
+
+    question: Int64
+    rank: Int64
+    low: Int64
+    high: Int64
+    rest: Int64
+
+    @classmethod
+    def of(cls, counts: Counts, most: int) -> Bands:
+        edges = np.vstack([np.full_like(counts.gold, most), counts.rivals, np.zeros_like(counts.gold)])
+        high = np.minimum(edges[:-1], np.minimum(counts.gold, most))
+        rest = counts.size - counts.gold - np.cumsum(edges[:-1] * (np.arange(len(high)) > 0)[:, None], axis=0)
+        rank, question = np.nonzero(high > edges[1:])
+        order = np.argsort(rest[rank, question], kind="stable")
+        rank, question = rank[order], question[order]
+        return cls(question, rank, edges[rank + 1, question], high[rank, question], rest[rank, question])
+
+
+def _accuracy(counts: Counts, draws: Int64, ties: str) -> Floats:
+    """[G, D] exact accuracies of G questions."""
+    length = int(draws.max()) + 1  # coefficients that matter: x^0 .. x^max(n)
+    choose = binomials(int(counts.size.max(initial=0)), length)
+    bands = Bands.of(counts, length - 1)
+    polynomials = np.zeros((len(bands.rank), length))
+    alone = np.flatnonzero(bands.rank == 0)  # no rival reaches k: W_0 has the coefficients C(g, k)
+    above = np.arange(length) > bands.low[alone, None]
+    polynomials[alone] = choose[counts.gold[bands.question[alone]]] * above
+    for rank in range(1, int(bands.rank.max(initial=0)) + 1):
+        _add_contested(polynomials, np.flatnonzero(bands.rank == rank), bands, counts, choose, ties)
+    total = _times_rest(polynomials, bands, len(counts.gold), choose, draws)
+    accuracy: Floats = np.minimum(total / choose[counts.size][:, draws], 1.0)
+    return accuracy
+
+
+def _add_contested(
+    polynomials: Floats, chosen: npt.NDArray[np.intp], bands: Bands, counts: Counts, choose: Floats, ties: str
+) -> None:
+    """Add W_b of bands with the same b >= 1 rivals: the sum over k of C(g, k) x^k times the rivals' product."""
+    if not len(chosen):
+        return
+    length, rank = polynomials.shape[1], int(bands.rank[chosen[0]])
+    widths = bands.high[chosen] - bands.low[chosen]
+    band = np.repeat(chosen, widths)
+    k = np.arange(len(band)) - np.repeat(np.cumsum(widths) - widths, widths) + bands.low[band] + 1
+    order = np.argsort(-k, kind="stable")
+    band, k = band[order], k[order]
+    step = max(1, _CHUNK_NUMBERS // (length * (rank // 2 + 1)))
+    for start in range(0, len(k), step):
+        own_band, own_k = band[start : start + step], k[start : start + step]
+        question = bands.question[own_band]
+        product = _rival_product(own_k, counts.rivals[:rank, question], choose, length, ties)
+        product *= choose[counts.gold[question], own_k]
+        for votes, same in _runs(own_k):  # within a run of equal k no band comes twice
+            degrees = min(len(product), rank * votes + 1, length - votes)
+            polynomials[own_band[same], votes : votes + degrees] += product[:degrees, same].T
+
+
+def _rival_product(k: Int64, rivals: Integers, choose: Floats, length: int, ties: str) -> Floats:
+    """int_0^1 prod_j ( sum_{i < k} C(c_j, i) x^i + y C(c_j, k) x^k ) dy for N tuples of rivals at once.
+
+    Args:
+        k: [N] the gold answer's votes, largest first.
+        rivals: [b, N] samples of the rivals, each at least k.
+        choose: binomials, see `binomials`.
+        length: coefficients that matter.
+        ties: the rule; the integral over y is that of uniform ties.
+
+    Returns:
+        [degree + 1, N] coefficients.
+    """
+    nodes, weights = tie_nodes(len(rivals), ties)
+    powers = np.arange(int(k[0]) + 1)
+    share = (powers[:, None] < k)[:, None] + (powers[:, None] == k)[:, None] * nodes[:, None]  # [k + 1, nodes, N]
+    reaching = np.searchsorted(-k, -powers, side="right").tolist()  # how many of the N have k >= i
+    product = _factor(rivals[0], share, choose)
+    for rival in rivals[1:]:
+        factor = _factor(rival, share, choose)
+        longer = np.zeros((min(length, len(product) + len(powers) - 1), *product.shape[1:]))
+        for i, some in enumerate(reaching[: len(longer)]):
+            degrees = min(len(product), len(longer) - i)
+            longer[i : i + degrees, :, :some] += factor[i, :, :some] * product[:degrees, :, :some]
+        product = longer
+    if len(weights) == 1:
+        return product[:, 0]
+    integral: Floats = np.tensordot(weights, product, (0, 1))
+    return integral
+
+
+def _factor(rival: Integers, share: Floats, choose: Floats) -> Floats:
+    return choose[:, : len(share)].T.take(rival, axis=1)[:, None] * share
+
+
+def _times_rest(polynomials: Floats, bands: Bands, questions: int, choose: Floats, draws: Int64) -> Floats:
+    """[questions, D] the coefficients at `draws` of the sum over bands of (1 + x)^{m_b} W_b(x)."""
+    length = polynomials.shape[1]
+    padded = np.hstack([np.zeros((len(choose), length)), choose])  # C(m, negative) = 0
+    shift = draws - np.arange(length)[:, None] + length
+    products = np.empty((len(polynomials), len(draws)))
+    for rest, same in _runs(bands.rest):
+        np.matmul(polynomials[same], padded[rest].take(shift), out=products[same])
+    order = np.argsort(bands.question, kind="stable")
+    question = bands.question[order]
+    starts = np.flatnonzero(np.diff(question, prepend=-1))
+    total = np.zeros((questions, len(draws)))
+    if len(order):
+        total[question[starts]] = np.add.reduceat(products[order], starts, axis=0)
+    return total
+
+
+def _runs(ordered: Int64) -> Iterator[tuple[int, slice]]:
+    """Runs of equal values: the value and where it stands."""
+    edges = np.flatnonzero(np.diff(ordered)) + 1
+    for start, stop in pairwise([0, *edges.tolist(), len(ordered)]):
+        if stop > start:
+            yield int(ordered[start]), slice(start, stop)
+
+
+def binomials(most: int, length: int, kind: type[np.floating[Any]] = np.float64) -> npt.NDArray[Any]:
+    """[most + 1, length] C(m, i) by Pascal's rule: exact up to m = 56 in doubles, correctly rounded sums beyond."""
+    choose = np.zeros((most + 1, length), kind)
+    choose[:, 0] = 1.0
+    for m in range(1, most + 1):
+        np.add(choose[m - 1, 1:], choose[m - 1, :-1], out=choose[m, 1:])
+    return choose

@@ -1,0 +1,41 @@
+"""Evaluate a method on a recording: exactly, on recorded draws or on seeded ones; curves over budgets."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from feval.lazy import lazy_names
+
+if TYPE_CHECKING:
+    from feval.evaluation.curves import Curve as Curve
+    from feval.evaluation.curves import CurvePoint as CurvePoint
+    from feval.evaluation.curves import method_curve as method_curve
+    from feval.evaluation.curves import self_consistency_curve as self_consistency_curve
+    from feval.evaluation.environment import BudgetEnvironment as BudgetEnvironment
+    from feval.evaluation.environment import as_method as as_method
+    from feval.evaluation.evaluation import Evaluation as Evaluation
+    from feval.evaluation.evaluation import evaluate as evaluate
+    from feval.evaluation.evaluation import train_test_rows as train_test_rows
+    from feval.evaluation.exact import Oracle as Oracle
+
+__getattr__, __dir__ = lazy_names(
+    __name__,
+    {
+        "evaluation": (
+            "Evaluation",
+            "evaluate",
+            "train_test_rows",
+        ),
+        "curves": (
+            "Curve",
+            "CurvePoint",
+            "method_curve",
+            "self_consistency_curve",
+        ),
+        "exact": ("Oracle",),
+        "environment": (
+            "BudgetEnvironment",
+            "as_method",
+        ),
+    },
+)

@@ -1,0 +1,392 @@
+"""Cost-accuracy curves: one method over a budget axis, every point with an interval and a statement of how it was computed.
+
+`exact` points are expectations over all draws without replacement, in closed form; `recorded` takes the CoTs in the order of
+the recording; `seeded` averages replicates of `draws-v1`. Ties: exact expectations break them uniformly among the leaders, draws
+let the first seen win; in expectation over draws the two agree.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from feval.errors import OutOfRangeError, UnknownNameError, UsageError
+from feval.evaluation.cautions import billed_once, few_questions
+from feval.evaluation.question_set import NONE_LEFT_OUT, LeftOut, question_set
+from feval.replay.draws import ORDERS
+
+if TYPE_CHECKING:
+    from feval.estimators.per_question import PerQuestion
+    from feval.evaluation.evaluation import Evaluation
+    from feval.replay.loading import LLM, Dataset
+    from feval.replay.pools import Pool
+
+__all__ = ["Curve", "CurvePoint", "budget_field", "method_curve", "self_consistency_curve"]
+
+_BUDGET_FIELDS = ("n", "samples", "budget")
+
+Floats = npt.NDArray[np.float64]
+Integers = npt.NDArray[np.integer[Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class CurvePoint:
+    """One budget on a curve.
+
+    Attributes:
+        n: CoTs per question; on a curve over another field, its value.
+        accuracy: mean over questions of the probability that the method is right.
+        accuracy_low: lower end of the confidence interval; `None` where none was asked for.
+        accuracy_high: upper end.
+        usd_per_question: mean USD, `None` without a price or prompt tokens.
+        tokens_per_question: mean prompt and output tokens billed, `None` without prompt tokens.
+        pass_at_n: mean probability that at least one of the CoTs that the method may look at is right: no vote can do better.
+            `None` where it looks at several LLMs.
+        kind: "exact", "recorded" or "seeded".
+        calls_per_question: mean requests.
+        usd_per_question_per_round: mean USD if every request paid its prompt, whatever the billing is.
+        tokens_per_question_per_round: mean tokens then.
+    """
+
+    n: int | float
+    accuracy: float
+    accuracy_low: float | None
+    accuracy_high: float | None
+    usd_per_question: float | None
+    tokens_per_question: float | None
+    pass_at_n: float | None
+    kind: str
+    calls_per_question: float | None = None
+    usd_per_question_per_round: float | None = None
+    tokens_per_question_per_round: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Curve:
+    """One method on one dataset, over the values of one of its fields: its budget, as a rule.
+
+    Attributes:
+        method: its label.
+        dataset: id.
+        llm: name, or names with " > " between them, in the order the method was given them.
+        recording_hash: of the recording the CoTs are from.
+        recording_hashes: of every recording that was opened together; questions and golds are theirs.
+        prices: id of the price list, `None` where dollars were switched off.
+        billing: how prompts were charged.
+        counter: who counted the tokens.
+        questions: number of questions.
+        seed: of draws (seeded).
+        replicates: draws per question (seeded), 1 (recorded), `None` (exact).
+        confidence: of the intervals.
+        points: by n.
+        field: of the method, whose values the points have.
+        settings: the method's other fields that were set.
+        left_out: questions that were left out because they have no gold or too few CoTs.
+    """
+
+    method: str
+    dataset: str
+    llm: str
+    recording_hash: str
+    recording_hashes: tuple[str, ...]
+    prices: str | None
+    billing: str
+    counter: str
+    questions: int
+    seed: int
+    replicates: int | None
+    confidence: float | None
+    points: tuple[CurvePoint, ...]
+    field: str = "n"
+    settings: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    left_out: LeftOut = NONE_LEFT_OUT
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """Sentences that a reader needs in order not to be misled."""
+        named = [(f"{self.method} with {self.field}={point.n}", point) for point in self.points]
+        return (*few_questions(self.questions), *billed_once(self.billing, named))
+
+    def to_dict(self) -> dict[str, Any]:
+        """The curve as JSON values."""
+        result = asdict(self) | {
+            "recording_hashes": list(self.recording_hashes),
+            "points": [asdict(point) for point in self.points],
+            "warnings": list(self.warnings),
+        }
+        del result["left_out"]
+        return result | ({"left_out": self.left_out.to_dict()} if self.left_out else {})
+
+
+def self_consistency_curve(
+    dataset: Dataset,
+    llm: LLM,
+    n: Sequence[int],
+    *,
+    order: str = "exact",
+    replicates: int = 100,
+    unlabelled: str = "refuse",
+    short_pools: str = "refuse",
+    confidence: float | None = 0.95,
+) -> Curve:
+    """Self-consistency (plurality of n answers, Wang et al. 2203.11171) over n.
+
+    Args:
+        dataset: from `load`.
+        llm: from the same `load`.
+        n: CoTs per question, such as `range(1, 41)`.
+        order: "exact" (default), "recorded" or "seeded".
+        replicates: draws of every question, for "seeded".
+        unlabelled: "refuse" or "drop" questions without a gold answer that can be read.
+        short_pools: "refuse" or "drop" questions with fewer CoTs than the largest n.
+        confidence: of the score interval over questions (`feval.estimators.inference.intervals`); `None` leaves intervals out.
+
+    Raises:
+        ShortPoolError: some n is above the smallest pool; the message names the question.
+        UnlabelledError: questions have no gold answer that can be read.
+        OutOfRangeError: no n, one below 1, or one that comes twice.
+        UnknownNameError: no such order.
+        UsageError: the LLM is from another `load` than the dataset, which numbers answers differently.
+    """
+    from feval.evaluation.evaluation import drawn_orders
+
+    budgets = _budgets(n)
+    if order not in ORDERS:
+        raise UnknownNameError.of("order", order, ORDERS)
+    if replicates < 1:
+        raise OutOfRangeError(f"Seeded points average 1 replicate or more; {replicates} were asked for.")
+    dataset.require([llm])
+    questions = question_set(dataset, [(llm, max(budgets))], unlabelled=unlabelled, short_pools=short_pools)
+    rows, pool = questions.rows, llm.pool.rows(questions.rows)
+    if order == "exact":
+        values = _exact(dataset.gold[rows], pool, budgets)
+    else:
+        values = _drawn(dataset.gold[rows], pool, drawn_orders(llm, order, replicates, max(budgets), rows), budgets)
+    points = _points(values, llm, pool, budgets, order)
+    if confidence is not None:
+        points = _with_intervals(points, values.right, confidence)
+    return Curve(
+        method="self-consistency",
+        dataset=dataset.id,
+        llm=llm.name,
+        recording_hash=llm.recording_hash,
+        recording_hashes=dataset.recording_hashes,
+        prices=llm.prices.id if llm.prices is not None else None,
+        billing=llm.billing,
+        counter=llm.counter,
+        questions=len(rows),
+        seed=llm.seed,
+        replicates={"exact": None, "recorded": 1, "seeded": replicates}[order],
+        confidence=confidence,
+        points=tuple(points),
+        left_out=questions.left_out,
+    )
+
+
+def budget_field(method: str) -> str | None:
+    """The field of a method that says how many CoTs it takes: `n`, `samples` or `budget`; `None` where it has none of these."""
+    from feval.evaluation.specs import field_names
+
+    if ":" in method:
+        raise UsageError(
+            f"A curve varies a field, and {method}, a user's method, has none; evaluate it with `feval run`."
+        )
+    return next((name for name in _BUDGET_FIELDS if name in field_names(method)), None)
+
+
+def method_curve(
+    dataset: Dataset,
+    llms: Sequence[LLM],
+    method: str,
+    field: str,
+    values: Sequence[int | float],
+    *,
+    settings: Mapping[str, Any] | None = None,
+    order: str | None = None,
+    replicates: int = 100,
+    unlabelled: str = "refuse",
+    short_pools: str = "refuse",
+    train_fraction: float | None = None,
+    split_seed: int = 0,
+    confidence: float | None = 0.95,
+) -> Curve:
+    """Any method over the values of one of its fields.
+
+    Args:
+        dataset: from `load`.
+        llms: from the same `load`, in the order the method wants them.
+        method: its name, a key of `METHODS`.
+        field: which field varies, such as `budget_field(method)`, or a threshold.
+        values: its values, ascending on the curve.
+        settings: other fields that differ from their defaults.
+        order: as for `evaluate`, which computes each point.
+        replicates: as for `evaluate`.
+        unlabelled: as for `evaluate`.
+        short_pools: "refuse" or "drop" questions with fewer CoTs of some LLM than any of the values may ask for.
+        train_fraction: as for `evaluate`.
+        split_seed: as for `evaluate`.
+        confidence: as for `evaluate`.
+
+    Raises:
+        UnknownNameError: no such method, field or order.
+        OutOfRangeError: no value, one that comes twice, or one that the method refuses.
+        ShortPoolError: a value asks for more CoTs than were recorded.
+        UnlabelledError: questions have no gold answer that can be read.
+    """
+    from feval.evaluation.evaluation import budgets, evaluate
+    from feval.evaluation.specs import make_method
+
+    if not values or len(set(values)) < len(values):
+        raise OutOfRangeError(f"A curve needs distinct values of {field}; {list(values)[:10]} was asked for.")
+    settings = dict(settings or {})
+    methods = {value: make_method(method, settings | {field: value}) for value in sorted(values)}
+    dataset.require(llms)
+    largest = [budget for made in methods.values() for budget in budgets(made, llms)]
+    questions = question_set(dataset, largest, unlabelled=unlabelled, short_pools=short_pools)
+    points = []
+    for value, made in methods.items():
+        told = evaluate(
+            made,
+            dataset,
+            llms,
+            rows=questions.rows,
+            order=order,
+            replicates=replicates,
+            train_fraction=train_fraction,
+            split_seed=split_seed,
+            confidence=confidence,
+        )
+        points.append(_point(value, told, _ceiling(made, dataset, llms, told)))
+    return Curve(
+        method=method,
+        dataset=dataset.id,
+        llm=" > ".join(told.llms),
+        recording_hash=llms[0].recording_hash,
+        recording_hashes=dataset.recording_hashes,
+        prices=told.prices,
+        billing=told.billing,
+        counter=", ".join(dict.fromkeys(told.counters)),
+        questions=told.questions,
+        seed=told.seed,
+        replicates=told.replicates,
+        confidence=confidence,
+        points=tuple(points),
+        field=field,
+        settings=settings,
+        left_out=questions.left_out,
+    )
+
+
+def _point(value: float, told: Evaluation, ceiling: float | None) -> CurvePoint:
+    return CurvePoint(
+        value,
+        told.accuracy,
+        told.accuracy_low,
+        told.accuracy_high,
+        told.usd_per_question,
+        told.tokens_per_question,
+        ceiling,
+        told.kind,
+        float(told.calls.mean()),
+        told.usd_per_question_per_round,
+        told.tokens_per_question_per_round,
+    )
+
+
+def _ceiling(method: Any, dataset: Dataset, llms: Sequence[LLM], told: Evaluation) -> float | None:
+    """pass@n with all the CoTs that the method may look at, on the questions it was judged on."""
+    if len(llms) != 1:
+        return None
+    from feval.evaluation.evaluation import evaluate
+    from feval.evaluation.exact import Oracle
+
+    rows = np.flatnonzero(np.isin(dataset.question_keys, told.question_keys))
+    return evaluate(Oracle(*method.draws(1)), dataset, llms, rows=rows, confidence=None).accuracy
+
+
+@dataclass(frozen=True, eq=False)
+class _Values:
+    """What a curve is made from: D budgets, Q questions."""
+
+    right: PerQuestion
+    any_right: PerQuestion
+    output_tokens: Floats
+
+
+def _budgets(n: Sequence[int]) -> list[int]:
+    budgets = [int(budget) for budget in n]
+    if not budgets or min(budgets) < 1 or len(set(budgets)) < len(budgets):
+        raise OutOfRangeError(f"A curve needs distinct numbers of CoTs from 1 up; {budgets[:10]} was asked for.")
+    return sorted(budgets)
+
+
+def _exact(gold: Integers, pool: Pool, budgets: Sequence[int]) -> _Values:
+    """Expectations over all draws without replacement."""
+    from feval.estimators.cost import mean_output_tokens
+    from feval.estimators.counts import vote_counts
+    from feval.estimators.votes.plurality import pass_at_k, subset_plurality_accuracy
+
+    counts = vote_counts(pool.codes, gold)
+    right = subset_plurality_accuracy(counts.gold, counts.rivals, counts.no_answer, budgets)
+    any_right = pass_at_k(counts.gold, counts.size, budgets)
+    tokens = mean_output_tokens(pool.output_tokens, pool.sizes).mean()
+    return _Values(right, any_right, np.array(budgets) * tokens)
+
+
+def _drawn(gold: Integers, pool: Pool, batches: Iterable[npt.NDArray[np.uint16]], budgets: Sequence[int]) -> _Values:
+    """Means over the draws of every question: one in recorded order, or seeded replicates."""
+    from feval.estimators.per_question import PerQuestion
+    from feval.methods.protocol import drawn
+    from feval.methods.voting.self_consistency import SelfConsistency
+
+    right, any_right = np.zeros((2, len(gold), len(budgets)))
+    tokens = np.zeros(len(budgets))
+    count = 0
+    for orders in batches:
+        hits = np.logical_or.accumulate(drawn(pool.codes, orders) == gold[:, None], axis=-1)
+        for place, budget in enumerate(budgets):
+            decisions = SelfConsistency(budget).decide([pool], [orders[..., :budget]])
+            right[:, place] += (decisions.answer == gold).sum(axis=0)
+            any_right[:, place] += hits[..., budget - 1].sum(axis=0)
+            tokens[place] += decisions.ledgers[0].output_tokens.sum(dtype=np.int64)
+        count += len(orders)
+    everyone = np.arange(len(gold))
+    return _Values(
+        PerQuestion(right / count, everyone),
+        PerQuestion(any_right / count, everyone),
+        tokens / (count * len(gold)),
+    )
+
+
+def _points(values: _Values, llm: LLM, pool: Pool, budgets: Sequence[int], kind: str) -> list[CurvePoint]:
+    accuracy, ceiling = values.right.mean(), values.any_right.mean()
+    points = []
+    for i, n in enumerate(budgets):
+        output = float(values.output_tokens[i])
+        costs, per_round = (_mean_cost(llm, pool, billing, n, output) for billing in (llm.billing, "per_round"))
+        points.append(CurvePoint(n, float(accuracy[i]), None, None, *costs, float(ceiling[i]), kind, 1.0, *per_round))
+    return points
+
+
+def _mean_cost(llm: LLM, pool: Pool, billing: str, n: int, output_tokens: float) -> tuple[float | None, float | None]:
+    """Mean USD and tokens of one question: eq. (1) is linear, so means of tokens are enough."""
+    from feval.cards.prices import billed_prompts, usd
+
+    if int(pool.prompt_tokens.min()) < 0:
+        return None, None
+    prompt_tokens = float(pool.prompt_tokens.mean()) * int(billed_prompts(billing, 1, n))
+    dollars = None if llm.price is None else float(usd(llm.price, prompt_tokens, output_tokens))
+    return dollars, prompt_tokens + output_tokens
+
+
+def _with_intervals(points: Sequence[CurvePoint], right: PerQuestion, confidence: float) -> list[CurvePoint]:
+    from feval.estimators.inference.intervals import accuracy_interval
+
+    interval = accuracy_interval(right, confidence)
+    ends = zip(points, interval.low.tolist(), interval.high.tolist(), strict=True)
+    return [replace(point, accuracy_low=low, accuracy_high=high) for point, low, high in ends]

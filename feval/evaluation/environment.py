@@ -1,0 +1,261 @@
+"""An environment for learning how to spend a budget of CoTs, in the manner of TREACLE (arXiv 2404.13082).
+
+An episode is a run of questions with one budget for all of them. At each step a policy asks the current LLM again, moves on to
+the next LLM and asks it, or stops with the plurality of what it has seen. Steps return what Gymnasium's do (observation, reward,
+terminated, truncated, info), so that its wrappers and learners fit; Gymnasium itself is not needed. What the environment hands
+out is recorded, in draws of scheme draws-v1, so training costs nothing. Train on some rows, judge on others
+(`train_test_rows`), with `as_method` through `evaluate`.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from feval.errors import OutOfRangeError, UsageError
+from feval.evaluation.question_set import question_set
+
+if TYPE_CHECKING:
+    from feval.replay.loading import LLM, Dataset, MeteredLLM
+
+__all__ = ["ACTIONS", "ASK_AGAIN", "NEXT_LLM", "STOP", "BudgetEnvironment", "Observation", "as_method"]
+
+ASK_AGAIN, NEXT_LLM, STOP = 0, 1, 2
+ACTIONS = ("ask again", "next LLM", "stop")
+"""What an action means: one more CoT of the current LLM, one of the next LLM, or the end of this question."""
+
+Rows = npt.NDArray[np.intp]
+
+
+@dataclass(frozen=True)
+class Observation:
+    """What a policy sees. Answers are parties, numbered by first appearance: which is right, it cannot know.
+
+    Attributes:
+        question: the text.
+        llm: place of the current LLM in the cascade; -1 before the first was asked.
+        parties: one entry per CoT of this question, in draw order: (LLM, party), party -1 for no answer.
+        budget_left: of the whole episode, in USD or tokens; infinite without a budget.
+        questions_left: of the episode, this one included.
+    """
+
+    question: str
+    llm: int
+    parties: tuple[tuple[int, int], ...]
+    budget_left: float
+    questions_left: int
+
+    @property
+    def votes(self) -> list[int]:
+        """Votes of each party, most first; those without an answer are not among them."""
+        return sorted(Counter(party for _, party in self.parties if party >= 0).values(), reverse=True)
+
+
+Policy = Callable[[Observation, Sequence[bool]], int]
+"""From an observation and the mask of possible actions to an action."""
+
+
+class _Question:
+    """One question being asked: the CoTs so far, and what they cost."""
+
+    def __init__(self, llms: Sequence[MeteredLLM]) -> None:
+        self._llms = llms
+        self.llm = -1
+        self.answers: list[str | None] = []
+        self._by: list[int] = []
+
+    def act(self, action: int) -> None:
+        self.llm += action == NEXT_LLM
+        self.answers += self._llms[self.llm].sample(1).answers
+        self._by.append(self.llm)
+
+    def undo(self) -> None:
+        self.answers.pop()
+        self._by.pop()
+
+    def mask(self) -> list[bool]:
+        """Which actions are possible: pools end, and so does the list of LLMs."""
+        more = self.llm >= 0 and self._llms[self.llm].remaining > 0
+        return [more, self.llm + 1 < len(self._llms) and self._llms[self.llm + 1].remaining > 0, self.llm >= 0]
+
+    def observed(self, question: str, budget_left: float, questions_left: int) -> Observation:
+        known: dict[str, int] = {}
+        parties = [-1 if a is None else known.setdefault(a, len(known)) for a in self.answers]
+        return Observation(question, self.llm, tuple(zip(self._by, parties, strict=True)), budget_left, questions_left)
+
+    def answer(self) -> str | None:
+        from feval.methods.vote import plurality
+
+        return plurality(self.answers)
+
+
+class BudgetEnvironment:
+    """A run of questions with one budget.
+
+    The reward of a stop is 1 where the answer is right and 0 elsewhere; other steps give 0. A step that would cost more than is
+    left is not taken: the episode is truncated, and its question counts as stopped.
+
+    Args:
+        dataset: from `load`; its golds are looked at for rewards alone.
+        llms: the cascade, cheapest first, from the same `load`.
+        budget: of an episode, in `unit`; `None` for no limit.
+        unit: "usd" or "tokens", prompts included by the LLMs' billing.
+        rows: questions to play, by row; `None` for all. Give training rows here.
+        questions: how many per episode; `None` for all of the rows.
+        unlabelled: "refuse" or "drop" questions without a gold answer that can be read, which no answer is right on.
+
+    Raises:
+        UnlabelledError: questions have no gold answer that can be read.
+        UsageError: no LLM, no question, an LLM of another `load`, or an unknown unit.
+        PriceNotFoundError: dollars were asked for and an LLM has no price or prompt tokens.
+    """
+
+    def __init__(
+        self,
+        dataset: Dataset,
+        llms: Sequence[LLM],
+        *,
+        budget: float | None = None,
+        unit: str = "usd",
+        rows: Sequence[int] | Rows | None = None,
+        questions: int | None = None,
+        unlabelled: str = "refuse",
+    ) -> None:
+        dataset.require(llms)
+        self._rows = question_set(dataset, rows=rows, unlabelled=unlabelled).rows
+        self._count = len(self._rows) if questions is None else questions
+        if not llms or not 1 <= self._count <= len(self._rows):
+            raise UsageError(
+                f"An episode needs an LLM and 1 to {len(self._rows)} questions; {len(llms)} and {self._count} were given."
+            )
+        if unit not in {"usd", "tokens"}:
+            raise UsageError(f"A budget is in usd or tokens; {unit!r} was given.")
+        if budget is not None and not budget > 0:
+            raise OutOfRangeError(f"A budget is above 0; {budget} was given. None is no limit.")
+        self._dataset, self._llms, self._unit = dataset, list(llms), unit
+        self._budget = float("inf") if budget is None else float(budget)
+        self._episode = -1
+        self._queue: list[int] = []
+        for llm in llms:
+            self._require_cost(llm)
+
+    @property
+    def actions(self) -> int:
+        """How many there are, numbered from 0; see `ACTIONS`."""
+        return len(ACTIONS)
+
+    def reset(
+        self,
+        *,
+        seed: int | None = None,
+        options: Any = None,  # noqa: ARG002  Gymnasium passes it
+    ) -> tuple[Observation, dict[str, Any]]:
+        """Begin an episode.
+
+        Args:
+            seed: of the episode: the questions, their order and their draws are pure functions of it. `None` takes the next.
+            options: not used; Gymnasium passes it.
+        """
+        from feval.replay.draws import uniforms
+
+        self._episode = self._episode + 1 if seed is None else seed
+        if self._episode < 0:
+            raise OutOfRangeError(f"Episodes are numbered from 0; seed {seed} was given.")
+        keys = self._dataset.question_keys[self._rows]
+        coins = uniforms(keys, np.zeros((1, len(keys), 1), np.uint16), self._episode)[0, :, 0]
+        order = np.argsort(coins, kind="stable")[: self._count]
+        self._queue = self._rows[order].tolist()
+        self._spent, self._closed, self.correct = 0.0, 0.0, 0
+        self._open()
+        return self._observation(), self._info()
+
+    def step(self, action: int) -> tuple[Observation, float, bool, bool, dict[str, Any]]:
+        """Take an action.
+
+        Returns:
+            Observation, reward, terminated (no question is left), truncated (the budget is spent), and info with
+            "action_mask", "spent" and "correct" so far.
+
+        Raises:
+            UsageError: no episode is under way, or the action is not possible now; the message says which are.
+        """
+        if not self._queue:
+            raise UsageError("No episode is under way; call reset first.")
+        mask = self._asked.mask()
+        if action not in range(len(ACTIONS)) or not mask[action]:
+            possible = ", ".join(f"{i} ({name})" for i, name in enumerate(ACTIONS) if mask[i]) or "none"
+            raise UsageError(f"Action {action!r} is not possible now; possible are: {possible}.")
+        if action == STOP:
+            reward = self._stop()
+            return self._observation(), reward, not self._queue, False, self._info()
+        self._asked.act(action)
+        self._spent = self._closed + sum(map(self._cost, self._metered))
+        if self._spent > self._budget:
+            self._asked.undo()  # it was not affordable: the answer stays what it was
+            reward = self._stop()
+            self._queue = []
+            return self._observation(), reward, False, True, self._info()
+        return self._observation(), 0.0, False, False, self._info()
+
+    def _open(self) -> None:
+        self._metered = [llm.ask(self._queue[0], self._episode) for llm in self._llms]
+        self._asked = _Question(self._metered)
+
+    def _stop(self) -> float:
+        row = self._queue.pop(0)
+        answer = self._asked.answer()
+        right = answer == self._dataset.candidates(row)[int(self._dataset.gold[row])]
+        self.correct += right
+        self._closed = min(self._spent, self._budget)
+        if self._queue:
+            self._open()
+        return float(right)
+
+    def _observation(self) -> Observation:
+        left = max(self._budget - self._spent, 0.0)
+        if not self._queue:
+            return Observation("", -1, (), left, 0)
+        return self._asked.observed(self._dataset[self._queue[0]].question, left, len(self._queue))
+
+    def _info(self) -> dict[str, Any]:
+        mask = self._asked.mask() if self._queue else [False] * len(ACTIONS)
+        return {"action_mask": mask, "spent": min(self._spent, self._budget), "correct": self.correct}
+
+    def _cost(self, llm: MeteredLLM) -> float:
+        return llm.dollar_cost if self._unit == "usd" else float(llm.tokens_billed)
+
+    def _require_cost(self, llm: LLM) -> None:
+        for row in self._rows[llm.pool.prompt_tokens[self._rows] < 0]:
+            llm.known_prompt_tokens(int(row), "its cost is not known")
+        if self._unit == "usd":
+            llm.dollars(int(self._rows[0]), rounds=0, cots=0, output_tokens=0)
+
+
+def as_method(policy: Policy) -> Callable[..., str | None]:
+    """A policy as a method for `evaluate`, each question by itself: no budget but the pools, one question left.
+
+    Args:
+        policy: what was learnt.
+
+    Returns:
+        A callable `(question, *llms) -> answer`; evaluating it counts what the policy spends.
+    """
+
+    def method(question: str, *llms: MeteredLLM) -> str | None:
+        asked = _Question(llms)
+        while True:
+            mask = asked.mask()
+            action = policy(asked.observed(question, float("inf"), 1), mask) if any(mask) else STOP
+            if action not in range(len(ACTIONS)) or not mask[action]:
+                raise UsageError(f"The policy chose action {action!r}, which is not possible; the mask was {mask}.")
+            if action == STOP:
+                return asked.answer()
+            asked.act(action)
+
+    method.__name__ = getattr(policy, "__name__", type(policy).__name__)
+    return method

@@ -1,0 +1,383 @@
+"""Questions by the name of their dataset: from a file, or from the Hub as the dataset's card says.
+
+Whatever they come from, they are compared with the card: how many there are, the first and last id, and the hash over all of
+them. Questions that differ are refused, because results on them would not be results on the dataset.
+
+From the rows of a repository on the Hub a question is made as the card says (`columns` in its section `hub`, `docs/datasets.md`):
+blanks around texts, options and golds are dropped, and nothing else is; several columns are put together as sentences; a gold in
+brackets that is an option's label loses the brackets; a gold that is a number is written in its shortest form.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import re
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from feval.answers import KINDS, canonical, canonical_gold
+from feval.cards.cards import DatasetCard, HubChoices, HubColumns, dataset_card, find_dataset_card
+from feval.errors import CardError, SourceError, UnknownNameError, UsageError
+from feval.importers.golds import positions_as_labels
+from feval.importers.questions import read_questions
+from feval.importers.reading import Reader, read_bytes
+from feval.importers.shapes import choices_of, gold_text, member, refuse
+from feval.importers.source import SourceQuestion
+from feval.recording.content import Question
+
+__all__ = [
+    "hub_questions",
+    "questions",
+    "questions_jsonl",
+    "questions_sha256",
+    "remarks",
+    "split_options",
+    "train_rows",
+]
+
+Row = dict[str, Any]
+Choices = tuple[tuple[str, str], ...]
+
+_LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+_LOG = logging.getLogger(__name__)
+
+
+def questions(dataset_id: str, *, source: Path | None = None, answer_kind: str | None = None) -> list[Question]:
+    """Return the questions of a dataset, with canonical golds.
+
+    Args:
+        dataset_id: such as "gsm8k".
+        source: a file with the questions, JSON Lines as in `docs/datasets.md`; `None`: from the cache or the Hub.
+        answer_kind: a key of `feval.answers.KINDS`; `None`: the card's. Needed where the dataset has no card.
+
+    Raises:
+        UnknownNameError: no such dataset or answer kind.
+        UsageError: the dataset has no card, and no answer kind was given.
+        SourceError: the file, or what came from the Hub, is broken, or is not the dataset that the card describes.
+        ConflictError: an id comes twice.
+        HubError, StorageError: as `feval.hub.question_files`.
+        CardError: the card cannot be used, or does not say how rows become questions.
+    """
+    card = find_dataset_card(dataset_id) if source is not None else dataset_card(dataset_id)
+    kind = _checked_kind(dataset_id, answer_kind or (card.answer_kind if card else None))
+    if source is not None:
+        found, origin = _from_file(source, dataset_id), source.name
+    else:
+        found, origin = _from_hub(dataset_card(dataset_id))
+    found, notes = positions_as_labels(found, kind, origin)
+    made = [Question(q.id, q.text or "", q.gold, canonical_gold(kind, q.gold, q.choices), q.choices) for q in found]
+    if card is not None:
+        _check(card, made, origin)
+    for sentence in [*notes, *remarks(made)]:
+        _LOG.info("%s: %s", dataset_id, sentence)
+    return made
+
+
+def train_rows(dataset_id: str, *, source: Path | None = None) -> list[Row]:
+    """Return the rows of a dataset's train split, with the columns that the Hub has: what train exemplars are made from.
+
+    Args:
+        dataset_id: of a card.
+        source: a file of the rows, JSON Lines, a JSON array or Parquet; `None` takes the split "train" beside the card's own
+            from the Hub, at the same pinned commit.
+
+    Raises:
+        UnknownNameError: no such card.
+        CardError: the dataset is not on the Hub.
+        SourceError: the rows cannot be read.
+        HubError: the Hub cannot be reached, or has no such split.
+    """
+    if source is not None:
+        return _rows(source.name, read_bytes(source))
+    from feval.hub import question_files
+
+    card = dataset_card(dataset_id)
+    if card.hub is None:
+        raise CardError(
+            f"The dataset {card.id!r} is not on the Hub. Pass a file with the rows of its train split, --train-rows FILE."
+        )
+    train = card.hub.model_copy(update={"split": "train", "files": None})
+    return [row for file in question_files(train, train=True) for row in _rows(file.path, file.data)]
+
+
+def remarks(questions: Sequence[Question]) -> list[str]:
+    """Return what must be known of the golds: a sentence for each of missing, unreadable, and not among the options."""
+    facts = [
+        ("no gold answer, which accuracies need", [q for q in questions if q.answer is None]),
+        (
+            "a gold answer that their answer kind cannot read, as accuracies need",
+            [q for q in questions if q.answer is not None and q.answer_key is None],
+        ),
+        (
+            "a gold answer that is none of their options; an answer with its text counts as right",
+            [q for q in questions if q.answer is not None and q.choices and _is_no_option(q)],
+        ),
+    ]
+    return [f"Questions with {words}: {len(found)} ({_first_ids(found)})." for words, found in facts if found]
+
+
+def _is_no_option(question: Question) -> bool:
+    return question.answer not in {label for label, _ in question.choices}
+
+
+def _first_ids(questions: Sequence[Question]) -> str:
+    return ", ".join(question.id for question in questions[:3]) + (", ..." if len(questions) > 3 else "")
+
+
+def questions_sha256(questions: Iterable[Question]) -> str:
+    """Return the hash that pins questions in a card, as `data_cards/README.md` says: ids, texts, golds and options, in order."""
+    digest = hashlib.sha256()
+    for question in questions:
+        digest.update(orjson.dumps([question.id, question.text, question.answer, question.choices]) + b"\n")
+    return digest.hexdigest()
+
+
+def questions_jsonl(questions: Iterable[Question]) -> bytes:
+    """Return questions as JSON Lines, the form that `source` of `questions` reads."""
+    return b"".join(orjson.dumps(_line(question)) + b"\n" for question in questions)
+
+
+def _line(question: Question) -> Row:
+    line: Row = {"id": question.id, "question": question.text, "answer": question.answer}
+    if question.choices:
+        line["choices"] = [{"label": label, "text": text} for label, text in question.choices]
+    return line
+
+
+def _checked_kind(dataset_id: str, kind: str | None) -> str:
+    if kind is None:
+        raise UsageError(
+            f"There is no card for the dataset {dataset_id!r}, so its kind of answers is not known; pass it, --answer-kind KIND "
+            f"(one of {', '.join(KINDS)})."
+        )
+    if kind not in KINDS:
+        raise UnknownNameError.of("answer kind", kind, KINDS)
+    return kind
+
+
+def _from_file(path: Path, dataset_id: str) -> list[SourceQuestion]:
+    reader = Reader()
+    found = read_questions(path, dataset_id, reader)
+    for note in reader.notes():
+        _LOG.info("%s: %s", path.name, note)
+    for question in found:
+        if not (question.text or "").strip():
+            raise SourceError(f"{path.name} has no text for the question {question.id!r}; an LLM cannot be asked it.")
+    return found
+
+
+def _check(card: DatasetCard, found: Sequence[Question], origin: str) -> None:
+    """Compare questions with their card.
+
+    Raises:
+        SourceError: they differ; the sentence says in what.
+    """
+    facts = [
+        ("there are {} questions instead of {}", len(found), card.questions),
+        ("the first id is {!r} instead of {!r}", found[0].id if found else None, card.first_question_id),
+        ("the last id is {!r} instead of {!r}", found[-1].id if found else None, card.last_question_id),
+    ]
+    differ = [sentence.format(here, there) for sentence, here, there in facts if here != there]
+    here, there = questions_sha256(found), card.questions_sha256
+    if not differ and there is not None and here != there:
+        what = "number and ids agree, and a text, a gold, an option or the order of the questions does not"
+        differ = [f"{what} (their SHA-256 is {here} instead of {there})"]
+    if differ:
+        raise SourceError(
+            f"The questions in {origin} are not those that the card of {card.id!r} describes: {'; '.join(differ)}. Give the "
+            "file that belongs to the dataset, --questions FILE; or, for other questions, use a dataset id of your own, or a "
+            "card of your own in a folder named by FEVAL_CARDS."
+        )
+
+
+# --- from the Hub: rows become questions ------------------------------------------------------------------------------
+
+
+def _from_hub(card: DatasetCard) -> tuple[list[SourceQuestion], str]:
+    from feval.hub import question_files
+
+    hub = card.hub
+    if hub is None or hub.columns is None:
+        where = (
+            "is not on the Hub" if hub is None else "is on the Hub, and its card does not say how rows become questions"
+        )
+        raise CardError(f"The dataset {card.id!r} {where}. Pass a file with the questions, --questions FILE.")
+    rows = [row for file in question_files(hub) for row in _rows(file.path, file.data)]
+    return hub_questions(card.id, rows, hub.columns, card.answer_kind), f"{hub.repository} on the Hub"
+
+
+def _rows(path: str, data: bytes) -> list[Row]:
+    """The rows of a file: Parquet, JSON Lines, or one JSON array."""
+    if path.endswith(".parquet"):
+        return _parquet_rows(path, data)
+    reader = Reader()
+    if data.lstrip().startswith(b"["):
+        rows = reader.json(data, path, exact=True)
+    else:
+        rows = [row for _, row in reader.json_lines(data, path)]
+    for number, row in enumerate(rows):
+        if not isinstance(row, dict):
+            refuse(f"Row {number} of {path}", "an object", row)
+    return list(rows)
+
+
+def _parquet_rows(path: str, data: bytes) -> list[Row]:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        rows: list[Row] = pq.read_table(pa.BufferReader(data)).to_pylist()
+    except (pa.ArrowException, OSError, ValueError) as error:
+        raise SourceError(f"{path} is no Parquet file that can be read ({error!s:.120}).") from error
+    return rows
+
+
+def hub_questions(dataset_id: str, rows: Sequence[Row], columns: HubColumns, answer_kind: str) -> list[SourceQuestion]:
+    """Make questions from the rows of a repository; their ids are `<dataset>/<row>`, row from 0.
+
+    Args:
+        dataset_id: such as "gsm8k".
+        rows: column -> value, as the files have them.
+        columns: which columns hold what.
+        answer_kind: of the dataset: golds of the kind "number" are written in their shortest form, "2,125" as "2125".
+
+    Raises:
+        SourceError: a row without such a column, or with something else in it.
+    """
+    if columns.order is not None:
+        rows = _ordered(rows, columns.order, dataset_id)
+    return [_question(f"{dataset_id}/{number}", row, columns, answer_kind) for number, row in enumerate(rows)]
+
+
+def _ordered(rows: Sequence[Row], column: str, dataset_id: str) -> list[Row]:
+    numbers = []
+    for position, row in enumerate(rows):
+        name = member(row, column, str, f"Row {position} of {dataset_id}")
+        found = re.search("[0-9]{1,18}$", name)
+        if found is None:
+            refuse(f"{column!r} of row {position} of {dataset_id}", "text that ends in a number", name)
+        numbers.append(int(found[0]))
+    if twice := [number for number, count in Counter(numbers).items() if count > 1]:
+        raise SourceError(
+            f"The rows of {dataset_id} have the number {twice[0]} twice in {column!r}, which orders them."
+        )
+    return [rows[position] for position in sorted(range(len(rows)), key=numbers.__getitem__)]
+
+
+def _question(name: str, row: Row, columns: HubColumns, answer_kind: str) -> SourceQuestion:
+    where = f"The row of {name}"
+    text = _sentences(member(row, column, str, where) for column in columns.question)
+    choices: Choices = ()
+    if columns.choices is not None and columns.choices.form == "in-question":
+        text, choices = split_options(text, where)
+    elif columns.choices is not None:
+        choices = _choices(row, columns.choices, where)
+    if not text:
+        raise SourceError(f"{where} has no question in {', '.join(map(repr, columns.question))}.")
+    return SourceQuestion(name, text, _gold(row, columns, choices, answer_kind, where), choices)
+
+
+def _sentences(parts: Iterable[str]) -> str:
+    """Put the columns of a question together; one that ends without a stop gets one."""
+    # SVAMP's source has cut the full stop off a third of its bodies.
+    *first, last = (part.strip() for part in parts)
+    ended = [part if part.endswith((".", "?", "!", ":")) else f"{part}." for part in first if part]
+    return " ".join([*ended, last]).strip()
+
+
+def _gold(row: Row, columns: HubColumns, choices: Choices, answer_kind: str, where: str) -> str | None:
+    if columns.answer not in row:
+        member(row, columns.answer, str, where)  # says which columns there are
+    value = row[columns.answer]
+    if columns.choices is not None and columns.choices.form == "plain" and type(value) is int:
+        if not 0 <= value < len(choices):
+            refuse(f"{columns.answer!r} of {where}", f"the position of one of its {len(choices)} options", value)
+        return choices[value][0]
+    gold = gold_text(value, where)
+    if gold is None:
+        return None
+    if columns.answer_after is not None:
+        _, mark, gold = gold.rpartition(columns.answer_after)
+        if not mark:
+            raise SourceError(
+                f"{where} has no {columns.answer_after!r} in {columns.answer!r}, where its gold should follow."
+            )
+    gold = gold.strip()
+    if not gold:
+        return None
+    if answer_kind == "number":
+        return canonical(answer_kind, gold) or gold
+    return _without_brackets(gold, choices)
+
+
+def _without_brackets(gold: str, choices: Choices) -> str:
+    inner = gold[1:-1].strip() if gold.startswith("(") and gold.endswith(")") else gold
+    return inner if inner in {label for label, _ in choices} else gold
+
+
+def _choices(row: Row, source: HubChoices, where: str) -> Choices:
+    if source.form == "labelled":
+        return _labelled(row, source.column, where)
+    texts = member(row, source.column, list, where)
+    if not texts or not all(isinstance(text, str) for text in texts):
+        refuse(f"{source.column!r} of {where}", "a list of texts", texts)
+    if source.form == "marked":
+        return _distinct([_marked(text, where) for text in texts], where)
+    if len(texts) > len(_LETTERS):
+        refuse(f"{source.column!r} of {where}", f"a list of at most {len(_LETTERS)} texts", texts)
+    return tuple((label, text.strip()) for label, text in zip(_LETTERS, texts, strict=False))
+
+
+def _labelled(row: Row, column: str, where: str) -> Choices:
+    """Options as a list of structs, or as the struct of two lists that `datasets` makes of one."""
+    if column not in row:
+        member(row, column, list, where)  # says which columns there are
+    options = choices_of(row[column], f"{column!r} of {where}")
+    return _distinct([(label.strip(), text.strip()) for label, text in options], where)
+
+
+def _marked(text: str, where: str) -> tuple[str, str]:
+    found = re.fullmatch(r"\s*\(?([A-Za-z0-9]+)\)(.*)", text, re.DOTALL)
+    if found is None:
+        refuse(f"An option of {where}", "a label, a bracket and a text, such as 'A) 21'", text)
+    return found[1], found[2].strip()
+
+
+def split_options(text: str, where: str) -> tuple[str, Choices]:
+    """Split a question that ends in its options: after the last line "Options:", one per line, "(A) text" or "- text".
+
+    Args:
+        text: the question with its options, or one without (then there are none).
+        where: for the message.
+
+    Returns:
+        The question without the options, and label and text of each; the label of "- yes" is its text.
+
+    Raises:
+        SourceError: a line after "Options:" is no option, or two options have one label.
+    """
+    question, mark, tail = text.rpartition("\nOptions:\n")
+    if not mark:
+        return text.strip(), ()
+    return question.strip(), _distinct([_option(line, where) for line in tail.split("\n") if line.strip()], where)
+
+
+def _option(line: str, where: str) -> tuple[str, str]:
+    line = line.strip()
+    if line.startswith("- "):
+        return line[2:].strip(), line[2:].strip()
+    found = re.fullmatch(r"\(([^()\s]+)\)(?:\s+(.*))?", line)
+    if found is None:
+        refuse(f"A line under 'Options:' of {where}", "'(A) text' or '- text'", line)
+    return found[1], (found[2] or "").strip()
+
+
+def _distinct(choices: list[tuple[str, str]], where: str) -> Choices:
+    if len({label for label, _ in choices}) != len(choices):
+        raise SourceError(f"The options of {where} have a label twice: {[label for label, _ in choices]!r:.80}.")
+    return tuple(choices)

@@ -1,0 +1,276 @@
+"""Details of lighteval (`--save-details`): `details/<model>/<date>/details_<task>_<date>.parquet`, one row per question.
+
+The columns `doc` (`query`, `choices`, `gold_index`, `id`, `instruction`) and `model_response` (`text`, one per sample;
+`reasonings`, `input`, `input_tokens` and `output_tokens` where the backend has them). `results/<model>/results_<date>.json` of
+the same run names the model and its decoding. Older versions wrote other columns, which are refused.
+
+No answers are stored: they are extracted from the texts. Tokens are the lengths of the stored token ids, where every sample has
+some. Backends that generate in batches fill up shorter samples with the end token: of an id repeated at the end, the id at which
+most samples end, one is counted. Finish reasons are not stored.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from feval.errors import SourceError
+from feval.importers.harnesses.logs import (
+    chat_prompt,
+    decoding,
+    gold_of,
+    labelled,
+    limit_of,
+    same_texts_note,
+    size_note,
+    temperature_of,
+)
+from feval.importers.questions import without_duplicates
+from feval.importers.reading import (
+    MAX_EXPANDED_BYTES,
+    MAX_RATIO,
+    RATIO_FREE_BYTES,
+    Reader,
+    disk_errors,
+    read_bytes,
+    regular_file,
+)
+from feval.importers.shapes import member, refuse, strings
+from feval.importers.source import Imported, ImportRequest, Prompt, SourceLLM, SourcePool, SourceQuestion
+from feval.recording.content import LLMInfo
+
+if TYPE_CHECKING:
+    import pyarrow.parquet as pq
+
+__all__ = ["beside", "read"]
+
+_DOC = ("query", "choices", "gold_index", "id", "instruction")
+_RESPONSE = ("text", "reasonings", "input", "input_tokens", "output_tokens")
+_DECODING = (
+    "top_p",
+    "top_k",
+    "min_p",
+    "seed",
+    "stop_tokens",
+    "repetition_penalty",
+    "frequency_penalty",
+    "presence_penalty",
+)
+_MAGIC = b"PAR1"
+_MAX_VALUES = 1 << 28
+_ROWS_AT_ONCE = 8
+
+
+def beside(source: Path) -> tuple[Path, ...]:
+    """The results of the same run, where the folders are as lighteval made them."""
+    date = source.parent.name
+    for folder in source.parents:
+        if folder.name == "details":
+            model = source.parent.parent.relative_to(folder)
+            results = folder.parent / "results" / model / f"results_{date}.json"
+            return (results,) if results.is_file() else ()
+    return ()
+
+
+def read(source: Path, request: ImportRequest) -> Imported:
+    """Read the details of one task.
+
+    Args:
+        source: Parquet.
+        request: names the LLM where the results do not lie where lighteval put them.
+
+    Raises:
+        SourceError: broken, empty, hostile, of another version or shape.
+        ConflictError: a question comes twice.
+        UsageError: nobody names the LLM.
+    """
+    reader = Reader()
+    rows = sorted(_rows(source, request), key=lambda row: row.place)
+    if not rows:
+        raise SourceError(f"{source.name} holds no questions; there is nothing to import.")
+    questions = without_duplicates((row.question for row in rows), source.name)
+    counted = all(row.tokens is not None for row in rows)
+    filled = _without_padding([row.tokens or [] for row in rows]) if counted else 0
+    pools = [row.pool(counted=counted) for row in rows]
+    llm = SourceLLM(request.llm_of(source.name, _results(source, reader)), pools, counted)
+    notes = [*_row_notes(rows, filled), *size_note(pools), *same_texts_note(pools), *reader.notes()]
+    return Imported(questions, [llm], notes, _system_prompt(rows))
+
+
+class _Row:
+    """One question with its samples."""
+
+    def __init__(self, doc: Any, response: Any, number: int, request: ImportRequest, where: str) -> None:
+        told = doc.get("id")
+        self.place = int(told) if isinstance(told, str) and told.isdecimal() and len(told) < 10 else number
+        self.instruction = doc.get("instruction")
+        self.question, self.other_golds = _question(doc, request.question_id(self.place), where)
+        texts = member(response, "text", list, where)
+        self.empty = texts.count(None)
+        self.texts = strings([text if text is not None else "" for text in texts], where)
+        self.reasoning = _reasonings(response.get("reasonings"), len(texts), where)
+        self.tokens = _token_ids(response.get("output_tokens"), len(texts))
+        asked = response.get("input_tokens")
+        self.prompt_tokens = len(asked) if isinstance(asked, list) and asked else None
+        self.prompt = _prompt(response.get("input"), where)
+
+    def pool(self, *, counted: bool) -> SourcePool:
+        """The samples as columns."""
+        return SourcePool(
+            self.texts,
+            tokens=list(map(len, self.tokens or [])) if counted else None,
+            prompt=self.prompt,
+            prompt_tokens=self.prompt_tokens if counted else None,
+            reasoning=self.reasoning,
+        )
+
+
+def _reasonings(reasonings: Any, samples: int, where: str) -> list[str | None] | None:
+    """The thoughts that a server gave apart from each sample's text; `None` where there are none."""
+    if not isinstance(reasonings, list) or len(reasonings) != samples:
+        return None
+    if not all(thoughts is None or isinstance(thoughts, str) for thoughts in reasonings):
+        refuse(f"'reasonings' of {where}", "texts or null", reasonings)
+    return [thoughts or None for thoughts in reasonings]
+
+
+def _token_ids(ids: Any, samples: int) -> list[list[Any]] | None:
+    """Token ids of each sample; `None` where a sample has none."""
+    if not isinstance(ids, list) or len(ids) != samples or not all(isinstance(some, list) and some for some in ids):
+        return None
+    return ids
+
+
+def _without_padding(rows: list[list[list[Any]]]) -> int:
+    """Cut what repeats the usual last token at the end of each sample; return how many samples were cut."""
+    samples = [ids for row in rows for ids in row]
+    ((last, _),) = Counter(ids[-1] for ids in samples).most_common(1) or [(None, 0)]
+    cut = 0
+    for ids in samples:
+        before = len(ids)
+        while len(ids) > 1 and ids[-2] == ids[-1] == last:
+            ids.pop()
+        cut += len(ids) < before
+    return cut
+
+
+def _prompt(asked: Any, where: str) -> Prompt | None:
+    if isinstance(asked, str) and asked:
+        return Prompt.of(asked)
+    return chat_prompt(asked, where) if isinstance(asked, list) and asked and isinstance(asked[0], dict) else None
+
+
+def _question(doc: Any, name: str, where: str) -> tuple[SourceQuestion, bool]:
+    """The question, and whether it has other accepted answers than its gold."""
+    text = member(doc, "query", str, where)
+    choices = strings(member(doc, "choices", list, where), where)
+    told = doc.get("gold_index")
+    places = told if isinstance(told, list) else [] if told is None else [told]
+    if any(type(place) is not int or not 0 <= place < len(choices) for place in places):
+        refuse(f"'gold_index' of {where}", f"places among its {len(choices)} choices", str(told))
+    # Where every choice is right, they are ways to write one answer and no options.
+    options = labelled(choices) if len(set(places)) < len(choices) and len(choices) > 1 else ()
+    golds = [options[place][0] if options else choices[place].strip() for place in places]
+    gold, others = gold_of(golds, where)
+    return SourceQuestion(name, text, gold, options), others
+
+
+def _rows(source: Path, request: ImportRequest) -> Iterator[_Row]:
+    number = expanded = 0
+    allowed = max(RATIO_FREE_BYTES, MAX_RATIO * source.stat().st_size)
+    with _opened(source) as file:
+        columns = [f"doc.{name}" for name in _DOC] + [f"model_response.{name}" for name in _RESPONSE]
+        for batch in file.iter_batches(_ROWS_AT_ONCE, columns=columns, use_threads=False):
+            # What the file states of its sizes is not all: a dictionary holds a text once, and rows repeat it.
+            expanded += batch.nbytes
+            if expanded > min(MAX_EXPANDED_BYTES, allowed):
+                raise SourceError(
+                    f"{source.name} expands to more than {MAX_RATIO} times its size, as no recording does."
+                )
+            for record in batch.to_pylist():
+                where = f"row {number} of {source.name}"
+                doc, response = member(record, "doc", dict, where), member(record, "model_response", dict, where)
+                yield _Row(doc, response, number, request, where)
+                number += 1
+
+
+@contextmanager
+def _opened(source: Path) -> Iterator[pq.ParquetFile]:
+    """Open details whose sizes, as they state them, are within the bounds."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    with disk_errors(source), regular_file(source).open("rb") as stream:
+        if stream.read(len(_MAGIC)) != _MAGIC:
+            raise SourceError(f"{source} is no Parquet file. Is the format the right one?")
+    try:
+        with pq.ParquetFile(source) as file:
+            _check_columns(file, source.name)
+            _check_sizes(file, source)
+            yield file
+    except (pa.ArrowException, OSError, ValueError) as error:  # a ValueError: no UTF-8, or one name twice
+        raise SourceError(f"{source} is a damaged Parquet file: {error}. Get the file again.") from error
+
+
+def _check_columns(file: pq.ParquetFile, name: str) -> None:
+    found = file.schema_arrow.names
+    missing = [column for column in ("doc", "model_response") if column not in found]
+    if missing:
+        raise SourceError(
+            f"{name} has no column {' and no '.join(missing)}, as details of lighteval 0.13 have; its columns are "
+            f"{', '.join(found)!s:.200}. Another version of lighteval wrote it, or something else."
+        )
+
+
+def _check_sizes(file: pq.ParquetFile, source: Path) -> None:
+    metadata = file.metadata
+    groups = [metadata.row_group(place) for place in range(metadata.num_row_groups)]
+    chunks = [group.column(place) for group in groups for place in range(group.num_columns)]
+    expanded, values = (
+        sum(max(chunk.total_uncompressed_size, 0) for chunk in chunks),
+        sum(chunk.num_values for chunk in chunks),
+    )
+    allowed = max(RATIO_FREE_BYTES, MAX_RATIO * source.stat().st_size)
+    if expanded > min(MAX_EXPANDED_BYTES, allowed) or values > _MAX_VALUES:
+        raise SourceError(
+            f"{source.name} expands to {expanded:,} bytes and {values:,} values, more than is read of a file of its size."
+        )
+
+
+def _results(source: Path, reader: Reader) -> LLMInfo:
+    """Name and decoding of the model, as the results state them."""
+    for path in beside(source):
+        results = reader.json(read_bytes(path), path.name)
+        general = member(results, "config_general", dict, path.name)
+        config = general.get("model_config")
+        values = config.get("generation_parameters") if isinstance(config, dict) else None
+        values = values if isinstance(values, dict) else {}
+        name = general.get("model_name")
+        return LLMInfo(
+            name if isinstance(name, str) else "",
+            temperature_of(values.get("temperature"), path.name),
+            limit_of(values.get("max_new_tokens"), path.name),
+            decoding(values, _DECODING),
+        )
+    return LLMInfo("")
+
+
+def _row_notes(rows: list[_Row], filled: int) -> list[str]:
+    others, empty = sum(row.other_golds for row in rows), sum(row.empty for row in rows)
+    notes = []
+    if others:
+        notes.append(f"Questions with several accepted answers, whose first is the gold answer: {others}.")
+    if filled:
+        notes.append(f"{filled} samples are filled up with their end token, as batches are; it was counted once.")
+    if empty:
+        notes.append(f"{empty} samples have no text (null); they were read as empty texts.")
+    return notes
+
+
+def _system_prompt(rows: list[_Row]) -> str | None:
+    """The instruction, where all questions have the same."""
+    told = {row.instruction for row in rows if isinstance(row.instruction, str)}
+    return told.pop() if len(told) == 1 else None

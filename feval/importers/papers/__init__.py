@@ -1,0 +1,1 @@
+"""Samples published with papers, each in its own format."""

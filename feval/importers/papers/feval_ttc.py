@@ -1,0 +1,220 @@
+"""The archive of the FEval-TTC reference package (https://arxiv.org/abs/2511.01203): a zip of JSON texts.
+
+For a dataset D: `dataset_D.txt` (questions, golds, system prompt), `dataset_D_models.txt` (the LLMs recorded) and
+`LLM_<id>_dataset_D.txt` for each (config, and per question the request and its CoTs). D is the package's own name, which
+stands on our dataset's card; an id without a card is looked up as it is. Nothing is unpacked to disk.
+
+Verbatim answers are the stored ones. The stored token counts are the package's own, 1.365 per word.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from feval.cards.cards import dataset_card, dataset_ids, find_dataset_card
+from feval.errors import SourceError, UnknownNameError
+from feval.importers.archive import Archive, opened
+from feval.importers.reading import Reader
+from feval.importers.shapes import LARGEST, finish_reason, member, refuse, strings, whole, whole_numbers
+from feval.importers.source import (
+    FINISH_REASON_WORDS,
+    Imported,
+    ImportRequest,
+    Prompt,
+    SourceLLM,
+    SourcePool,
+    SourceQuestion,
+)
+from feval.recording.content import LLMInfo
+
+__all__ = ["our_dataset_id", "read", "recorded_llms"]
+
+
+def read(source: Path, request: ImportRequest) -> Imported:
+    """Read one dataset of an archive, with all its LLMs or those named. LLMs are read one at a time.
+
+    Args:
+        source: the zip.
+        request: names the dataset, and maybe LLMs.
+
+    Raises:
+        SourceError: no such archive, damaged, or of another shape.
+        UnknownNameError: an LLM that the archive lacks.
+    """
+    reader = Reader()
+    with opened(source) as archive:
+        name = _reference_name(archive, request.dataset)
+        recorded = _recorded(archive, name, reader)
+        for llm in request.llms:
+            if llm not in recorded:
+                raise UnknownNameError.of(f"LLM recorded on {name} in {source.name},", llm, recorded)
+        questions, system_prompt = _questions(archive, name, request, reader)
+    llms = request.llms or recorded
+    notes = [
+        "The token counts are those stored in the archive; its package counts 1.365 tokens per word.",
+    ]
+    return Imported(
+        questions, _llms(source, name, llms, request, len(questions), reader, notes), notes, system_prompt, len(llms)
+    )
+
+
+def recorded_llms(source: Path, dataset: str) -> tuple[str, ...]:
+    """Names of the LLMs that an archive lists for a dataset.
+
+    Args:
+        source: the zip.
+        dataset: its id.
+
+    Raises:
+        SourceError: no such archive, damaged, or without the dataset.
+    """
+    with opened(source) as archive:
+        return _recorded(archive, _reference_name(archive, dataset), Reader())
+
+
+def our_dataset_id(reference_name: str) -> str:
+    """The id of a dataset that the archive calls so, such as "aqua" for "AQuA"; the name itself where no card has it."""
+    for dataset in dataset_ids():
+        if dataset_card(dataset).reference_name == reference_name:
+            return dataset
+    return reference_name
+
+
+def _llms(
+    source: Path,
+    dataset: str,
+    names: tuple[str, ...],
+    request: ImportRequest,
+    count: int,
+    reader: Reader,
+    notes: list[str],
+) -> Iterator[SourceLLM]:
+    for name in names:
+        with opened(source) as archive:
+            member_name = f"LLM_{name}_dataset_{dataset}.txt"
+            record, where = archive.json(member_name, reader), archive.where(member_name)
+        responses = member(record, "responses", list, where)
+        if len(responses) != count:
+            raise SourceError(
+                f"{where} has {len(responses)} responses to {count} questions; there should be one for each."
+            )
+        yield SourceLLM(
+            _info(member(record, "config", dict, where), name, request, where), _pools(responses, where), True
+        )
+        del record, responses
+    notes += reader.notes()
+
+
+def _info(config: dict[str, Any], name: str, request: ImportRequest, where: str) -> LLMInfo:
+    if member(config, "name", str, f"the config of {where}") != name:
+        raise SourceError(f"{where} is named for {name!r}, and its config for {config['name']!r}.")
+    stored = {key: config.get(key) for key in ("temperature", "max_tokens")}
+    for key, value in stored.items():
+        if value is not None and (
+            isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= LARGEST
+        ):
+            refuse(f"{key!r} of the config of {where}", f"a number from 0 to {LARGEST}", value)
+    limit = stored["max_tokens"]
+    found = LLMInfo(name, stored["temperature"], None if limit is None else int(limit))
+    return replace(request, llms=()).llm_of(where, found)
+
+
+def _pools(responses: list[Any], where: str) -> Iterator[SourcePool]:
+    for row, response in enumerate(responses):
+        yield _pool(response, f"response {row} of {where}")
+        responses[row] = None  # what is written need not stay in memory
+
+
+def _pool(response: Any, where: str) -> SourcePool:
+    request = member(response, "request", dict, where)
+    text = member(request, "raw_text", str, f"the request of {where}")
+    tokens = whole(request.get("token_cost"))
+    if tokens is None:
+        refuse(f"'token_cost' of the request of {where}", "a whole number from 0", request.get("token_cost"))
+    columns = _columns(member(response, "cots", list, where), where)
+    return SourcePool(*columns, Prompt.of(text), tokens)
+
+
+def _columns(cots: list[Any], where: str) -> tuple[list[str], list[str | None], list[int], list[str]]:
+    """Texts, answers, tokens and finish reasons; whole columns at a time, and one CoT at a time only to say what is wrong."""
+    try:
+        metadata = [cot["metadata"] for cot in cots]
+        texts = [cot["raw_text"] for cot in cots]
+        answers = [cot.get("answer") for cot in cots]
+        tokens = [entry["token_cost"] for entry in metadata]
+        reasons = [FINISH_REASON_WORDS[entry["finish_reason"]] for entry in metadata]
+    except (KeyError, TypeError, AttributeError):
+        _explain(cots, where)
+        raise
+    return strings(texts, where), _answers(answers, where), whole_numbers(tokens, where), reasons
+
+
+def _answers(answers: list[Any], where: str) -> list[str | None]:
+    for position, answer in enumerate(answers):
+        if answer is not None and type(answer) is not str:
+            refuse(f"Answer {position} of {where}", "text or null", answer)
+    return answers
+
+
+def _explain(cots: list[Any], where: str) -> None:
+    """Raise the sentence for the first CoT that is not as it should be."""
+    for position, cot in enumerate(cots):
+        here = f"CoT {position} of {where}"
+        member(cot, "raw_text", str, here)
+        metadata = member(cot, "metadata", dict, here)
+        if "token_cost" not in metadata:
+            member(metadata, "token_cost", float, f"the metadata of {here}")
+        finish_reason(member(metadata, "finish_reason", str, f"the metadata of {here}"), f"The finish reason of {here}")
+
+
+def _recorded(archive: Archive, dataset: str, reader: Reader) -> tuple[str, ...]:
+    """The LLMs that the archive lists for a dataset."""
+    name = f"dataset_{dataset}_models.txt"
+    llms = strings(member(archive.json(name, reader), "llms", list, archive.where(name)), archive.where(name))
+    if not llms or len(set(llms)) != len(llms):
+        raise SourceError(f"{archive.where(name)} should list each LLM once; it lists {llms!r:.200}.")
+    return tuple(llms)
+
+
+def _questions(
+    archive: Archive, dataset: str, request: ImportRequest, reader: Reader
+) -> tuple[list[SourceQuestion], str | None]:
+    """The questions and the system prompt."""
+    name = f"dataset_{dataset}.txt"
+    record, where = archive.json(name, reader), archive.where(name)
+    system_prompt = record.get("system_prompt") if isinstance(record, dict) else None
+    if system_prompt is not None and not isinstance(system_prompt, str):
+        refuse(f"'system_prompt' of {where}", "text or null", system_prompt)
+    entries = member(record, "data", list, where)
+    if not entries:
+        raise SourceError(f"{where} holds no questions; there is nothing to import.")
+    questions = [
+        SourceQuestion(
+            request.question_id(row),
+            member(entry, "question", str, f"entry {row} of {where}"),
+            member(entry, "answer", str, f"entry {row} of {where}"),
+        )
+        for row, entry in enumerate(entries)
+    ]
+    return questions, system_prompt
+
+
+def _reference_name(archive: Archive, dataset: str) -> str:
+    """The archive's name of a dataset.
+
+    Raises:
+        SourceError: the archive does not have it.
+    """
+    card = find_dataset_card(dataset)
+    name = (card and card.reference_name) or dataset
+    names = archive.names()
+    if f"dataset_{name}.txt" not in names:
+        held = [entry[8:-11] for entry in names if entry.startswith("dataset_") and entry.endswith("_models.txt")]
+        raise SourceError(
+            f"{archive.path.name} does not hold the dataset {dataset!r} (as {name!r}); "
+            f"it holds {', '.join(map(our_dataset_id, held)) or 'none':.600}."
+        )
+    return name

@@ -1,0 +1,1 @@
+"""Methods that ask a stronger LLM when a cheaper one seems unsure."""

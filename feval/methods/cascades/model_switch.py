@@ -1,0 +1,165 @@
+"""ModelSwitch: ask one LLM after the other until one agrees with itself, else vote by consistency (arXiv 2504.00762)."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from math import isfinite, log
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from feval.errors import OutOfRangeError, UnknownNameError, UsageError
+from feval.methods.decisions import Decisions
+from feval.methods.fields import per_llm, require_cots, require_types, tuples_of_lists
+from feval.methods.protocol import Orders, Sampler, require_draws
+from feval.methods.taken import Takings, blocks
+from feval.methods.vote import weighted_plurality, weighted_plurality_codes
+
+if TYPE_CHECKING:
+    from feval.replay.pools import Pool
+
+__all__ = ["GATES", "NORMALISERS", "ModelSwitch", "consistency_weight"]
+
+NORMALISERS = ("distinct", "samples")
+GATES = ("all", "answered")
+
+Floats = npt.NDArray[np.float64]
+Integers = npt.NDArray[np.integer[Any]]
+
+
+def consistency_weight(counts: Collection[int], normaliser: str = "distinct") -> float:
+    """How much an LLM agrees with itself: 1/n + (1 - 1/n) (1 - H / H_max), with H the entropy of its n answers.
+
+    Args:
+        counts: how often it gave each of its answers, each 1 or more.
+        normaliser: H_max is log of the number of "distinct" answers or of "samples", see `ModelSwitch`.
+
+    Returns:
+        1 for one answer only, at least 1/n otherwise; 0 for no answer at all.
+    """
+    n = sum(counts)
+    if len(counts) <= 1:
+        return float(len(counts))
+    entropy = log(n) - sum(count * log(count) for count in counts) / n
+    return 1 / n + (1 - 1 / n) * (1 - entropy / log(len(counts) if normaliser == "distinct" else n))
+
+
+@dataclass(frozen=True)
+class ModelSwitch:
+    """Ask LLMs in order; the first whose CoTs all agree decides. If none does, all CoTs vote, weighted by consistency.
+
+    After the last LLM the answer is argmax_a sum_i beta_i w_i count_i(a), with the external weight beta_i of LLM i and its
+    consistency w_i (`consistency_weight`). Ties go to the answer seen first, in the order of the LLMs. LLMs that are not reached
+    cost nothing.
+
+    Chen et al., "Do We Truly Need So Many Samples? Multi-LLM Repeated Sampling Efficiently Scales Test-Time Compute",
+    arXiv 2504.00762, Algorithm 1; their repository JianhaoChen-nju/ModelSwitch, `Analyze.py`. https://arxiv.org/abs/2504.00762
+
+    Attributes:
+        samples: CoTs of each LLM, or one number per LLM; the scripts of the paper take 5.
+        normaliser: what the entropy is divided by, "distinct" or "samples".
+        gate: when an LLM agrees with itself, "all" or "answered".
+        weights: external weight of each LLM, its performance known beforehand; `None` for 1 each.
+    """
+
+    samples: int | tuple[int, ...] = 5
+    # The authors' code divides by the log of the number of distinct answers; FEval-TTC's example by the log of the number of
+    # samples. We follow the authors, though five against five and ten different answers then weigh the same.
+    normaliser: str = "distinct"
+    # The authors stop only if all CoTs have an answer and the same one; FEval-TTC's example first drops those without, so that
+    # one answer out of five stops. We follow the authors: a CoT that fails is a sign of doubt.
+    gate: str = "all"
+    weights: tuple[float, ...] | None = None
+
+    def __post_init__(self) -> None:
+        require_types(self)
+        tuples_of_lists(self, "samples", "weights")
+        require_cots("samples", self.samples)
+        if self.normaliser not in NORMALISERS:
+            raise UnknownNameError.of("normaliser", self.normaliser, NORMALISERS)
+        if self.gate not in GATES:
+            raise UnknownNameError.of("gate", self.gate, GATES)
+        if self.weights is not None and not all(isfinite(weight) and weight >= 0 for weight in self.weights):
+            raise OutOfRangeError(f"External weights are finite numbers, 0 or more; {self.weights} were given.")
+
+    def draws(self, llms: int) -> tuple[int, ...]:
+        """CoTs asked of each LLM, if it is reached."""
+        if llms < 1 or (self.weights is not None and len(self.weights) != llms):
+            raise UsageError(f"ModelSwitch asks one LLM or more, each with its weight; {llms} were given.")
+        return per_llm("samples", self.samples, llms)
+
+    def __call__(self, question: str, *llms: Sampler) -> str | None:  # noqa: ARG002  a replayed LLM already has its question
+        """The answer to one question, from LLMs in the order in which they are to be asked; `None` if nobody answered."""
+        votes: list[str | None] = []
+        weights: list[float] = []
+        for llm, samples, external in zip(llms, self.draws(len(llms)), self._external(len(llms)), strict=True):
+            answers = llm.sample(samples).answers
+            counts = Counter(answer for answer in answers if answer is not None)
+            if len(counts) == 1 and (self.gate == "answered" or None not in answers):
+                return next(iter(counts))
+            votes += answers
+            weights += [external * consistency_weight(counts.values(), self.normaliser)] * samples
+        return weighted_plurality(votes, weights)
+
+    def decide(self, pools: Sequence[Pool], orders: Sequence[Orders]) -> Decisions:
+        """The same for all questions and many replicates; see `BatchMethod.decide`."""
+        needed = require_draws(self, pools, orders)
+        shape = orders[0].shape[:2]
+        llms = [Takings(*drawn) for drawn in zip(pools, orders, needed, strict=True)]
+        answer = np.full(shape[0] * shape[1], -1, np.result_type(*(pool.codes.dtype for pool in pools)))
+        for places in blocks(answer.size, max(needed)):
+            left, votes, weights = self._undecided(llms, places, answer)
+            answer[left] = weighted_plurality_codes(votes.T, weights.T)
+        return Decisions(answer.reshape(shape), tuple(llm.ledger() for llm in llms))
+
+    def _undecided(
+        self, llms: Sequence[Takings], places: npt.NDArray[np.intp], answer: Integers
+    ) -> tuple[npt.NDArray[np.intp], Integers, Floats]:
+        """Write down the answers at the places where an LLM decides; the others [N], with votes and weights [draws, N]."""
+        votes, weights = np.empty((0, len(places)), answer.dtype), np.empty((0, len(places)))
+        for llm, external in zip(llms, self._external(len(llms)), strict=True):
+            codes = llm.take(places).codes
+            agreed = self._agreed(codes)
+            answer[places[agreed >= 0]] = agreed[agreed >= 0]
+            goes_on = np.flatnonzero(agreed < 0)
+            places, codes = places[goes_on], codes[:, goes_on]
+            weight = external * _consistency_weights(codes, self.normaliser)
+            votes = np.concatenate([votes[:, goes_on], codes.astype(votes.dtype)])
+            weights = np.concatenate([weights[:, goes_on], np.broadcast_to(weight, codes.shape)])
+        return places, votes, weights
+
+    def _agreed(self, codes: Integers) -> Integers:
+        """[N] the one answer of draws [n, N], negative where there is none that stops."""
+        one = codes.max(axis=0)
+        agree = codes == one
+        if self.gate == "answered":
+            agree |= codes < 0
+        return np.where(agree.all(axis=0), one, -1)
+
+    def _external(self, llms: int) -> tuple[float, ...]:
+        return (1.0,) * llms if self.weights is None else self.weights
+
+
+def _consistency_weights(codes: Integers, normaliser: str) -> Floats:
+    """[N] the consistency weights of draws [n, N]."""
+    answered = codes >= 0
+    n = answered.sum(axis=0)
+    count = np.zeros(codes.shape, np.uint8 if len(codes) < 256 else np.uint16)  # how often each CoT's answer was given
+    for code in codes:
+        count += codes == code
+    count *= answered
+    table = np.maximum(np.arange(len(codes) + 1), 1)
+    inverse, logarithm = np.where(np.arange(len(table)) > 0, 1 / table, 0), np.log(table)
+    places = count.astype(np.intp)
+    distinct = np.rint(inverse.take(places).sum(axis=0))
+    some = np.maximum(n, 1)
+    entropy = logarithm.take(some) - logarithm.take(places).sum(axis=0) / some
+    parties = distinct.astype(np.intp) if normaliser == "distinct" else n
+    most = logarithm.take(np.maximum(parties, min(2, len(codes))))
+    most[most == 0] = 1  # one answer at most: the weight does not depend on it
+    weight: Floats = 1 / some + (1 - 1 / some) * (1 - entropy / most)
+    weight[distinct <= 1] = distinct[distinct <= 1]
+    return weight

@@ -1,0 +1,1 @@
+"""Methods that use scores or log-probabilities of CoTs."""

@@ -1,0 +1,203 @@
+"""CISC: self-consistency in which each CoT votes with its own confidence (Taubenfeld et al. 2025, arXiv 2502.06233)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, ClassVar, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from feval.errors import OutOfRangeError, UnknownNameError, UsageError
+from feval.methods.batches import batches
+from feval.methods.decisions import Decisions, Ledger
+from feval.methods.fields import require_types
+from feval.methods.protocol import Orders, RecordedResponse, RecordedSampler, require_draws
+from feval.methods.vote import weighted_plurality, weighted_plurality_codes
+from feval.replay.draws import orders as seeded_orders
+from feval.replay.draws import pool_key
+
+if TYPE_CHECKING:
+    from feval.replay.pools import Pool, ScoringTokens
+
+__all__ = ["SEQUENCE_PROBABILITY", "TEMPERATURES", "ConfidenceWeighted", "confidence_weights"]
+
+Floats = npt.NDArray[np.float64]
+
+SEQUENCE_PROBABILITY = "sequence-probability"
+"""The confidence that needs no further call: the CoT's own probability, length-normalised."""
+
+TEMPERATURES = tuple(10.0 ** (8 * i / 79 - 4) for i in range(80))
+"""What `fit` chooses from: 80 values, as in the paper; their range, 1e-4 to 1e4 evenly in the exponent, is our choice."""
+
+_BILLINGS = ("whole", "cached", "free")
+_FIT_REPLICATES = 32
+
+
+def confidence_weights(confidences: Floats, temperature: float) -> Floats:
+    """exp(c / T) over the confidences of a question's CoTs, in proportion: the most confident one has weight 1.
+
+    The paper divides by the sum, which changes no winner.
+
+    Args:
+        confidences: [..., n], NaN for CoTs that do not vote.
+        temperature: T; infinity gives everyone weight 1.
+
+    Returns:
+        [..., n] weights, 0 for CoTs that do not vote.
+    """
+    votes = ~np.isnan(confidences)
+    most = np.where(votes, confidences, -np.inf).max(axis=-1, keepdims=True, initial=-np.inf)
+    with np.errstate(over="ignore", under="ignore"):  # far below the most confident: weight 0
+        weights: Floats = np.exp(np.where(votes, confidences - np.where(votes, most, 0.0), 0.0) / temperature)
+    weights[~votes] = 0.0
+    return weights
+
+
+@dataclass(frozen=True)
+class ConfidenceWeighted:
+    """The answer with the largest sum of exp(c_i / T) over the n CoTs that give it, c_i the confidence of CoT i (CISC).
+
+    T towards infinity is self-consistency, T towards 0 the most confident CoT. CoTs without an answer, or without a confidence,
+    do not vote. Weights are summed in draw order; sums within 1e-12 of the largest are equal, and of several answers the first
+    drawn wins. T is learnt: `fit` takes it from questions that are then not evaluated, unless it is given.
+
+    Attributes:
+        n: CoTs per question.
+        confidence: "sequence-probability", from recorded log-probabilities, or the name of a scorer that asked the LLM itself,
+            such as one made by `feval score --scorer p-true:MODEL` (the paper's best) or `verbal:MODEL`.
+        temperature: T, above 0, infinity included; `None` until it is fitted.
+        self_check: how a scorer's requests are billed, as auxiliary calls at the LLM's price: with the "whole" prefix, with a
+            "cached" one, or "free".
+    """
+
+    needs: ClassVar[str] = "Or take recorded self-checks (`feval score --scorer p-true:MODEL`) as its confidence."
+    """What to record, for the sentence that says it is missing."""
+
+    n: int = 20
+    confidence: str = SEQUENCE_PROBABILITY
+    temperature: float | None = None
+    # A self-check follows request and CoT in one conversation. The paper counts only what is new, about 20 tokens and 1 of output
+    # ("cached"); providers differ in what they charge for a cached prefix, so the default is what the recorded requests held.
+    self_check: str = "whole"
+
+    def __post_init__(self) -> None:
+        require_types(self)
+        if self.n < 1:
+            raise OutOfRangeError(f"CISC votes over 1 CoT or more; n={self.n} was asked for.")
+        if self.temperature is not None and not self.temperature > 0:
+            raise OutOfRangeError(f"The temperature of CISC lies above 0; {self.temperature} was given.")
+        if self.self_check not in _BILLINGS:
+            raise UnknownNameError.of("billing of self-checks", self.self_check, _BILLINGS)
+
+    def draws(self, llms: int) -> tuple[int, ...]:
+        """CoTs asked of the one LLM."""
+        if llms != 1:
+            raise UsageError(f"CISC votes over the CoTs of one LLM; {llms} were given.")
+        return (self.n,)
+
+    @property
+    def fitted(self) -> bool:
+        """Whether it has a temperature."""
+        return self.temperature is not None
+
+    def fit(self, pools: Sequence[Pool], gold: npt.NDArray[np.integer[Any]]) -> Self:
+        """The method with the temperature of `TEMPERATURES` that is right most often on training questions.
+
+        Of several, the largest is taken, which is closest to self-consistency. Each is judged on the same 32 draws of n CoTs.
+
+        Args:
+            pools: one, of the training questions.
+            gold: [Q] code of each one's gold answer, -1 where there is none.
+
+        Raises:
+            UsageError: no training question.
+            NotRecordedError: the confidences were not recorded.
+        """
+        self.draws(len(pools))
+        [pool] = pools
+        if not len(gold):
+            raise UsageError(
+                "CISC learns its temperature from training questions; there is none. Raise --train-fraction."
+            )
+        keys = np.arange(len(gold), dtype=np.uint64) if pool.question_keys is None else pool.question_keys
+        order = seeded_orders(pool_key(0, "fit", pool.llm), keys, pool.sizes, range(_FIT_REPLICATES), self.n)
+        free = replace(self, self_check="free")
+        right = [
+            int(((replace(free, temperature=t).decide(pools, [order]).answer == gold) & (gold >= 0)).sum())
+            for t in TEMPERATURES
+        ]
+        best = max(zip(right, TEMPERATURES, strict=True))[1]
+        return replace(self, temperature=best)
+
+    def __call__(self, question: str, llm: RecordedSampler) -> str | None:  # noqa: ARG002  a replayed LLM already has its question
+        """The answer to one question.
+
+        Args:
+            question: the text.
+            llm: a recorded LLM: its responses have `sequence_probabilities` or `scores`.
+
+        Raises:
+            UsageError: no temperature was given, nor learnt.
+        """
+        temperature = self._temperature()
+        response = llm.sample(self.n)
+        confidences = self._confidences(response)
+        if self._checks:
+            for tokens in response.scoring_tokens(self.confidence, prefix_cached=self.self_check == "cached"):
+                if tokens is not None:
+                    llm.charge(prompt_tokens=tokens[0], output_tokens=tokens[1])
+        votes = [(a, c) for a, c in zip(response.answers, confidences, strict=True) if a is not None and c is not None]
+        weights = confidence_weights(np.array([confidence for _, confidence in votes]), temperature)
+        return weighted_plurality([answer for answer, _ in votes], weights.tolist())
+
+    def decide(self, pools: Sequence[Pool], orders: Sequence[Orders]) -> Decisions:
+        """The same for all questions and many replicates; see `BatchMethod.decide`.
+
+        Raises:
+            UsageError: no temperature was given, nor learnt.
+        """
+        temperature = self._temperature()
+        require_draws(self, pools, orders)
+        [pool], [order] = pools, orders
+        own = self.confidence == SEQUENCE_PROBABILITY
+        confidences = pool.sequence_probabilities() if own else pool.aggregated(self.confidence)
+        codes = np.where(np.isnan(confidences), -1, np.maximum(pool.codes, -1))
+        confidences = np.where(codes < 0, np.nan, confidences)
+        checks = self._scoring_tokens(pool)
+        shape = order.shape[:2]
+        answer, tokens = np.empty(shape, codes.dtype), np.empty(shape, np.int64)
+        auxiliary = np.zeros((3, *shape), np.int64) if checks else None
+        for batch in batches(order, self.n, codes.shape[1]):
+            weights = confidence_weights(batch.drawn(confidences), temperature)
+            answer[batch.where] = weighted_plurality_codes(batch.drawn(codes), weights)
+            tokens[batch.where] = batch.drawn(pool.output_tokens).sum(axis=2, dtype=np.int64)
+            if checks and auxiliary is not None:
+                for total, each in zip(
+                    auxiliary, (checks.calls, checks.prompt_tokens, checks.output_tokens), strict=True
+                ):
+                    total[batch.where] = batch.drawn(each).sum(axis=2)
+        rounds = np.ones(shape, np.int32)
+        return Decisions(answer, (Ledger(rounds, self.n * rounds, tokens, *(() if auxiliary is None else auxiliary)),))
+
+    def _temperature(self) -> float:
+        if self.temperature is None:
+            raise UsageError(
+                "CISC needs a temperature. Let it learn one from questions that are then not evaluated "
+                "(`method.fit(pools, gold)`, --train-fraction), or give it: temperature=0.5."
+            )
+        return self.temperature
+
+    @property
+    def _checks(self) -> bool:
+        return self.confidence != SEQUENCE_PROBABILITY and self.self_check != "free"
+
+    def _confidences(self, response: RecordedResponse) -> Sequence[float | None]:
+        if self.confidence == SEQUENCE_PROBABILITY:
+            return response.sequence_probabilities
+        return response.scores(self.confidence)
+
+    def _scoring_tokens(self, pool: Pool) -> ScoringTokens | None:
+        cached = self.self_check == "cached"
+        return pool.scoring_tokens(self.confidence, prefix_cached=cached) if self._checks else None

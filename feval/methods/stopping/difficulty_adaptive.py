@@ -1,0 +1,267 @@
+"""Difficulty-Adaptive Self-Consistency, DSC (Wang et al., arXiv 2408.13457): one CoT for easy questions, more for hard ones.
+
+Three steps over a whole set of questions: rank them by difficulty; find the easy ones from the hard end; allocate CoTs to the
+others from what their neighbours in the ranking needed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from math import comb
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from feval.errors import NotRecordedError, OutOfRangeError, UnknownNameError, UsageError
+from feval.methods.decisions import Decisions, Ledger
+from feval.methods.fields import exact_threshold, require_types
+from feval.methods.protocol import Orders, drawn, require_draws
+from feval.methods.vote import plurality_codes
+
+if TYPE_CHECKING:
+    from feval.replay.pools import Pool
+
+__all__ = ["DifficultyAdaptive"]
+
+Integers = npt.NDArray[np.integer[Any]]
+Booleans = npt.NDArray[np.bool_]
+
+RANKINGS = ("scorer", "prompt-length")
+
+
+@dataclass(frozen=True)
+class DifficultyAdaptive:
+    """DSC: rank, partition, pre-allocate. It sees the whole set of questions, so it has the batch form only.
+
+    The plurality of what was drawn answers a hard question, the answer seen first winning a tie; the first CoT answers an easy
+    one (the authors' code takes a CoT at temperature 0, Figure 3 of the paper one draw; a recording holds draws). CoTs without
+    an answer cast no vote and are never unanimous.
+
+    Attributes:
+        ranking: "scorer": by the mean recorded score of a question's CoTs, higher is harder: the paper's mean rank over R
+            batches, recorded as a scorer. "prompt-length": by prompt tokens, which costs nothing. The first in recorded order
+            is the easier of two equal ones.
+        scorer: whose scores rank; `None` for the only one.
+        window: p, CoTs pre-drawn, and drawn at a time (4 in the paper).
+        judged: k, consecutive questions from the hard end that must each be unanimous on their p CoTs (32).
+        neighbours: m, questions whose needs set the next first draw (16).
+        budget: most CoTs per question (40).
+        threshold: the Beta criterion of Adaptive-Consistency that ends drawing: 0.95. The paper calls the step Dirichlet, the
+            authors' code tests Beta(v1 + 1, v2 + 1), and so do we.
+        judged_are: "easy" as in the authors' code, or "hard" as Figure 3 draws it.
+        preallocate: without it, every hard question starts with p CoTs (the partition alone).
+        allocate_over: whose needs set a first draw: the m "hard" questions before it, as Figure 3 draws it, or "all" as in the
+            authors' code, where the m questions before it count whether they are easy or hard, so that the hardest part of
+            the easy questions sets where the hard ones start. The need of a question is the authors' in both: the number of
+            its CoTs at which the criterion first holds, not rounded up to whole windows as the figure's totals are.
+        requests: "made": 1 + (CoTs - first draw) / p, as Figure 3 counts; or "billed" by the authors' code: CoTs // first
+            draw, and at least 1, which is fewer than it makes. Only the price of prompts per round depends on it.
+    """
+
+    whole_set: ClassVar[Literal[True]] = True
+
+    needs: ClassVar[str] = "Its scores rank the questions by difficulty; ranking='prompt-length' needs none."
+    """What to record, for the sentence that says it is missing."""
+
+    ranking: str = "scorer"
+    scorer: str | None = None
+    window: int = 4
+    judged: int = 32
+    neighbours: int = 16
+    budget: int = 40
+    threshold: str | float = 0.95
+    judged_are: str = "easy"
+    preallocate: bool = True
+    allocate_over: str = "hard"
+    requests: str = "made"
+
+    def __post_init__(self) -> None:
+        require_types(self)
+        if self.ranking not in RANKINGS:
+            raise UnknownNameError.of("ranking", self.ranking, RANKINGS)
+        for what, given, known in (
+            ("fate of the judged questions", self.judged_are, ("easy", "hard")),
+            ("set of questions to allocate over", self.allocate_over, ("hard", "all")),
+            ("count of requests", self.requests, ("made", "billed")),
+        ):
+            if given not in known:
+                raise UnknownNameError.of(what, given, known)
+        if min(self.window, self.judged, self.neighbours) < 1 or self.budget < self.window:
+            raise OutOfRangeError(
+                "Windows, judged questions and neighbours of DSC are 1 or more, and the budget at least a window; "
+                f"window={self.window}, judged={self.judged}, neighbours={self.neighbours} and budget={self.budget} were given."
+            )
+        if not 0 < exact_threshold("threshold", self.threshold) < 1:
+            raise OutOfRangeError(f"The Beta criterion is between 0 and 1; {self.threshold} was asked for.")
+
+    def draws(self, llms: int) -> tuple[int, ...]:
+        """The budget, of one LLM."""
+        if llms != 1:
+            raise UsageError(f"DSC draws CoTs of one LLM; {llms} were given.")
+        return (self.budget,)
+
+    def decide(self, pools: Sequence[Pool], orders: Sequence[Orders]) -> Decisions:
+        """Answers and ledgers [R, Q].
+
+        Args:
+            pools: one, of the whole set of questions.
+            orders: one array [R, Q, budget or more].
+
+        Raises:
+            NotRecordedError: there are no scores to rank by.
+        """
+        planned = self._planned(pools, orders)
+        codes, easy, first = planned.codes, planned.easy, planned.first
+        size = np.where(easy, 1, self._sizes(planned.confident, first))
+        rounds = np.where(easy, 1, self._requests(size, first))
+        answer = plurality_codes(np.where(np.arange(self.budget) < size[..., None], codes, -1))
+        tokens = np.cumsum(drawn(pools[0].output_tokens, orders[0][:, :, : self.budget]), axis=-1, dtype=np.int64)
+        spent = np.take_along_axis(tokens, (size - 1)[..., None], axis=-1)[..., 0]
+        return Decisions(answer, (Ledger(rounds, size, spent, *planned.ranking_calls),))
+
+    def plan(self, pools: Sequence[Pool], orders: Sequence[Orders]) -> tuple[Booleans, Integers]:
+        """What steps 2 and 3 come to, for looking at.
+
+        Args:
+            pools: as for `decide`.
+            orders: as for `decide`.
+
+        Returns:
+            [R, Q] which questions are easy, and [R, Q] CoTs of the first request of the others. Those of easy ones are not
+            drawn: p where first draws are allocated over the hard questions, else what the allocation over all gave them.
+        """
+        planned = self._planned(pools, orders)
+        return planned.easy, planned.first
+
+    def _planned(self, pools: Sequence[Pool], orders: Sequence[Orders]) -> _Planned:
+        require_draws(self, pools, orders)
+        pool, order = pools[0], orders[0][:, :, : self.budget]
+        ranked, ranking_calls = self._ranked(pool, (order.shape[0], order.shape[1]))
+        codes = drawn(pool.codes, order)
+        confident = _confident(codes, _needed(self.budget, exact_threshold("threshold", self.threshold)))
+        unanimous = (codes[:, :, : self.window] == codes[:, :, :1]).all(axis=-1) & (codes[:, :, 0] >= 0)
+        easy = self._easy(unanimous[:, ranked])
+        true_size = np.where(confident.any(axis=-1), confident.argmax(axis=-1) + 1, self.budget)
+        first = self._first_draws(true_size[:, ranked], unanimous[:, ranked], easy)
+        place = np.empty_like(ranked)  # back from the ranking to the order of the questions
+        place[ranked] = np.arange(len(ranked))
+        return _Planned(codes, confident, easy[:, place], first[:, place], ranking_calls)
+
+    def _ranked(self, pool: Pool, shape: tuple[int, int]) -> tuple[npt.NDArray[np.intp], list[Integers]]:
+        """[Q] rows from easy to hard, and what ranking them took."""
+        if self.ranking == "prompt-length":
+            if len(pool.sizes) and int(pool.prompt_tokens.min()) < 0:
+                raise NotRecordedError(f"The prompt tokens of {pool.llm} were not recorded; rank by a scorer instead.")
+            return np.argsort(pool.prompt_tokens, kind="stable"), []
+        scores = pool.scores(self.scorer)
+        scored = np.isfinite(scores.values)
+        if not scored.any(axis=1).all():
+            row = int((~scored.any(axis=1)).argmax())
+            raise NotRecordedError(
+                f"{pool.llm} has no score by {scores.scorer.name} on the question in row {row} to rank by."
+            )
+        difficulty = np.where(scored, scores.values, 0).sum(axis=1) / scored.sum(axis=1)
+        spent = [np.where(t > 0, t, 0).sum(axis=1) for t in (scores.prompt_tokens, scores.output_tokens)]
+        calls = (scores.prompt_tokens >= 0).sum(axis=1)
+        return np.argsort(difficulty, kind="stable"), [np.broadcast_to(a, shape) for a in (calls, *spent)]
+
+    def _easy(self, unanimous: Booleans) -> Booleans:
+        """[R, Q] by rank: which questions are easy. From the hard end, k unanimous ones in a row make all easier ones easy."""
+        easy = np.zeros_like(unanimous)
+        run, found = np.zeros(len(unanimous), np.int64), np.zeros(len(unanimous), np.bool_)
+        for rank in range(unanimous.shape[1])[::-1]:
+            easy[:, rank] = found
+            run = np.where(unanimous[:, rank], run + 1, 0)
+            done = ~found & (run >= self.judged)
+            if self.judged_are == "easy":
+                easy[done, rank : rank + self.judged] = True
+            found |= done
+        return easy
+
+    def _first_draws(self, true_size: Integers, unanimous: Booleans, easy: Booleans) -> Integers:
+        """[R, Q] by rank: CoTs of the first request of each question that is allocated for; p for the others."""
+        first = np.full(true_size.shape, self.window, np.int64)
+        if not self.preallocate:
+            return first
+        # Figure 3 starts anew at the hard questions; the authors' allocate_run is given all, from the easiest on.
+        counted = ~easy if self.allocate_over == "hard" else np.ones_like(easy)
+        number = np.cumsum(counted, axis=1)  # this is the number-th counted one of its replicate
+        needs = np.cumsum(np.where(counted, true_size, 0), axis=1)
+        ends = np.zeros((easy.shape[0], easy.shape[1] + 1), np.int64)  # needs of the first i counted ones
+        replicate, rank = np.nonzero(counted)
+        ends[replicate, number[replicate, rank]] = needs[replicate, rank]
+        before = number[replicate, rank] - 1
+        enough = before >= self.neighbours
+        replicate, rank, before = replicate[enough], rank[enough], before[enough]
+        total = ends[replicate, before] - ends[replicate, before - self.neighbours]
+        # Python's round, half to even, of the mean in windows: exact, as both are whole numbers
+        whole, rest = np.divmod(total, self.neighbours * self.window)
+        twice = 2 * rest
+        unit = self.neighbours * self.window
+        rounded = whole + ((twice > unit) | ((twice == unit) & (whole % 2 == 1)))
+        guess = np.clip(rounded * self.window, self.window, self.budget)
+        first[replicate, rank] = np.where(unanimous[replicate, rank], self.window, guess)
+        return first
+
+    def _sizes(self, confident: Booleans, first: Integers) -> Integers:
+        """[R, Q] CoTs of a hard question: from its first draw on, a window at a time, until the criterion or the budget."""
+        size = np.minimum(first, self.budget)
+        going = np.ones(size.shape, np.bool_)
+        for _ in range(-(-self.budget // self.window)):
+            reached = np.take_along_axis(confident, (size - 1)[..., None], axis=-1)[..., 0]
+            going &= ~reached & (size < self.budget)
+            size = np.where(going, np.minimum(size + self.window, self.budget), size)
+        return size
+
+    def _requests(self, size: Integers, first: Integers) -> Integers:
+        """[R, Q] requests that a hard question is billed for."""
+        if self.requests == "billed":  # the authors' script, which takes every request to be as large as the first
+            billed: Integers = np.maximum(size // first, 1)
+            return billed
+        return 1 + -(-(size - first) // self.window)
+
+
+@dataclass(frozen=True, eq=False)
+class _Planned:
+    codes: Integers
+    confident: Booleans
+    easy: Booleans
+    first: Integers
+    ranking_calls: list[Integers]
+
+
+def _needed(budget: int, threshold: Fraction) -> Integers:
+    """[budget + 1] least v1 above 0 with P[Beta(v1 + 1, v2 + 1) > 1/2] >= threshold, by v2: exact, as a binomial tail."""
+    needed: list[int] = []
+    for v2 in range(budget + 1):
+        v1 = needed[-1] if needed else 1  # nobody's answer is no ground to stop, however low the threshold
+        while Fraction(sum(comb(v1 + v2 + 1, j) for j in range(v1 + 1)), 1 << (v1 + v2 + 1)) < threshold:
+            v1 += 1
+        needed.append(v1)
+    return np.array(needed)
+
+
+def _confident(codes: Integers, needed: Integers) -> Booleans:
+    """[R, Q, N] whether the Beta criterion holds for the first n draws, n = 1..N."""
+    replicates, questions, draws = np.shape(codes)
+    counts = np.zeros((replicates, questions, max(int(codes.max(initial=0)), 0) + 2), np.int16)
+    confident = np.empty(codes.shape, np.bool_)
+    v1, v2 = np.zeros((2, replicates, questions), np.int16)
+    leader = np.full((replicates, questions), -1, codes.dtype)
+    for n in range(draws):
+        code = codes[..., n]
+        answered = code >= 0
+        place = np.where(answered, code, counts.shape[2] - 1)[..., None].astype(np.intp)
+        count = np.take_along_axis(counts, place, axis=-1)[..., 0] + 1
+        np.put_along_axis(counts, place, count[..., None], axis=-1)
+        count = np.where(answered, count, 0)
+        own = answered & (code == leader)
+        overtakes = answered & ~own & (count > v1)
+        v2 = np.where(overtakes, v1, np.where(own, v2, np.maximum(v2, count)))
+        v1 = np.where(own | overtakes, count, v1)
+        leader = np.where(overtakes, code, leader)
+        confident[..., n] = v1 >= needed[v2]
+    return confident

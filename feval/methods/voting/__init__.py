@@ -1,0 +1,1 @@
+"""Methods that vote over a fixed number of CoTs."""

@@ -1,0 +1,47 @@
+"""Single call: one CoT, its answer. The floor that every test-time-compute method is compared with."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from feval.errors import UsageError
+from feval.methods.decisions import Decisions, Ledger
+from feval.methods.protocol import Sampler, drawn, require_draws
+
+if TYPE_CHECKING:
+    from feval.replay.pools import Pool
+
+__all__ = ["SingleCall"]
+
+
+@dataclass(frozen=True)
+class SingleCall:
+    """The answer of one CoT of one LLM: self-consistency with n = 1 (chain of thought, Wei et al., arXiv 2201.11903)."""
+
+    def draws(self, llms: int) -> tuple[int, ...]:
+        """CoTs asked of the one LLM: one."""
+        if llms != 1:
+            raise UsageError(f"A single call asks one LLM; {llms} were given.")
+        return (1,)
+
+    def __call__(self, question: str, llm: Sampler) -> str | None:  # noqa: ARG002  a replayed LLM already has its question
+        """The answer to one question; `None` if the CoT has none.
+
+        Args:
+            question: the text.
+            llm: anything with `sample(k)`, recorded or live.
+        """
+        return llm.sample(1).answers[0]
+
+    def decide(self, pools: Sequence[Pool], orders: Sequence[npt.NDArray[np.uint16]]) -> Decisions:
+        """The same for all questions and many replicates; see `BatchMethod.decide`."""
+        require_draws(self, pools, orders)
+        pool, first = pools[0], orders[0][:, :, :1]
+        answer = drawn(pool.codes, first)[:, :, 0]
+        asked = np.ones(answer.shape, np.bool_)
+        return Decisions(answer, (Ledger.one_round(asked, 1, drawn(pool.output_tokens, first)[:, :, 0]),))

@@ -1,0 +1,27 @@
+"""Receipts: what a number rests on, and how it is computed again."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from feval.lazy import lazy_names
+
+if TYPE_CHECKING:
+    from feval.receipts.grading import Grade as Grade
+    from feval.receipts.grading import grade_answers as grade_answers
+    from feval.receipts.receipts import ReceiptCheck as ReceiptCheck
+    from feval.receipts.receipts import verify_receipt as verify_receipt
+
+__getattr__, __dir__ = lazy_names(
+    __name__,
+    {
+        "receipts": (
+            "ReceiptCheck",
+            "verify_receipt",
+        ),
+        "grading": (
+            "Grade",
+            "grade_answers",
+        ),
+    },
+)

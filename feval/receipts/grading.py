@@ -1,0 +1,473 @@
+"""Grade answers that were worked out elsewhere: by a program, in any language, that was handed recorded CoTs.
+
+The program says which answer it gives to each question; the ledger says which CoTs it was handed. Both together make what an
+`Evaluation` says of a method: accuracy with its interval over questions, and what was consumed, in tokens and in dollars of the
+frozen price list (eq. 1). The golds are looked at here, after the program has decided.
+
+A question that was asked and not answered counts as wrong, and an answer without any CoT behind it is refused: either would
+flatter, the one the accuracy, the other the cost.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from feval.errors import ConflictError, NotRecordedError, UnknownNameError, UsageError
+from feval.evaluation.cautions import few_questions
+
+if TYPE_CHECKING:
+    from feval.replay.loading import LLM, Dataset
+
+__all__ = ["Consumed", "Grade", "answers_by_id", "grade_answers"]
+
+Floats = npt.NDArray[np.float64]
+Int64 = npt.NDArray[np.int64]
+
+_NAMES = ("question", "question_id", "id")
+
+
+@dataclass(frozen=True, slots=True)
+class Consumed:
+    """What a program was handed of one LLM on one question.
+
+    Attributes:
+        llm: name of the variant.
+        question: its id.
+        requests: how many it took.
+        samples: recorded places of the CoTs, in the order in which they were handed out; recycled ones stand there again.
+    """
+
+    llm: str
+    question: str
+    requests: int
+    samples: tuple[int, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Grade:
+    """The answers of one run to Q questions of one dataset, graded.
+
+    Attributes:
+        run: its name.
+        replicate: which draws it was handed; `None` for the recorded order.
+        dataset: id.
+        dataset_questions: how many the dataset has.
+        llms: names, L of them.
+        seed: of the draws.
+        prices: id of the price list, `None` where dollars were switched off.
+        billing: how prompts were charged.
+        consumed: what was handed out, per LLM and question.
+        answers: what was answered, as it was written, by question id; `None` for no answer. A question that was asked and is
+            not among them has no answer either.
+        question_ids: Q ids, in recorded order: all that were asked, and those answered with no answer without being asked.
+        right: [Q] whether the answer is the gold.
+        answered: [Q] whether there is an answer that the dataset's answer kind can read.
+        golds: [Q] whether the question has a gold; without one no answer is right.
+        as_drawn: whether the CoTs are the first ones of the draw, recycled ones included; not so where some were chosen.
+        requests: [L, Q].
+        cots: [L, Q].
+        prompt_tokens: [L, Q] billed; `None` where some prompt's tokens are not known.
+        output_tokens: [L, Q].
+        usd: [L] dollars; `None` without a price or prompt tokens.
+        accuracy_low: lower end of the confidence interval, `None` where none was asked for.
+        accuracy_high: upper end.
+        confidence: of the interval.
+    """
+
+    run: str
+    replicate: int | None
+    dataset: str
+    dataset_questions: int
+    llms: tuple[str, ...]
+    seed: int
+    prices: str | None
+    billing: str
+    consumed: tuple[Consumed, ...] = field(repr=False)
+    answers: Mapping[str, str | None] = field(repr=False)
+    question_ids: Sequence[str] = field(repr=False)
+    right: npt.NDArray[np.bool_] = field(repr=False)
+    answered: npt.NDArray[np.bool_] = field(repr=False)
+    golds: npt.NDArray[np.bool_] = field(repr=False)
+    as_drawn: bool
+    requests: Int64 = field(repr=False)
+    cots: Int64 = field(repr=False)
+    prompt_tokens: Int64 | None = field(repr=False)
+    output_tokens: Int64 = field(repr=False)
+    usd: Floats | None = field(repr=False)
+    accuracy_low: float | None
+    accuracy_high: float | None
+    confidence: float | None
+
+    @property
+    def questions(self) -> int:
+        """How many count."""
+        return len(self.right)
+
+    @property
+    def accuracy(self) -> float:
+        """Share of the questions whose answer is the gold."""
+        return float(self.right.mean())
+
+    @property
+    def unanswered(self) -> int:
+        """Questions that were asked and of which nothing was said."""
+        return sum(name not in self.answers for name in self.question_ids)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The numbers as JSON values: what `feval grade --json` prints, and a receipt holds."""
+        tokens = None if self.prompt_tokens is None else int((self.prompt_tokens + self.output_tokens).sum())
+        usd = None if self.usd is None else sum(self.usd.tolist())
+        return {
+            "run": self.run,
+            "replicate": self.replicate,
+            "dataset": self.dataset,
+            "llms": list(self.llms),
+            "questions": self.questions,
+            "dataset_questions": self.dataset_questions,
+            "answered": int(self.answered.sum()),
+            "unanswered": self.unanswered,
+            "without_gold": int((~self.golds).sum()),
+            "correct": int(self.right.sum()),
+            "accuracy": self.accuracy,
+            "accuracy_low": self.accuracy_low,
+            "accuracy_high": self.accuracy_high,
+            "requests": int(self.requests.sum()),
+            "samples": int(self.cots.sum()),
+            "tokens": tokens,
+            "usd": usd,
+            "calls_per_question": int(self.requests.sum()) / self.questions,
+            "samples_per_question": int(self.cots.sum()) / self.questions,
+            "tokens_per_question": None if tokens is None else tokens / self.questions,
+            "usd_per_question": None if usd is None else usd / self.questions,
+            "by_llm": {name: self._of_llm(place) for place, name in enumerate(self.llms)},
+            "as_drawn": self.as_drawn,
+            "seed": self.seed,
+            "prices": self.prices,
+            "billing": self.billing,
+        }
+
+    def _of_llm(self, place: int) -> dict[str, Any]:
+        return {
+            "requests": int(self.requests[place].sum()),
+            "samples": int(self.cots[place].sum()),
+            "prompt_tokens": None if self.prompt_tokens is None else int(self.prompt_tokens[place].sum()),
+            "output_tokens": int(self.output_tokens[place].sum()),
+            "usd": None if self.usd is None else float(self.usd[place]),
+        }
+
+    def remarks(self) -> list[str]:
+        """What somebody who reads the accuracy must know, as sentences."""
+        rest = self.dataset_questions - self.questions
+        nothing = self.questions - int(self.answered.sum()) - self.unanswered
+        bare = int((~self.golds).sum())
+        said = {
+            f"{_were(rest)} never asked, which leaves accuracy and cost as they are.": rest,
+            f"{_were(self.unanswered)} asked and not answered, which counts as wrong.": self.unanswered,
+            f"{_were(nothing)} answered with no answer, or with one that cannot be read, which counts as wrong.": nothing,
+            f"{_were(bare)} recorded without a gold answer, so that nothing can be right there.": bare,
+            "Some CoTs were chosen one by one, so the run is not a draw.": not self.as_drawn,
+            "There are no dollars: an LLM has no price, or its prompts' tokens were not recorded.": self.usd is None,
+        }
+        return [*few_questions(self.questions), *(sentence for sentence, holds in said.items() if holds)]
+
+    def request(self) -> dict[str, Any]:
+        """What the numbers are computed from besides the recordings and the price list, as JSON values: a receipt's request."""
+        return {
+            "run": self.run,
+            "replicate": self.replicate,
+            "dataset": self.dataset,
+            "llms": list(self.llms),
+            "seed": self.seed,
+            "billing": self.billing,
+            "confidence": self.confidence,
+            "consumed": [
+                {"llm": each.llm, "question": each.question, "requests": each.requests, "samples": list(each.samples)}
+                for each in self.consumed
+            ],
+            "answers": dict(self.answers),
+        }
+
+
+def _were(count: int) -> str:
+    return "1 question was" if count == 1 else f"{count:,} questions were"
+
+
+def grade_answers(
+    dataset: Dataset,
+    llms: Sequence[LLM],
+    consumed: Iterable[Consumed],
+    answers: Mapping[str, str | None],
+    *,
+    run: str = "default",
+    replicate: int | None = 0,
+    confidence: float | None = 0.95,
+) -> Grade:
+    """Grade a run's answers.
+
+    Args:
+        dataset: from `load`; its golds are looked at here.
+        llms: from the same `load`: those that were asked.
+        consumed: what the run was handed; of each LLM and question one entry at most.
+        answers: by question id, as the program wrote them; `None` for no answer. They are made canonical by the dataset's
+            answer kind. See `answers_by_id`.
+        run: the run's name.
+        replicate: which draws it was handed; `None` for the recorded order.
+        confidence: of the interval over questions; `None` for no interval.
+
+    Raises:
+        UsageError: nothing was asked, or a question was answered that was never asked.
+        NotRecordedError: the recording lacks a question or a CoT.
+        ConflictError: an LLM and question come twice.
+    """
+    dataset.require(llms)
+    taken = tuple(consumed)
+    if not taken:
+        raise UsageError(f"The run {run!r} asked nothing about {dataset.id}, so there is nothing to grade.")
+    place_of = {llm.name: place for place, llm in enumerate(llms)}
+    row_of = {name: row for row, name in enumerate(dataset.question_ids)}
+    _check(taken, llms, place_of, row_of, dataset.id)
+    rows = _counted_rows(taken, answers, row_of, run, dataset.id)
+    ids = [dataset.question_ids[row] for row in rows.tolist()]
+    found = {name: dataset.answer_key(name, answers.get(name)) for name in ids}
+    golds = dataset.gold[rows] >= 0
+    right = np.array([gold and dataset.is_right(name, found[name]) for name, gold in zip(ids, golds, strict=True)])
+    spent = _Spent.of(llms, taken, place_of, row_of, rows)
+    from feval.evaluation.evaluation import interval_ends
+
+    low, high = interval_ends(right.astype(np.float64), confidence)
+    return Grade(
+        run=run,
+        replicate=replicate,
+        dataset=dataset.id,
+        dataset_questions=len(dataset),
+        llms=tuple(place_of),
+        seed=llms[0].seed,
+        prices=llms[0].prices.id if llms[0].prices is not None else None,
+        billing=llms[0].billing,
+        consumed=taken,
+        answers={name: answers[name] for name in ids if name in answers},
+        question_ids=ids,
+        right=right,
+        answered=np.array([found[name] is not None for name in ids]),
+        golds=golds,
+        as_drawn=all(_is_drawn(each, llms[place_of[each.llm]], row_of[each.question], replicate) for each in taken),
+        requests=spent.requests,
+        cots=spent.cots,
+        prompt_tokens=spent.prompt_tokens,
+        output_tokens=spent.output_tokens,
+        usd=spent.usd(llms),
+        accuracy_low=low,
+        accuracy_high=high,
+        confidence=confidence,
+    )
+
+
+def _check(
+    taken: Sequence[Consumed],
+    llms: Sequence[LLM],
+    place_of: Mapping[str, int],
+    row_of: Mapping[str, int],
+    dataset: str,
+) -> None:
+    """Make sure that what was handed out is in the recording: a ledger and a receipt are read from anywhere."""
+    seen: set[tuple[str, str]] = set()
+    for each in taken:
+        if each.llm not in place_of or each.question not in row_of:
+            raise NotRecordedError(
+                f"The ledger has CoTs of {each.llm!r} on question {each.question!r}, which {dataset} does not have in this "
+                "recording. Give the recording that was served."
+            )
+        size = int(llms[place_of[each.llm]].pool.sizes[row_of[each.question]])
+        if not all(0 <= sample < size for sample in each.samples) or not 1 <= each.requests <= len(each.samples):
+            raise NotRecordedError(
+                f"The ledger has {each.requests} requests of {each.llm} on question {each.question!r} for the CoTs "
+                f"{list(each.samples)!s:.80}; {size} were recorded, numbered from 0. Give the recording that was served."
+            )
+        if (each.llm, each.question) in seen:
+            raise ConflictError(f"The ledger has {each.llm} on question {each.question!r} twice; join the two entries.")
+        seen.add((each.llm, each.question))
+
+
+def _counted_rows(
+    taken: Sequence[Consumed],
+    answers: Mapping[str, str | None],
+    row_of: Mapping[str, int],
+    run: str,
+    dataset: str,
+) -> npt.NDArray[np.intp]:
+    asked = {each.question for each in taken}
+    unknown = next((name for name in answers if name not in row_of), None)
+    if unknown is not None:
+        raise UnknownNameError.of(f"question of {dataset} called", unknown, row_of)
+    free = [name for name, answer in answers.items() if answer is not None and name not in asked]
+    if free:
+        raise UsageError(
+            f"{_were(len(free))} answered that the run {run!r} never asked, such as {free[0]!r} of {dataset}: no CoT stands "
+            "behind the answer, so that it would cost nothing. Leave it out, or name the run that asked."
+        )
+    return np.array(sorted(row_of[name] for name in {*asked, *answers}), np.intp)
+
+
+def _is_drawn(each: Consumed, llm: LLM, row: int, replicate: int | None) -> bool:
+    """Whether these CoTs are the first of the draw; in which of several concurrent requests each came makes no difference."""
+    order = range(int(llm.pool.sizes[row])) if replicate is None else llm.order(row, replicate)
+    first = [order[place % len(order)] for place in range(len(each.samples))]
+    return sorted(each.samples) == sorted(first)
+
+
+@dataclass(frozen=True, eq=False)
+class _Spent:
+    requests: Int64
+    cots: Int64
+    prompt_tokens: Int64 | None
+    output_tokens: Int64
+
+    @classmethod
+    def of(
+        cls,
+        llms: Sequence[LLM],
+        taken: Sequence[Consumed],
+        place_of: Mapping[str, int],
+        row_of: Mapping[str, int],
+        rows: npt.NDArray[np.intp],
+    ) -> _Spent:
+        """What was handed out, as arrays [L, Q]."""
+        from feval.cards.prices import billed_prompts
+
+        column_of = {row: column for column, row in enumerate(rows.tolist())}
+        requests, cots, prompts, output = np.zeros((4, len(llms), len(rows)), np.int64)
+        known = True
+        for each in taken:
+            place, row = place_of[each.llm], row_of[each.question]
+            at, pool = (place, column_of[row]), llms[place].pool
+            requests[at], cots[at] = each.requests, len(each.samples)
+            own = int(pool.prompt_tokens[row])
+            known = known and own >= 0
+            prompts[at] = own * int(billed_prompts(llms[place].billing, each.requests, len(each.samples)))
+            output[at] = int(pool.output_tokens[row, list(each.samples)].sum(dtype=np.int64))
+        return cls(requests, cots, prompts if known else None, output)
+
+    def usd(self, llms: Sequence[LLM]) -> Floats | None:
+        from feval.cards.prices import usd
+
+        prices = [llm.price for llm in llms]
+        if self.prompt_tokens is None or any(price is None for price in prices):
+            return None
+        tokens = zip(prices, self.prompt_tokens.sum(axis=1), self.output_tokens.sum(axis=1), strict=True)
+        return np.array([usd(price, int(prompt), int(output)) for price, prompt, output in tokens if price is not None])
+
+
+# -- answers, as programs write them ----------------------------------------------------------------------------------
+
+
+def answers_by_id(dataset: Dataset, posted: object) -> dict[str, str | None]:
+    """Bring answers as a program wrote them into one shape.
+
+    Args:
+        dataset: from `load`.
+        posted: an object from question to answer, or a list of objects with "question" (or "question_id", or "id") and
+            "answer". A question is named by its id, by its text, or by any text that contains it, such as a prompt. An answer is
+            text, a number, or null for no answer.
+
+    Returns:
+        Question id -> answer as it was written, `None` for no answer.
+
+    Raises:
+        UsageError: another shape.
+        UnknownNameError: a question that the dataset does not have; the message names the nearest one.
+        ConflictError: a question with two different answers, or a text that is of two questions.
+    """
+    find = _Finder(dataset)
+    found: dict[str, str | None] = {}
+    for name, answer in _pairs(posted):
+        question = find(name)
+        if question in found and found[question] != answer:
+            mine, other = (dataset.answer_key(question, given) for given in (found[question], answer))
+            if mine != other:
+                raise ConflictError(
+                    f"Question {question!r} has two answers, {found[question]!r:.60} and {answer!r:.60}. Keep one."
+                )
+        found.setdefault(question, answer)
+    return found
+
+
+def _pairs(posted: object) -> Iterable[tuple[str, str | None]]:
+    if isinstance(posted, Mapping):
+        return [(_name(name), _answer(name, answer)) for name, answer in posted.items()]
+    if isinstance(posted, Sequence) and not isinstance(posted, (str, bytes)):
+        return [_pair(entry) for entry in posted]
+    raise UsageError(
+        "Answers are an object from question to answer, or a list of objects with 'question' and 'answer'; "
+        f"{type(posted).__name__} was given."
+    )
+
+
+def _pair(entry: object) -> tuple[str, str | None]:
+    if isinstance(entry, Mapping) and "answer" in entry:
+        named = [entry[key] for key in _NAMES if key in entry]
+        if len(named) == 1:
+            return _name(named[0]), _answer(named[0], entry["answer"])
+    raise UsageError(f"An answer is an object with 'question' (its id or text) and 'answer'; {entry!r:.80} was given.")
+
+
+def _name(name: object) -> str:
+    if isinstance(name, str) and name.strip():
+        return name
+    raise UsageError(f"A question is named by its id or text; {name!r:.80} was given.")
+
+
+def _answer(name: object, answer: object) -> str | None:
+    if answer is None or isinstance(answer, str):
+        return answer
+    if isinstance(answer, (int, float)) and not isinstance(answer, bool) and math.isfinite(answer):
+        return str(answer)
+    raise UsageError(f"The answer to {name!r:.80} is {answer!r:.80}; write text, a number, or null for no answer.")
+
+
+class _Finder:
+    """From what a program calls a question to its id."""
+
+    def __init__(self, dataset: Dataset) -> None:
+        self._dataset = dataset
+        self._ids = frozenset(dataset.question_ids)
+        self._by_text: dict[str, list[str]] | None = None
+
+    def __call__(self, name: str) -> str:
+        if name in self._ids:
+            return name
+        if self._by_text is None:
+            self._by_text = {}
+            for question, entry in self._dataset:
+                self._by_text.setdefault(entry.question.strip(), []).append(question)
+        texts = [name.strip()] if name.strip() in self._by_text else self._contained(name, self._by_text)
+        found = [question for text in texts for question in self._by_text[text]]
+        if len(found) > 1:
+            raise ConflictError(
+                f"{name!r:.80} holds the text of more than one question of {self._dataset.id}: {', '.join(found[:5])}. Name "
+                "each by its id."
+            )
+        if not found:
+            raise self._unknown(name)
+        return found[0]
+
+    @staticmethod
+    def _contained(name: str, texts: Iterable[str]) -> list[str]:
+        """The question texts within a text that lie in no longer one there; several in a few-shot prompt."""
+        inside = [text for text in texts if text and text in name]
+        return [text for text in inside if not any(text != other and text in other for other in inside)]
+
+    def _unknown(self, name: str) -> UnknownNameError:
+        from difflib import get_close_matches
+
+        advice = "Name a question by its id, or by its text as it was recorded."
+        near = get_close_matches(name[:400], [text[:400] for text in self._by_text or {}], n=1)
+        own = next((ids[0] for text, ids in (self._by_text or {}).items() if near and text[:400] == near[0]), None)
+        if own is not None:
+            advice = f"The nearest text is that of {own!r}. {advice}"
+        return UnknownNameError.of(f"question of {self._dataset.id} called", name, self._ids, advice)

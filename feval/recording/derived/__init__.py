@@ -1,0 +1,1 @@
+"""New recordings from recordings: merged, selected, extended, extracted again."""

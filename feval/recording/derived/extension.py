@@ -1,0 +1,269 @@
+"""A recording that grows: new CoTs of an LLM behind those that were there, which keep their places and every byte of content.
+
+Merging takes an LLM on a dataset from one recording; this puts one pool together from two. What was there comes first, as it was,
+so that scores and everything that counts CoTs by their index stays true.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from feval.cards.tokens import SPLIT_USAGE, is_usage
+from feval.errors import ConflictError
+from feval.recording.content import DatasetInfo, LLMInfo, PoolRows, Question
+from feval.recording.derived.merging import _common_info, _known_verdicts, _merged_questions, _parent, _same_question
+from feval.recording.reader import Recording
+from feval.recording.writer import RecordingWriter
+
+__all__ = ["Grown", "check_extension", "extend", "grown_pools"]
+
+_COLUMNS = (
+    "texts", "raw_answers", "answers", "output_tokens", "finish_reasons", "reasoning", "reasoning_marks",
+    "sequence_logprobs", "token_logprobs", "token_confidences",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Grown:
+    """The CoTs of one question, old ones first.
+
+    Attributes:
+        pool: all of them.
+        old: how many were there.
+    """
+
+    pool: PoolRows
+    old: int
+
+
+def check_extension(base: Recording, info: DatasetInfo, questions: Sequence[Question], llm: LLMInfo) -> None:
+    """Make sure, before anything is paid for, that new CoTs of an LLM can join a recording.
+
+    Args:
+        base: what is there.
+        info: the dataset, as the new CoTs will have it.
+        questions: that are to be asked, with their gold keys.
+        llm: as the new CoTs will have it.
+
+    Raises:
+        ConflictError: the same names stand for something else there; the message says for what.
+    """
+    if llm.name in base.manifest.llms and (differs := _difference(base.llm_info(llm.name), llm)):
+        raise ConflictError(
+            f"{_place(base)} has {llm.name} with {differs}. Ask in the same way, or record under a name of its own, such as "
+            f"{llm.name}{'-' if '@' in llm.name else '@'}second."
+        )
+    if info.id not in base.manifest.datasets:
+        return
+    there = base.dataset_info(info.id)
+    for field in ("answer_kind", "extractor", "system_prompt", "equality"):
+        mine, theirs = getattr(there, field), getattr(info, field)
+        if mine != theirs:
+            raise ConflictError(
+                f"{_place(base)} has {info.id} with the {field} {mine!r:.80}, and the new CoTs would have {theirs!r:.80}. Record "
+                "them into a recording of their own."
+            )
+    held = {question.id: question for question in base.questions(info.id)}
+    for question in questions:
+        if question.id in held:
+            _same_question(info.id, held[question.id], question, _place(base), "what is asked now")
+
+
+def grown_pools(base: Recording, more: Recording, dataset: str, llm: str) -> Iterator[Grown]:
+    """The pools of an LLM from two recordings, in the order of the merged questions.
+
+    Args:
+        base: what is there; it may lack the LLM, or questions.
+        more: the new CoTs, with or without those that are there.
+        dataset: id of the dataset.
+        llm: name of the LLM.
+
+    Raises:
+        ConflictError: the same samples were recorded twice, or a question was asked in other words.
+    """
+    held = _pools(base, dataset, llm)
+    given = _pools(more, dataset, llm)
+    for question in _questions(base, more, dataset):
+        old, new = held.get(question.id), given.get(question.id)
+        if old is None or not old.answers:
+            if new is not None:
+                yield Grown(new, 0)
+            elif old is not None:
+                yield Grown(old, 0)
+        elif new is None or not new.answers:
+            yield Grown(old, len(old.answers))
+        else:
+            yield Grown(_joined(old, new, f"{llm} on {question.id!r:.80} of {dataset}"), len(old.answers))
+
+
+def extend(
+    base: Recording,
+    more: Recording,
+    out: str | Path,
+    *,
+    dataset: str,
+    llm: str,
+    operation: Mapping[str, Any],
+    notes: Sequence[str] = (),
+) -> Path:
+    """Make a recording with everything of one, and new CoTs of an LLM on a dataset.
+
+    Args:
+        base: a sound recording.
+        more: a sound recording with the new CoTs.
+        out: the folder to make.
+        dataset: id of the dataset.
+        llm: name of the LLM.
+        operation: what made the new CoTs (JSON values).
+        notes: further sentences for the manifest.
+
+    Raises:
+        ConflictError: as for `grown_pools`, or the two contradict each other.
+        RecordingError, StorageError: as for `feval.recording.merge`.
+    """
+    mine, theirs = (holder.manifest.pairs.get((dataset, llm)) for holder in (base, more))
+    if mine is not None and theirs is not None and _counter(mine, theirs) is None:
+        raise ConflictError(
+            f"{_place(base)} counts the tokens of {llm} on {dataset} by {mine['counter']!r}, and the new CoTs by "
+            f"{theirs['counter']!r}; such counts do not compare. Record them under another name."
+        )
+    with RecordingWriter(
+        out,
+        operation=operation,
+        prices=base.manifest.prices,
+        parents=[_parent(base), _parent(more)],
+        notes=list(dict.fromkeys([*(n for one in (base, more) for n in one.manifest.raw.get("notes", ())), *notes])),
+        licences=base.manifest.raw.get("licences"),
+    ) as writer:
+        for own in dict.fromkeys([*base.dataset_ids(), dataset]):
+            if own != dataset:
+                writer.keep_dataset(base, own)
+                continue
+            _add_dataset(writer, base, more, dataset)
+            for name in dict.fromkeys([*(base.llm_names(own) if own in base.manifest.datasets else ()), llm]):
+                if name == llm:
+                    _add_grown(writer, base, more, dataset, llm)
+                else:
+                    counter = str(base.manifest.pairs[dataset, name]["counter"])
+                    writer.add_pools(dataset, base.llm_info(name), counter, base.pools(dataset, name), parent=base)
+    return Path(out)
+
+
+def _add_dataset(writer: RecordingWriter, base: Recording, more: Recording, dataset: str) -> None:
+    holders = [holder for holder in (base, more) if dataset in holder.manifest.datasets]
+    parent = base if holders[0] is base else None
+    info = _common_info(dataset, holders)
+    known = _known_verdicts(dataset, holders, info.equality)
+    writer.add_dataset(info, _merged_questions(dataset, holders), parent=parent, **known)
+
+
+def _add_grown(writer: RecordingWriter, base: Recording, more: Recording, dataset: str, llm: str) -> None:
+    pools = (grown.pool for grown in grown_pools(base, more, dataset, llm))
+    counters = [one.manifest.pairs[dataset, llm] for one in (base, more) if (dataset, llm) in one.manifest.pairs]
+    writer.add_pools(dataset, more.llm_info(llm), _counter(*counters) or "", pools)
+    if (dataset, llm) in base.manifest.pairs:
+        for scorer in base.scorers(dataset, llm):
+            writer.add_scores(dataset, llm, base.scorer_info(scorer), base.score_rows(dataset, llm, scorer))
+
+
+def _counter(*pairs: Mapping[str, Any]) -> str | None:
+    """The counter behind the tokens of all; the provider's counts are split where some are. `None` where they do not compare."""
+    counters = {str(pair["counter"]) for pair in pairs}
+    if len(counters) == 1:
+        return counters.pop()
+    return SPLIT_USAGE if all(map(is_usage, counters)) else None
+
+
+def _questions(base: Recording, more: Recording, dataset: str) -> list[Question]:
+    return _merged_questions(dataset, [one for one in (base, more) if dataset in one.manifest.datasets])
+
+
+def _pools(holder: Recording, dataset: str, llm: str) -> dict[str, PoolRows]:
+    if (dataset, llm) not in holder.manifest.pairs:
+        return {}
+    return {pool.question_id: pool for pool in holder.pools(dataset, llm)}
+
+
+def _joined(old: PoolRows, new: PoolRows, what: str) -> PoolRows:
+    if old.prompt != new.prompt:
+        raise ConflictError(
+            f"{what} was asked with other messages than before. Ask in the same way, or under another name."
+        )
+    rows = _new_rows(old, new, what)
+    _refuse_same_replies(old, new, rows, what)
+    columns: dict[str, Any] = {name: _both(getattr(old, name), getattr(new, name), old, rows) for name in _COLUMNS}
+    names = [*old.extra, *(name for name in new.extra if name not in old.extra)]
+    extra = {name: _both(old.extra.get(name), new.extra.get(name), old, rows) or () for name in names}
+    return replace(old, **columns, extra=extra)
+
+
+def _both(
+    old: Sequence[Any] | None, new: Sequence[Any] | None, pool: PoolRows, rows: Sequence[int]
+) -> list[Any] | None:
+    """A column of the old CoTs and of some new ones; `None` where neither has it."""
+    if old is None and new is None:
+        return None
+    first = [None] * len(pool.answers) if old is None else list(old)
+    return first + [None if new is None else new[row] for row in rows]
+
+
+def _new_rows(old: PoolRows, new: PoolRows, what: str) -> list[int]:
+    """Which CoTs are not there yet: samples are known by their seeds, where all have some, and else by their index."""
+    own, given = _sample_names(old, new)
+    places = {name: row for row, name in enumerate(own)}
+    there, again = _cots(old), _cots(new)
+    for row, name in enumerate(given):
+        place = places.get(name)
+        if place is not None and there[place] != again[row]:
+            raise ConflictError(
+                f"{what}: sample {name} is there already, and was recorded again. A sample is recorded once: begin with what is "
+                "there, so that only what is missing is asked for."
+            )
+    return [row for row, name in enumerate(given) if name not in places]
+
+
+def _cots(pool: PoolRows) -> list[tuple[str, int]]:
+    """Raw text and tokens of each CoT; a text that was not kept is recorded as an empty one."""
+    return [(text or "", tokens) for text, tokens in zip(pool.raw_texts(), pool.output_tokens, strict=True)]
+
+
+def _sample_names(old: PoolRows, new: PoolRows) -> tuple[Sequence[int], Sequence[int]]:
+    seeds = [list(pool.extra.get("seed") or ()) for pool in (old, new)]
+    sizes = [len(old.answers), len(new.answers)]
+    whole = all(len(set(own)) == size and None not in own for own, size in zip(seeds, sizes, strict=True))
+    return (seeds[0], seeds[1]) if whole else (range(sizes[0]), range(sizes[1]))
+
+
+def _refuse_same_replies(old: PoolRows, new: PoolRows, rows: Sequence[int], what: str) -> None:
+    """A reply of the provider that is there already is no new sample, whatever its index."""
+    ids = {name for name in old.extra.get("response_id") or () if name is not None}
+    given = new.extra.get("response_id") or ()
+    again = next((given[row] for row in rows if given and given[row] in ids), None)
+    if again is not None:
+        raise ConflictError(
+            f"{what}: the provider's reply {again!r:.80} is there already; a cache may have answered. It is no new sample. Have "
+            "the cache switched off, and record anew."
+        )
+
+
+def _difference(there: LLMInfo, asked: LLMInfo) -> str | None:
+    """Where two descriptions of one LLM differ, in words."""
+    pairs = [(name, getattr(there, name), getattr(asked, name)) for name in ("temperature", "max_tokens")]
+    held, given = (json.loads(json.dumps(dict(one.decoding))) for one in (there, asked))
+    pairs += [(name, held.get(name), given.get(name)) for name in dict.fromkeys([*held, *given])]
+    return next(
+        (
+            f"{name} {mine!r:.80}, and {name} {theirs!r:.80} is asked for"
+            for name, mine, theirs in pairs
+            if mine != theirs
+        ),
+        None,
+    )
+
+
+def _place(recording: Recording) -> str:
+    return recording.address or str(recording.path)

@@ -1,0 +1,1 @@
+"""File names, manifest and limits of a recording folder."""

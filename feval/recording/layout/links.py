@@ -1,0 +1,54 @@
+"""Files that two recordings share: what stays the same is linked, not written again."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from feval.errors import DamagedRecordingError
+from feval.recording.layout.files import HashedFile
+
+__all__ = ["link_file"]
+
+
+def link_file(source: Path, target: Path, record: Mapping[str, Any]) -> None:
+    """Put a sealed file into another recording: a hard link where the disks allow it, else a copy.
+
+    Args:
+        source: the file; its bytes are those of a sealed recording, which nobody changes.
+        target: must not exist.
+        record: what the manifest of the source says of the file.
+
+    Raises:
+        DamagedRecordingError: the file is not what its manifest says.
+        OSError: the disk of the target said no.
+    """
+    try:
+        found = source.stat().st_size
+    except OSError as error:
+        raise DamagedRecordingError(f"{source} cannot be read ({error.strerror}); run `feval verify`.") from error
+    if found != record["bytes"]:
+        raise DamagedRecordingError(f"{source} should have {record['bytes']} bytes, found {found}; run `feval verify`.")
+    target.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        os.link(source.resolve(), target)  # a cache may hold symbolic links
+    except OSError:
+        _copy(source, target, record)
+
+
+def _copy(source: Path, target: Path, record: Mapping[str, Any]) -> None:
+    """Copy a file to where no link can lead: another disk, or one without links."""
+    copy = HashedFile(target)
+    try:
+        with source.open("rb") as file:
+            while block := file.read(1 << 20):
+                copy.write(block)
+        copy.close()
+    finally:
+        copy.abandon()
+    if copy.hexdigest() != record["sha256"]:
+        raise DamagedRecordingError(
+            f"{source} should have SHA-256 {record['sha256']}, found {copy.hexdigest()}; run `feval verify`."
+        )

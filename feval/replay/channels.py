@@ -1,0 +1,255 @@
+"""Channels: what some methods read of a pool beside the answers: scores of the CoTs and log-probabilities of their tokens.
+
+They are read when they are first asked for, once, and kept as long as the pool is.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, TypeVar, cast
+
+import numpy as np
+import numpy.typing as npt
+
+from feval.errors import ConflictError, NotRecordedError, UnknownNameError
+from feval.recording.layout.origin import cached_from
+from feval.recording.logprobs import Ragged, TokenLogprobs
+from feval.recording.reader import Recording, open_recording
+from feval.recording.scores import Scores
+
+__all__ = ["AGGREGATES", "ArrayChannels", "Channels", "RecordedChannels"]
+
+AGGREGATES = ("score", "last", "min", "prod", "mean")
+"""Which number a CoT is judged by: its one score, or what its step scores become."""
+
+_T = TypeVar("_T")
+Rows = npt.NDArray[np.intp]
+
+
+class Channels(ABC):
+    """Where the optional channels of a pool come from. Question `row` of the arrays is question `row` of the pool.
+
+    Args:
+        owner: whose they are, for messages.
+    """
+
+    def __init__(self, owner: str) -> None:
+        self.owner = owner
+        self._kept: dict[Hashable, Any] = {}
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Everything but what can be read or computed again: another process is not sent arrays."""
+        return self.__dict__ | {"_kept": {}}
+
+    @abstractmethod
+    def scorers(self) -> Sequence[str]:
+        """Names of the scorers that there are scores by."""
+
+    @abstractmethod
+    def _read_scores(self, scorer: str) -> Scores: ...
+
+    @abstractmethod
+    def _read_logprobs(self) -> TokenLogprobs: ...
+
+    def scores(self, scorer: str | None) -> Scores:
+        """The scores of one scorer, of the only one for `None`.
+
+        Raises:
+            NotRecordedError: the pool has no such scores; the message says how to get them.
+        """
+        held = list(self.scorers())
+        if scorer is None and len(held) > 1:
+            raise NotRecordedError(
+                f"{self.owner} has scores by several scorers: {', '.join(held)}. Name one of them, such as scorer={held[0]!r}."
+            )
+        if not held or (scorer is not None and scorer not in held):
+            by = "" if scorer is None else f" by {scorer!r}"
+            raise NotRecordedError(
+                f"{self.owner} has no scores{by}{'; it has scores by ' * bool(held)}{', '.join(held)}. "
+                "Add some with `feval score RECORDING --scorer SCORER --out DIR`."
+            )
+        name = held[0] if scorer is None else scorer
+        return self.derived(("scores", name), lambda: self._read_scores(name))
+
+    def aggregated(self, scorer: str | None, aggregate: str) -> npt.NDArray[np.float64]:
+        """One number per CoT.
+
+        Args:
+            scorer: whose scores; of the only one for `None`.
+            aggregate: "score" for the score of the CoT; "last", "min", "prod" or "mean" of its step scores.
+
+        Returns:
+            [Q, S]; NaN where a CoT has none.
+
+        Raises:
+            UnknownNameError: no such aggregate.
+            NotRecordedError: no such scores, or the scorer gave only the other kind.
+        """
+        if aggregate not in AGGREGATES:
+            raise UnknownNameError.of("aggregate", aggregate, AGGREGATES)
+        scores = self.scores(scorer)
+        return self.derived(("aggregated", scores.scorer.name, aggregate), lambda: self._aggregate(scores, aggregate))
+
+    def _aggregate(self, scores: Scores, aggregate: str) -> npt.NDArray[np.float64]:
+        if aggregate != "score":
+            if not scores.step_values.size:
+                raise NotRecordedError(
+                    f"The scorer {scores.scorer.name!r} gave {self.owner} no step scores to take {aggregate!r} of; "
+                    "take aggregate='score', or score again with a scorer of steps."
+                )
+            return scores.aggregated({"prod": "product"}.get(aggregate, aggregate))
+        if scores.step_values.size and np.isnan(scores.values).all():
+            raise NotRecordedError(
+                f"The scorer {scores.scorer.name!r} gave {self.owner} step scores and no score of whole CoTs; take an aggregate "
+                f"of them: {', '.join(AGGREGATES[1:])}."
+            )
+        return scores.values
+
+    def logprobs(self) -> TokenLogprobs:
+        """What was kept of the tokens.
+
+        Raises:
+            NotRecordedError: nothing was; the message says how to record it.
+        """
+        return self.derived("logprobs", self._read_logprobs)
+
+    def rows(self, rows: Rows) -> Channels:
+        """The channels of some of the questions, in the order given."""
+        return _ChannelRows(self, rows)
+
+    def derived(self, key: Hashable, make: Callable[[], _T]) -> _T:
+        """What was made once and is kept with the channels: a function of the channels and the key, and of nothing else.
+
+        Args:
+            key: which of such things.
+            make: makes it.
+        """
+        if key not in self._kept:
+            self._kept[key] = make()
+        return cast("_T", self._kept[key])
+
+
+class ArrayChannels(Channels):
+    """Channels held in memory, for pools that come from no recording.
+
+    Args:
+        scores: scorer -> scores.
+        logprobs: of the tokens, if there are any.
+        llm: whose they are, for messages.
+    """
+
+    def __init__(
+        self,
+        scores: Mapping[str, Scores] | None = None,
+        logprobs: TokenLogprobs | None = None,
+        *,
+        llm: str = "The pool",
+    ) -> None:
+        super().__init__(llm)
+        self._scores, self._logprobs = dict(scores or {}), logprobs
+
+    def scorers(self) -> Sequence[str]:
+        """See `Channels.scorers`."""
+        return list(self._scores)
+
+    def _read_scores(self, scorer: str) -> Scores:
+        return self._scores[scorer]
+
+    def _read_logprobs(self) -> TokenLogprobs:
+        if self._logprobs is None:
+            raise NotRecordedError(
+                f"{self.owner} has no log-probabilities of tokens. They are kept by `feval record --logprobs K` only; "
+                "record the LLM again with it."
+            )
+        return self._logprobs
+
+
+class RecordedChannels(Channels):
+    """The channels of one LLM of a recording, in recorded order; read when they are first asked for.
+
+    Args:
+        recording: which.
+        dataset: id.
+        llm: name.
+    """
+
+    def __init__(self, recording: Recording, dataset: str, llm: str) -> None:
+        super().__init__(f"{llm} on {dataset}")
+        self._recording: Recording = recording
+        self._dataset, self._llm = dataset, llm
+
+    def __getstate__(self) -> dict[str, Any]:
+        """A recording is opened again by its path: open files do not travel."""
+        state = super().__getstate__()
+        return state | {"_recording": (str(self._recording.path), self._recording.hash)}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        path, expected = state["_recording"]
+        recording = _reopened(Path(path))
+        if recording.hash != expected:
+            raise ConflictError(f"{path} has changed: its hash was {expected[:12]} and is now {recording.hash[:12]}.")
+        self.__dict__.update(state | {"_recording": recording})
+
+    def scorers(self) -> Sequence[str]:
+        """See `Channels.scorers`."""
+        return self._recording.scorers(self._dataset, self._llm)
+
+    def _read_scores(self, scorer: str) -> Scores:
+        return self._recording.scores(self._dataset, self._llm, scorer)
+
+    def _read_logprobs(self) -> TokenLogprobs:
+        return self._recording.logprobs(self._dataset, self._llm)
+
+
+def _reopened(folder: Path) -> Recording:
+    if cached_from(folder) is None:
+        return open_recording(folder)
+    from feval.hub.recordings import open_place
+
+    return open_place(str(cached_from(folder)))
+
+
+class _ChannelRows(Channels):
+    """Some questions of other channels."""
+
+    def __init__(self, whole: Channels, rows: Rows) -> None:
+        super().__init__(whole.owner)
+        self._whole, self._rows = whole, rows
+
+    def scorers(self) -> Sequence[str]:
+        return self._whole.scorers()
+
+    def _read_scores(self, scorer: str) -> Scores:
+        return _rows_of_scores(self._whole.scores(scorer), self._rows)
+
+    def _read_logprobs(self) -> TokenLogprobs:
+        whole = self._whole.logprobs()
+        return TokenLogprobs(
+            whole.sequence[self._rows],
+            _rows_of_ragged(whole.confidences, self._rows),
+            _rows_of_ragged(whole.logprobs, self._rows),
+        )
+
+
+def _rows_of_scores(scores: Scores, rows: Rows) -> Scores:
+    questions, width = scores.values.shape
+    steps = _rows_of_ragged(Ragged(scores.step_values, scores.step_offsets, (questions, width)), rows)
+    return replace(
+        scores,
+        values=scores.values[rows],
+        scored=scores.scored[rows],
+        step_values=steps.values,
+        step_offsets=steps.offsets,
+        prompt_tokens=scores.prompt_tokens[rows],
+        output_tokens=scores.output_tokens[rows],
+    )
+
+
+def _rows_of_ragged(ragged: Ragged, rows: Rows) -> Ragged:
+    pieces = [ragged.of_question(row) for row in rows.tolist()]
+    values = np.concatenate(pieces) if pieces else ragged.values[:0]
+    lengths = ragged.lengths()[rows].ravel()
+    return Ragged(values, np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64), (len(rows), ragged.shape[1]))

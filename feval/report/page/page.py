@@ -1,0 +1,215 @@
+"""`report.html`: a comparison as one file that opens anywhere, offline, in any browser.
+
+Everything is in the file: styles, script, data. Nothing is fetched, and the page itself forbids the browser to (its content
+security policy). Texts of questions and CoTs, answers and names are strangers' words: they stand in a block of JSON, in which no
+character can end the block, and the script turns them into text nodes only, never into markup.
+"""
+
+from __future__ import annotations
+
+import html
+import json
+import re
+from collections.abc import Sequence
+from importlib.resources import files
+from typing import TYPE_CHECKING, Any
+
+from feval.report.page.questions import Caps, question_book
+from feval.report.page.tables import cost, page_tables
+from feval.report.text import counted_questions, visible
+
+if TYPE_CHECKING:
+    from feval.comparison.comparison import Comparison, MethodCurve
+    from feval.comparison.traces import Traces
+    from feval.evaluation.evaluation import Evaluation
+    from feval.replay.loading import LLM, Dataset
+
+__all__ = ["AXES", "Caps", "comparison_page", "escaped_json"]
+
+_PAGE = """<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta http-equiv="Content-Security-Policy" content="{policy}">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="referrer" content="no-referrer">
+<title>{title}</title>
+<link rel="icon" href="data:,">
+<style>
+{style}</style>
+</head>
+<body>
+<header class="top"><h1>{title}</h1>{lede}</header>
+<nav aria-label="Sections"><ul></ul></nav>
+<main></main>
+<footer>Made by feval {version}. This page is one file and fetches nothing.</footer>
+<noscript><p>This page draws its figure and tables with a script of its own; please allow it to run.</p></noscript>
+<script type="application/json" id="data">{data}</script>
+<script>
+{script}</script>
+</body>
+</html>
+"""
+_POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:"
+
+AXES = {
+    "usd": ("mean USD per question", "USD", "USD / question"),
+    "tokens": ("mean tokens per question, prompt and output", "tokens", "tokens / question"),
+    "calls": ("mean calls per question", "calls", "calls / question"),
+    "samples": ("mean CoTs per question", "CoTs", "CoTs / question"),
+}
+"""Cost axes: name -> what it says along the axis, on the switch, and after a number."""
+
+_KINDS = {
+    "exact": "expectation over all draws",
+    "recorded": "recorded order",
+    "seeded": "mean over seeded draws",
+}
+_DRAWN = {
+    "exact": "exact expectations",
+    "recorded": "CoTs in recorded order",
+    "seeded": "{:,} replicates",
+}
+_BILLINGS = {"once": "once per LLM and question", "per_round": "with each request", "per_sample": "with each CoT"}
+
+# "<" could end the block or begin a comment in it; the separators end a line in old scripts; lone surrogates have no UTF-8.
+_UNSAFE_IN_SCRIPT = re.compile("[<>&\u2028\u2029\ud800-\udfff]")
+
+
+def comparison_page(
+    comparison: Comparison,
+    dataset: Dataset,
+    llms: Sequence[LLM],
+    *,
+    traces: Traces | None = None,
+    caps: Caps | None = None,
+    verify: Sequence[str] = (),
+) -> str:
+    """Draw a comparison as one HTML page.
+
+    Args:
+        comparison: what was compared.
+        dataset: that it was made on; its golds and texts are shown.
+        llms: every LLM that the comparison names, from the same `load`.
+        traces: what the methods did in one draw, from `feval.comparison.traces.traces`; `None` leaves the questions out.
+        caps: how much text of questions and CoTs the page may hold.
+        verify: sentences on how to check the receipt; one that begins with "$ " is shown as a command.
+
+    Returns:
+        The text of the page, to be written as UTF-8.
+    """
+    from feval import __version__
+
+    data = _data(comparison)
+    data["facts"] = _facts(comparison, llms, __version__)
+    data["verify"] = list(verify) or ["This page has no receipt beside it."]
+    if traces is not None:
+        data["explorer"] = question_book(dataset, llms, traces, comparison.plan.seed, caps or Caps())
+    return _PAGE.format(
+        policy=_POLICY,
+        title=_text(f"Methods compared on {comparison.plan.dataset}"),
+        lede="".join(f'<p class="lede">{_text(line)}</p>' for line in _lede(comparison)),
+        style=_asset("page.css"),
+        script=_asset("page.js"),
+        version=_text(__version__),
+        data=escaped_json(data),
+    )
+
+
+def escaped_json(value: Any) -> str:
+    """JSON that can stand in a `script` element: no character of it can end the element, and it is valid UTF-8."""
+    text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    return _UNSAFE_IN_SCRIPT.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+
+
+def _asset(name: str) -> str:
+    return files("feval.report").joinpath(name).read_text("utf-8")
+
+
+def _text(text: str) -> str:
+    return html.escape(visible(text))
+
+
+def _evaluations(comparison: Comparison) -> list[Evaluation]:
+    return [*(point for curve in comparison.curves for point in curve.points), *comparison.baselines]
+
+
+def _lede(comparison: Comparison) -> list[str]:
+    told = _evaluations(comparison)
+    if not told:
+        return ["No method came through; what is missing is said below."]
+    names = list(dict.fromkeys(name for one in told for name in one.llms))
+    kinds = list(dict.fromkeys(_kind(one) for one in told))
+    methods = f"{len(comparison.curves)} method{'' if len(comparison.curves) == 1 else 's'}"
+    same = f"the same {told[0].questions:,} questions and the same recorded CoTs of {', '.join(names)}"
+    return [f"{methods} on {same}. Numbers: {'; '.join(kinds)}."]
+
+
+def _kind(told: Evaluation) -> str:
+    return f"mean over {told.replicates} seeded draws" if told.kind == "seeded" else _KINDS[told.kind]
+
+
+def _facts(comparison: Comparison, llms: Sequence[LLM], version: str) -> list[tuple[str, str]]:
+    """What the numbers rest on: name and value."""
+    from feval.replay.draws import SCHEME
+
+    plan, told = comparison.plan, _evaluations(comparison)
+    first = told[0] if told else None
+    prices = llms[0].prices if llms else None
+    drawn = " and ".join(_DRAWN[kind].format(plan.replicates) for kind in comparison.kinds)
+    facts = [
+        ("dataset", plan.dataset),
+        ("questions", counted_questions(first.questions, comparison.left_out) if first else "-"),
+        ("recordings", ", ".join(first.recording_hashes) if first else "-"),
+        ("LLMs", ", ".join(llm.name for llm in llms)),
+        ("price list", f"{prices.id}, digest {prices.digest}" if prices else "none"),
+        ("billing", f"prompts are charged {_BILLINGS[plan.billing]} ({plan.billing})"),
+        ("tokens counted by", ", ".join(dict.fromkeys(llm.counter for llm in llms))),
+        ("draws", f"{SCHEME}, seed {plan.seed}; {drawn}"),
+        (
+            "intervals",
+            f"{100 * plan.confidence:g} % over questions; of costs, ratios and areas {plan.resamples:,} resamples",
+        ),
+        ("feval", version),
+    ]
+    if plan.train_fraction is not None:
+        share = f"{100 * plan.train_fraction:g} % of the questions, split seed {plan.split_seed}; judged on the others"
+        facts.insert(2, ("learnt from", share))
+    return facts
+
+
+# -- the figure -------------------------------------------------------------------------------------------------------
+
+
+def _data(comparison: Comparison) -> dict[str, Any]:
+    told = _evaluations(comparison)
+    known = [name for name in AXES if any(cost(one, name) for one in told)]
+    return {
+        "axes": [dict(zip(("label", "short", "unit"), AXES[name], strict=True)) | {"key": name} for name in known],
+        "axis": comparison.plan.axis,
+        "band": f"{100 * comparison.plan.confidence:g} % interval",
+        "curves": [
+            {"label": curve.label, "llms": curve.entry.llms, "points": _points(curve)} for curve in comparison.curves
+        ],
+        "baselines": [{**_point(one, ""), "label": ", ".join(one.llms)} for one in comparison.baselines],
+        "ceilings": [{"label": curve.label, "points": _points(curve)} for curve in comparison.ceilings],
+        "frontier": [[point.cost, point.accuracy] for point in comparison.frontier],
+        "tables": page_tables(comparison),
+    }
+
+
+def _points(curve: MethodCurve) -> list[dict[str, Any]]:
+    from feval.comparison.traces import budget_label
+
+    return [_point(one, budget_label(curve.entry, one)) for one in curve.points]
+
+
+def _point(told: Evaluation, budget: str) -> dict[str, Any]:
+    return {
+        "b": budget,
+        "x": {name: cost(told, name) for name in AXES},
+        "y": told.accuracy,
+        "low": told.accuracy_low,
+        "high": told.accuracy_high,
+        "kind": _kind(told),
+    }

@@ -1,0 +1,341 @@
+"""The tables of a report page as JSON values: cells carry what is shown and what they are sorted by."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from feval.report.tables.tables import per_round_cell, per_round_column
+from feval.report.text import decimals_for, fixed, percent, plain_number, signed_points
+
+if TYPE_CHECKING:
+    from feval.comparison.comparison import Comparison
+    from feval.evaluation.evaluation import Evaluation
+
+__all__ = ["UNITS", "cost", "page_tables"]
+
+UNITS = {"usd": "USD", "tokens": "tokens", "calls": "calls", "samples": "CoTs"}
+"""Cost axes and their units, per question."""
+
+Cell = str | dict[str, Any] | None
+
+
+def cost(told: Evaluation, axis: str) -> float | None:
+    """Mean cost per question on one of the axes; `None` where it is not known."""
+    values = getattr(told, axis)
+    return None if values is None else float(values.mean())
+
+
+def page_tables(comparison: Comparison) -> list[dict[str, Any]]:
+    """Return the tables of a page, from left to right and top to bottom; those with nothing to say are left out."""
+    made = (_results, _errors, _frontier, _differences, _savings, _reaches, _ranking, _areas, _missing)
+    return [table for make in made if (table := make(comparison))["rows"]]
+
+
+def _table(
+    name: str,
+    link: str,
+    title: str,
+    intro: str,
+    columns: Sequence[str],
+    rows: Sequence[Sequence[Cell]],
+    notes: Sequence[str] = (),
+    pairs: str | None = None,
+) -> dict[str, Any]:
+    """Columns that begin with "#" hold numbers; `pairs` is the method whose pairs a long table shows first."""
+    heads = [{"name": column.removeprefix("#"), "number": column.startswith("#")} for column in columns]
+    return {
+        "id": name,
+        "link": link,
+        "title": title,
+        "intro": intro,
+        "columns": heads,
+        "rows": rows,
+        "notes": list(notes),
+        "pairs": pairs,
+    }
+
+
+def _strongest(comparison: Comparison) -> str | None:
+    return comparison.ranking[0].label if comparison.ranking else None
+
+
+def _cell(shown: str, value: float | None) -> Cell:
+    return {"t": shown, "s": value}
+
+
+def _percent(share: float | None) -> Cell:
+    return _cell("-" if share is None else percent(share), share)
+
+
+def _count(value: float | None, decimals: int = 2) -> Cell:
+    return _cell(fixed(value, decimals), value)
+
+
+def _plain(value: float | None, never: str = "-") -> Cell:
+    return _cell(never if value is None else plain_number(value), value)
+
+
+def _range(low: float | None, high: float | None) -> str:
+    return "-" if low is None or high is None else f"{percent(low)} to {percent(high)}"
+
+
+def _p_value(share: float) -> str:
+    return "< 0.001" if share < 0.001 else f"{share:.3f}"
+
+
+def _results(comparison: Comparison) -> dict[str, Any]:
+    from feval.comparison.traces import budget_label
+
+    told = [
+        (curve.label, budget_label(curve.entry, point), point) for curve in comparison.curves for point in curve.points
+    ]
+    told += [("single call", "", point) for point in comparison.baselines]
+    decimals = decimals_for(point.usd_per_question or 0.0 for _, _, point in told)
+    by_round = per_round_column((comparison.plan.billing, point) for _, _, point in told)
+    columns = (
+        "method",
+        "budget",
+        "LLMs",
+        "#accuracy %",
+        "#" + _interval(comparison),
+        "#USD",
+        "#tokens",
+        "#CoTs",
+        "#calls",
+        *((f"#{by_round}",) if by_round else ()),
+        "kind",
+    )
+    rows = [
+        (
+            label,
+            budget,
+            " > ".join(point.llms),
+            _percent(point.accuracy),
+            _cell(_range(point.accuracy_low, point.accuracy_high), point.accuracy_low),
+            _count(point.usd_per_question, decimals),
+            _count(point.tokens_per_question, 1),
+            _count(cost(point, "samples")),
+            _count(cost(point, "calls")),
+            *((_per_round(point, decimals),) if by_round else ()),
+            point.kind,
+        )
+        for label, budget, point in told
+    ]
+    intro = "Every method at every budget; costs are means per question. Press a heading to sort."
+    return _table("results", "Results", "Results", intro, columns, rows, comparison.warnings)
+
+
+def _per_round(point: Evaluation, decimals: int) -> Cell:
+    usd, tokens = point.usd_per_question_per_round, point.tokens_per_question_per_round
+    return _cell(per_round_cell(point, decimals), tokens if usd is None else usd)
+
+
+def _errors(comparison: Comparison) -> dict[str, Any]:
+    from feval.comparison.traces import budget_label
+    from feval.report.tables.results import ERROR_COLUMNS, ERROR_NOTES, estimate_note
+
+    told = [
+        (curve.label, budget_label(curve.entry, point), point) for curve in comparison.curves for point in curve.points
+    ]
+    rows = [(label, budget, *map(_percent, point.errors().values())) for label, budget, point in told]
+    known = [row for row, (_, _, point) in zip(rows, told, strict=True) if None not in point.errors().values()]
+    notes = [
+        estimate_note(f"{label} {budget}", point.errors_estimate)
+        for label, budget, point in told
+        if point.errors_estimate
+    ]
+    intro = "Wrong answers in percent of all questions."
+    columns = ("method", "budget", *(f"#{name}" for name in ERROR_COLUMNS))
+    return _table("errors", "Errors", "How wrong answers came about", intro, columns, known, [*ERROR_NOTES, *notes])
+
+
+def _interval(comparison: Comparison) -> str:
+    return f"{100 * comparison.plan.confidence:g} % interval"
+
+
+def _unit(comparison: Comparison) -> str:
+    return UNITS[comparison.plan.axis]
+
+
+def _frontier(comparison: Comparison) -> dict[str, Any]:
+    from feval.comparison.traces import budget_label
+
+    curves = {curve.label: curve for curve in comparison.curves}
+    rows = []
+    for point in comparison.frontier:
+        curve = curves[point.label]
+        budget = budget_label(curve.entry, curve.points[point.point])
+        rows.append((point.label, budget, _plain(point.cost), _percent(point.accuracy), _percent(point.stays)))
+    columns = ("method", "budget", f"#{_unit(comparison)} / question", "#accuracy %", "#stays on it, % of resamples")
+    intro = (
+        "What nothing else matches at the same cost or less. The last column says how sure these questions make that."
+    )
+    return _table("frontier", "Frontier", "Pareto frontier", intro, columns, rows)
+
+
+def _differences(comparison: Comparison) -> dict[str, Any]:
+    rows = [
+        (
+            row.a,
+            row.b,
+            _plain(row.cost, "each at its dearest"),
+            _percent(row.accuracy_a),
+            _percent(row.accuracy_b),
+            _cell(
+                f"{signed_points(row.difference)} ({signed_points(row.low)} to {signed_points(row.high)})",
+                row.difference,
+            ),
+            {"t": "", "s": row.difference, "i": [row.low, row.difference, row.high], "open": row.untested is not None},
+            _cell("-" if row.p_value is None else _p_value(row.p_value), row.p_value),
+            _cell("-" if row.p_holm is None else _p_value(row.p_holm), row.p_holm),
+            _percent(row.flips),
+        )
+        for row in comparison.differences
+    ]
+    columns = (
+        "first",
+        "second",
+        f"#{_unit(comparison)} / question",
+        "#first %",
+        "#second %",
+        f"#difference ({_interval(comparison)})",
+        "#around 0",
+        "#p",
+        "#p (Holm)",
+        "#order flips, %",
+    )
+    intro = (
+        "Accuracy of one method minus another's, in percentage points, at the same cost and on the same questions. A filled "
+        "dot: the interval leaves 0 out; where nothing was tested the dot is open."
+    )
+    tested = (
+        "Intervals and p come from flipping the signs of the questions' differences, the order flips from "
+        f"{comparison.plan.resamples:,} bootstrap resamples of questions. {comparison.tests} differences are tested together: "
+        f"p (Holm) is adjusted for that, and {plain_number(comparison.smallest_p)} is the least it can be with so many questions."
+    )
+    untested = dict.fromkeys(f"- for p: {row.untested}" for row in comparison.differences if row.untested)
+    notes = (tested, *untested, "Between two budgets a curve is taken to be linear in the logarithm of its cost.")
+    return _table(
+        "differences", "Differences", "Paired differences", intro, columns, rows, notes, _strongest(comparison)
+    )
+
+
+def _savings(comparison: Comparison) -> dict[str, Any]:
+    rows = [
+        (
+            row.a,
+            row.b,
+            _percent(row.accuracy),
+            _plain(row.cost_a, "never"),
+            _plain(row.cost_b, "never"),
+            _cell(
+                "-" if row.ratio is None else f"{100 * (1 - row.ratio):+.1f}",
+                None if row.ratio is None else 1 - row.ratio,
+            ),
+            _cell(
+                _savings_range(row.ratio_low, row.ratio_high), None if row.ratio_high is None else 1 - row.ratio_high
+            ),
+        )
+        for row in comparison.savings
+    ]
+    unit = _unit(comparison)
+    columns = (
+        "first",
+        "second",
+        "#at accuracy %",
+        f"#first, {unit}",
+        f"#second, {unit}",
+        "#first saves %",
+        "#" + _interval(comparison),
+    )
+    intro = "What the first method saves of the second's cost where both are to reach the same accuracy; below 0 it costs more."
+    return _table(
+        "savings",
+        "Savings",
+        "Savings at equal accuracy",
+        intro,
+        columns,
+        rows,
+        ["never: the curve does not reach that accuracy."],
+        _strongest(comparison),
+    )
+
+
+def _savings_range(low: float | None, high: float | None) -> str:
+    if low is None and high is None:
+        return "-"
+    ends = ["unbounded" if ratio is None else f"{100 * (1 - ratio):+.1f}" for ratio in (high, low)]
+    return " to ".join(ends)
+
+
+def _reaches(comparison: Comparison) -> dict[str, Any]:
+    rows = [
+        (
+            row.label,
+            _percent(row.accuracy),
+            _plain(row.cost, "never"),
+            _cell(_cost_range(row.cost_low, row.cost_high), row.cost_low),
+            _percent(row.never),
+        )
+        for row in comparison.reaches
+    ]
+    unit = _unit(comparison)
+    columns = ("method", "#accuracy %", f"#{unit} / question", "#" + _interval(comparison), "#never, % of resamples")
+    return _table("reaches", "Cost to reach", "Cost to reach an accuracy", "", columns, rows)
+
+
+def _cost_range(low: float | None, high: float | None) -> str:
+    ends = ["never" if end is None else plain_number(end) for end in (low, high)]
+    return " to ".join(ends)
+
+
+def _ranking(comparison: Comparison) -> dict[str, Any]:
+    rows = [
+        (
+            _cell(str(row.rank), row.rank),
+            row.label,
+            _plain(row.cost),
+            _percent(row.accuracy),
+            _cell(f"{row.strength:+.3f} ({row.low:+.3f} to {row.high:+.3f})", row.strength),
+            {"t": "", "s": row.strength, "i": [row.low, row.strength, row.high]},
+            _percent(row.first),
+        )
+        for row in comparison.ranking
+    ]
+    columns = (
+        "#rank",
+        "method",
+        f"#{_unit(comparison)} / question",
+        "#accuracy %",
+        f"#strength ({_interval(comparison)})",
+        "#around 0",
+        "#first, % of resamples",
+    )
+    shared = len({row.cost for row in comparison.ranking}) == 1
+    where = "at the dearest cost that all methods share" if shared else "each at its dearest, since they share no cost"
+    intro = f"Bradley-Terry strengths from question-by-question wins, {where}; 0 is the average of the methods."
+    return _table("ranking", "Ranking", "Ranking", intro, columns, rows)
+
+
+def _areas(comparison: Comparison) -> dict[str, Any]:
+    rows = [
+        (row.label, _percent(row.area), _cell(_range(row.area_low, row.area_high), row.area_low))
+        for row in comparison.areas
+    ]
+    first = comparison.areas[0] if comparison.areas else None
+    intro = (
+        ""
+        if first is None
+        else f"Average height of each curve's convex hull from {plain_number(first.low_cost)} to {plain_number(first.high_cost)} "
+        f"{_unit(comparison)} per question (RouterBench's AIQ)."
+    )
+    return _table(
+        "areas", "Areas", "Area under each curve", intro, ("method", "#area %", "#" + _interval(comparison)), rows
+    )
+
+
+def _missing(comparison: Comparison) -> dict[str, Any]:
+    rows = [(missing.label, missing.reason) for missing in comparison.missing]
+    intro = "What was asked for and could not be evaluated; everything else on this page is not affected by it."
+    return _table("missing", "Missing", "What is missing", intro, ("method", "reason"), rows)

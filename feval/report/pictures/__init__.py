@@ -1,0 +1,1 @@
+"""Results as Matplotlib figures."""

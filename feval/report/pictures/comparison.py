@@ -1,0 +1,279 @@
+"""`comparison.png` and `comparison.svg`: the methods of a comparison, cost against accuracy, drawn the same way every time."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from feval.report.page.tables import cost
+from feval.report.pictures.drawing import heading, legend_columns, log_ticks, look, png, shortened, svg
+from feval.report.text import counted_questions, plain_number
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+    from feval.comparison.comparison import Comparison, MethodCurve
+    from feval.evaluation.evaluation import Evaluation
+
+__all__ = ["comparison_png", "comparison_svg"]
+
+Places = npt.NDArray[np.float64]
+
+_GREY = "#777777"
+_INK = "#222222"
+_CEILINGS: tuple[Any, ...] = ((0, (5, 2)), (0, (1, 1.6)), (0, (6, 2, 1, 2)), (0, (3, 1, 1, 1, 1, 1)))
+_LABELS = {
+    "usd": "mean USD per question (log scale)",
+    "tokens": "mean tokens per question, prompt + output (log scale)",
+    "calls": "mean calls per question (log scale)",
+    "samples": "mean CoTs per question (log scale)",
+}
+_HOLLOW: dict[str, Any] = {
+    "linestyle": "",
+    "marker": "o",
+    "markersize": 6.5,
+    "markerfacecolor": "none",
+    "markeredgecolor": _INK,
+    "markeredgewidth": 1.3,
+}
+_SHORT_NAME = 26
+_LONG_NAME = 44
+_LEAST_BAND = 2
+
+
+def comparison_png(comparison: Comparison, *, width: float = 6.4, dpi: int = 200) -> bytes:
+    """Draw a comparison and return the PNG's bytes.
+
+    One line per method with its confidence band; a hollow circle for a single call of each LLM; the Pareto frontier as steps; the
+    pass@n ceiling of each LLM in grey. The legend stands below the axes. The bytes depend on the numbers and on
+    matplotlib's version only.
+
+    Args:
+        comparison: one curve at least.
+        width: of the picture, inches.
+        dpi: dots per inch.
+    """
+    return png(lambda: _figure(comparison, width), dpi)
+
+
+def comparison_svg(comparison: Comparison, *, width: float = 6.4) -> bytes:
+    """The same picture as SVG.
+
+    Args:
+        comparison: one curve at least.
+        width: of the picture, inches.
+    """
+    return svg(lambda: _figure(comparison, width))
+
+
+def _figure(comparison: Comparison, width: float) -> Figure:
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    entries = _entries(comparison)
+    rows = -(-len(entries) // legend_columns(list(entries)))
+    figure = Figure(figsize=(width, 0.62 * width + 0.18 * rows), layout="constrained")
+    FigureCanvasAgg(figure)
+    axes = figure.subplots()
+    axis = comparison.plan.axis
+    for position, ceiling in enumerate(comparison.ceilings):
+        _draw_ceiling(axes, ceiling, axis, position)
+    for position, curve in enumerate(comparison.curves):
+        _draw(axes, curve, axis, position)
+    _frame(axes, comparison)
+    _draw_frontier(axes, comparison)
+    _draw_baselines(axes, comparison)
+    _title(axes, comparison)
+    # Below the axes, where there is no data to hide.
+    figure.legend(entries.values(), entries.keys(), loc="outside lower center", ncols=legend_columns(list(entries)))
+    return figure
+
+
+def _placed(points: Sequence[Evaluation], axis: str) -> list[tuple[float, Evaluation]]:
+    """Points with their cost, those left out that have no place on a log axis."""
+    costs = [(cost(point, axis), point) for point in points]
+    return [(x, point) for x, point in costs if x is not None and x > 0]
+
+
+def _ends(point: Evaluation) -> tuple[float, float]:
+    """Ends of the band in per cent; a point without an interval has a band of no width."""
+    low = point.accuracy if point.accuracy_low is None else point.accuracy_low
+    high = point.accuracy if point.accuracy_high is None else point.accuracy_high
+    return 100 * low, 100 * high
+
+
+def _draw(axes: Axes, curve: MethodCurve, axis: str, position: int) -> None:
+    colour, marker = look(position)
+    points = _placed(curve.points, axis)
+    x = [own for own, _ in points]
+    low, high = zip(*(_ends(point) for _, point in points), strict=True) if points else ((), ())
+    if len(points) >= _LEAST_BAND:
+        axes.fill_between(x, low, high, color=colour, alpha=0.13, linewidth=0, zorder=2)
+    else:
+        axes.vlines(x, low, high, color=colour, linewidth=2.5, alpha=0.35, zorder=2)
+    y = [100 * point.accuracy for _, point in points]
+    axes.plot(x, y, color=colour, linewidth=1.8, zorder=5)
+    axes.plot(
+        x,
+        y,
+        color=colour,
+        linestyle="",
+        marker=marker,
+        markersize=5,
+        markeredgecolor="white",
+        markeredgewidth=0.6,
+        zorder=6,
+    )
+
+
+def _draw_ceiling(axes: Axes, ceiling: MethodCurve, axis: str, position: int) -> None:
+    points = _placed(ceiling.points, axis)
+    x, y = [own for own, _ in points], [100 * point.accuracy for _, point in points]
+    alone: dict[str, Any] = {"marker": "_", "markersize": 10} if len(points) == 1 else {}
+    axes.plot(x, y, color=_GREY, linewidth=1.2, linestyle=_CEILINGS[position % len(_CEILINGS)], zorder=3, **alone)
+
+
+def _draw_frontier(axes: Axes, comparison: Comparison) -> None:
+    corners = [(point.cost, 100 * point.accuracy) for point in comparison.frontier if point.cost > 0]
+    if corners:
+        corners.append((axes.get_xlim()[1], corners[-1][1]))
+        axes.plot(*zip(*corners, strict=True), color=_INK, linewidth=0.9, alpha=0.75, drawstyle="steps-post", zorder=4)
+
+
+def _draw_baselines(axes: Axes, comparison: Comparison) -> None:
+    """A hollow circle per LLM and its name, where it hides least."""
+    from matplotlib.patheffects import withStroke
+
+    axis = comparison.plan.axis
+    axes.figure.canvas.draw()  # places depend on the layout
+    crowd = _crowd(axes, comparison)
+    for x, point in _placed(comparison.baselines, axis):
+        y = 100 * point.accuracy
+        axes.plot([x], [y], zorder=7, **_HOLLOW)
+        name = shortened(", ".join(point.llms).rpartition("/")[2], _SHORT_NAME)
+        (across, up), crowd = _quiet_place(axes, (x, y), 4.2 * len(name), crowd)
+        axes.annotate(
+            name,
+            (x, y),
+            xytext=(across, up),
+            textcoords="offset points",
+            va="center",
+            fontsize=7,
+            color=_INK,
+            zorder=8,
+            path_effects=[withStroke(linewidth=2, foreground="white", alpha=0.85)],
+        )
+
+
+def _crowd(axes: Axes, comparison: Comparison) -> Places:
+    """[K, 2] places in points along every line and at every marker, which names should keep clear of."""
+    axis = comparison.plan.axis
+    found = [np.zeros((0, 2))]
+    for curve in (*comparison.curves, *comparison.ceilings):
+        points = [(x, 100 * point.accuracy) for x, point in _placed(curve.points, axis)]
+        if points:
+            corners = axes.transData.transform(points) / _pixels(axes)
+            shares = np.linspace(0, 1, 25)[:, None, None]
+            found.append((corners[:-1] * (1 - shares) + corners[1:] * shares).reshape(-1, 2))
+            found.append(np.repeat(corners, 12, axis=0))  # a marker counts for more than a piece of line
+    return np.concatenate(found)
+
+
+def _quiet_place(
+    axes: Axes, at: tuple[float, float], length: float, crowd: Places
+) -> tuple[tuple[float, float], Places]:
+    """Where a name of some length (points) goes, as an offset of its left end from its point, and the crowd with it."""
+    here = axes.transData.transform(at) / _pixels(axes)
+    box = axes.get_window_extent()
+    ends = np.array([[box.x0, box.y0], [box.x1, box.y1]]) / _pixels(axes)
+
+    def hidden(offset: tuple[float, float]) -> float:
+        low = here + offset - (2, 5)
+        high = here + offset + (length, 5)
+        outside = bool((low < ends[0]).any() or (high > ends[1]).any())
+        return 1e6 * outside + float(((crowd > low) & (crowd < high)).all(axis=1).sum())
+
+    ups = (-11, 11, -20, 20, -29, 29)
+    offsets = [(across, up) for up in ups for across in (-3, -length + 3, -length / 2)] + [(8, 0), (-length - 7, 0)]
+    best = min(offsets, key=hidden)
+    along = np.stack(np.meshgrid(np.linspace(0, length, 40), (-5, 0, 5)), axis=-1).reshape(-1, 2)
+    return best, np.concatenate([crowd, np.repeat(along + here + best, 5, axis=0)])
+
+
+def _pixels(axes: Axes) -> float:
+    """Pixels in a point."""
+    return float(axes.figure.dpi) / 72
+
+
+def _frame(axes: Axes, comparison: Comparison) -> None:
+    from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullLocator
+
+    curves = [*comparison.curves, *comparison.ceilings]
+    points = _placed(
+        [*(point for curve in curves for point in curve.points), *comparison.baselines], comparison.plan.axis
+    )
+    axes.set_xlabel(_LABELS[comparison.plan.axis])
+    axes.set_ylabel("accuracy")
+    if not points:
+        return
+    low, high = min(x for x, _ in points), max(x for x, _ in points)
+    margin = 1.6 if high < 1.2 * low else (high / low) ** 0.05
+    axes.set_xscale("log")
+    axes.set_xlim(low / margin, high * margin)
+    axes.xaxis.set_major_locator(FixedLocator(log_ticks(low / margin, high * margin)))
+    axes.xaxis.set_minor_locator(NullLocator())
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: plain_number(value)))
+    bottom, top = min(_ends(point)[0] for _, point in points), max(_ends(point)[1] for _, point in points)
+    # A flat curve is shown flat: eight points of accuracy at the least, or noise would fill the picture.
+    room = max(0.05 * (top - bottom), (8 - (top - bottom)) / 2)
+    axes.set_ylim(max(bottom - room, -1), min(top + room, 101))
+    axes.yaxis.set_major_locator(MaxNLocator(nbins=7, steps=[1, 2, 5, 10]))
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g} %" if -1e-9 < value < 100 + 1e-9 else ""))
+
+
+def _title(axes: Axes, comparison: Comparison) -> None:
+    first = comparison.curves[0].points[0]
+    kinds = dict.fromkeys(point.kind for curve in comparison.curves for point in curve.points)
+    seeded = f" ({comparison.plan.replicates:,} draws, seed {comparison.plan.seed})" if "seeded" in kinds else ""
+    prices = f"prices {first.prices}" if first.prices else "no prices"
+    questions = counted_questions(first.questions, comparison.left_out)
+    lines = (
+        f"{questions}; {' and '.join(kinds)}{seeded}; paired on questions and draws",
+        f"billing {first.billing}; {prices}; tokens counted by {', '.join(dict.fromkeys(first.counters))}",
+    )
+    heading(axes, f"Methods compared on {first.dataset}", lines)
+
+
+def _entries(comparison: Comparison) -> dict[str, Any]:
+    """Label -> handle of everything in the picture."""
+    from matplotlib.lines import Line2D
+    from matplotlib.patches import Patch
+
+    entries: dict[str, Any] = {}
+    for position, curve in enumerate(comparison.curves):
+        colour, marker = look(position)
+        handle = Line2D([], [], color=colour, marker=marker, markersize=5, linewidth=1.8)
+        entries[_legible(curve.label, entries)] = handle
+    for position, ceiling in enumerate(comparison.ceilings):
+        dashes = _CEILINGS[position % len(_CEILINGS)]
+        name = f"pass@n of {ceiling.label.rpartition('/')[2]}{'' if comparison.kinds == ('exact',) else ' [exact]'}"
+        entries[_legible(name, entries)] = Line2D([], [], color=_GREY, linestyle=dashes, linewidth=1.2)
+    if comparison.baselines:
+        entries["single call"] = Line2D([], [], **_HOLLOW)
+    if comparison.frontier:
+        entries["Pareto frontier"] = Line2D([], [], color=_INK, linewidth=0.9, alpha=0.75)
+    entries[f"{100 * comparison.plan.confidence:g} % interval"] = Patch(facecolor="#666666", alpha=0.25, linewidth=0)
+    return entries
+
+
+def _legible(name: str, others: Collection[str]) -> str:
+    """A label short enough for the legend that no other entry has; matplotlib leaves out labels that begin with an underscore."""
+    name = shortened(name, _LONG_NAME)
+    name = f" {name}" if name.startswith("_") else name
+    while name in others:
+        name += " "
+    return name

@@ -1,0 +1,161 @@
+"""`couple.png`: what shared noise did, in four panels, drawn the same way every time."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from feval.report.pictures.drawing import DASHED, heading, legend_columns, log_ticks, look, png, shortened
+from feval.report.tables.coupled import short_names
+from feval.report.text import counted, plain_number
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+    from feval.forecast.coupled import Coupling
+
+__all__ = ["coupling_png"]
+
+_GREY = "#666666"
+
+
+def coupling_png(told: Coupling, *, width: float = 9.6, dpi: int = 200) -> bytes:
+    """Draw covariances, variances with the diagonal, errors against samples and win-rates, and return the PNG's bytes.
+
+    Without golds there are win-rates only.
+
+    Args:
+        told: of `feval.forecast.coupled.couple`.
+        width: of the picture, inches.
+        dpi: dots per inch.
+    """
+    return png(lambda: _figure(told, width), dpi)
+
+
+def _figure(told: Coupling, width: float) -> Figure:
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(width, (0.82 if told.pairs else 0.45) * width), layout="constrained")
+    FigureCanvasAgg(figure)
+    short = short_names(told.llms)
+    if told.pairs:
+        panels = figure.subplots(2, 2)
+        handles = _covariances(panels[0, 0], told)
+        _variances(panels[0, 1], told)
+        _errors(panels[1, 0], told)
+        _winrates(panels[1, 1], told)
+        names = [shortened(f"{short[first]} - {short[second]}", 60) for first, second in told.covariances]
+        figure.legend(handles, names, loc="outside lower center", ncols=legend_columns(names))
+    else:  # without golds
+        _winrates(figure.subplots(), told)
+    figure.suptitle(
+        shortened(f"coupled generation on {told.dataset}: {', '.join(short.values())}", 90),
+        x=0.01,
+        ha="left",
+        fontweight="bold",
+    )
+    return figure
+
+
+def _covariances(axes: Axes, told: Coupling) -> list[Any]:
+    """The share of questions by covariance: few distinct values, so steps and not a smoothed density."""
+    handles = []
+    values = list(told.covariances.values())
+    low, high = min(v.min() for v in values), max(v.max() for v in values)
+    edges = np.linspace(low, max(high, low + 1e-9), 25)
+    for position, own in enumerate(values):
+        colour, _ = look(position)
+        shares = np.histogram(own, edges)[0] / len(own)
+        handles.append(axes.stairs(100 * shares, edges, color=colour, linewidth=1.4, zorder=3))
+        axes.axvline(float(own.mean()), color=colour, linestyle=DASHED, linewidth=1.1, zorder=4)
+    axes.axvline(0.0, color=_GREY, linewidth=0.8, zorder=1)
+    axes.set_xlabel("covariance of being right, within a question")
+    axes.set_ylabel("questions, %")
+    axes.set_yscale("symlog", linthresh=1.0)
+    axes.set_ylim(0.0, 160.0)
+    axes.set_yticks([0, 1, 10, 100])
+    axes.yaxis.set_major_formatter(lambda value, _: plain_number(value))
+    heading(
+        axes, "Covariance under shared noise", ("dashed: mean over questions", "step height on a log scale above 1 %")
+    )
+    return handles
+
+
+def _variances(axes: Axes, told: Coupling) -> None:
+    top = max(float(own.max()) for own in told.variances.values()) * 1.08 or 1.0
+    axes.plot([0, top], [0, top], color=_GREY, linestyle=DASHED, linewidth=1.0, zorder=2)
+    for position, own in enumerate(told.variances.values()):
+        colour, marker = look(position)
+        points, counts = np.unique(own, axis=1, return_counts=True)
+        # Values are few and the same for all pairs: side by side, or the last pair would hide the others.
+        aside = (position - (len(told.variances) - 1) / 2) * 0.013 * top
+        sizes = 4 + 500 * counts / counts.sum()
+        axes.scatter(
+            points[0] + aside, points[1], s=sizes, color=colour, marker=marker, alpha=0.55, linewidth=0, zorder=3
+        )
+        mean = own.mean(axis=1)
+        axes.scatter(
+            [mean[0]], [mean[1]], s=60, color=colour, marker=marker, edgecolor="black", linewidth=0.9, zorder=5
+        )
+    axes.set_xlim(-0.06 * top, top)
+    axes.set_ylim(-0.06 * top, top)
+    axes.set_xlabel("variance of the difference, coupled")
+    axes.set_ylabel("the same, independent")
+    heading(
+        axes,
+        "Variance within a question",
+        (
+            "outlined: mean over questions; area: number of questions",
+            "above the diagonal coupling helps; pairs are set side by side",
+        ),
+    )
+
+
+def _errors(axes: Axes, told: Coupling) -> None:
+    from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
+
+    sizes: list[float] = []
+    errors: list[float] = []
+    for position, curve in enumerate(told.curves.values()):
+        colour, _ = look(position)
+        axes.plot(curve.samples, curve.coupled, color=colour, linewidth=1.6, zorder=4)
+        axes.plot(curve.samples, curve.independent, color=colour, linewidth=1.3, linestyle=DASHED, zorder=3)
+        sizes += curve.samples
+        errors += [error for error in (*curve.coupled, *curve.independent) if error > 0]
+    axes.set_xscale("log")
+    if errors:
+        axes.set_yscale("log")
+    for axis, values, scale in ((axes.xaxis, sizes, 1), (axes.yaxis, errors, 100)):
+        if values:
+            axis.set_major_locator(FixedLocator(log_ticks(min(values), 1.000001 * max(values))))
+        axis.set_minor_locator(NullLocator())
+        axis.set_major_formatter(FuncFormatter(lambda value, _, scale=scale: f"{scale * value:g}"))
+    axes.set_xlabel("pairs of calls (log scale)")
+    axes.set_ylabel("mean |error| of the difference, points")
+    heading(
+        axes,
+        "Error against samples",
+        ("solid: coupled; dashed: independent", "exact, over all choices of recorded pairs"),
+    )
+
+
+def _winrates(axes: Axes, told: Coupling) -> None:
+    count = len(told.llms)
+    for half, (offset, face, label) in enumerate([(-0.14, "black", "coupled"), (0.14, "white", "independent")]):
+        entries = told.ranking[half * count : (half + 1) * count]
+        places = np.arange(count) + offset
+        rates = np.array([100 * entry.winrate for entry in entries])
+        ends = np.array([[100 * (e.winrate - e.low), 100 * (e.high - e.winrate)] for e in entries]).T
+        axes.errorbar(
+            rates, places, xerr=np.maximum(ends, 0), fmt="o", color="black", markerfacecolor=face, markersize=5,
+            linewidth=1.2, capsize=2.5, label=label, zorder=3,
+        )  # fmt: skip
+    axes.set_yticks(np.arange(count), [shortened(name, 30) for name in short_names(told.llms).values()])
+    axes.set_ylim(count - 0.5, -0.5)
+    axes.set_xlabel("average win-rate, %")
+    axes.legend(loc="best")
+    evidence = counted(told.ranked_questions, "question")
+    heading(axes, f"Win-rates by {told.compared_by}", (f"{evidence}; intervals: {100 * told.confidence:g} %", ""))

@@ -1,0 +1,171 @@
+"""`estimate.png`: estimated vote curves over the curve of the whole pool, drawn the same way every time."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+from feval.report.pictures.drawing import COLOURS, DASHED, DOTTED, heading, legend_columns, log_ticks, look, png
+from feval.report.text import counted, plain_number
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+    from feval.forecast import Estimate, Forecast
+
+__all__ = ["forecast_png"]
+
+_INK = "#222222"
+_POINTS = 12
+_FEW = 3  # estimates whose bands can be told apart
+_WHISKERS = 1.025
+
+
+def forecast_png(forecast: Forecast, *, width: float = 6.8, dpi: int = 200) -> bytes:
+    """Draw the estimates over votes M and return the PNG's bytes.
+
+    The pool's plurality is a thick black line, its majority of right calls a dashed one; both end where the pool does. Each
+    estimate has its colour, and its interval as a band or, where there are many, as a whisker at its last point. The two-call
+    bounds are two lines within the band of their region. What is right of the dotted line at M = G is extrapolated.
+
+    Args:
+        forecast: with an estimate at least.
+        width: of the picture, inches.
+        dpi: dots per inch.
+    """
+    return png(lambda: _figure(forecast, width), dpi)
+
+
+def _figure(forecast: Forecast, width: float) -> Figure:
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(width, 0.74 * width), layout="constrained")
+    FigureCanvasAgg(figure)
+    axes = figure.subplots()
+    handles: dict[str, Any] = {}
+    few = len(forecast.estimates) <= _FEW
+    for position, own in enumerate(forecast.estimates):
+        if any(point.low is not None for point in own.points):
+            handles[own.method] = _draw(axes, own, position, few=few)
+    handles |= _draw_pool(axes, forecast)
+    axes.axvline(forecast.g, color="#666666", linestyle=DOTTED, linewidth=1.1, zorder=1)
+    _frame(axes, forecast)
+    _label(axes, forecast)
+    names = list(handles)
+    if not names:  # nothing is known of any M that was asked for
+        return figure
+    figure.legend([handles[name] for name in names], names, loc="outside lower center", ncols=legend_columns(names))
+    return figure
+
+
+def _draw(axes: Axes, own: Estimate, position: int, *, few: bool) -> Any:
+    from matplotlib.patches import Patch
+
+    colour, marker = look(position) if position < len(COLOURS) - 1 else ("#8C510A", "X")  # black is the pool's
+    m = [point.m for point in own.points]
+    low, high = ([_number(end) for end in ends] for ends in zip(*((p.low, p.high) for p in own.points), strict=True))
+    bounds = own.method == "two-call"
+    if len(m) == 1 and bounds:  # a band of no width would not be seen
+        axes.vlines(m, low, high, color=colour, linewidth=6, alpha=0.35, zorder=1.5)
+    elif len(m) > 1 and (few or bounds):
+        axes.fill_between(m, low, high, color=colour, alpha=0.14, linewidth=0, zorder=1.5)
+    else:  # bands upon bands are grey: one whisker per estimate, right of its last point
+        known = [place for place, end in enumerate(low) if not math.isnan(end)]
+        for last in known[-1:]:
+            at = m[last] * _WHISKERS ** (1 + (position if last == len(m) - 1 else 0))
+            axes.vlines(at, low[last], high[last], color=colour, linewidth=1.6, alpha=0.8, zorder=4)
+    if bounds:
+        lower, upper = [_number(p.bound_low) for p in own.points], [_number(p.bound_high) for p in own.points]
+        for end in (lower, upper):
+            axes.plot(m, end, color=colour, linewidth=1.1, marker="_" if len(m) == 1 else None, zorder=3)
+        return Patch(facecolor=colour, alpha=0.35, edgecolor=colour, linewidth=1.1)
+    values = [_number(point.accuracy) for point in own.points]
+    every = max(1, math.ceil(len(m) / _POINTS))
+    offset = position % every
+    [line] = axes.plot(
+        m, values, color=colour, marker=marker, markersize=3.6, markevery=(offset, every), linewidth=1.5, zorder=4
+    )
+    return line
+
+
+def _draw_pool(axes: Axes, forecast: Forecast) -> dict[str, Any]:
+    pool, drawn = forecast.pool, {}
+    kinds = {own.of for own in forecast.estimates}
+    for kind, values, style in (("plurality", pool.plurality, "-"), ("majority", pool.majority, DASHED)):
+        if (kind in kinds or kind == "plurality") and any(value is not None for value in values):
+            [line] = axes.plot(
+                forecast.m, [_number(v) for v in values], color=_INK, linestyle=style, linewidth=2.2, zorder=5
+            )
+            if sum(value is not None for value in values) == 1:
+                line.set_marker("o")
+            drawn["whole pool" if kind == "plurality" else "whole pool, majority"] = line
+    return drawn
+
+
+def _number(value: float | None) -> float:
+    return math.nan if value is None else 100 * value
+
+
+def _frame(axes: Axes, forecast: Forecast) -> None:
+    from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullLocator
+
+    low, high = forecast.m[0], forecast.m[-1]
+    margin = 1.06 if high > low else 1.6
+    beyond = margin * _WHISKERS ** len(forecast.estimates)
+    axes.set_xscale("log")
+    axes.set_xlim(low / margin, high * beyond)
+    ticks = log_ticks(low / margin, high * beyond)
+    axes.xaxis.set_major_locator(FixedLocator([tick for tick in ticks if float(tick).is_integer()] or ticks))
+    axes.xaxis.set_minor_locator(NullLocator())
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: plain_number(value)))
+    axes.set_xlabel("votes M (log scale)")
+    bottom, top = _vertical(forecast)
+    axes.set_ylim(bottom, top)
+    axes.yaxis.set_major_locator(MaxNLocator(nbins=8, steps=[1, 2, 5, 10]))
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g} %" if -1e-9 < value < 100 + 1e-9 else ""))
+    axes.set_ylabel("accuracy")
+    if not low <= forecast.g <= high:
+        return
+    axes.annotate(
+        f" M = G = {forecast.g}",
+        (forecast.g, bottom),
+        xytext=(1, 3),
+        textcoords="offset points",
+        fontsize=7.5,
+        color="#444444",
+    )
+
+
+def _vertical(forecast: Forecast) -> tuple[float, float]:
+    values = [v for v in (*forecast.pool.plurality, *forecast.pool.majority) if v is not None]
+    for own in forecast.estimates:
+        for point in own.points:
+            values += [
+                v for v in (point.accuracy, point.bound_low, point.bound_high, point.low, point.high) if v is not None
+            ]
+    if not values:
+        return 0.0, 103.0
+    low, high = 100 * min(values), 100 * max(values)
+    room = max(0.06 * (high - low), (8 - (high - low)) / 2)
+    return max(low - room, -3.0), min(high + room, 103.0)
+
+
+def _extrapolated(forecast: Forecast) -> str:
+    if forecast.m[-1] <= forecast.g:
+        return ""
+    if forecast.m[0] > forecast.g:
+        return f"; all M are above G = {forecast.g}, so all is extrapolated"
+    return "; right of the dotted line is extrapolated"
+
+
+def _label(axes: Axes, forecast: Forecast) -> None:
+    title = f"accuracy of M votes on {forecast.dataset}, {forecast.llm}"
+    evidence = f"{counted(forecast.g, 'call')} on each of {counted(forecast.questions, 'question')}"
+    drawing = f"seed {forecast.seed}, replicate {forecast.replicate}"
+    lines = (
+        f"from {evidence}; {drawing}; intervals: {100 * forecast.confidence:g} %",
+        f"pool: exact over all subsets of {forecast.pool.size} calls{_extrapolated(forecast)}",
+    )
+    heading(axes, title, lines, longest=115)

@@ -1,0 +1,83 @@
+"""What a second extraction changed, for people."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from feval.report.tables.tables import Column, Table
+
+if TYPE_CHECKING:
+    from feval.recording.derived.extraction import AnswerChange, Extraction, LLMChanges
+
+__all__ = ["changes_tables"]
+
+_NONE = "-"
+
+
+def changes_tables(extraction: Extraction) -> list[Table]:
+    """Return the tables of `feval extract`: what changed for each LLM, golds that changed, examples of answers that did."""
+    return [table for table in (_counts(extraction), _golds(extraction), _examples(extraction)) if table.rows]
+
+
+def _counts(extraction: Extraction) -> Table:
+    columns = (
+        Column("dataset"),
+        Column("LLM"),
+        Column("CoTs", number=True),
+        Column("gained", number=True),
+        Column("lost", number=True),
+        Column("changed", number=True),
+        Column("right before", number=True),
+        Column("right now", number=True),
+    )
+    rows = [(changes.dataset, llm.llm, *_numbers(llm)) for changes in extraction.datasets for llm in changes.llms]
+    notes = [
+        f"{changes.dataset}: {_was_is('answer kind', changes.answer_kind_before, changes.answer_kind)}, "
+        f"{_was_is('extractor', changes.extractor_before, changes.extractor)}."
+        for changes in extraction.datasets
+    ]
+    return Table("answers", columns, tuple(rows), tuple(notes))
+
+
+def _numbers(llm: LLMChanges) -> list[str]:
+    numbers = (llm.cots, llm.gained, llm.lost, llm.changed, llm.right_before, llm.right_after)
+    return [f"{number:,}" for number in numbers]
+
+
+def _example(change: AnswerChange) -> list[str]:
+    keys = (change.before, change.after, change.raw_before, change.raw_after)
+    return [change.question_id, str(change.sample_index), *map(_key, keys)]
+
+
+def _was_is(noun: str, before: str, after: str) -> str:
+    return f"{noun} {after}" if before == after else f"{noun} {after} (was {before})"
+
+
+def _golds(extraction: Extraction) -> Table:
+    columns = (Column("dataset"), Column("question"), Column("before"), Column("now"), Column("gold as written"))
+    rows = [
+        (changes.dataset, gold.question_id, _key(gold.before), _key(gold.after), _key(gold.answer))
+        for changes in extraction.datasets
+        for gold in changes.gold_examples
+    ]
+    number = sum(changes.golds_changed for changes in extraction.datasets)
+    return Table(f"golds that changed: {number:,}, the first of each dataset", columns, tuple(rows))
+
+
+def _examples(extraction: Extraction) -> Table:
+    names = ("dataset", "LLM", "question", "CoT", "before", "now", "read before", "read now")
+    columns = tuple(Column(name, number=name == "CoT") for name in names)
+    rows = [
+        (changes.dataset, llm.llm, *_example(change))
+        for changes in extraction.datasets
+        for llm in changes.llms
+        for change in llm.examples
+    ]
+    return Table("answers that changed, a few of each kind", columns, tuple(rows))
+
+
+def _key(value: str | None) -> str:
+    """An answer in a cell: in quotes, so that no answer (a dash) and an answer "-" differ."""
+    if value is None:
+        return _NONE
+    return repr(value if len(value) <= 40 else f"{value[:37]}...")

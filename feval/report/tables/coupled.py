@@ -1,0 +1,153 @@
+"""Coupled LLMs as tables and CSV."""
+
+from __future__ import annotations
+
+import csv
+import dataclasses
+import io
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from feval.report.tables.tables import Column, Table
+from feval.report.text import counted, fixed, percent
+
+if TYPE_CHECKING:
+    from feval.forecast.coupled import CoupledPair, Coupling, RankedLLM
+
+__all__ = ["coupling_csv", "coupling_tables", "short_names"]
+
+
+def short_names(llms: Sequence[str]) -> dict[str, str]:
+    """LLM -> its name without its maker and variant, where that still tells all apart."""
+    short = {name: name.partition("@")[0].rpartition("/")[2] for name in llms}
+    return short if len(set(short.values())) == len(short) else {name: name for name in llms}
+
+
+def coupling_tables(told: Coupling) -> list[Table]:
+    """Pairs with their variances, what coupling saves (both where there are golds), and ranks under both schemes."""
+    return [_pairs(told), _savings(told), _ranks(told)] if told.pairs else [_ranks(told)]
+
+
+def coupling_csv(told: Coupling) -> str:
+    """Return every figure of every pair and area as CSV."""
+    from feval.forecast.coupled import CoupledPair
+
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    names = [field.name for field in dataclasses.fields(CoupledPair)]
+    writer.writerow(names)
+    writer.writerows(["" if (v := getattr(pair, name)) is None else v for name in names] for pair in told.pairs)
+    return out.getvalue()
+
+
+def _pairs(told: Coupling) -> Table:
+    names = ("questions", "difference", "covariance", "interval", "of answer laws", "coupled", "independent", "ratio")
+    source = (
+        "recordings with noise of their own"
+        if told.independent_from == "recordings"
+        else "other calls of the same recordings"
+    )
+    return Table(
+        title=f"Variance of the difference in being right on {told.dataset}, noise {told.noise[0]} {told.noise[1]}",
+        columns=(Column("LLMs"), Column("area"), *(Column(name, number=True) for name in names)),
+        rows=tuple((_names(pair, told), *_variance_row(pair)) for pair in told.pairs),
+        notes=(
+            "difference: of accuracies; covariance: of being right, within a question, under shared noise",
+            "of answer laws: the covariance if each answer were one token; the variances are over questions and noise",
+            f"independent pairs: {source}; intervals: {100 * told.confidence:g} %, over questions",
+        ),
+    )
+
+
+def _variance_row(pair: CoupledPair) -> tuple[str, ...]:
+    ratio = pair.variance_coupled / pair.variance_independent if pair.variance_independent > 0 else None
+    return (
+        pair.area or "all",
+        f"{pair.questions:,}",
+        fixed(pair.difference, 4),
+        fixed(pair.covariance, 4),
+        f"{fixed(pair.covariance_low, 4)} to {fixed(pair.covariance_high, 4)}",
+        fixed(pair.law_covariance, 4),
+        fixed(pair.variance_coupled, 4),
+        fixed(pair.variance_independent, 4),
+        "-" if ratio is None else fixed(ratio, 3),
+    )
+
+
+def _savings(told: Coupling) -> Table:
+    names = (
+        "independent pairs",
+        "mean |error|",
+        "coupled pairs",
+        "ratio",
+        "interval",
+        "same answer %",
+        "independent %",
+    )
+    return Table(
+        title="Pairs of calls for the same error of the estimated difference",
+        columns=(Column("LLMs"), Column("area"), *(Column(name, number=True) for name in names)),
+        rows=tuple((_names(pair, told), *_saving_row(pair)) for pair in told.pairs),
+        notes=(
+            "errors: exact, over all choices of so many of the recorded pairs; ratio: coupled for each independent pair",
+        ),
+    )
+
+
+def _saving_row(pair: CoupledPair) -> tuple[str, ...]:
+    agreement = percent(pair.agreement_coupled), percent(pair.agreement_independent)
+    if pair.error is None or pair.ratio is None:
+        return (pair.area or "all", str(pair.independent_samples), "-", "-", "-", "-", *agreement)
+    known = pair.ratio_low is not None and pair.ratio_high is not None
+    return (
+        pair.area or "all",
+        str(pair.independent_samples),
+        fixed(pair.error, 4),
+        str(pair.coupled_samples),
+        fixed(pair.ratio, 3),
+        f"{fixed(pair.ratio_low, 3)} to {fixed(pair.ratio_high, 3)}" if known else "-",
+        *agreement,
+    )
+
+
+def _ranks(told: Coupling) -> Table:
+    names = (
+        "rank",
+        "win-rate %",
+        "interval",
+        "ties %",
+        "Bradley-Terry",
+        "rank",
+        "win-rate %",
+        "interval",
+        "ties %",
+        "Bradley-Terry",
+    )
+    count = len(told.llms)
+    halves = told.ranking[:count], told.ranking[count:]
+    order = sorted(range(count), key=lambda place: (halves[0][place].rank, -halves[0][place].winrate))
+    if told.changes:
+        moved = "; ".join(f"{first} and {second} (p = {p:.3g})" for first, second, p in told.changes)
+        change = f"change places between the two: {moved}; Holm's p over {counted(count * (count - 1) // 2, 'pair')}"
+    else:
+        change = "no two LLMs change places between the two"
+    return Table(
+        title=f"Average win-rates by {told.compared_by}: coupled, then independent",
+        columns=(Column("LLM"), *(Column(name, number=True) for name in names)),
+        rows=tuple((told.llms[place], *_rank(halves[0][place]), *_rank(halves[1][place])) for place in order),
+        notes=(
+            "ranks: LLMs whose intervals overlap share one; a span is the interval of the rank",
+            f"win-rate: share of comparisons won, averaged over the other LLMs; {change}",
+        ),
+    )
+
+
+def _rank(entry: RankedLLM) -> tuple[str, ...]:
+    rank = str(entry.rank) if entry.rank == entry.worst_rank else f"{entry.rank} to {entry.worst_rank}"
+    span = f"{percent(entry.low)} to {percent(entry.high)}"
+    return rank, percent(entry.winrate), span, percent(entry.ties), fixed(entry.strength, 3)
+
+
+def _names(pair: CoupledPair, told: Coupling) -> str:
+    short = short_names(told.llms)
+    return f"{short[pair.first]} - {short[pair.second]}"

@@ -1,0 +1,55 @@
+"""`curve.csv`: the points of a curve, every float in full, so that the picture can be redrawn from it."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from feval.evaluation.curves import Curve, CurvePoint
+
+__all__ = ["POINT_COLUMNS", "curve_csv", "curves_csv"]
+
+POINT_COLUMNS = (
+    "n",
+    "accuracy",
+    "accuracy_low",
+    "accuracy_high",
+    "usd_per_question",
+    "tokens_per_question",
+    "pass_at_n",
+    "kind",
+)
+"""The columns of `curve.csv`, in order; an empty cell is a number that is not known (such as USD without a price)."""
+
+
+def curve_csv(curve: Curve) -> str:
+    """Return the CSV text of one curve: the header of `POINT_COLUMNS`, one line per point, LF line ends."""
+    return _csv(POINT_COLUMNS, [_cells(point) for point in curve.points])
+
+
+def curves_csv(curves: Sequence[Curve]) -> str:
+    """Return the CSV text of several curves: columns `dataset` and `llm` stand before `POINT_COLUMNS`."""
+    rows = [[curve.dataset, curve.llm, *_cells(point)] for curve in curves for point in curve.points]
+    return _csv(("dataset", "llm", *POINT_COLUMNS), rows)
+
+
+def _csv(header: tuple[str, ...], rows: list[list[str]]) -> str:
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(header)
+    writer.writerows(rows)
+    return out.getvalue()
+
+
+def _cells(point: CurvePoint) -> list[str]:
+    return [_cell(getattr(point, column)) for column in POINT_COLUMNS]
+
+
+def _cell(value: float | str | None) -> str:
+    # float() first: the repr of a NumPy scalar would carry its type.
+    if isinstance(value, str):
+        return value
+    return "" if value is None else repr(int(value) if isinstance(value, int) else float(value))

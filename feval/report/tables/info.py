@@ -1,0 +1,221 @@
+"""What a recording says of itself, for people and for programs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from feval.report.tables.tables import Column, Table
+from feval.report.text import counted
+
+if TYPE_CHECKING:
+    from feval.recording import Recording
+
+__all__ = ["info_dict", "info_headline", "info_tables"]
+
+_SHARES: Mapping[str, int | None] = {"no_answer": None, "unclosed_thoughts": 0, "empty_replies": 0}
+"""Counts of CoTs in the manifest that are shown as shares, and what it means where one is missing."""
+_KEPT = ("format_version", "created", "feval_version", "prices", "operation", "parents", "licences", "notes")
+
+
+def info_dict(recording: Recording) -> dict[str, Any]:
+    """Return the manifest's account of a recording as one JSON object, without the lists of files and leaves.
+
+    Every pair has fields beside those of the manifest: `no_answer_rate`, `unclosed_thoughts_rate` and `empty_replies_rate`
+    (shares of its CoTs; null where there is no CoT) and `questions` (of its dataset).
+    """
+    raw = recording.manifest.raw
+    return {
+        "path": str(recording.path),
+        "recording_hash": recording.hash,
+        **{key: raw.get(key) for key in _KEPT},
+        "datasets": list(recording.manifest.datasets.values()),
+        "llms": list(recording.manifest.llms.values()),
+        "pairs": [_pair(recording, pair) for pair in recording.manifest.pairs.values()],
+        "scorers": raw.get("scorers", []),
+        "scores": raw.get("scores", []),
+        "bytes": sum(record["bytes"] for record in recording.manifest.files.values()),
+    }
+
+
+def _pair(recording: Recording, pair: Mapping[str, Any]) -> dict[str, Any]:
+    cots = pair["cots"]
+    counts = {name: pair.get(name, missing) for name, missing in _SHARES.items()}
+    rates = {
+        f"{name}_rate": count / cots if cots and isinstance(count, int) else None for name, count in counts.items()
+    }
+    dataset = recording.manifest.datasets.get(pair["dataset"], {})
+    return {**pair, **rates, "questions": dataset.get("questions")}
+
+
+def info_headline(recording: Recording) -> str:
+    """Return one sentence: where the recording is, how much it holds, its hash."""
+    manifest = recording.manifest
+    cots = sum(pair["cots"] for pair in manifest.pairs.values())
+    return (
+        f"{recording.path}: {counted(cots, 'CoT')}, {counted(len(manifest.llms), 'LLM')}, "
+        f"{counted(len(manifest.datasets), 'dataset')}, hash {recording.hash}"
+    )
+
+
+def info_tables(recording: Recording) -> list[Table]:
+    """Return the tables of `feval info`: the facts, the datasets, the pools of each LLM on each dataset, decoding and scores."""
+    info = info_dict(recording)
+    return [
+        _facts(info),
+        _datasets(info["datasets"]),
+        _pools(info["pairs"]),
+        *_decoding(info["llms"]),
+        *_scores(info["scores"], info["scorers"]),
+    ]
+
+
+def _facts(info: Mapping[str, Any]) -> Table:
+    licences = info["licences"] if isinstance(info["licences"], Mapping) else {}
+    rows = [
+        ("recording", str(info["path"])),
+        ("hash", str(info["recording_hash"])),
+        ("size", _size(info["bytes"])),
+        ("created", f"{info['created']} by feval {info['feval_version']}, format {info['format_version']}"),
+        ("made by", _operation(info["operation"])),
+        ("prices", str(info["prices"])),
+        *((f"licence of {what}", str(licence or "not stated")) for what, licence in licences.items()),
+        *(("parent", _parent(parent)) for parent in _listed(info["parents"])),
+        *(("note", str(note)) for note in _listed(info["notes"])),
+    ]
+    return Table("", (Column(""), Column("")), tuple(rows))
+
+
+def _datasets(datasets: Iterable[Mapping[str, Any]]) -> Table:
+    columns = (
+        Column("dataset"),
+        Column("questions", number=True),
+        Column("with gold", number=True),
+        Column("answer kind"),
+        Column("equality"),
+        Column("extractor"),
+        Column("licence"),
+        Column("title"),
+    )
+    rows = (
+        (
+            *(_value(record.get(key)) for key in ("id", "questions", "with_gold", "answer_kind")),
+            _equality(record),
+            *(_value(record.get(key)) for key in ("extractor", "licence", "title")),
+        )
+        for record in datasets
+    )
+    return Table("datasets", columns, tuple(rows))
+
+
+def _equality(dataset: Mapping[str, Any]) -> str:
+    """Name of the equality of answers, with the pairs that count as different for want of a verdict."""
+    equality = dataset.get("equality")
+    if equality is None:
+        _, _, with_gold = dataset["extractor"].partition(
+            "+"
+        )  # formats 1 and 2 name what compared answers with the gold there
+        return f"{with_gold}, with the gold only" if with_gold else "normal-form"
+    without = equality["undecided"] + equality["not_asked"]
+    remark = f" ({counted(without, 'pair')} without a verdict)" if without else ""
+    return f"{equality['name']}{remark}"
+
+
+def _pools(pairs: Sequence[Mapping[str, Any]]) -> Table:
+    """The pools; unclosed thoughts and empty replies have a column where there are any."""
+    shown = [name for name, missing in _SHARES.items() if missing is None or any(pair.get(name) for pair in pairs)]
+    columns = (
+        Column("dataset"),
+        Column("LLM"),
+        Column("CoTs", number=True),
+        Column("per question", number=True),
+        *(Column(f"{name.replace('_', ' ')} %", number=True) for name in shown),
+        Column("token counter"),
+    )
+    return Table("pools", columns, tuple(_pool_row(pair, shown) for pair in pairs))
+
+
+def _pool_row(pair: Mapping[str, Any], shown: Iterable[str]) -> tuple[str, ...]:
+    smallest, largest = pair.get("smallest_pool"), pair.get("largest_pool")
+    size = _value(smallest) if smallest == largest else f"{_value(smallest)} to {_value(largest)}"
+    rates = (pair[f"{name}_rate"] for name in shown)
+    shares = ("-" if rate is None else f"{100 * rate:.2f}" for rate in rates)
+    return (pair["dataset"], pair["llm"], _value(pair["cots"]), size, *shares, _value(pair.get("counter")))
+
+
+def _decoding(llms: Iterable[Mapping[str, Any]]) -> list[Table]:
+    """The decoding of each LLM, where any of them states it."""
+    keys = ("name", "temperature", "max_tokens", "decoding")
+    rows = [tuple(_value(None if record.get(key) == {} else record.get(key)) for key in keys) for record in llms]
+    if all(cell == "-" for row in rows for cell in row[1:]):
+        return []
+    columns = (Column("LLM"), Column("temperature", number=True), Column("max tokens", number=True), Column("other"))
+    return [Table("decoding", columns, tuple(rows))]
+
+
+def _scores(scores: Iterable[Mapping[str, Any]], scorers: Iterable[Mapping[str, Any]]) -> list[Table]:
+    """The scores of each LLM and the scorers' parameters, where there are any."""
+    numbers = ("cots", "with_score", "with_steps", "prompt_tokens", "output_tokens")
+    keys = ("dataset", "llm", "scorer", *numbers)
+    rows = tuple(tuple(_value(record.get(key)) for key in keys) for record in scores)
+    if not rows:
+        return []
+    columns = (
+        Column("dataset"),
+        Column("LLM"),
+        Column("scorer"),
+        Column("CoTs", number=True),
+        Column("with score", number=True),
+        Column("with steps", number=True),
+        Column("prompt tokens", number=True),
+        Column("output tokens", number=True),
+    )
+    about = tuple(tuple(_value(record.get(key)) for key in ("name", "kind", "parameters")) for record in scorers)
+    return [
+        Table("scores", columns, rows),
+        Table("scorers", (Column("scorer"), Column("kind"), Column("parameters")), about),
+    ]
+
+
+def _listed(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []
+
+
+def _value(value: Any) -> str:
+    """Write one JSON value in a cell: what is not known is a dash, an object is `key value, key value`."""
+    if value is None:
+        return "-"
+    if isinstance(value, int) and not isinstance(value, bool):
+        return f"{value:,}"
+    if isinstance(value, Mapping):
+        return ", ".join(f"{key} {_nested(item)}" for key, item in value.items() if item is not None) or "-"
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+def _operation(operation: Any) -> str:
+    """Write {"name": "import", "format": "esc"} as `import (format esc)`."""
+    if not isinstance(operation, Mapping) or "name" not in operation:
+        return _value(operation)
+    details = _value({key: value for key, value in operation.items() if key != "name"})
+    return _nested(operation["name"]) + (f" ({details})" if details != "-" else "")
+
+
+def _parent(parent: Any) -> str:
+    if not isinstance(parent, Mapping):
+        return _value(parent)
+    return f"{_value(parent.get('hash'))}, made by {_operation(parent.get('operation'))}"
+
+
+def _nested(value: Any) -> str:
+    if isinstance(value, Mapping):
+        return f"({_value(value)})"
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+def _size(number: float) -> str:
+    for unit in ("bytes", "kB", "MB"):
+        if number < 999.5:
+            return f"{number:.3g} {unit}"
+        number /= 1000
+    return f"{number:,.3g} GB"

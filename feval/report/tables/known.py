@@ -1,0 +1,133 @@
+"""What feval knows by name (datasets, LLMs, price lists, methods, formats, answer kinds) as rows for `feval ls`; questions."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from feval.recording.content import Question
+from feval.report.tables.tables import Column, Table
+
+__all__ = ["KNOWN", "known_fields", "known_table", "questions_table"]
+
+Row = dict[str, Any]
+
+
+def _datasets() -> list[Row]:
+    from feval.cards.cards import dataset_card, dataset_ids
+
+    fields = ("id", "title", "group", "questions", "answer_kind", "licence")
+    return [{field: getattr(card, field) for field in fields} for card in map(dataset_card, dataset_ids())]
+
+
+def _llms() -> list[Row]:
+    from feval.cards.cards import llm_card, llm_names
+
+    fields = ("name", "provider", "reasoning", "cots_to_record", "temperature", "max_tokens")
+    return [{field: getattr(card, field) for field in fields} for card in map(llm_card, llm_names())]
+
+
+def _prices() -> list[Row]:
+    """One row per list and LLM."""
+    from feval.cards.cards import price_ids
+    from feval.cards.prices import price_list
+
+    return [
+        {
+            "id": prices.id,
+            "llm": llm,
+            "input_usd_per_mtok": price.input_usd_per_mtok,
+            "output_usd_per_mtok": price.output_usd_per_mtok,
+            "note": prices.notes.get(llm),
+        }
+        for prices in map(price_list, price_ids())
+        for llm, price in prices.prices.items()
+    ]
+
+
+def _methods() -> list[Row]:
+    from feval.evaluation.specs import method_fields
+    from feval.methods import METHODS
+
+    return [
+        {"name": name, "description": _first_sentence(method), "fields": method_fields(name)}
+        for name, method in METHODS.items()
+    ]
+
+
+def _formats() -> list[Row]:
+    from feval.importers import IMPORTERS
+
+    return [{"name": name, "description": importer.title} for name, importer in IMPORTERS.items()]
+
+
+def _answer_kinds() -> list[Row]:
+    from feval.answers import KINDS
+
+    return [{"name": name, "description": kind.about} for name, kind in KINDS.items()]
+
+
+KNOWN: Mapping[str, Callable[[], list[Row]]] = {
+    "datasets": _datasets,
+    "llms": _llms,
+    "prices": _prices,
+    "methods": _methods,
+    "formats": _formats,
+    "answer-kinds": _answer_kinds,
+}
+"""What can be listed -> its rows (JSON values; every row of a list has the same keys; lists within rows are for JSON only)."""
+
+
+def known_fields(method: str) -> list[Row]:
+    """What can be set of a method, one row per field.
+
+    Raises:
+        UnknownNameError: no such method.
+    """
+    from feval.evaluation.specs import method_fields
+
+    return method_fields(method)
+
+
+def known_table(rows: list[Row]) -> Table:
+    """Return the rows as a table; no row, no columns."""
+    names = [name for name in rows[0] if not isinstance(rows[0][name], list)] if rows else []
+    columns = tuple(Column(_header(name), number=_is_number(rows, name)) for name in names)
+    return Table("", columns, tuple(tuple(_cell(row[name]) for name in names) for row in rows))
+
+
+def _header(name: str) -> str:
+    return name.replace("_", " ").replace("llm", "LLM").replace("usd per mtok", "USD/Mtok")
+
+
+def _is_number(rows: list[Row], name: str) -> bool:
+    values = [row[name] for row in rows if row[name] is not None]
+    return bool(values) and all(isinstance(value, int | float) and not isinstance(value, bool) for value in values)
+
+
+def _cell(value: Any) -> str:
+    if value is None:
+        return "-"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return f"{value:,}" if isinstance(value, int) else str(value)
+
+
+def _first_sentence(thing: object) -> str:
+    return (inspect.getdoc(thing) or "").partition("\n")[0]
+
+
+_QUESTION_WIDTH = 80
+
+
+def questions_table(questions: Sequence[Question]) -> Table:
+    """Return questions as a table: id, gold, number of options, and the beginning of the text."""
+    columns = (Column("id"), Column("gold"), Column("options", number=True), Column("question"))
+    rows = ((q.id, q.answer or "-", str(len(q.choices)) if q.choices else "-", _beginning(q.text)) for q in questions)
+    return Table("", columns, tuple(rows))
+
+
+def _beginning(text: str) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= _QUESTION_WIDTH else f"{line[: _QUESTION_WIDTH - 3]}..."

@@ -1,0 +1,1 @@
+"""Find the recorded question that a chat request asks."""

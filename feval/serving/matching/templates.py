@@ -1,0 +1,233 @@
+"""Prompt templates: the words that a request puts around the recorded question it asks."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from hashlib import blake2b
+from typing import Any, NamedTuple
+
+from feval.serving.matching.search import normal, occurrences
+from feval.serving.requests import Conversation
+
+__all__ = [
+    "Template",
+    "Use",
+    "UsedTemplates",
+    "difference",
+    "is_example",
+    "is_use_list",
+    "outside",
+    "prompt_remarks",
+    "question_spans",
+    "template_of",
+]
+
+_PLACEHOLDER = "<question>"
+_WIDEST_HEADING = 40  # characters between a question and its first option
+_WIDEST_LABEL = 16  # between one option and the next
+_SHOWN = 60
+_NAMED = 5
+_MOST_USES = 100
+_OTHERS = "others"
+
+
+@dataclass(frozen=True, slots=True)
+class Template:
+    """The words around a question.
+
+    Attributes:
+        text: roles and texts of all messages, the question and the options listed behind it replaced by a placeholder.
+        digest: 16 hexadecimal digits of the text's BLAKE2b.
+    """
+
+    text: str
+    digest: str
+
+
+def template_of(
+    conversation: Conversation, question: str, choices: Sequence[str] = (), *, first: int = 0
+) -> Template | None:
+    """Return the words around a question; `None` where its text stands in no message.
+
+    Args:
+        conversation: of the request.
+        question: its recorded text.
+        choices: texts of its options.
+        first: where the question begins in the last user message; what stands before it, exemplars, belongs to the template.
+    """
+    pieces = []
+    asked = False
+    last = conversation.last_user_place
+    for place, (role, text) in enumerate(conversation.messages):
+        text = normal(text)
+        searched = place == last if first else True
+        spans = [span for span in question_spans(text, question, choices) if span[0] >= first] if searched else []
+        asked = asked or bool(spans)
+        pieces.append(f"{role}: {_PLACEHOLDER.join(outside(text, spans))}")
+    if not asked:
+        return None
+    whole = "\n".join(pieces)
+    return Template(whole, blake2b(whole.encode("utf-8", "surrogatepass"), digest_size=8).hexdigest())
+
+
+def question_spans(text: str, question: str, choices: Sequence[str] = ()) -> list[tuple[int, int]]:
+    """Return (start, stop) of every place where a question stands in a text, with the options listed behind it.
+
+    Args:
+        text: normal.
+        question: its recorded text.
+        choices: texts of its options; they count where all of them follow the question, in any order.
+    """
+    options = [option for choice in choices if (option := normal(choice).strip())]
+    return [(start, _end(text, stop, options)) for start, stop in occurrences(text, normal(question).strip())]
+
+
+def outside(text: str, spans: Iterable[tuple[int, int]]) -> list[str]:
+    """Return the pieces of a text that lie before, between and behind some spans, which are sorted and may overlap."""
+    pieces, end = [], 0
+    for start, stop in spans:
+        if start >= end:
+            pieces.append(text[end:start])
+        end = max(end, stop)
+    return [*pieces, text[end:]]
+
+
+def _end(text: str, stop: int, options: Sequence[str]) -> int:
+    """Where the list of options behind a question ends; `stop` where not all of them follow."""
+    left, end, gap = list(options), stop, _WIDEST_HEADING
+    while left:
+        reach = [(place, option) for option in left if (place := text.find(option, end, end + gap + len(option))) >= 0]
+        if not reach:
+            return stop
+        place, option = min(reach, key=lambda one: (one[0], -len(one[1])))
+        left.remove(option)
+        end, gap = place + len(option), _WIDEST_LABEL
+    return end
+
+
+class Use(NamedTuple):
+    """How a question was put in a request.
+
+    Attributes:
+        dataset: id.
+        digest: of the template; `None` where that is not known.
+        match: how the question was found.
+        mismatch: the field of the request that no recorded CoT answers, where there is one.
+    """
+
+    dataset: str
+    digest: str | None
+    match: str
+    mismatch: str | None = None
+
+
+class UsedTemplates:
+    """The prompt templates of one run, with how often it used each."""
+
+    def __init__(self) -> None:
+        self._counts: dict[Use, int] = {}
+        self._examples: dict[tuple[str, str], list[str]] = {}
+
+    def count(self, use: Use) -> bool:
+        """Count a request.
+
+        Returns:
+            Whether the run did not make such a request before; of too many kinds, the last ones are counted together.
+        """
+        count = self._counts.get(use)
+        if count is not None:
+            self._counts[use] = count + 1
+            return False
+        is_kept = len(self._counts) < _MOST_USES
+        kept = use if is_kept else use._replace(digest=_OTHERS)
+        self._counts[kept] = self._counts.get(kept, 0) + 1
+        return is_kept
+
+    def first(self, dataset: str) -> str | None:
+        """Digest of the template that the run used first on a dataset; `None` where it used none."""
+        return next((use.digest for use in self._counts if use.dataset == dataset and use.digest is not None), None)
+
+    def illustrate(self, dataset: str, digest: str, example: Sequence[str]) -> None:
+        """Keep how the first template of the run and another one read where they begin to differ."""
+        self._examples[dataset, digest] = list(example)
+
+    def to_list(self) -> list[dict[str, Any]]:
+        """One object for each: dataset, template (digest or null), requests, matches, mismatches and example."""
+        joined: dict[tuple[str, str | None], dict[str, Any]] = {}
+        for use, count in self._counts.items():
+            own = joined.setdefault((use.dataset, use.digest), {"requests": 0, "matches": {}, "mismatches": {}})
+            own["requests"] += count
+            own["matches"][use.match] = own["matches"].get(use.match, 0) + count
+            if use.mismatch is not None:
+                own["mismatches"][use.mismatch] = own["mismatches"].get(use.mismatch, 0) + count
+        return [
+            {"dataset": dataset, "template": digest, **own, "example": self._examples.get((dataset, digest or ""))}
+            for (dataset, digest), own in joined.items()
+        ]
+
+
+def is_use_list(value: object) -> bool:
+    """Return whether a JSON value is what `UsedTemplates.to_list` gives."""
+    return isinstance(value, list) and all(
+        isinstance(use, dict)
+        and isinstance(use.get("dataset"), str)
+        and isinstance(use.get("template"), str | None)
+        and type(use.get("requests")) is int
+        and all(_is_counts(use.get(name)) for name in ("matches", "mismatches"))
+        and is_example(use.get("example"))
+        for use in value
+    )
+
+
+def is_example(value: object) -> bool:
+    """Return whether a JSON value is an example of how two templates differ, or null."""
+    return value is None or (
+        isinstance(value, list) and len(value) == 2 and all(isinstance(text, str) for text in value)
+    )
+
+
+def _is_counts(value: object) -> bool:
+    return isinstance(value, dict) and all(type(count) is int for count in value.values())
+
+
+def prompt_remarks(prompts: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return what somebody who reads a run's results should know of its prompts, as sentences.
+
+    Args:
+        prompts: from `UsedTemplates.to_list`, of one dataset.
+    """
+    remarks = []
+    known = sorted((use for use in prompts if use["template"] is not None), key=lambda use: -use["requests"])
+    if len(known) > 1:
+        counts = ", ".join(f"{use['requests']:,}" for use in known[:_NAMED]) + ", ..." * (len(known) > _NAMED)
+        example = next((use["example"] for use in known if use["example"]), None)
+        shown = f" For example, {example[0]!r} in one reads {example[1]!r} in another." if example else ""
+        more = " or more" if any(use["template"] == _OTHERS for use in known) else ""
+        remarks.append(
+            f"The run put {len(known)}{more} different prompts around the questions ({counts} requests), which recorded CoTs do "
+            f"not heed.{shown}"
+        )
+    mismatches = Counter[str]()
+    for use in prompts:
+        mismatches.update(use["mismatches"])
+    if mismatches:
+        fields = ", ".join(f"{field}: {count:,}" for field, count in mismatches.items())
+        remarks.append(
+            "Requests that no recorded CoT can answer were answered, as --allow-mismatch has it: "
+            f"{mismatches.total():,} ({fields})."
+        )
+    return remarks
+
+
+def difference(one: str, other: str) -> tuple[str, str]:
+    """Return what two texts read from a little before the first character in which they differ, a line or so of each."""
+    place = next((n for n, (mine, theirs) in enumerate(zip(one, other, strict=False)) if mine != theirs), None)
+    start = max((min(len(one), len(other)) if place is None else place) - _SHOWN // 3, 0)
+    return _excerpt(one, start), _excerpt(other, start)
+
+
+def _excerpt(text: str, start: int) -> str:
+    stop = start + _SHOWN
+    return f"{'...' * (start > 0)}{text[start:stop]}{'...' * (stop < len(text))}"

@@ -1,0 +1,1 @@
+"""Runs of a client: draws handed out, ledgers, accounts."""

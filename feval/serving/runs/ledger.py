@@ -1,0 +1,223 @@
+"""The ledger as a file: one JSON line for what it belongs to, then one for every request. Lines are only ever added."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from threading import Condition, Thread
+from typing import Any
+
+import orjson
+
+from feval.errors import ConflictError, SourceError, StorageError
+from feval.recording import recording_around
+from feval.serving.matching.templates import is_example
+
+__all__ = ["FORMAT", "LedgerFile", "read_ledger"]
+
+FORMAT = "feval-serving-ledger"
+
+_FLUSH_S = 0.2
+_PINNED = ("recordings", "seed", "order", "billing", "prices")
+
+
+class LedgerFile:
+    """A ledger file that is open for adding; what was added is on its way to the disk at most 0.2 s later.
+
+    Args:
+        path: of the file.
+        header: what it belongs to: recordings, seed, order, billing, prices (JSON values).
+        resume: whether to go on with an existing file.
+
+    Attributes:
+        entries: the requests that an existing file holds.
+
+    Raises:
+        StorageError: the file is there already and `resume` is false, another process adds to it, or the disk says no.
+        ConflictError: an existing file belongs to something else.
+        SourceError: an existing file is no ledger.
+    """
+
+    def __init__(self, path: str | Path, header: Mapping[str, Any], *, resume: bool) -> None:
+        self.path = Path(path)
+        self.entries: list[dict[str, Any]] = []
+        self._waiting: list[bytes] = []
+        self._wake = Condition()
+        self._closed = False
+        self._failure: str | None = None
+        if (holder := recording_around(self.path.absolute().parent)) is not None:
+            raise StorageError(
+                f"The ledger {self.path} would lie inside the recording {holder}, which never changes. Name another file."
+            )
+        try:
+            self._file = os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        except OSError as error:
+            raise StorageError(f"The ledger {self.path} cannot be opened: {error.strerror or error}.") from error
+        try:
+            self._lock()
+            self._begin({"format": FORMAT, "version": 1, **header}, resume=resume)
+        except BaseException:
+            os.close(self._file)
+            raise
+        self._thread = Thread(target=self._write_on, name="ledger", daemon=True)
+        self._thread.start()
+
+    def add(self, entry: Mapping[str, Any]) -> None:
+        """Add a request.
+
+        Raises:
+            StorageError: what was added before could not be written.
+        """
+        if self._failure is not None:
+            raise StorageError(self._failure)
+        line = orjson.dumps(entry, option=orjson.OPT_APPEND_NEWLINE)
+        with self._wake:
+            self._waiting.append(line)
+
+    def close(self) -> None:
+        """Write what is left and let go of the file.
+
+        Raises:
+            StorageError: not everything could be written.
+        """
+        with self._wake:
+            if self._closed:
+                return
+            self._closed = True
+            self._wake.notify()
+        self._thread.join()
+        os.close(self._file)
+        if self._failure is not None:
+            raise StorageError(self._failure)
+
+    def _lock(self) -> None:
+        try:
+            import fcntl
+        except ImportError:  # no such locks on Windows
+            return
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            raise StorageError(
+                f"Another process adds to the ledger {self.path}. End it, or name another file for this one."
+            ) from error
+
+    def _begin(self, header: Mapping[str, Any], *, resume: bool) -> None:
+        size = os.fstat(self._file).st_size
+        if not size:
+            self._append(orjson.dumps(header, option=orjson.OPT_APPEND_NEWLINE))
+            return
+        if not resume:
+            raise StorageError(
+                f"The ledger {self.path} is there already. Name another file, or say that it is to be gone on with (--resume)."
+            )
+        found, self.entries, whole = _read(self.path)
+        for name in _PINNED:
+            if found and found.get(name) != header.get(name):
+                raise ConflictError(
+                    f"The ledger {self.path} belongs to {name} {_shown(found.get(name))}, but what is served now has "
+                    f"{_shown(header.get(name))}. Serve the same, or begin another ledger."
+                )
+        os.ftruncate(self._file, whole)  # a line that was being written when the process was killed
+        if not found:
+            self._append(orjson.dumps(header, option=orjson.OPT_APPEND_NEWLINE))
+
+    def _append(self, data: bytes) -> None:
+        try:
+            while data:
+                data = data[os.write(self._file, data) :]
+        except OSError as error:
+            raise StorageError(
+                f"The ledger {self.path} cannot be written ({error.strerror or error}), so no more CoTs are handed out. "
+                "Make room, and start again with --resume."
+            ) from error
+
+    def _write_on(self) -> None:
+        closed = False
+        while not closed:
+            with self._wake:
+                self._wake.wait_for(lambda: self._closed, _FLUSH_S)
+                closed = self._closed
+                waiting, self._waiting = self._waiting, []
+            if waiting and self._failure is None:
+                try:
+                    self._append(b"".join(waiting))
+                except StorageError as error:
+                    self._failure = str(error)
+
+
+def read_ledger(path: str | Path) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """Read a ledger file.
+
+    Args:
+        path: of the file.
+
+    Returns:
+        What it belongs to, and the requests: each has "run", "dataset", "llm", "question", "samples", "n" and "recycled", and
+        "chosen" where the client chose the CoT; since it is kept, "match" (how the question was found), "template" (digest of
+        the words around it), "mismatch" (the field that no recorded CoT answers) and "example" (where the template begins to
+        differ from the run's first). Where a run was reset, an entry has "run" and "reset" alone. A last line that was not
+        written whole is left out.
+
+    Raises:
+        StorageError: the file cannot be read.
+        SourceError: it is no ledger.
+    """
+    header, entries, _ = _read(Path(path))
+    if not header:
+        raise SourceError(f"The ledger {path} is empty.")
+    return header, entries
+
+
+def _read(path: Path) -> tuple[dict[str, Any], list[dict[str, Any]], int]:
+    """Header, requests, and how many bytes are whole lines."""
+    whole = 0
+    header: dict[str, Any] = {}
+    entries: list[dict[str, Any]] = []
+    try:
+        with path.open("rb") as file:
+            for number, line in enumerate(file, start=1):
+                if not line.endswith(b"\n"):
+                    break
+                record = _record(path, number, line)
+                if number == 1:
+                    header = record
+                else:
+                    entries.append(record)
+                whole += len(line)
+    except OSError as error:
+        raise StorageError(f"The ledger {path} cannot be read: {error.strerror or error}.") from error
+    return header, entries, whole
+
+
+def _record(path: Path, number: int, line: bytes) -> dict[str, Any]:
+    try:
+        record = orjson.loads(line)
+    except orjson.JSONDecodeError as error:
+        raise SourceError(f"Line {number} of the ledger {path} is no JSON; the file was changed or damaged.") from error
+    if not isinstance(record, dict) or (number == 1 and record.get("format") != FORMAT):
+        raise SourceError(f'{path} is no ledger of a server: its first line lacks "format": "{FORMAT}".')
+    if number > 1 and not _is_entry(record):
+        raise SourceError(f"Line {number} of the ledger {path} is no request; the file was changed or damaged.")
+    return record
+
+
+def _is_entry(record: Mapping[str, Any]) -> bool:
+    if record.get("reset") is True:
+        return isinstance(record.get("run"), str)
+    samples = record.get("samples")
+    return (
+        all(isinstance(record.get(name), str) for name in ("run", "dataset", "llm", "question"))
+        and isinstance(samples, list)
+        and all(type(sample) is int and sample >= 0 for sample in samples)
+        and record.get("n") == len(samples) > 0
+        and all(isinstance(record.get(name), str | None) for name in ("match", "template", "mismatch"))
+        and is_example(record.get("example"))
+    )
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, list):
+        return ", ".join(str(item)[:12] for item in value) or "none"
+    return repr(value)[:80]

@@ -1,0 +1,1 @@
+"""Asking a live LLM: pace, budget, plan and checks."""

@@ -1,0 +1,1 @@
+"""The append-only journal of a recording in progress."""

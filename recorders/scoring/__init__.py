@@ -1,0 +1,1 @@
+"""Score recorded CoTs with a reward model or a judge."""

@@ -1,0 +1,1 @@
+"""Servers of our own: the recording proxy and the server of the tiny models."""

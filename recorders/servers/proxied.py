@@ -1,0 +1,197 @@
+"""From a proxy's journal to a recording: which requests are which questions, and which LLMs were asked."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from hashlib import sha256
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from feval.answers import EXTRACTOR_VERSION
+from feval.answers.equality import named_equality
+from feval.cards.cards import find_dataset_card
+from feval.errors import FevalError, StorageError
+from feval.recording import DatasetInfo, LLMInfo, Question, merge, open_recording
+from recorders.errors import JournalError
+from recorders.journal.journal import Journal
+from recorders.request import Decoding, Message, Request
+from recorders.servers.proxy import messages_id
+from recorders.work.seal import seal
+
+__all__ = ["check_place", "match", "seal_proxied"]
+
+_Group = list[tuple[Question, Request]]
+
+
+@dataclass(frozen=True, slots=True)
+class _Sealing:
+    journal: Journal
+    dataset: DatasetInfo
+    prices: str
+    counter: str
+
+
+def seal_proxied(
+    journal: Journal,
+    out: Path,
+    *,
+    dataset: str,
+    answer_kind: str,
+    questions: Sequence[Question] = (),
+    prices: str = "none",
+    counter: str = "usage",
+    equality: str | None = None,
+) -> Path | None:
+    """Seal what a proxy journalled; the journal stays, to be replayed and gone on with.
+
+    A recording is never changed: where `out` has fewer CoTs than the journal, the new one is `out-2`, `out-3` and so on.
+
+    Args:
+        journal: open.
+        out: the folder to make.
+        dataset: its id.
+        answer_kind: a key of `feval.answers.KINDS`.
+        questions: of the dataset; a request is the question that stands verbatim in its last user message (the longest; if it is
+            there for one question alone). Every other request is a question of its own, without gold.
+        prices: id of the price list, or "none".
+        counter: as in `recorders.work.seal.seal`.
+        equality: of answers, see `feval.answers.equality.named_equality`; `None`: that of the answer kind.
+
+    Returns:
+        The recording, made now or before; `None` where the journal holds no CoT.
+
+    Raises:
+        JournalError: the journal is damaged.
+        StorageError: the disk said no.
+    """
+    if not journal.totals.cots:
+        return None
+    newest, free = _numbered(out)
+    if newest is not None and _cots(newest) == journal.totals.cots:
+        return newest
+    card = find_dataset_card(dataset)
+    title, licence = (card.title, card.licence) if card else (dataset, None)
+    info = DatasetInfo(
+        dataset, title, answer_kind, EXTRACTOR_VERSION, None, licence, named_equality(answer_kind, equality)
+    )
+    sealing = _Sealing(journal, info, prices, counter)
+    groups = _groups(_requests(journal, dataset), dataset, questions)
+    names = _names(list(groups))
+    if len(groups) == 1:
+        ((llm, group),) = groups.items()
+        return _sealed(sealing, free, names[llm], group)
+    with TemporaryDirectory(prefix=f".{out.name}-", dir=out.parent) as folder:
+        parts = [
+            _sealed(sealing, Path(folder) / str(number), names[llm], group)
+            for number, (llm, group) in enumerate(groups.items())
+        ]
+        return merge(parts, free)
+
+
+def check_place(out: Path) -> None:
+    """Make sure that what is recorded can be sealed later: where something lies already, it is a recording.
+
+    Args:
+        out: the folder to make.
+
+    Raises:
+        StorageError: something else lies there.
+    """
+    newest, _ = _numbered(out)
+    if newest is None:
+        return
+    try:
+        open_recording(newest)
+    except FevalError as error:
+        raise StorageError(
+            f"{newest} is there already and holds no recording that can be opened. Name another folder to record into."
+        ) from error
+
+
+def match(text: str, questions: Sequence[Question]) -> Question | None:
+    """Return the question whose text stands verbatim in a message: the longest, if no other one has the same text.
+
+    Args:
+        text: the message.
+        questions: to choose from.
+    """
+    found = [question for question in questions if question.text and question.text in text]
+    longest = max((len(question.text) for question in found), default=0)
+    best = [question for question in found if len(question.text) == longest]
+    return best[0] if len(best) == 1 else None
+
+
+def _sealed(sealing: _Sealing, out: Path, name: str, group: _Group) -> Path:
+    requests = [request for _, request in group]
+    content = requests[0].decoding.content()
+    temperature, max_tokens = content.pop("temperature"), content.pop("max_tokens")
+    sent = {key: value for key, value in content.items() if value not in (None, [], {})}
+    return seal(
+        sealing.journal,
+        out,
+        dataset=sealing.dataset,
+        questions=[question for question, _ in group],
+        requests=requests,
+        llm=LLMInfo(name, temperature, max_tokens, {"model": requests[0].model, "prompt": "proxied"} | sent),
+        operation={"name": "proxy", **sealing.journal.identity},
+        prices=sealing.prices,
+        counter=sealing.counter,
+    )
+
+
+def _requests(journal: Journal, dataset: str) -> list[Request]:
+    """The requests as the journal tells them, in its order."""
+    found = []
+    for entry in journal.entries():
+        if entry.kind != "request":
+            continue
+        record = entry.record
+        try:
+            decoding: dict[str, Any] = {**record["decoding"], "stop": tuple(record["decoding"]["stop"])}
+            messages = tuple(Message(message["role"], message["content"]) for message in record["messages"])
+            request = Request(dataset, record["question_id"], messages, record["model"], Decoding(**decoding))
+        except (KeyError, TypeError) as error:
+            raise JournalError(f"Line {entry.number} of {journal.path} was not written by a proxy.") from error
+        if request.key() != record["request"]:
+            raise JournalError(f"Line {entry.number} of {journal.path} is a request that does not fit its key.")
+        if journal.count(record["request"]):  # a request may stand there whose reply never came to the disk
+            found.append(request)
+    return found
+
+
+def _groups(requests: Sequence[Request], dataset: str, questions: Sequence[Question]) -> dict[str, _Group]:
+    """The requests of each LLM (model and decoding), each with its question; of two for one question, the first has it."""
+    groups: defaultdict[str, dict[str, tuple[Question, Request]]] = defaultdict(dict)
+    for request in requests:
+        llm = json.dumps([request.model, request.decoding.content()], sort_keys=True)
+        last = next(message.content for message in reversed(request.messages) if message.role == "user")
+        question = match(last, questions)
+        if question is None or question.id in groups[llm]:
+            question = Question(f"{dataset}/{messages_id(request.messages)}", last)
+        groups[llm].setdefault(question.id, (question, replace(request, question_id=question.id)))
+    return {llm: list(group.values()) for llm, group in groups.items()}
+
+
+def _names(llms: Sequence[str]) -> dict[str, str]:
+    """Each LLM's name: the model, with 8 hex digits of its decoding where a model was asked in several ways."""
+    models = {llm: str(json.loads(llm)[0]) for llm in llms}
+    several = {model for model in models.values() if list(models.values()).count(model) > 1}
+    digits = {llm: sha256(llm.encode()).hexdigest()[:8] for llm in llms}
+    return {llm: f"{model}@{digits[llm]}" if model in several else model for llm, model in models.items()}
+
+
+def _numbered(out: Path) -> tuple[Path | None, Path]:
+    """The newest recording of those numbered, and the first name that is free."""
+    newest, free, number = None, out, 1
+    while free.exists() and (not free.is_dir() or any(free.iterdir())):
+        newest, number = free, number + 1
+        free = out.with_name(f"{out.name}-{number}")
+    return newest, free
+
+
+def _cots(recording: Path) -> int:
+    return sum(pair["cots"] for pair in open_recording(recording).manifest.pairs.values())

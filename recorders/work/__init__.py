@@ -1,0 +1,1 @@
+"""From a dataset to a sealed recording: prompts, resuming, topping up."""

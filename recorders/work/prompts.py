@@ -1,0 +1,455 @@
+r"""Prompts: from a prompt card and a question to the messages of a request.
+
+A prompt card (`data_cards/prompts/<dataset>.md`) holds a system prompt, worked exemplars, and for reasoning models a zero-shot
+instruction. There is one format for all datasets:
+
+    system     what to do, and the sentence to end with
+    user       an exemplar's question, its options below it, one per line: "(A) text"
+    assistant  its chain of thought, and on a line of its own the answer sentence: "The answer is (A)."
+    ...        (every exemplar)
+    user       the question
+
+Exemplars are turns of the chat and not one long user message: chat models are trained to continue in the manner of their own
+earlier turns, none takes the exemplars for the task or goes on to invent a next question, and the turns are a constant prefix,
+which providers cache. A reasoning model gets one user message, the question and the instruction, as in the paper (section 2.2:
+zero-shot instructions), and no system prompt, which some of them refuse.
+
+A published prompt never changes: a better one is a new version, in a file of its own (`gsm8k@2.md`). `prompt_version` names it
+and hashes what is sent, so that a recording tells one prompt from another whatever folder it came from.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints
+
+from feval import answers
+from feval.cards.cards import read_card
+from feval.cards.front_matter import card_files, card_folders
+from feval.cards.schema import Choice
+from feval.errors import CardError, OutOfRangeError, SourceError, UnknownNameError, UsageError
+from feval.recording.content import Question
+from recorders.request import Message
+
+__all__ = [
+    "TRAIN_FORMS",
+    "Exemplar",
+    "PromptCard",
+    "TrainForm",
+    "check_prompt",
+    "messages",
+    "prompt_card",
+    "prompt_names",
+    "prompt_version",
+    "with_train_exemplars",
+]
+
+Choices = tuple[tuple[str, str], ...]
+
+_SLOT = "{answer}"
+_LONGEST_RATIONALE = 1000  # characters: an exemplar is paid with every question
+
+
+@dataclass(frozen=True, slots=True)
+class Exemplar:
+    """A worked question.
+
+    Attributes:
+        question: without the options.
+        cot: the chain of thought, without the answer sentence.
+        answer: as it stands in the answer sentence; with options, the label of the right one.
+        choices: (label, text) of each option; empty where there are none.
+    """
+
+    question: str
+    cot: str
+    answer: str
+    choices: Choices = ()
+
+
+@dataclass(frozen=True, slots=True)
+class PromptCard:
+    """One version of a dataset's prompt.
+
+    Attributes:
+        dataset: the id of the dataset it is written for.
+        version: 1, 2, ...
+        system: the system prompt; `None` for none.
+        zero_shot: the instruction that follows the question where there are no exemplars.
+        answer_sentence: how every reply ends, with "{answer}" in the place of the answer.
+        exemplars: in the order in which they are sent.
+        train_form: how the rows of the dataset's train split are read, a key of `TRAIN_FORMS`; `None` where it has no rationales.
+        source: where the exemplars are from: "card", or "train" for the train split.
+    """
+
+    dataset: str
+    version: int
+    system: str | None
+    zero_shot: str
+    answer_sentence: str
+    exemplars: tuple[Exemplar, ...]
+    train_form: str | None = None
+    source: Literal["card", "train"] = "card"
+
+    @property
+    def name(self) -> str:
+        """The name that finds this version again: "gsm8k@1"."""
+        return f"{self.dataset}@{self.version}"
+
+    def reply(self, exemplar: Exemplar) -> str:
+        """Return an exemplar's reply as it is sent: the chain of thought and the answer sentence, each on lines of its own."""
+        return f"{exemplar.cot}\n{self.answer_sentence.replace(_SLOT, exemplar.answer)}"
+
+
+def messages(
+    card: PromptCard, question: Question, *, reasoning: bool = False, system_role: bool = True
+) -> tuple[Message, ...]:
+    """Return what an LLM is sent for a question.
+
+    Args:
+        card: the prompt.
+        question: its text and options are sent, its gold is not.
+        reasoning: zero-shot, for models that reason before they answer.
+        system_role: `False` for models whose chat template refuses the role "system" (some of Mistral's and Gemma's): the system
+            prompt then begins the first user message.
+
+    Raises:
+        SourceError: the question has no text.
+    """
+    if not question.text.strip():
+        raise SourceError(
+            f"The question {question.id!r} has no text, so no LLM can be asked it. Give a file with the questions, --questions."
+        )
+    asked = _rendered(question.text, question.choices)
+    if reasoning:
+        return (Message("user", f"{asked}\n\n{card.zero_shot}"),)
+    turns = [
+        turn
+        for exemplar in card.exemplars
+        for turn in (
+            Message("user", _rendered(exemplar.question, exemplar.choices)),
+            Message("assistant", card.reply(exemplar)),
+        )
+    ]
+    first, *others = [*turns, Message("user", asked)]
+    if card.system is None:
+        return (first, *others)
+    if system_role:
+        return (Message("system", card.system), first, *others)
+    return (Message("user", f"{card.system}\n\n{first.content}"), *others)
+
+
+def _rendered(text: str, choices: Choices) -> str:
+    """The question with its options below it; options that are their own labels ("Yes", "No") have no label in front."""
+    if all(label == option for label, option in choices):
+        return "\n".join([text, *(f"- {option}" for _, option in choices)])
+    return "\n".join([text, *(f"({label}) {option}" for label, option in choices)])
+
+
+_PLACEHOLDER = Question(id="", text="{question}", choices=(("{label}", "{option}"),))
+
+
+def prompt_version(card: PromptCard, *, reasoning: bool = False, system_role: bool = True) -> str:
+    """Return what a recording says of its prompt: name, version, and a hash of all that is sent besides the question.
+
+    Args:
+        card: the prompt.
+        reasoning: as in `messages`.
+        system_role: as in `messages`.
+
+    Returns:
+        Such as "gsm8k/1#0123456789abcdef", "gsm8k/1/zero-shot#...", "gsm8k/1/train#...": behind the mark, the first 16 hex digits
+        of the sha256 of the messages around a placeholder, as canonical JSON.
+    """
+    kind = "/zero-shot" if reasoning else "/train" if card.source == "train" else ""
+    sent = messages(card, _PLACEHOLDER, reasoning=reasoning, system_role=system_role)
+    content = json.dumps([[message.role, message.content] for message in sent], separators=(",", ":"))
+    return f"{card.dataset}/{card.version}{kind}#{hashlib.sha256(content.encode('ascii')).hexdigest()[:16]}"
+
+
+# --- cards
+
+
+class _Facts(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+
+def _with_slot(sentence: str) -> str:
+    if sentence.count(_SLOT) != 1:
+        raise ValueError(f"write {_SLOT} once, where the answer belongs")
+    return sentence
+
+
+def _known_form(name: str) -> str:
+    if name not in TRAIN_FORMS:
+        raise ValueError(f"known forms: {', '.join(TRAIN_FORMS)}")
+    return name
+
+
+_Text = Annotated[str, StringConstraints(min_length=1, pattern=r"\S")]
+
+
+class _ExemplarFacts(_Facts):
+    question: _Text
+    choices: Annotated[tuple[Choice, ...], Field(strict=False)] = ()
+    cot: _Text
+    answer: _Text
+
+
+class _PromptFacts(_Facts):
+    dataset: _Text
+    version: int = Field(ge=1)
+    title: _Text
+    system: _Text | None
+    zero_shot: _Text
+    answer_sentence: Annotated[str, AfterValidator(_with_slot)]
+    train_form: Annotated[str, AfterValidator(_known_form)] | None = None
+    exemplars: Annotated[tuple[_ExemplarFacts, ...], Field(strict=False, min_length=1)]
+
+
+def prompt_names() -> list[str]:
+    """Return every prompt that has a card, sorted, with its version: "gsm8k@1"."""
+    return sorted({f"{dataset}@{version}" for _, dataset, version in _prompt_files()})
+
+
+def prompt_card(name: str) -> PromptCard:
+    """Return a prompt.
+
+    Of the folders that `FEVAL_CARDS` names and feval's own, the first one with a prompt for the dataset decides.
+
+    Args:
+        name: of a dataset ("gsm8k": the latest version), or with a version ("gsm8k@1": this one for ever).
+
+    Raises:
+        UnknownNameError: there is no such prompt; the message says how to write one.
+        CardError: its card cannot be used.
+    """
+    dataset, mark, wanted = name.partition("@")
+    files = [(path, version) for path, named, version in _prompt_files() if named == dataset]
+    if not files:
+        raise UnknownNameError.of("prompt card", dataset, {named for _, named, _ in _prompt_files()}, _advice(dataset))
+    if not mark:
+        deciding = files[0][0].parent
+        return _read([path for path, _ in files if path.parent == deciding][-1])
+    for path, version in files:
+        if str(version) == wanted:
+            return _read(path)
+    versions = {f"{dataset}@{version}" for _, version in files}
+    raise UnknownNameError.of("prompt card", name, versions, f"{dataset!r} alone means the latest version.")
+
+
+def _advice(dataset: str) -> str:
+    return (
+        f"Write one: a folder my-cards/prompts with a file {dataset[:80]}.md (system prompt, exemplars, zero-shot instruction; "
+        "data_cards/README.md lists the fields), and set FEVAL_CARDS=my-cards. Or send the bare questions: --prompt none."
+    )
+
+
+def _prompt_files() -> list[tuple[Path, str, int]]:
+    """Every prompt card with dataset and version as its file name tells them, folder by folder in the order of search."""
+    order = {folder / "prompts": position for position, folder in enumerate(card_folders())}
+    found = [(path, *_named(name, path)) for name, paths in card_files("prompts").items() for path in paths]
+    return sorted(found, key=lambda each: (order[each[0].parent], each[1], each[2]))
+
+
+def _named(stem: str, path: Path) -> tuple[str, int]:
+    dataset, mark, version = stem.partition("@")
+    if not mark:
+        return dataset, 1
+    if not re.fullmatch(r"[1-9][0-9]{0,8}", version, re.ASCII) or version == "1":
+        raise CardError(f"The prompt card {path} has an odd name: {dataset}.md is version 1, {dataset}@2.md version 2.")
+    return dataset, int(version)
+
+
+def _read(path: Path) -> PromptCard:
+    facts = read_card("prompts", path, _PromptFacts)
+    told = facts.dataset if facts.version == 1 else f"{facts.dataset}@{facts.version}"
+    if path.name != f"{told}.md":
+        raise CardError(
+            f"The prompt card {path} is version {facts.version} of {facts.dataset!r}: its file must be called {told}.md."
+        )
+    exemplars = tuple(
+        Exemplar(each.question, each.cot, each.answer, tuple((choice.label, choice.text) for choice in each.choices))
+        for each in facts.exemplars
+    )
+    return PromptCard(
+        facts.dataset,
+        facts.version,
+        facts.system,
+        facts.zero_shot,
+        facts.answer_sentence,
+        exemplars,
+        facts.train_form,
+    )
+
+
+def check_prompt(card: PromptCard, kind: str, questions: Iterable[Question] = ()) -> None:
+    """Check that a prompt can be recorded with: before anything is paid.
+
+    Every exemplar's reply must be read back as its answer; every answer must be one of the exemplar's options; no exemplar may be
+    a question of the dataset, whose answer the LLM would be told.
+
+    Args:
+        card: the prompt.
+        kind: the dataset's answer kind, a key of `feval.answers.KINDS`.
+        questions: those that will be asked.
+
+    Raises:
+        CardError: an exemplar is wrong; the message names it.
+        UnknownNameError: for an unknown kind.
+        AnswerError: for a kind that extracts nothing ("verbatim").
+    """
+    asked = {_folded(question.text, question.choices): question.id for question in questions}
+    for number, exemplar in enumerate(card.exemplars, start=1):
+        where = f"Exemplar {number} of the prompt {card.name}"
+        labels = [label for label, _ in exemplar.choices]
+        if labels and (exemplar.answer not in labels or len(set(labels)) < len(labels)):
+            raise CardError(f"{where} has the answer {exemplar.answer!r}, which must be one of its labels {labels}.")
+        read = _read_back(card, exemplar, kind)
+        gold = answers.canonical_gold(kind, exemplar.answer, exemplar.choices)
+        if gold is None or read != gold:
+            raise CardError(
+                f"{where} has the answer {exemplar.answer!r}, but its reply is read as {read!r} (answer kind {kind!r}). "
+                "Correct its chain of thought, its answer, or the card's answer sentence."
+            )
+        same = asked.get(_folded(exemplar.question, exemplar.choices))
+        if same is not None:
+            raise CardError(f"{where} is the question {same!r}: its answer would be told. Write another exemplar.")
+
+
+def _read_back(card: PromptCard, exemplar: Exemplar, kind: str) -> str | None:
+    raw = answers.extract(kind, card.reply(exemplar), exemplar.choices)
+    return answers.canonical(kind, raw, exemplar.choices)
+
+
+def _folded(text: str, choices: Choices) -> str:
+    return " ".join(_rendered(text, choices).casefold().split())
+
+
+# --- exemplars from a train split
+
+
+@dataclass(frozen=True, slots=True)
+class TrainForm:
+    """How the rows of one train split are read.
+
+    Attributes:
+        kind: the answer kind of its golds.
+        fields: the columns that are read.
+        exemplar: from a row to an exemplar; `None` where the row has no usable rationale.
+    """
+
+    kind: str
+    fields: tuple[str, ...]
+    exemplar: Callable[[Mapping[str, Any]], Exemplar | None]
+
+
+_CALCULATION = re.compile(r"<<[^<>\n]{0,200}>>")
+_OPTION = re.compile(r"\s*\(?([A-Z])\s*[).:]\s*(.*)", re.DOTALL)
+_VERDICT = re.compile(
+    r"\W*(?:(?:so|hence|thus|therefore|the|correct|right|final)\W+){0,4}(?:answer|ans|option|choice)\b.*|\W*[A-E]\W*",
+    re.IGNORECASE,
+)
+
+
+def _gsm8k(row: Mapping[str, Any]) -> Exemplar | None:
+    """GSM8K: `answer` is a worked solution with calculator notes in << >>, then "#### " and the number."""
+    cot, mark, gold = row["answer"].rpartition("####")
+    answer = answers.canonical("number", gold)
+    cot = "\n".join(line.strip() for line in _CALCULATION.sub("", cot).splitlines() if line.strip())
+    return Exemplar(row["question"].strip(), cot, answer) if mark and answer and cot else None
+
+
+def _aqua(row: Mapping[str, Any]) -> Exemplar | None:
+    """AQuA: `options` such as "A)21", a `rationale`, often with a verdict ("Answer: B") at its end, and `correct`."""
+    options = [_OPTION.fullmatch(option) for option in row["options"]]
+    lines = [line.strip() for line in row["rationale"].splitlines() if line.strip()]
+    while lines and _VERDICT.fullmatch(lines[-1]):
+        lines.pop()
+    choices = tuple((option[1], option[2].strip()) for option in options if option)
+    if not lines or len(choices) < len(options) or row["correct"] not in (label for label, _ in choices):
+        return None
+    return Exemplar(row["question"].strip(), "\n".join(lines), row["correct"], choices)
+
+
+TRAIN_FORMS: dict[str, TrainForm] = {
+    "gsm8k": TrainForm("number", ("question", "answer"), _gsm8k),
+    "aqua": TrainForm("choice", ("question", "options", "rationale", "correct"), _aqua),
+}
+"""The train splits with rationales that can be read; a prompt card names its own in `train_form`."""
+
+
+def with_train_exemplars(
+    card: PromptCard, rows: Iterable[Mapping[str, Any]], count: int, questions: Iterable[Question] = ()
+) -> PromptCard:
+    """Return the prompt with exemplars from the dataset's train split in the place of its own.
+
+    Which rows are taken depends on the rows alone and not on their order: of those that can be used, the ones whose question has
+    the smallest sha256. A row can be used if its rationale has 1 to 1000 characters, if the reply made of it is read back
+    as its gold, and if it is none of the questions that will be asked.
+
+    Args:
+        card: the prompt; it keeps system prompt and answer sentence.
+        rows: of the train split, as the Hub has them.
+        count: how many exemplars.
+        questions: those that will be asked.
+
+    Raises:
+        UsageError: the dataset's train split has no rationales.
+        OutOfRangeError: `count` is less than 1.
+        SourceError: a row lacks a column, or too few rows can be used.
+    """
+    if card.train_form is None:
+        known = ", ".join(name for name in prompt_names() if prompt_card(name).train_form is not None)
+        raise UsageError(
+            f"The prompt {card.name} cannot take its exemplars from a train split: no split of {card.dataset!r} with rationales "
+            f"is known. Use the exemplars of the card (--exemplars card). Prompts that can: {known}."
+        )
+    if count < 1:
+        raise OutOfRangeError(f"{count} exemplars were asked for; a few-shot prompt has at least 1.")
+    form = TRAIN_FORMS[card.train_form]
+    asked = {_folded(question.text, question.choices) for question in questions}
+    usable: dict[str, Exemplar] = {}
+    total = 0
+    for total, row in enumerate(rows, start=1):
+        exemplar = form.exemplar(_checked(row, form, card.train_form, total))
+        if (
+            exemplar
+            and _usable(card, exemplar, form.kind)
+            and _folded(exemplar.question, exemplar.choices) not in asked
+        ):
+            usable.setdefault(hashlib.sha256(exemplar.question.encode("utf-8", "surrogatepass")).hexdigest(), exemplar)
+    if len(usable) < count:
+        raise SourceError(
+            f"{count} exemplars were asked for, but of {total} rows of the train split only {len(usable)} can be used "
+            f"(a rationale of at most {_LONGEST_RATIONALE} characters whose answer is read back as the gold). Ask for fewer."
+        )
+    chosen = tuple(usable[digest] for digest in sorted(usable)[:count])
+    return replace(card, exemplars=chosen, source="train")
+
+
+def _checked(row: Mapping[str, Any], form: TrainForm, name: str, number: int) -> Mapping[str, Any]:
+    for field in form.fields:
+        value = row.get(field)
+        ok = isinstance(value, list) and all(map(_is_text, value)) if field == "options" else _is_text(value)
+        if not ok:
+            raise SourceError(
+                f"Row {number} of the train split should have {', '.join(form.fields)} (the form {name!r}); "
+                f"its {field!r} is {value!r:.80}. Give the train split as its repository publishes it."
+            )
+    return row
+
+
+def _is_text(value: object) -> bool:
+    return isinstance(value, str)
+
+
+def _usable(card: PromptCard, exemplar: Exemplar, kind: str) -> bool:
+    return len(exemplar.cot) <= _LONGEST_RATIONALE and _read_back(card, exemplar, kind) == exemplar.answer

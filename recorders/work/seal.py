@@ -1,0 +1,256 @@
+"""From a journal to a recording: sorted, answers extracted, tokens counted, written in one step, verified.
+
+The journal is read twice: once for where each CoT lies, then question by question. Texts of one question are in memory at a
+time. Sealing asks nobody for anything; it can be repeated with another extractor or counter as long as the journal is there.
+"""
+
+from __future__ import annotations
+
+import math
+from array import array
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from feval.answers import canonical_gold, extract, normal_forms
+from feval.answers.thoughts import SplitColumns, Thoughts, split_columns, thoughts_of
+from feval.cards.tokens import SPLIT_USAGE, USAGE, is_usage, token_counter
+from feval.recording import DatasetInfo, LLMInfo, PoolRows, Question, RecordingWriter, verify_recording
+from feval.recording.content import OPTIONAL_COLUMNS
+from recorders.asking.checks import Checks
+from recorders.errors import JournalError
+from recorders.journal.journal import Journal
+from recorders.request import Completion, Decoding, Request
+
+__all__ = ["seal"]
+
+_NO_ANSWER = {"content_filter", "error"}
+_COMPLETION_FIELDS = tuple(field.name for field in fields(Completion))
+
+
+def seal(
+    journal: Journal,
+    out: str | Path,
+    *,
+    dataset: DatasetInfo,
+    questions: Sequence[Question],
+    requests: Sequence[Request],
+    llm: LLMInfo,
+    operation: Mapping[str, Any],
+    prices: str = "none",
+    counter: str = "usage",
+    other_counter: str = "words",
+    notes: Sequence[str] = (),
+    progress: Callable[[int], None] | None = None,
+) -> Path:
+    """Make a recording of everything a journal holds, and verify it. The journal stays as it is.
+
+    Args:
+        journal: open; what was added and not committed is not in it yet.
+        out: the folder to make.
+        dataset: as it goes into the recording.
+        questions: in order; their gold keys are made anew by the dataset's answer kind.
+        requests: of the questions, in the same order.
+        llm: as it goes into the recording.
+        operation: what made the recording.
+        prices: id of the price list, or "none".
+        counter: "usage" for the provider's token counts, or a name that `feval.cards.tokens.token_counter` knows.
+        other_counter: counts all tokens, if any CoT came without usage: counts by different counters do not compare.
+        notes: further sentences for the manifest.
+        progress: called with the number of questions done.
+
+    Returns:
+        The folder.
+
+    Raises:
+        JournalError: the journal is damaged, or the recording does not verify.
+        StorageError: `out` is there already, or the disk said no.
+        TokenCounterError, UnknownNameError: the counter cannot be had.
+    """
+    contents = _Contents(journal)
+    used = contents.counter(other_counter) if counter == USAGE else counter
+    decoding = requests[0].decoding if requests else Decoding()
+    sealing = _Sealing(journal, contents, dataset.answer_kind, decoding, used, thoughts_of(llm.name))
+    golds = [replace(q, answer_key=canonical_gold(dataset.answer_kind, q.answer, q.choices)) for q in questions]
+    licences = {"questions": dataset.licence}
+    with RecordingWriter(out, operation=operation, prices=prices, notes=notes, licences=licences) as writer:
+        writer.add_dataset(dataset, golds)
+        writer.add_pools(dataset.id, llm, used, sealing.pools(golds, requests), progress)
+        for note in [*journal.notes, *sealing.notes(counter)]:
+            writer.note(note)
+    verification = verify_recording(out)
+    if not verification.ok:
+        raise JournalError(
+            f"The recording {out} does not verify after sealing: {verification.problems[0]} The journal {journal.folder} is "
+            "kept; remove the recording and seal again."
+        )
+    return Path(out)
+
+
+def _sequence_logprob(record: Mapping[str, Any]) -> float | None:
+    stated, tokens = record.get("sequence_logprob"), record.get("token_logprobs")
+    return stated if stated is not None or tokens is None else math.fsum(tokens)
+
+
+class _Contents:
+    """Where each CoT of a journal lies: 16 bytes for each, sorted by request and sample.
+
+    Attributes:
+        counted: whether every CoT has the provider's token counts.
+        split: whether some of these counts are shares of the total of several CoTs.
+    """
+
+    def __init__(self, journal: Journal) -> None:
+        numbers: dict[str, int] = {}
+        requests, samples, offsets = array("L"), array("L"), array("Q")
+        priced: set[int] = set()
+        unpriced: set[int] = set()
+        self.counted, self.split = True, False
+        for entry in journal.entries():
+            if entry.kind != "cot":
+                continue
+            record = entry.record
+            number = numbers.setdefault(record["key"], len(numbers))
+            requests.append(number)
+            samples.append(record["sample"])
+            offsets.append(entry.offset)
+            if "refused" not in record:
+                self.counted &= record.get("output_tokens") is not None
+                self.split |= bool(record.get("tokens_split"))
+                (unpriced if record.get("prompt_tokens") is None else priced).add(number)
+        self.counted &= unpriced <= priced
+        order = np.lexsort((np.frombuffer(samples, samples.typecode), np.frombuffer(requests, requests.typecode)))
+        self._offsets: npt.NDArray[np.uint64] = np.frombuffer(offsets, offsets.typecode)[order]
+        self._starts = np.searchsorted(np.frombuffer(requests, requests.typecode)[order], np.arange(len(numbers) + 1))
+        self._numbers = numbers
+
+    def counter(self, other: str) -> str:
+        """Name of the counter behind the provider's counts; `other` where they are not complete."""
+        if not self.counted:
+            return other
+        return SPLIT_USAGE if self.split else USAGE
+
+    def offsets(self, key: str) -> list[int]:
+        """Offsets of a request's CoTs, in the order of their samples."""
+        number = self._numbers.get(key)
+        if number is None:
+            return []
+        found: list[int] = self._offsets[self._starts[number] : self._starts[number + 1]].tolist()
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class _Column:
+    """The values of one field over some records."""
+
+    records: Sequence[Mapping[str, Any]]
+
+    def of(self, name: str) -> list[Any]:
+        return [record.get(name) for record in self.records]
+
+
+class _Sealing:
+    """Makes the pools, question by question, and notices what is unusual on the way."""
+
+    def __init__(
+        self,
+        journal: Journal,
+        contents: _Contents,
+        kind: str,
+        decoding: Decoding,
+        counter: str,
+        thoughts: Thoughts | None,
+    ) -> None:
+        self._thoughts = thoughts
+        self._journal, self._contents, self._kind, self._counter = journal, contents, kind, counter
+        self._count = None if is_usage(counter) else token_counter(counter)
+        self._checks = Checks(decoding)
+        self._repeated_ids = self._shared = self._with_thoughts = self._without_reply = 0
+        self._keys: set[str] = set()
+
+    def pools(self, questions: Sequence[Question], requests: Sequence[Request]) -> Iterator[PoolRows]:
+        """One pool per question, in their order."""
+        for question, request in zip(questions, requests, strict=True):
+            key = request.key()
+            records = self._journal.read_many(self._contents.offsets(key))
+            self._notice(key, records)
+            yield self._pool(question, request, records)
+
+    def notes(self, counter: str) -> list[str]:
+        """What was unusual, in sentences."""
+        found = self._checks.notes()
+        if counter == USAGE and not is_usage(self._counter):
+            found.append(
+                f"All tokens were counted by {self._counter!r}, because the provider's counts are not complete."
+            )
+        if self._with_thoughts:
+            found.append(f"Texts that held thoughts, which were split off: {self._with_thoughts}.")
+        if self._without_reply:
+            found.append(
+                f"CoTs that end in their thoughts, without a reply, which is no answer: {self._without_reply}."
+            )
+        if self._shared:
+            found.append(f"Questions with the same request as an earlier one, whose CoTs they share: {self._shared}.")
+        if self._repeated_ids:
+            found.append(
+                "Replies with a response id that an earlier reply to the same question had: "
+                f"{self._repeated_ids}; a cache may have answered."
+            )
+        return found
+
+    def _notice(self, key: str, records: Sequence[Mapping[str, Any]]) -> None:
+        if key in self._keys:
+            self._shared += 1
+            return
+        self._keys.add(key)
+        for record in records:
+            completion = Completion(**{name: record[name] for name in _COMPLETION_FIELDS if name in record})
+            self._checks.see(key, completion, refused="refused" in record)
+        ids = [r["response_id"] for r in records if r.get("first_of_reply") and r.get("response_id") is not None]
+        self._repeated_ids += len(ids) - len(set(ids))
+
+    def _pool(self, question: Question, request: Request, records: Sequence[Mapping[str, Any]]) -> PoolRows:
+        column = _Column(records)
+        columns = split_columns(column.of("text"), column.of("reasoning"), column.of("finish_reason"), self._thoughts)
+        self._with_thoughts += sum(bool(marks) for marks in columns.marks or ())
+        self._without_reply += columns.readable.count(False)
+        raw = self._raw_answers(question, columns)
+        return PoolRows(
+            question.id,
+            columns.texts,
+            raw,
+            normal_forms(self._kind, raw, question.choices),
+            self._output_tokens(records),
+            columns.finish_reasons,
+            request.prompt(),
+            self._prompt_tokens(request, records),
+            {name: column.of(name) for name in OPTIONAL_COLUMNS},
+            reasoning=columns.reasoning,
+            reasoning_marks=columns.marks,
+            sequence_logprobs=[_sequence_logprob(record) for record in records],
+            token_logprobs=column.of("token_logprobs"),
+            token_confidences=column.of("token_confidences"),
+        )
+
+    def _raw_answers(self, question: Question, columns: SplitColumns) -> list[str | None]:
+        return [
+            None if reason in _NO_ANSWER or not readable else extract(self._kind, reply or "", question.choices)
+            for reply, reason, readable in zip(columns.texts, columns.finish_reasons, columns.readable, strict=True)
+        ]
+
+    def _output_tokens(self, records: Sequence[Mapping[str, Any]]) -> list[int]:
+        if self._count is None:
+            return [record["output_tokens"] for record in records]
+        # What was thought apart from the text was sampled and paid for like it.
+        return [self._count(record["text"]) + self._count(record.get("reasoning") or "") for record in records]
+
+    def _prompt_tokens(self, request: Request, records: Sequence[Mapping[str, Any]]) -> int | None:
+        if self._count is not None:
+            return sum(self._count(message.content) for message in request.messages)
+        stated = (record["prompt_tokens"] for record in records if record.get("prompt_tokens") is not None)
+        # A request that was refused altogether was not billed.
+        return next(stated, 0 if records else None)

@@ -1,0 +1,192 @@
+"""What a sealed recording holds of the work that is asked for: whether that is all, and its CoTs as the start of a journal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+from feval.cards.tokens import SPLIT_USAGE, is_usage
+from feval.errors import ConflictError, NotARecordingError, StorageError
+from feval.recording import PoolRows, Question, Recording, open_recording
+from feval.recording.layout.manifest import recording_around
+from feval.recording.verify import open_sound
+from recorders.journal.journal import Journal, difference
+from recorders.request import Completion, Request
+
+__all__ = ["begin_with", "is_sealed"]
+
+_POOLS_PER_COMMIT = 256
+
+
+def is_sealed(out: Path, identity: Mapping[str, Any], questions: Sequence[Question], samples: int, mode: str) -> bool:
+    """Whether a folder is the recording that is asked for, sealed before.
+
+    Args:
+        out: the folder.
+        identity: as in `recorders.work.record.Work.identity`.
+        questions: that are asked for.
+        samples: CoTs per question that are asked for.
+        mode: a key of `recorders.journal.journal.MODES`.
+
+    Raises:
+        StorageError: something else is there, or it holds less than is asked for, or it is to be recorded anew, or it would lie
+            inside another recording.
+    """
+    if not out.exists() or (out.is_dir() and not any(out.iterdir())):
+        holder = recording_around(out.absolute().parent)
+        if holder is not None:
+            raise StorageError(
+                f"{out} would lie inside the recording {holder}, which never changes. Name another folder."
+            )
+        return False
+    try:
+        recording = open_recording(out)
+    except NotARecordingError as error:
+        raise StorageError(f"{out} is there already and is no recording; name another folder.") from error
+    differs = _difference(recording, identity)
+    if differs is not None:
+        raise StorageError(
+            f"{out} is there already and is another recording: its {differs}. A recording is never overwritten; name another "
+            "folder."
+        )
+    _require_enough(recording, out, identity, questions, samples)
+    if mode == "all":
+        raise StorageError(
+            f"{out} is sealed, and the mode 'all' records everything anew. A sealed recording is never changed: name another "
+            "folder."
+        )
+    return True
+
+
+def begin_with(
+    path: Path | Recording,
+    journal: Journal,
+    identity: Mapping[str, Any],
+    questions: Sequence[Question],
+    requests: Sequence[Request],
+) -> None:
+    """Put the CoTs of a sealed recording into a journal, so that only what is missing is asked for.
+
+    CoTs that are in the journal already are left alone. What a recording does not keep is lost: prompt tokens are counted once
+    for CoTs of one second and response id in a row, and a refused request is an empty CoT like others.
+
+    Args:
+        path: the recording; an open one is taken as it is, and `feval.recording.derived.extension.check_extension` says beforehand
+            whether it is of the same LLM.
+        journal: open, of the same identity.
+        identity: as in `recorders.work.record.Work.identity`.
+        questions: that are asked for.
+        requests: one per question, in the same order.
+
+    Raises:
+        ConflictError: the recording is of something else, or has a question that was asked in other words.
+        RecordingError: it cannot be read.
+    """
+    recording = path if isinstance(path, Recording) else open_sound(path)
+    differs = None if isinstance(path, Recording) else _difference(recording, identity)
+    place = recording.address or str(recording.path)
+    if differs is not None:
+        raise ConflictError(f"{place} cannot be gone on from: its {differs}. Ask in the same way, or begin without it.")
+    dataset, llm = identity["dataset"], identity["llm"]
+    wanted = {question.id: request for question, request in zip(questions, requests, strict=True)}
+    counter = str(recording.manifest.pairs[dataset, llm]["counter"])
+    for number, pool in enumerate(recording.pools(dataset, llm), 1):
+        request = wanted.get(pool.question_id)
+        if request is None or not pool.texts:
+            continue
+        if pool.prompt != request.prompt():
+            raise ConflictError(
+                f"{place} cannot be gone on from: it asked the question {pool.question_id!r} with other messages. Give the same "
+                "questions and prompt, or begin without it."
+            )
+        _add(journal, request, pool, counter)
+        if number % _POOLS_PER_COMMIT == 0:
+            journal.commit()
+    journal.note(f"It begins with the CoTs of the recording {recording.hash}.")
+    journal.commit()
+
+
+def _difference(recording: Recording, asked: Mapping[str, Any]) -> str | None:
+    """Where what the recording says of itself differs from what is asked for."""
+    operation = recording.manifest.raw.get("operation", {})
+    if operation.get("name") != "record":
+        return f"operation is {operation.get('name')!r}, and not 'record'"
+    return difference({name: operation.get(name) for name in asked}, asked)
+
+
+def _require_enough(
+    recording: Recording, out: Path, identity: Mapping[str, Any], questions: Sequence[Question], samples: int
+) -> None:
+    more = (
+        f"A sealed recording is never changed: record into another folder that begins with its CoTs, --out NEW --from {out}, and "
+        "only what is missing is asked for."
+    )
+    held = {question.id: question for question in recording.questions(identity["dataset"])}
+    lacking = [question.id for question in questions if question.id not in held]
+    if lacking:
+        raise StorageError(
+            f"{out} is sealed with {len(held)} questions, and {len(lacking)} others were asked for, such as "
+            f"{lacking[0]!r:.80}. {more}"
+        )
+    for question in questions:
+        recorded = held[question.id]
+        if (recorded.text, recorded.answer, recorded.choices) != (question.text, question.answer, question.choices):
+            raise StorageError(
+                f"{out} is there already and is another recording: its question {question.id!r:.80} has another text, gold or "
+                "options. A recording is never overwritten; name another folder."
+            )
+    smallest = min((pair.get("smallest_pool", 0) for pair in recording.manifest.pairs.values()), default=0)
+    if smallest < samples:
+        raise StorageError(f"{out} is sealed with {smallest} CoTs per question, and {samples} were asked for. {more}")
+
+
+def _add(journal: Journal, request: Request, pool: PoolRows, counter: str) -> None:
+    """Add one pool as the replies it came in, as far as that can be seen."""
+    key = request.key()
+    records = [(sample, record) for sample, record in _records(request, pool) if not journal.has(key, sample)]
+    for _, reply in groupby(records, lambda each: (each[1].get("recorded_at"), each[1].get("response_id"))):
+        samples, columns = zip(*reply, strict=True)
+        completions = [
+            _completion(record, pool.prompt_tokens if is_usage(counter) and place == 0 else None, counter)
+            for place, record in enumerate(columns)
+        ]
+        seeds = [record.get("seed") for record in columns]
+        recorded_at = columns[0].get("recorded_at") or ""
+        journal.add(request, key, samples, completions, recorded_at=recorded_at, seeds=seeds)
+
+
+def _records(request: Request, pool: PoolRows) -> Iterator[tuple[int, dict[str, Any]]]:
+    """(sample index, fields) of each CoT. Pools are numbered without gaps; where there are seeds, they know the index."""
+    columns: dict[str, Sequence[Any] | None] = {
+        "text": pool.raw_texts(),
+        "finish_reason": pool.finish_reasons,
+        "output_tokens": pool.output_tokens,
+        "reasoning": pool.reasoning_apart(),
+        "token_logprobs": pool.token_logprobs,
+        "token_confidences": pool.token_confidences,
+        "sequence_logprob": pool.sequence_logprobs,
+        **pool.extra,
+    }
+    base = request.decoding.seed
+    for row in range(len(pool.texts)):
+        record = {name: values[row] for name, values in columns.items() if values is not None}
+        seed = record.get("seed")
+        yield (row if base is None or seed is None else seed - base), record
+
+
+def _completion(record: Mapping[str, Any], prompt_tokens: int | None, counter: str) -> Completion:
+    names = ("reasoning_tokens", "cached_tokens", "response_id", "served_model", "system_fingerprint")
+    return Completion(
+        record["text"] or "",
+        record["finish_reason"],
+        reasoning=record.get("reasoning"),
+        output_tokens=record["output_tokens"] if is_usage(counter) else None,
+        prompt_tokens=prompt_tokens,
+        token_logprobs=record.get("token_logprobs"),
+        token_confidences=record.get("token_confidences"),
+        sequence_logprob=record.get("sequence_logprob"),
+        tokens_split=counter == SPLIT_USAGE or None,
+        **{name: record.get(name) for name in names},
+    )

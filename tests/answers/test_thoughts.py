@@ -1,0 +1,226 @@
+"""Thoughts that a model wrote inline: where they begin and end, and that nothing of the raw text is lost."""
+
+from __future__ import annotations
+
+import time
+from typing import get_args
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from feval.answers.thoughts import FAMILIES, Mark, Split, apart, fit, join, split
+from feval.cards.cards import ThoughtFamily
+
+EVERY_FAMILY = [  # a text of each row of the table, its reply, its thoughts
+    ("<think>\nTwo and two.\n</think>\n\nThe answer is 4.", "The answer is 4.", "Two and two."),
+    ("<think>hm</think>\n<answer>4</answer>", "<answer>4</answer>", "hm"),
+    ("<thought>hm</thought>4", "4", "hm"),
+    ("<thinking>hm</thinking>\n4", "4", "hm"),
+    ("[THINK]hm[/THINK]4", "4", "hm"),
+    ("<seed:think>hm</seed:think>4", "4", "hm"),
+    ("<mm:think>hm</mm:think>4", "4", "hm"),
+    ("<longcat_think>\nhm\n</longcat_think>\n4", "4", "hm"),
+    ("◁think▷hm◁/think▷4", "4", "hm"),
+    ("<|channel>thought\nhm<channel|>4", "4", "hm"),
+    ("<|START_THINKING|>hm<|END_THINKING|><|START_RESPONSE|>4<|END_RESPONSE|>", "4", "hm"),
+    ("<|START_THINKING|>hm<|END_THINKING|>4", "4", "hm"),
+    (
+        (
+            "<|channel|>analysis<|message|>hm<|end|><|start|>assistant<|channel|>commentary<|message|>Let me see.<|end|>"
+            "<|start|>assistant<|channel|>final<|message|>4<|return|>"
+        ),
+        "4",
+        "hm",
+    ),
+    ("<|channel|>analysis<|message|>hm<|end|><|start|>assistant<|channel|>final<|message|>4", "4", "hm"),
+    ("Here is my thought process: hm\nHere is my response: 4", "4", "hm"),
+    ("Here's my thought process: hm\nHere's my response: 4", "4", "hm"),
+]
+
+
+@pytest.mark.parametrize(("text", "reply", "thoughts"), EVERY_FAMILY)
+def test_every_family_is_split(text: str, reply: str, thoughts: str) -> None:
+    parts = split(text)
+    assert (parts.reply, parts.reasoning, parts.closed, parts.answers) == (reply, thoughts, True, True)
+    assert join(parts.reply, parts.reasoning, parts.marks) == text
+
+
+@pytest.mark.parametrize(
+    "closing", ["</think>", "</thought>", "[/THINK]", "</seed:think>", "</mm:think>", "◁/think▷", "<channel|>"]
+)
+def test_a_closing_mark_alone_ends_a_thought_that_the_template_opened(closing: str) -> None:
+    parts = split(f"First I add.\nThen 7.\n{closing}\n\nThe answer is 4.")
+    assert (parts.reply, parts.reasoning) == ("The answer is 4.", "First I add.\nThen 7.")
+    assert parts.marks == (Mark(0, "", 20, f"\n{closing}\n\n"),)
+
+
+@pytest.mark.parametrize(
+    ("text", "reply", "thoughts"),
+    [
+        # Interleaved: what stands between and after thoughts is the reply, and its parts do not run into each other.
+        ("<think>a</think>\nIt is 4.\n\n<think>b</think>\n\n2 cats.", "It is 4.\n\n2 cats.", "ab"),
+        ("<think>a</think>x<think>b</think>y", "xy", "ab"),
+        # A special token may follow a sentence of reply.
+        ("Let me see. [THINK]a[/THINK] 4", "Let me see. 4", "a"),
+        ("Let me see\n[THINK]a[/THINK]\n4", "Let me see\n4", "a"),
+        # Marks do not nest: the first closing mark closes.
+        ("<think>a <think> b</think> 4 </think>", "4 </think>", "a <think> b"),
+        # What a reply quotes after its thoughts stays in it.
+        ("<think>a</think>The tag <think> opens a thought.", "The tag <think> opens a thought.", "a"),
+        # A thought of a template that quotes the opening mark.
+        ("What does <think> mean?\n</think>\nIt opens.", "It opens.", "What does <think> mean?"),
+        # White space before the mark, and thoughts that were switched off.
+        ("\n <think>\n\n</think>\n\n4", "4", ""),
+    ],
+)
+def test_replies_and_thoughts_are_told_apart(text: str, reply: str, thoughts: str) -> None:
+    parts = split(text)
+    assert (parts.reply, parts.reasoning) == (reply, thoughts)
+    assert join(parts.reply, parts.reasoning, parts.marks) == text
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "The answer is 4.",
+        "Write `<think>` first, then `</think>`. The answer is 4.",
+        "The tags <think> and </think> mark thoughts. The answer is 4.",
+        'It prints "</think>" and stops. The answer is 4.',
+        "```\n<think>\nhm\n</think>\n```\nThe answer is 4.",
+        "Press `[THINK]` to go on. The answer is 4.",
+        "The answer is 4.<|end|>",  # another family's end of text
+        "The tokens <|END_RESPONSE|> and <|return|> end a reply. It is 4.",
+        "I use <thinking>words</thinking> here.",
+        "So: Here is my thought process: hm. Here is my response: 4",
+    ],
+)
+def test_marks_that_a_reply_quotes_are_part_of_it(text: str) -> None:
+    assert split(text) == Split(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "reply"),
+    [
+        ("<think>\nThe answer is 7. No,", ""),
+        ("<think>", ""),
+        ("<|channel|>analysis<|message|>It is 7", ""),
+        ("It may be 7.\n[THINK]No,", "It may be 7.\n"),
+        ("<think>a</think>7 or so.\n<think>No,", "7 or so.\n"),
+    ],
+)
+def test_a_thought_that_is_never_closed_leaves_no_answer(text: str, reply: str) -> None:
+    parts = split(text)
+    assert (parts.reply, parts.closed, parts.answers) == (reply, False, False)
+    assert parts.marks[-1].closing == ""
+    assert join(parts.reply, parts.reasoning, parts.marks) == text
+
+
+def test_a_closed_thought_with_nothing_behind_it_leaves_no_answer() -> None:
+    parts = split("<think>The answer is 7.</think>\n\n")
+    assert (parts.reply, parts.closed, parts.answers) == ("", True, False)
+
+
+def test_a_card_names_the_family_or_brings_its_own_marks() -> None:
+    text = "[THINK]a[/THINK]<think>b</think><r>c</r>4"
+    assert split(text, "mistral").reply == "<think>b</think><r>c</r>4"
+    assert split("<r>c</r>4", ("<r>", "</r>")).reasoning == "c"
+    assert split("c </r> 4", ("<r>", "</r>")) == Split("4", "c", (Mark(0, "", 1, " </r> "),))
+    assert split("<r>c</r>4") == Split("<r>c</r>4")
+
+
+def test_cards_know_every_family_of_the_table() -> None:
+    assert set(get_args(ThoughtFamily)) == set(FAMILIES)
+
+
+def test_thoughts_of_a_field_of_their_own_stand_before_the_inline_ones() -> None:
+    parts = split("<think>b</think>4")
+    assert join(parts.reply, "a" + (parts.reasoning or ""), parts.marks) == "<think>b</think>4"
+    assert apart("ab", parts.marks) == "a"
+    assert apart("b", parts.marks) is None
+
+
+def test_marks_that_are_not_of_a_text_are_noticed() -> None:
+    assert fit("4", "hm", split("<think>hm</think>4").marks)
+    assert not fit("4", "h", split("<think>hm</think>4").marks)
+    assert not fit("4", "hm", [Mark(2, "<think>", 2, "</think>")])
+    assert not fit("42", "hm", [Mark(1, "", 1, "x"), Mark(0, "", 1, "x")])
+
+
+PIECES = [
+    *(
+        "<think>",
+        "</think>",
+        "<thought>",
+        "</thought>",
+        "<thinking>",
+        "</thinking>",
+        "[THINK]",
+        "[/THINK]",
+        "<seed:think>",
+    ),
+    *(
+        "</seed:think>",
+        "◁think▷",
+        "◁/think▷",
+        "<|channel>thought\n",
+        "<channel|>",
+        "<|START_THINKING|>",
+        "<|END_THINKING|>",
+    ),
+    *(
+        "<|START_RESPONSE|>",
+        "<|END_RESPONSE|>",
+        "<|channel|>",
+        "analysis",
+        "commentary",
+        "final",
+        "<|message|>",
+        "<|end|>",
+    ),
+    *(
+        "<|start|>assistant",
+        "<|return|>",
+        "Here is my thought process:",
+        "Here's my response:",
+        "`",
+        "```",
+        '"',
+        "\n",
+        " ",
+    ),
+    *(".", "word", "\x85", "\u2003", "<r>", "</r>"),
+]
+
+
+@settings(max_examples=1000, deadline=None)
+@given(
+    st.lists(st.sampled_from(PIECES) | st.text(max_size=3), max_size=16).map("".join),
+    st.sampled_from([None, *FAMILIES, ("<r>", "</r>")]),
+)
+def test_any_raw_text_comes_back_byte_for_byte(text: str, thoughts: str | tuple[str, str] | None) -> None:
+    parts = split(text, thoughts)
+    assert join(parts.reply, parts.reasoning, parts.marks) == text
+    assert fit(parts.reply, parts.reasoning, parts.marks)
+    assert sum(mark.length for mark in parts.marks) == len(parts.reasoning or "")
+
+
+@pytest.mark.parametrize(
+    "piece",
+    [
+        "a <think> ",
+        "<think>",
+        "<|channel|>final",
+        "<|channel|>commentary",
+        " \n",
+        "``` [THINK]",
+        "<|return|>",
+        "<|end|> ",
+    ],
+)
+def test_hostile_texts_are_split_in_linear_time(piece: str) -> None:
+    text = "<|channel|>final<|message|>" + piece * 50_000
+    started = time.process_time()
+    split(text)
+    assert time.process_time() - started < 5  # about 0.1 s; what is quadratic takes minutes

@@ -1,0 +1,398 @@
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, get_args
+
+import pytest
+from places import DATA
+
+from feval import answers
+from feval.cards import cards
+from feval.cards.cards import (
+    AnswerKindName,
+    DatasetCard,
+    LLMCard,
+    card_folder,
+    dataset_card,
+    dataset_ids,
+    find_dataset_card,
+    find_llm_card,
+    llm_card,
+    llm_names,
+    price_ids,
+    read_front_matter,
+)
+from feval.cards.front_matter import CARD_KINDS, card_files
+from feval.errors import CardError, UnknownNameError
+from recorders.tiny.shapes import FAMILY
+
+PAPER_DATASETS = {
+    "commonsense_qa": ("commonsense", 1221),
+    "gsm8k": ("arithmetic", 1319),
+    "svamp": ("arithmetic", 1000),
+    "aqua": ("arithmetic", 254),
+    "math_500": ("mathematical", 500),
+    "bbh_causal_judgement": ("commonsense", 187),
+    "bbh_date_understanding": ("commonsense", 250),
+    "bbh_disambiguation_qa": ("commonsense", 250),
+    "bbh_formal_fallacies": ("commonsense", 250),
+    "bbh_geometric_shapes": ("commonsense", 250),
+    "bbh_movie_recommendation": ("commonsense", 250),
+    "bbh_penguins_in_a_table": ("commonsense", 146),
+    "bbh_ruin_names": ("commonsense", 250),
+    "bbh_snarks": ("commonsense", 178),
+    "bbh_sports_understanding": ("commonsense", 250),
+    "bbh_temporal_sequences": ("commonsense", 250),
+}
+OTHER_DATASETS = {"bigbench_date": ("date", 369), "last_letters": ("letters", 500), "mmlu": ("choice", 14_042)}
+
+DATASET = """\
+id: my_set
+title: My set
+group: chemistry
+answer_kind: number
+questions: 2
+first_question_id: my_set/0
+last_question_id: my_set/1
+licence: CC0-1.0
+citation: None yet.
+hub: null
+example: {question: 'How many moles?', raw_answer: '2.50 mol', answer: '2.5'}
+"""
+LLM = """\
+name: my-org/my-llm
+title: My LLM
+family: Mine
+provider: my own machine
+reasoning: false
+cots_to_record: 8
+temperature: 1
+max_tokens: null
+source: I trained it.
+"""
+PRICES = """\
+id: 2026-01-31
+date: 2026-01-31
+source: An invoice.
+prices: {my-org/my-llm: [0.1, 0.2]}
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A card folder of the user's own, with one card of each kind."""
+    put(tmp_path, "datasets/my_set", DATASET)
+    put(tmp_path, "llms/my-org--my-llm", LLM)
+    put(tmp_path, "prices/2026-01-31", PRICES)
+    monkeypatch.setenv("FEVAL_CARDS", str(tmp_path))
+    return tmp_path
+
+
+def put(folder: Path, name: str, facts: str) -> Path:
+    path = folder / f"{name}.md"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(f"---\n{facts}---\n\n# Prose\n", encoding="utf-8")
+    return path
+
+
+# --- the cards that come with feval
+
+
+def test_the_sixteen_datasets_of_the_paper_three_more_and_our_own_have_cards() -> None:
+    assert set(dataset_ids()) == {*PAPER_DATASETS, *OTHER_DATASETS, "tiny_sums"}
+    for dataset_id, (group, questions) in PAPER_DATASETS.items():
+        card = dataset_card(dataset_id)
+        assert (card.group, card.questions) == (group, questions)
+        assert card.constant
+        assert card.reference_name
+    for dataset_id, (kind, questions) in OTHER_DATASETS.items():
+        card = dataset_card(dataset_id)
+        assert (card.answer_kind, card.questions, card.constant, card.reference_name) == (kind, questions, None, None)
+
+
+def test_the_fourteen_llms_have_cards() -> None:
+    all_cards = [llm_card(name) for name in llm_names() if name not in FAMILY]
+    assert len(all_cards) == 14
+    assert {card.cots_to_record for card in all_cards if card.reasoning} == {3}
+    assert [card.name for card in all_cards if card.reasoning] == ["o3-mini"]
+    assert {card.cots_to_record for card in all_cards if not card.reasoning} == {40}
+    assert {(card.temperature, card.max_tokens) for card in all_cards} == {(0.7, 2048)}
+    assert {card.family for card in all_cards} == {"LLaMA", "QWEN", "Deepseek", "Mistral", "GPT"}
+    assert [card.name for card in all_cards if card.paper_name is None] == ["meta-llama/Meta-Llama-3.1-8B-Instruct"]
+
+
+@pytest.mark.parametrize("dataset_id", [*PAPER_DATASETS, *OTHER_DATASETS])
+def test_a_dataset_card_is_complete(dataset_id: str) -> None:
+    card = dataset_card(dataset_id)
+    assert card.first_question_id == f"{dataset_id}/0"
+    assert card.last_question_id == f"{dataset_id}/{card.questions - 1}"
+    assert card.source or card.hub
+    assert card.checked
+    assert (card.answer_kind == "choice") <= bool(card.example.choices)
+    assert re.search(r"\d{4}\)\. .*(arXiv:\d{4}\.\d{5})", card.citation)
+
+
+@pytest.mark.parametrize("dataset_id", PAPER_DATASETS)
+def test_a_dataset_card_agrees_with_the_questions(dataset_id: str, shared: Path) -> None:
+    rows = [
+        json.loads(line) for line in (shared / "real/questions" / f"{dataset_id}.jsonl").read_text("utf-8").splitlines()
+    ]
+    card = dataset_card(dataset_id)
+    assert (card.questions, card.first_question_id, card.last_question_id) == (len(rows), rows[0]["id"], rows[-1]["id"])
+    digest = hashlib.sha256()
+    for row in rows:
+        choices = [[choice["label"], choice["text"]] for choice in row.get("choices", [])]
+        line = json.dumps(
+            [row["id"], row["question"], row["answer"], choices], ensure_ascii=False, separators=(",", ":")
+        )
+        digest.update(line.encode() + b"\n")
+    assert card.questions_sha256 == digest.hexdigest()
+
+
+@pytest.mark.parametrize("dataset_id", PAPER_DATASETS)
+def test_an_example_is_a_question_of_its_dataset_or_says_that_it_is_our_own(dataset_id: str, shared: Path) -> None:
+    card = dataset_card(dataset_id)
+    rows = map(json.loads, (shared / "real/questions" / f"{dataset_id}.jsonl").read_text("utf-8").splitlines())
+    found = [row for row in rows if row["question"] == card.example.question]
+    body = card_files("datasets")[dataset_id][-1].read_text("utf-8").split("---\n", 2)[2]
+    if "our own" in " ".join(body.split()):
+        assert not found
+        return
+    choices = [{"label": choice.label, "text": choice.text} for choice in card.example.choices]
+    pairs = [(choice.label, choice.text) for choice in card.example.choices]
+    golds = [
+        answers.canonical_gold(card.answer_kind, row["answer"], pairs)
+        for row in found
+        if row.get("choices", []) == choices
+    ]
+    assert card.example.answer in golds
+
+
+@pytest.mark.parametrize("dataset_id", [*PAPER_DATASETS, *OTHER_DATASETS])
+def test_the_raw_answer_of_an_example_has_the_canonical_form_that_the_card_says(dataset_id: str) -> None:
+    card = dataset_card(dataset_id)
+    choices = [(choice.label, choice.text) for choice in card.example.choices]
+    assert answers.canonical(card.answer_kind, card.example.raw_answer, choices) == card.example.answer
+    assert answers.canonical(card.answer_kind, card.example.answer, choices) == card.example.answer
+
+
+def test_the_answer_kinds_of_cards_are_those_of_the_answers() -> None:
+    assert set(get_args(AnswerKindName)) == set(answers.KINDS)
+
+
+def facts_digest(path: Path) -> str:
+    facts = json.dumps(read_front_matter(path), sort_keys=True, ensure_ascii=False, separators=(",", ":"))
+    return hashlib.sha256(facts.encode()).hexdigest()
+
+
+def test_published_cards_do_not_change() -> None:
+    """A fact that was wrong is corrected with its digest here, in one reviewed change; a price list never is."""
+    published = json.loads((DATA / "published_cards.json").read_text("utf-8"))
+    present = {
+        f"{kind}/{path.name}": facts_digest(path)
+        for kind in CARD_KINDS
+        for path in sorted((card_folder() / kind).glob("*.md"))
+    }
+    assert present == published
+
+
+def test_every_card_has_prose_under_its_title() -> None:
+    for kind in CARD_KINDS:
+        for path in (card_folder() / kind).glob("*.md"):
+            text = path.read_text("utf-8")
+            title = read_front_matter(path)["title"]
+            assert f"\n---\n\n# {title}\n\n" in text, path
+            assert text.endswith("\n")
+            assert not text.endswith("\n\n")
+
+
+def test_revisions_are_commits_or_unknown() -> None:
+    unknown = {
+        dataset_id for dataset_id in dataset_ids() if (hub := dataset_card(dataset_id).hub) and hub.revision is None
+    }
+    assert unknown == {"bigbench_date"}
+    assert [dataset_id for dataset_id in dataset_ids() if dataset_card(dataset_id).hub is None] == [
+        "last_letters",
+        "tiny_sums",
+    ]
+
+
+# --- looking cards up
+
+
+def test_a_variant_has_the_card_of_its_base() -> None:
+    assert llm_card("gpt-3.5-turbo@t=0.8") == llm_card("gpt-3.5-turbo")
+    assert find_llm_card("deepseek-ai/DeepSeek-V3@pot").name == "deepseek-ai/DeepSeek-V3"  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("name", ["nothing", "GSM8K", "../datasets/gsm8k", "", "gsm8k.md"])
+def test_a_name_without_a_card_is_unknown(name: str) -> None:
+    assert find_dataset_card(name) is None
+    assert find_llm_card(name) is None
+    with pytest.raises(UnknownNameError, match="no dataset card"):
+        dataset_card(name)
+    with pytest.raises(UnknownNameError, match="no LLM card"):
+        llm_card(name)
+
+
+def test_an_unknown_name_is_answered_with_the_nearest_and_the_way_to_add_one() -> None:
+    with pytest.raises(UnknownNameError, match=r"Did you mean 'gsm8k'.*Known: aqua,.*FEVAL_CARDS") as caught:
+        dataset_card("gsm8")
+    assert caught.value.exit_code == 2
+    with pytest.raises(UnknownNameError, match="Did you mean 'gpt-4o-mini'"):
+        llm_card("gpt-4o-minni@t=1")
+
+
+def test_the_file_name_form_of_an_llm_is_not_its_name() -> None:
+    assert find_llm_card("deepseek-ai--DeepSeek-V3") is None
+
+
+# --- cards of one's own
+
+
+def test_adding_a_card_adds_a_dataset_an_llm_and_a_price_list(folder: Path) -> None:
+    assert "my_set" in dataset_ids()
+    assert "my-org/my-llm" in llm_names()
+    assert price_ids() == ["2025-06-02", "2026-01-31", "tiny-2026-11"]
+    assert dataset_card("my_set").group == "chemistry"
+    assert dataset_card("my_set").example.choices == ()
+    assert llm_card("my-org/my-llm@t=0").temperature == 1.0
+    assert dataset_card("gsm8k").questions == 1319
+
+
+def test_the_first_folder_wins_for_datasets_and_llms(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put(folder, "datasets/gsm8k", DATASET.replace("my_set", "gsm8k"))
+    assert dataset_card("gsm8k").title == "My set"
+    second = tmp_path / "second"
+    put(second, "datasets/gsm8k", DATASET.replace("my_set", "gsm8k").replace("My set", "Second"))
+    put(second, "llms/o3-mini", LLM.replace("my-org/my-llm", "o3-mini"))
+    monkeypatch.setenv("FEVAL_CARDS", os.pathsep.join([str(second), str(folder)]))
+    assert dataset_card("gsm8k").title == "Second"
+    assert llm_card("o3-mini").cots_to_record == 8
+    assert dataset_ids().count("gsm8k") == 1
+
+
+@pytest.mark.parametrize("kind", ["datasets", "llms"])
+def test_a_card_in_a_file_of_another_name_is_refused(kind: str, folder: Path) -> None:
+    put(folder, f"{kind}/other", {"datasets": DATASET, "llms": LLM}[kind])
+    find: Any = {"datasets": find_dataset_card, "llms": find_llm_card}[kind]
+    with pytest.raises(CardError, match=r"other\.md describes 'my.*must be called my.*\.md"):
+        find("other")
+
+
+BAD_DATASETS = {
+    "lacks the field 'title'": ("title: My set\n", ""),
+    "lacks the field 'hub'": ("hub: null\n", ""),
+    "lacks the field 'example.answer'": (", answer: '2.5'", ""),
+    "has an unknown field 'licens'": ("licence:", "licens:"),
+    "has 'two' in the field 'questions'": ("questions: 2", "questions: two"),
+    "has '2' in the field 'questions'": ("questions: 2", "questions: '2'"),
+    "has 2.5 in the field 'questions'": ("questions: 2", "questions: 2.5"),
+    "has True in the field 'questions'": ("questions: 2", "questions: true"),
+    "has 0 in the field 'questions'": ("questions: 2", "questions: 0"),
+    "has 'sums' in the field 'answer_kind'": ("answer_kind: number", "answer_kind: sums"),
+    "has 2025 in the field 'title'": ("title: My set", "title: 2025"),
+    "has '  ' in the field 'title'": ("title: My set", "title: '  '"),
+    "has ['My', 'set'] in the field 'title'": ("title: My set", "title: [My, set]"),
+    "has None in the field 'citation'": ("citation: None yet.", "citation:"),
+    "has 'main' in the field 'hub.revision'": (
+        "hub: null",
+        "hub: {repository: a/b, config: null, split: test, revision: main}",
+    ),
+    "has 'yesterday' in the field 'checked'": ("hub: null", "hub: null\nchecked: yesterday"),
+    "has '20260131' in the field 'checked'": ("hub: null", "hub: null\nchecked: '20260131'"),
+    "has 'abc' in the field 'questions_sha256'": ("hub: null", "hub: null\nquestions_sha256: abc"),
+    "in the field 'example.choices.0'": ("raw_answer", "choices: [A, B], raw_answer"),
+    "has 'My set/1' in the field 'id'": ("id: my_set", "id: My set/1"),
+    "lacks the field 'citation'; lacks the field 'hub'.": ("citation: None yet.\nhub: null\n", ""),
+    "and 8 more faults": (DATASET[DATASET.index("title:") :], "id2: x\n"),
+}
+
+
+@pytest.mark.parametrize("told", BAD_DATASETS)
+def test_a_dataset_card_with_a_wrong_field_is_refused(told: str, folder: Path) -> None:
+    old, new = BAD_DATASETS[told]
+    assert old in DATASET
+    path = put(folder, "datasets/my_set", DATASET.replace(old, new, 1))
+    with pytest.raises(CardError) as caught:
+        find_dataset_card("my_set")
+    assert told in str(caught.value)
+    assert str(path) in str(caught.value)
+    assert "http" not in str(caught.value)
+
+
+BAD_LLMS = {
+    "has 'false' in the field 'reasoning'": ("reasoning: false", "reasoning: 'false'"),
+    "has 0 in the field 'cots_to_record'": ("cots_to_record: 8", "cots_to_record: 0"),
+    "has -1 in the field 'temperature'": ("temperature: 1", "temperature: -1"),
+    "has '.inf' in the field 'temperature'": ("temperature: 1", "temperature: .inf"),
+    "has 'my-org/my-llm@t=1' in the field 'name'": ("name: my-org/my-llm", "name: my-org/my-llm@t=1"),
+    "has 'my--org/my-llm' in the field 'name'": ("name: my-org/my-llm", "name: my--org/my-llm"),
+    "lacks the field 'max_tokens'": ("max_tokens: null\n", ""),
+}
+
+
+@pytest.mark.parametrize("told", BAD_LLMS)
+def test_an_llm_card_with_a_wrong_field_is_refused(told: str, folder: Path) -> None:
+    old, new = BAD_LLMS[told]
+    put(folder, "llms/my-org--my-llm", LLM.replace(old, new, 1))
+    with pytest.raises(CardError) as caught:
+        find_llm_card("my-org/my-llm")
+    assert told in str(caught.value)
+
+
+def test_a_broken_card_is_listed_and_breaks_only_itself(folder: Path) -> None:
+    put(folder, "datasets/broken", "id: [\n")
+    assert "broken" in dataset_ids()
+    assert dataset_card("my_set")
+    with pytest.raises(CardError, match=r"broken\.md"):
+        dataset_card("broken")
+
+
+def test_a_field_of_any_size_makes_a_short_sentence(folder: Path) -> None:
+    put(folder, "datasets/my_set", DATASET.replace("questions: 2", f"questions: {'x' * 100_000}"))
+    with pytest.raises(CardError) as caught:
+        dataset_card("my_set")
+    assert len(str(caught.value)) < 600
+
+
+def test_cards_are_frozen_values() -> None:
+    card = dataset_card("gsm8k")
+    assert card == dataset_card("gsm8k")
+    assert hash(card)
+    with pytest.raises(ValueError, match="frozen"):
+        card.id = "other"  # type: ignore[misc]
+    assert DatasetCard.model_validate_json(card.model_dump_json()) == card
+    llm = llm_card("o3-mini")
+    assert LLMCard.model_validate_json(llm.model_dump_json()) == llm
+
+
+def test_nothing_is_read_at_import(tmp_path: Path) -> None:
+    code = "import feval.cards.names, feval.cards.cards, feval.cards.prices, feval.cards.tokens, sys\n"
+    code += "assert not {'yaml', 'tiktoken'} & set(sys.modules)"
+    env = {**os.environ, "FEVAL_CARDS": str(tmp_path / "absent")}
+    assert subprocess.run([sys.executable, "-W", "error", "-c", code], env=env, check=False).returncode == 0
+
+
+def test_the_readme_of_the_cards_lists_every_field() -> None:
+    tables = (card_folder() / "README.md").read_text("utf-8")
+    told = set(re.findall(r"`(\w+)`", tables))
+    assert {*DatasetCard.model_fields, *LLMCard.model_fields, "prices", "date", "source", "notes"} <= told
+    for kind in get_args(AnswerKindName):
+        assert f"`{kind}`" in tables
+
+
+def test_the_card_folder_can_be_copied_and_used_as_ones_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shutil.copytree(card_folder(), tmp_path / "cards")
+    monkeypatch.setenv("FEVAL_CARDS", str(tmp_path / "cards"))
+    assert [cards.dataset_card(name).id for name in dataset_ids()] == dataset_ids()
+    assert len(llm_names()) == 14 + len(FAMILY)

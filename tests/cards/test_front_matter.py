@@ -1,0 +1,273 @@
+from __future__ import annotations
+
+import json
+import os
+import time
+from pathlib import Path
+from typing import NoReturn
+
+import pytest
+import yaml
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from feval.cards import front_matter
+from feval.cards.front_matter import (
+    MAX_CARD_BYTES,
+    card_files,
+    card_folder,
+    card_folders,
+    card_name,
+    file_stem,
+    find_card,
+    read_front_matter,
+)
+from feval.errors import CardError, FevalError
+
+
+def write(folder: Path, text: str | bytes) -> Path:
+    path = folder / "card.md"
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    return path
+
+
+@pytest.fixture(params=["with libyaml", "without libyaml"])
+def either_loader(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> object:
+    front_matter._loader_class.cache_clear()
+    if request.param == "without libyaml":
+        monkeypatch.delattr(yaml, "CSafeLoader", raising=False)
+    yield None
+    front_matter._loader_class.cache_clear()
+
+
+def test_reads_the_facts_between_the_two_lines(tmp_path: Path, either_loader: object) -> None:
+    path = write(tmp_path, "---\nid: gsm8k\nquestions: 1319\nhub: {split: test, revision: null}\n---\n\n# GSM8K\n---\n")
+    assert read_front_matter(path) == {"id": "gsm8k", "questions": 1319, "hub": {"split": "test", "revision": None}}
+
+
+def test_reads_json_values_and_leaves_all_other_words_as_text(tmp_path: Path, either_loader: object) -> None:
+    lines = {
+        "no": "no",
+        "Yes": "Yes",
+        "on": "on",
+        "True": "True",
+        "2025-06-02": "2025-06-02",
+        "010": "010",
+        "1_000": "1_000",
+        "12:30": "12:30",
+        ".inf": ".inf",
+        ".nan": ".nan",
+        "0x1F": "0x1F",
+        "1e": "1e",
+        "=": "=",
+        "<<": "<<",
+        "true": True,
+        "false": False,
+        "null": None,
+        "~": None,
+        "": None,
+        "0": 0,
+        "-7": -7,
+        "0.50": 0.5,
+        "-1.5e-3": -0.0015,
+        "1e3": 1000.0,
+    }
+    text = "".join(f"k{number}: {word}\n" for number, word in enumerate(lines))
+    read = read_front_matter(write(tmp_path, f"---\n{text}---\n"))
+    assert list(read.values()) == list(lines.values())
+    assert [type(value) for value in read.values()] == [type(value) for value in lines.values()]
+
+
+def test_reads_a_file_with_a_byte_order_mark_and_foreign_line_ends(tmp_path: Path) -> None:
+    assert read_front_matter(write(tmp_path, b"\xef\xbb\xbf---\r\nid: a\r\nb: |-\r\n  x\r\n  y\r\n---\r\n")) == {
+        "id": "a",
+        "b": "x\ny",
+    }
+    assert read_front_matter(write(tmp_path, b"---\rid: a\r---\r")) == {"id": "a"}
+
+
+BROKEN = {
+    "empty file": ("", "line 1 must be '---'"),
+    "no front matter": ("# A card\n", "line 1 must be '---'"),
+    "no end": ("---\nid: a\n", "does not end"),
+    "nothing inside": ("---\n---\n", "no mapping"),
+    "a list": ("---\n- a\n---\n", "no mapping"),
+    "a word": ("---\nhello\n---\n", "no mapping"),
+    "broken YAML": ("---\nid: a\ntitle: [b\nx: }\n---\n", "line 4"),
+    "broken indentation": ("---\nid: a\n  title: b\n---\n", "line 3"),
+    "tab": ("---\nid:\n\t- a\n---\n", "line 3"),
+    "control character": ("---\nid: a\nb: \x07\n---\n", "cannot be read"),
+    "two documents": ("---\nid: a\n...\n%YAML 1.1\n--- \nb: c\n---\n", "cannot be read"),
+    "alias": ("---\na: &x [1]\nb: *x\n---\n", "alias in line 3"),
+    "bomb": ("---\na: &a [z, z]\nb: &b [*a, *a]\nc: [*b, *b]\n---\n", "alias in line 3"),
+    "endless": ("---\na: &a [*a]\n---\n", "alias in line 2"),
+    "code": ("---\na: !!python/object/apply:os.system [ls]\n---\n", "tag"),
+    "own tag": ("---\na: !mine b\n---\n", "tag"),
+    "date tag": ("---\na: !!timestamp 2025-06-02\n---\n", "tag"),
+    "binary tag": ("---\na: !!binary aGk=\n---\n", "tag"),
+    "set": ("---\na: !!set {b}\n---\n", "tag"),
+    "key twice": ("---\nid: a\nb:\n  c: 1\n  d: 2\n  c: 3\n---\n", "'c' twice, again in line 6"),
+    "number as key": ("---\na:\n  1: b\n---\n", "key in line 3"),
+    "list as key": ("---\n? [a]\n: b\n---\n", "key in line 2"),
+    "deep": ("---\na: " + "[" * 20 + "]" * 20 + "\n---\n", "deeper than 8 levels in line 2"),
+    "very deep": ("---\na: " + "[" * 200_000 + "\n---\n", "deeper than 8 levels in line 2"),
+    "digits": ("---\na: " + "9" * 10_000 + "\n---\n", "number"),
+}
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_a_broken_card_is_refused_with_file_and_line(name: str, tmp_path: Path, either_loader: object) -> None:
+    text, told = BROKEN[name]
+    path = write(tmp_path, text)
+    with pytest.raises(CardError) as caught:
+        read_front_matter(path)
+    assert str(path) in str(caught.value)
+    assert told in str(caught.value)
+
+
+def test_bytes_that_are_no_utf8_are_refused_with_their_line(tmp_path: Path) -> None:
+    path = write(tmp_path, b"---\nid: a\ntitle: caf\xe9\n---\n")
+    with pytest.raises(CardError, match=r"not UTF-8.*line 3"):
+        read_front_matter(path)
+
+
+def test_a_huge_file_is_refused_unread(tmp_path: Path) -> None:
+    path = tmp_path / "card.md"
+    with path.open("wb") as file:
+        file.truncate(1 << 40)  # sparse: a terabyte that takes no room
+    with pytest.raises(CardError, match=r"larger than 262,144 bytes"):
+        read_front_matter(path)
+
+
+def test_the_largest_cards_are_read_in_bounded_time(tmp_path: Path) -> None:
+    for text in ("a: [" + "b," * (MAX_CARD_BYTES // 2 - 20) + "]", "\n".join(f"k{n}: v" for n in range(25_000))):
+        started = time.process_time()
+        assert read_front_matter(write(tmp_path, f"---\n{text}\n---\n"))
+        assert time.process_time() - started < 30
+
+
+def test_what_is_no_regular_file_is_refused(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.md")
+    (tmp_path / "folder.md").mkdir()
+    for name, told in (
+        ("pipe.md", "no regular file"),
+        ("folder.md", "no regular file"),
+        ("absent.md", "There is no card"),
+        ("a\0b", "cannot"),
+    ):
+        with pytest.raises(CardError, match=told):
+            read_front_matter(tmp_path / name)
+
+
+def test_a_file_that_may_not_be_read_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(self: Path, mode: str = "r") -> NoReturn:
+        raise PermissionError(13, "Permission denied", str(self))
+
+    path = write(tmp_path, "---\nid: a\n---\n")
+    monkeypatch.setattr(Path, "open", refuse)  # root, who runs many a container, may read any file
+    with pytest.raises(CardError, match="cannot be read: Permission denied"):
+        read_front_matter(path)
+
+
+@given(
+    st.one_of(
+        st.binary(max_size=300),
+        st.text(max_size=200).map(lambda text: f"---\n{text}\n---\n".encode("utf-8", "replace")),
+    )
+)
+def test_whatever_a_file_holds_it_is_read_or_refused(tmp_path_factory: pytest.TempPathFactory, data: bytes) -> None:
+    path = write(tmp_path_factory.getbasetemp(), data)
+    try:
+        read = read_front_matter(path)
+    except CardError:
+        return
+    assert all(isinstance(key, str) for key in read)
+
+
+def json_values() -> st.SearchStrategy[object]:
+    text = st.text(
+        st.characters(
+            codec="utf-8", exclude_categories=["Cc", "Cs", "Zl", "Zp"], exclude_characters="\ufeff\ufffe\uffff"
+        ),
+        max_size=20,
+    )
+    scalars = st.one_of(
+        st.none(), st.booleans(), st.integers(-(10**18), 10**18), st.floats(allow_nan=False, allow_infinity=False), text
+    )
+    return st.dictionaries(
+        text,
+        st.recursive(
+            scalars, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(text, inner, max_size=3), max_leaves=6
+        ),
+    )
+
+
+@given(json_values().filter(bool))
+def test_json_in_the_front_matter_is_read_as_json(tmp_path_factory: pytest.TempPathFactory, value: object) -> None:
+    assume(depth(value) <= front_matter.MAX_CARD_DEPTH)
+    path = write(tmp_path_factory.getbasetemp(), f"---\n{json.dumps(value, ensure_ascii=False)}\n---\n")
+    assert read_front_matter(path) == value
+
+
+def depth(value: object) -> int:
+    inner = list(value.values()) if isinstance(value, dict) else value if isinstance(value, list) else None
+    return 0 if inner is None else 1 + max(map(depth, inner), default=0)
+
+
+# --- folders
+
+
+def test_the_folder_of_cards_is_found() -> None:
+    assert (card_folder() / "prices" / "2025-06-02.md").is_file()
+
+
+def test_folders_named_by_the_environment_come_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "a").mkdir()
+    (tmp_path / "b").mkdir()
+    monkeypatch.setenv("FEVAL_CARDS", os.pathsep.join([str(tmp_path / "a"), "", str(tmp_path / "b")]))
+    assert card_folders() == (tmp_path / "a", tmp_path / "b", card_folder())
+    monkeypatch.setenv("FEVAL_CARDS", "")
+    assert card_folders() == (card_folder(),)
+
+
+@pytest.mark.parametrize("named", ["absent", "file.txt"])
+def test_a_named_folder_that_is_none_is_an_error(named: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "file.txt").touch()
+    monkeypatch.setenv("FEVAL_CARDS", str(tmp_path / named))
+    with pytest.raises(CardError, match=f"FEVAL_CARDS.*{named}.*no folder"):
+        card_folders()
+
+
+def test_a_damaged_installation_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(front_matter, "__file__", str(tmp_path / "feval" / "cards" / "front_matter.py"))
+    with pytest.raises(CardError, match="Install feval again"):
+        card_folder()
+    (tmp_path / "feval" / "data_cards").mkdir(parents=True)  # as in a wheel
+    assert card_folder() == tmp_path / "feval" / "data_cards"
+
+
+def test_only_markdown_files_are_cards(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "llms").mkdir()
+    for name in ("org--a.md", "README.md", ".hidden.md", "notes.txt", "b.md~"):
+        (tmp_path / "llms" / name).touch()
+    monkeypatch.setenv("FEVAL_CARDS", str(tmp_path))
+    assert "org/a" in card_files("llms")
+    assert not {"README", ".hidden", "notes", "b"} & set(card_files("llms"))
+
+
+@pytest.mark.parametrize(
+    "name", ["../prices/2025-06-02", "GSM8K", "", ".", "gsm8k.md", "a\0b", "/etc/passwd", "gsm8k/", "x" * 5000]
+)
+def test_a_name_that_is_no_card_leads_nowhere(name: str) -> None:
+    assert find_card("datasets", name) is None
+
+
+def test_names_and_file_names_are_each_others_inverse() -> None:
+    assert file_stem("Qwen/Qwen2.5-32B-Instruct") == "Qwen--Qwen2.5-32B-Instruct"
+    for kind in ("datasets", "llms", "prices"):
+        for name, paths in card_files(kind).items():
+            assert (file_stem(name), card_name(paths[0].stem)) == (paths[0].stem, name)
+
+
+def test_errors_are_feval_errors() -> None:
+    assert issubclass(CardError, FevalError)

@@ -1,0 +1,44 @@
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+from feval.cards.cards import dataset_card, dataset_ids, llm_card, llm_names
+from feval.cards.names import DatasetType, LLMType
+from feval.cards.prices import price_list
+
+
+def test_dataset_constants_are_those_of_the_cards() -> None:
+    cards = [dataset_card(dataset_id) for dataset_id in dataset_ids()]
+    assert {card.constant: card.id for card in cards if card.constant} == {one.name: one.value for one in DatasetType}
+    assert len(DatasetType) == 16
+
+
+def test_llm_constants_are_those_of_the_cards() -> None:
+    cards = [llm_card(name) for name in llm_names()]
+    assert {card.constant: card.name for card in cards if card.constant} == {one.name: one.value for one in LLMType}
+    assert len(LLMType) == 14
+
+
+def test_every_llm_of_the_paper_has_a_price() -> None:
+    assert set(price_list("2025-06-02").prices) == set(LLMType)
+
+
+def test_the_reference_package_writes_each_dataset_its_own_way() -> None:
+    names = [dataset_card(one).reference_name for one in DatasetType]
+    assert len(set(names)) == 16
+    assert dataset_card(DatasetType.MATH_500).reference_name == "Math_500"
+    assert dataset_card(DatasetType.BIGBENCH_MOVIE_RECOMENDATION).reference_name == "Bigbench_Movie_Recommendation"
+
+
+def test_a_constant_is_its_text() -> None:
+    assert DatasetType.GSM8K == "gsm8k"
+    assert f"{LLMType.GPT3}@t=0.8" == "gpt-3.5-turbo@t=0.8"
+    assert json.dumps([DatasetType.AQUA, LLMType.o3MINI]) == '["aqua", "o3-mini"]'
+    assert {DatasetType.SVAMP: 1}["svamp"] == 1  # type: ignore[index]
+
+
+def test_importing_the_names_reads_no_card() -> None:
+    code = "import sys, feval.cards.names; assert not [m for m in sys.modules if m.startswith('feval.') and m != 'feval.cards.names']"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

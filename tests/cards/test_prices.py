@@ -1,0 +1,502 @@
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from dataclasses import FrozenInstanceError
+from datetime import date
+from fractions import Fraction
+from pathlib import Path
+from typing import Any, NoReturn
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from feval.cards.front_matter import card_folder
+from feval.cards.names import LLMType
+from feval.cards.prices import BILLINGS, Price, PriceList, billed_prompts, price_list, usd
+from feval.errors import CardError, FevalError, OutOfRangeError, PriceNotFoundError, UnknownNameError, UsageError
+
+# A published price list is never edited. Newer prices are a new list with a new digest.
+PUBLISHED = {
+    "2025-06-02": "b289b140306beeb4081d867c8632cad04ebcb769b9758447071c480b8b0a10a6",
+    "tiny-2026-11": "b1fec361fd8e5d5df792f71e7db619e831b02083a38933cb194dbde2a7cb9c2f",
+}
+
+JSON: dict[str, Any] = {
+    "id": "mine",
+    "date": "2026-01-31",
+    "source": "an invoice",
+    "prices": {"my-llm": [0.5, 1.5], "free": [0, 0]},
+}
+
+
+def golden(shared: Path, name: str) -> dict[str, Any]:
+    entries = json.loads((shared / "golden/methods.json").read_text("utf-8"))["goldens"]
+    return next(entry for entry in entries if entry["id"] == name)
+
+
+def write_json(folder: Path, facts: object) -> Path:
+    path = folder / "prices.json"
+    path.write_text(json.dumps(facts), encoding="utf-8")
+    return path
+
+
+def card_text(facts: dict[str, Any]) -> str:
+    return f"---\n{json.dumps(facts)}\n---\n"
+
+
+# --- the published list
+
+
+def test_published_price_lists_never_change() -> None:
+    assert {path.stem: price_list(path.stem).digest for path in (card_folder() / "prices").glob("*.md")} == PUBLISHED
+
+
+def test_the_published_list_holds_the_papers_table_3() -> None:
+    prices = price_list("2025-06-02")
+    assert (prices.id, prices.date) == ("2025-06-02", "2025-06-02")
+    assert "Table 3" in prices.source
+    assert {llm: (price.input_usd_per_mtok, price.output_usd_per_mtok) for llm, price in prices.prices.items()} == {
+        "meta-llama/Llama-3.2-1B-Instruct": (0.005, 0.01),
+        "meta-llama/Llama-3.2-3B-Instruct": (0.01, 0.02),
+        "meta-llama/Llama-3.3-70B-Instruct": (0.13, 0.40),
+        "meta-llama/Meta-Llama-3.1-405B-Instruct": (1.00, 3.00),
+        "Qwen/Qwen2.5-1.5B-Instruct": (0.02, 0.06),
+        "Qwen/Qwen2.5-32B-Instruct": (0.06, 0.20),
+        "Qwen/Qwen2.5-72B-Instruct": (0.13, 0.40),
+        "gpt-3.5-turbo": (0.50, 1.50),
+        "gpt-4o-mini": (0.15, 0.60),
+        "o3-mini": (1.10, 4.40),
+        "mistralai/Mixtral-8x7B-Instruct-v0.1": (0.08, 0.24),
+        "mistralai/Mixtral-8x22B-Instruct-v0.1": (0.40, 1.20),
+        "deepseek-ai/DeepSeek-V3": (0.50, 1.50),
+        "meta-llama/Meta-Llama-3.1-8B-Instruct": (0.02, 0.06),
+    }
+    assert "reference package" in prices.notes["meta-llama/Meta-Llama-3.1-8B-Instruct"]
+
+
+def test_the_published_list_agrees_with_the_reference_package(shared: Path) -> None:
+    prices = price_list("2025-06-02")
+    for constant, (per_input, per_output) in golden(shared, "cost.prices")["expected"].items():
+        assert prices.price(LLMType[constant]) == Price(per_input, per_output)
+
+
+def test_the_digest_is_over_id_date_and_prices_alone() -> None:
+    prices = price_list("2025-06-02")
+    assert (
+        PriceList(prices.id, prices.date, "somewhere else", dict(reversed(prices.prices.items()))).digest
+        == prices.digest
+    )
+    for other in (
+        PriceList("2025-06-03", prices.date, prices.source, prices.prices),
+        PriceList(prices.id, "2025-06-03", prices.source, prices.prices),
+        PriceList(prices.id, prices.date, prices.source, {**prices.prices, "gpt-4o-mini": Price(0.15, 0.61)}),
+    ):
+        assert other.digest != prices.digest
+    assert (
+        PriceList("a", "2026-01-01", "x", {"llm": Price(1, 2)}).digest
+        == PriceList("a", "2026-01-01", "x", {"llm": Price(1.0, 2.0)}).digest
+    )
+
+
+def test_price_lists_are_values() -> None:
+    assert price_list("2025-06-02") == price_list("2025-06-02")
+    assert hash(price_list("2025-06-02")) == hash(price_list("2025-06-02"))
+    with pytest.raises(FrozenInstanceError):
+        price_list("2025-06-02").id = "other"  # type: ignore[misc]
+
+
+# --- finding a price
+
+
+@pytest.mark.parametrize("llm", ["gpt-3.5-turbo", "gpt-3.5-turbo@t=0.8", "gpt-3.5-turbo@pot@t=0.4", LLMType.GPT3])
+def test_a_variant_costs_what_its_base_costs(llm: str) -> None:
+    assert price_list("2025-06-02").price(llm) == Price(0.5, 1.5)
+    assert price_list("2025-06-02").find(llm) == Price(0.5, 1.5)
+
+
+def test_an_llm_without_a_price_is_named_with_list_and_contents() -> None:
+    assert price_list("2025-06-02").find("gpt-4") is None
+    with pytest.raises(
+        PriceNotFoundError, match=r"price list '2025-06-02' has no price for the LLM 'gpt-4@pot'.*gpt-4o-mini.*'none'"
+    ):
+        price_list("2025-06-02").price("gpt-4@pot")
+    with pytest.raises(PriceNotFoundError, match="It holds: none"):
+        PriceList("empty", "2026-01-01", "nowhere", {}).price("gpt-4")
+
+
+@pytest.mark.parametrize("price", [-1, -1e-300, 1.1e9, float("nan"), float("inf"), float("-inf"), 10**400, "a", None])
+def test_a_price_is_a_number_from_zero_up(price: Any) -> None:
+    for pair in ((price, 1), (1, price)):
+        with pytest.raises(OutOfRangeError, match="No LLM costs"):
+            Price(*pair)
+    assert Price(0, 0) == Price(0.0, 0.0)
+
+
+# --- making a list
+
+
+@pytest.mark.parametrize(
+    "price",
+    [
+        Price(0.5, 1.5),
+        (0.5, 1.5),
+        [0.5, Fraction(3, 2)],
+        {"input_usd_per_mtok": 0.5, "output_usd_per_mtok": 1.5},
+        (np.float32(0.5), np.float64(1.5)),
+    ],
+)
+def test_what_stands_for_a_price_becomes_one(price: Any) -> None:
+    made = PriceList("mine", "2026-01-31", "an invoice", {"my-llm": price})
+    assert made == PriceList("mine", "2026-01-31", "an invoice", {"my-llm": Price(0.5, 1.5)})
+    assert made.price("my-llm@t=1") == Price(0.5, 1.5)
+    assert usd(made.price("my-llm"), 1_000_000, 2_000_000) == 3.5
+    assert made.digest == PriceList("mine", "2026-01-31", "elsewhere", {"my-llm": Price(0.5, 1.5)}).digest
+
+
+def test_a_list_does_not_change_with_what_it_was_made_from() -> None:
+    prices: dict[str, Any] = {"my-llm": [0.5, 1.5]}
+    made = PriceList("mine", "2026-01-31", "an invoice", prices)
+    prices["my-llm"][0] = 9
+    prices["other"] = (1, 1)
+    assert dict(made.prices) == {"my-llm": Price(0.5, 1.5)}
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "message"),
+    [
+        ("id", 7, "field 'id'; it gives 7"),
+        ("id", "none", "cannot have the id 'none'"),
+        ("date", date(2026, 1, 31), "field 'date'; it gives datetime.date"),
+        ("date", "31.1.2026", "YYYY-MM-DD; it gives '31.1.2026'"),
+        ("source", None, "field 'source'; it gives None"),
+        ("prices", [("my-llm", (0.5, 1.5))], "'prices' of a price list must map LLMs"),
+        ("prices", {"my-llm": 0.5}, "must price 'my-llm' with two numbers.*; it gives 0.5"),
+        ("prices", {"my-llm": "0.5"}, "it gives '0.5'"),
+        ("prices", {"my-llm": (0.5,)}, r"it gives \(0.5,\)"),
+        ("prices", {"my-llm": (0.5, True)}, "it gives"),
+        ("prices", {"my-llm": ("0.5", "1.5")}, "it gives"),
+        ("prices", {"my-llm": {"input": 0.5, "output": 1.5}}, "input_usd_per_mtok and output_usd_per_mtok"),
+        ("prices", {"my-llm": (0.5, -1.5)}, "impossible price for 'my-llm'"),
+        ("prices", {"my-llm@t=1": (0.5, 1.5)}, "base name, without '@'"),
+        ("prices", {7: (0.5, 1.5)}, "must map LLMs"),
+        ("notes", {"other": "dear"}, "a note on 'other'"),
+    ],
+)
+def test_a_list_that_could_not_price_is_refused_when_it_is_made(field: str, value: Any, message: str) -> None:
+    fields = {"id": "mine", "date": "2026-01-31", "source": "an invoice", "prices": {"my-llm": (0.5, 1.5)}}
+    with pytest.raises(UsageError, match=message):
+        PriceList(**{**fields, field: value})
+
+
+# --- reading a list
+
+
+def test_a_list_is_read_by_path_from_json_and_from_a_card(tmp_path: Path) -> None:
+    read = price_list(write_json(tmp_path, JSON))
+    assert read == PriceList("mine", "2026-01-31", "an invoice", {"my-llm": Price(0.5, 1.5), "free": Price(0, 0)})
+    assert price_list(str(tmp_path / "prices.json")) == read
+    (tmp_path / "other.md").write_text(card_text(JSON), encoding="utf-8")
+    assert price_list(tmp_path / "other.md") == read
+    assert price_list(str(tmp_path / "other.md")).digest == read.digest
+
+
+def test_a_relative_path_and_a_home_are_paths(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_json(tmp_path, JSON)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    for path in ("prices.json", "./prices.json", "~/prices.json"):
+        assert price_list(path).id == "mine"
+
+
+def test_a_list_in_a_folder_of_ones_own_is_read_by_id(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "prices").mkdir()
+    (tmp_path / "prices/mine.md").write_text(card_text(JSON), encoding="utf-8")
+    monkeypatch.setenv("FEVAL_CARDS", str(tmp_path))
+    assert price_list("mine").price("my-llm@x") == Price(0.5, 1.5)
+    assert price_list("2025-06-02").digest == PUBLISHED["2025-06-02"]
+    (tmp_path / "prices/mine.md").rename(tmp_path / "prices/yours.md")
+    with pytest.raises(CardError, match=r"yours\.md says it is 'mine'.*mine\.md"):
+        price_list("yours")
+
+
+def test_a_published_list_cannot_be_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "prices").mkdir()
+    mine = tmp_path / "prices/2025-06-02.md"
+    published = (card_folder() / "prices/2025-06-02.md").read_text("utf-8")
+    mine.write_text(published.replace("[0.15, 0.60]", "[0.15, 0.06]"), encoding="utf-8")
+    with pytest.raises(CardError, match=r"both called '2025-06-02' but differ"):
+        price_list(mine)
+    monkeypatch.setenv("FEVAL_CARDS", str(tmp_path))
+    with pytest.raises(CardError, match=r"both called '2025-06-02' but differ"):
+        price_list("2025-06-02")
+    with pytest.raises(CardError, match=r"both called '2025-06-02' but differ"):
+        price_list(write_json(tmp_path, {**JSON, "id": "2025-06-02"}))
+    mine.write_text(published, encoding="utf-8")  # a faithful copy is the list
+    assert price_list("2025-06-02").digest == PUBLISHED["2025-06-02"]
+
+
+def test_an_unknown_list_is_answered_with_the_known_ones() -> None:
+    with pytest.raises(
+        UnknownNameError, match=r"no price list '2025-06-01'. Did you mean '2025-06-02'\? .*\.json"
+    ) as caught:
+        price_list("2025-06-01")
+    assert caught.value.exit_code == 2
+    for name in ("", "none", "x" * 10_000, "a\0b"):
+        with pytest.raises(UnknownNameError):
+            price_list(name)
+
+
+@pytest.mark.parametrize("path", ["absent.md", "absent.json", "a/b", "..", "../2025-06-02"])
+def test_a_path_that_leads_nowhere_is_an_error(path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(FevalError, match=r"absent|a/b|\.\."):
+        price_list(path)
+
+
+BAD: dict[str, tuple[str, object]] = {
+    "lacks the field 'id'": ("id", ...),
+    "lacks the field 'date'": ("date", ...),
+    "lacks the field 'source'": ("source", ...),
+    "lacks the field 'prices'": ("prices", ...),
+    "unknown field 'currency'": ("currency", "EUR"),
+    "text in the field 'id'; it gives 7": ("id", 7),
+    "text in the field 'source'; it gives ' '": ("source", " "),
+    "cannot have the id 'none'": ("id", "none"),
+    "cannot have the id 'a b'": ("id", "a b"),
+    "cannot have the id '../a'": ("id", "../a"),
+    "cannot have the id 'a--b'": ("id", "a--b"),
+    "cannot have the id 'é'": ("id", "é"),
+    "it gives '02/06/2025'": ("date", "02/06/2025"),
+    "it gives '20250602'": ("date", "20250602"),
+    "it gives '2025-02-30'": ("date", "2025-02-30"),
+    "must map LLMs; it is []": ("prices", []),
+    "must map LLMs; it is 'x'": ("notes", "x"),
+    "a note on 'other'": ("notes", {"other": "no price"}),
+    "a note on 'free'": ("notes", {"free": 0}),
+    "it gives [1]": ("prices", {"a": [1]}),
+    "it gives [1, 2, 3]": ("prices", {"a": [1, 2, 3]}),
+    "it gives [1, True]": ("prices", {"a": [1, True]}),
+    "it gives [1, '2']": ("prices", {"a": [1, "2"]}),
+    "it gives [1, None]": ("prices", {"a": [1, None]}),
+    "it gives 1": ("prices", {"a": 1}),
+    "it gives {'input': 1, 'output': 2}": ("prices", {"a": {"input": 1, "output": 2}}),
+    "impossible price for 'a': [-0.1, 1]": ("prices", {"a": [-0.1, 1]}),
+    "impossible price for 'a'": ("prices", {"a": [1, 10**400]}),
+    "without '@'": ("prices", {"a@b": [1, 2]}),
+    "prices ' '": ("prices", {" ": [1, 2]}),
+}
+
+
+@pytest.mark.parametrize("told", BAD)
+@pytest.mark.parametrize("form", ["json", "card"])
+def test_a_list_with_a_wrong_field_is_refused(told: str, form: str, tmp_path: Path) -> None:
+    field, value = BAD[told]
+    facts = {**JSON, field: value}
+    if value is ...:
+        del facts[field]
+    path = write_json(tmp_path, facts)
+    if form == "card":
+        path = tmp_path / "prices.md"
+        path.write_text("---\n" + json.dumps(facts, ensure_ascii=False) + "\n---\n", encoding="utf-8")
+    with pytest.raises(CardError) as caught:
+        price_list(path)
+    assert told in str(caught.value)
+    assert str(path) in str(caught.value)
+    assert len(str(caught.value)) < 500
+
+
+BAD_JSON = {
+    "empty": ("", "line 1"),
+    "line 3": ('{"id": "a",\n"date": "b"\n"source"', "line 3"),
+    "list": ("[]", "no JSON object"),
+    "NaN": ('{"prices": {"a": [NaN, 1]}}', "NaN is no JSON number"),
+    "Infinity": ('{"prices": {"a": [1, -Infinity]}}', "-Infinity is no JSON number"),
+    "key twice": ('{"prices": {"a": [1, 1], "a": [2, 2]}}', "'a' stands twice"),
+    "deep": ("[" * 100_000, "not a usable JSON"),
+    "digits": ('{"id": ' + "9" * 5000 + "}", "not a usable JSON"),
+}
+
+
+@pytest.mark.parametrize("name", BAD_JSON)
+def test_broken_json_is_refused(name: str, tmp_path: Path) -> None:
+    text, told = BAD_JSON[name]
+    (tmp_path / "prices.json").write_text(text, encoding="utf-8")
+    with pytest.raises(CardError) as caught:
+        price_list(tmp_path / "prices.json")
+    assert told in str(caught.value)
+
+
+def json_values() -> st.SearchStrategy[object]:
+    scalars = st.one_of(st.none(), st.booleans(), st.integers(), st.floats(), st.text(max_size=10))
+    return st.recursive(
+        scalars,
+        lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+        max_leaves=5,
+    )
+
+
+@given(st.sampled_from([*JSON, "title", "notes"]), json_values(), st.booleans())
+def test_a_list_with_any_value_in_any_field_is_read_or_refused(
+    tmp_path_factory: pytest.TempPathFactory, field: str, value: object, as_card: bool
+) -> None:
+    path = tmp_path_factory.getbasetemp() / ("prices.md" if as_card else "prices.json")
+    text = json.dumps({**JSON, field: value})
+    path.write_text(f"---\n{text}\n---\n" if as_card else text, encoding="utf-8")
+    try:
+        read = price_list(path)
+    except CardError:
+        return
+    assert all(price.input_usd_per_mtok >= 0 for price in read.prices.values())
+
+
+@given(st.binary(max_size=200))
+def test_any_bytes_are_read_or_refused(tmp_path_factory: pytest.TempPathFactory, data: bytes) -> None:
+    path = tmp_path_factory.getbasetemp() / "fuzz.json"
+    path.write_bytes(data)
+    with pytest.raises(CardError):
+        price_list(path)
+
+
+def test_reading_a_list_is_quick_and_loads_neither_pydantic_nor_numpy() -> None:
+    code = """
+import sys
+from feval.prices import price_list, usd, billed_prompts
+price = price_list("2025-06-02").price("o3-mini")
+usd(price, 10 * billed_prompts("once", 2, 3), 20)
+heavy = {"pydantic", "numpy", "scipy", "tiktoken", "requests", "rich"} & set(sys.modules)
+assert not heavy, heavy
+"""
+    assert subprocess.run([sys.executable, "-W", "error", "-c", code], check=False).returncode == 0
+    price_list("2025-06-02")
+    started = time.process_time()
+    for _ in range(20):
+        price_list("2025-06-02")
+    assert (time.process_time() - started) / 20 < 0.02  # about 1 ms; the limit is for a loaded machine
+
+
+def test_pricing_again_is_choosing_another_list(tmp_path: Path) -> None:
+    old = price_list("2025-06-02")
+    new = price_list(write_json(tmp_path, {**JSON, "prices": {"o3-mini": [2.2, 8.8]}}))
+    tokens = np.array([[100, 250], [0, 7]])
+    assert np.array_equal(2 * usd(old.price("o3-mini@low"), 30, tokens), usd(new.price("o3-mini@low"), 30, tokens))
+
+
+# --- eq. (1)
+
+
+def test_the_example_of_eq_1_by_hand() -> None:
+    # 1,000 prompt tokens at 1.10 and 5,000 output tokens at 4.40 USD per million
+    assert usd(Price(1.10, 4.40), 1000, 5000) == pytest.approx(0.0011 + 0.022, rel=1e-15)
+    assert usd(Price(1.10, 4.40), 0, 0) == 0.0
+    assert isinstance(usd(Price(1.10, 4.40), 1, 1), float)
+
+
+@pytest.mark.parametrize("n", [1, 20])
+def test_self_consistency_on_the_recorded_date_questions_costs_what_the_reference_says(n: int, shared: Path) -> None:
+    import gzip
+
+    from feval.cards.tokens import count_words
+
+    expected = golden(shared, f"cost.first_n.date_cot1_40.N{n}")
+    price = price_list("2025-06-02").price(LLMType.Mixtral8x7B)
+    assert [price.input_usd_per_mtok, price.output_usd_per_mtok] == expected["params"]["prices"]
+    with gzip.open(shared / "real/mot_cascade/GPT3_result/date_cot1_40.json.gz") as file:
+        questions = json.load(file)
+    prompts = np.array([count_words(question["question"]) for question in questions])
+    outputs = np.array([sum(count_words(text) for text in question["generated"][:n]) for question in questions])
+    rounds = np.ones_like(prompts)
+    assert int((prompts + outputs).sum()) == expected["expected"]["tokens"]
+    total = usd(price, prompts * billed_prompts("once", rounds, rounds * n), outputs).sum()
+    assert total == pytest.approx(expected["expected"]["usd"], abs=1e-9)
+
+
+tokens = st.integers(0, 10**7)
+prices = st.builds(Price, st.floats(0, 1000), st.floats(0, 1000))
+
+
+@given(prices, st.lists(st.tuples(tokens, tokens), max_size=6))
+def test_costs_add_up(price: Price, requests: list[tuple[int, int]]) -> None:
+    parts = sum(usd(price, prompt, output) for prompt, output in requests)
+    whole = usd(price, sum(prompt for prompt, _ in requests), sum(output for _, output in requests))
+    assert parts == pytest.approx(whole, rel=1e-12, abs=1e-18)
+
+
+@given(prices, tokens, tokens, tokens)
+def test_more_tokens_never_cost_less(price: Price, prompt: int, output: int, more: int) -> None:
+    assert usd(price, prompt, output) <= usd(price, prompt + more, output)
+    assert usd(price, prompt, output) <= usd(price, prompt, output + more)
+
+
+@given(st.integers(0, 10**6), st.integers(0, 10**6), tokens, tokens)
+def test_eq_1_is_exact_to_the_last_digits(per_input: int, per_output: int, prompt: int, output: int) -> None:
+    price = Price(per_input / 1000, per_output / 1000)
+    exact = (Fraction(per_input, 1000) * prompt + Fraction(per_output, 1000) * output) / 10**6
+    assert usd(price, prompt, output) == pytest.approx(float(exact), rel=1e-14)
+
+
+@given(prices, st.lists(st.tuples(tokens, tokens), min_size=1, max_size=6))
+def test_arrays_cost_what_their_entries_cost(price: Price, requests: list[tuple[int, int]]) -> None:
+    prompts, outputs = np.array(requests).T
+    costs = usd(price, prompts, outputs)
+    assert costs.dtype == np.float64
+    assert costs.tolist() == [usd(price, prompt, output) for prompt, output in requests]
+
+
+def test_small_integer_arrays_do_not_overflow() -> None:
+    outputs = np.full((3, 4), 60_000, dtype=np.uint16)
+    assert usd(Price(0, 1000), 0, outputs).tolist() == [[pytest.approx(60.0)] * 4] * 3
+
+
+# --- billing
+
+
+def test_a_prompt_is_paid_once_per_round_or_per_sample() -> None:
+    assert BILLINGS == ("once", "per_round", "per_sample")
+    assert [billed_prompts(billing, 4, 20) for billing in BILLINGS] == [1, 4, 20]
+    assert [billed_prompts(billing, 0, 0) for billing in BILLINGS] == [0, 0, 0]
+    assert all(type(billed_prompts(billing, 4, 20)) is int for billing in BILLINGS)
+
+
+def test_billing_works_on_arrays_of_any_shape() -> None:
+    rounds, cots = np.array([[0, 1, 3]], dtype=np.int32), np.array([[0, 5, 15]], dtype=np.int32)
+    assert [billed_prompts(billing, rounds, cots).tolist() for billing in BILLINGS] == [
+        [[0, 1, 1]],
+        [[0, 1, 3]],
+        [[0, 5, 15]],
+    ]
+    assert rounds.tolist() == [[0, 1, 3]]
+    assert billed_prompts("once", np.array([], dtype=np.int64), np.array([], dtype=np.int64)).shape == (0,)
+
+
+@given(st.lists(st.integers(0, 9), max_size=5))
+def test_once_never_costs_more_than_per_round_nor_that_more_than_per_sample(cots_of_rounds: list[int]) -> None:
+    asked = [cots for cots in cots_of_rounds if cots]  # a request hands out at least one CoT
+    once, per_round, per_sample = (billed_prompts(billing, len(asked), sum(asked)) for billing in BILLINGS)
+    assert once <= per_round <= per_sample
+    assert (once == 0) == (not asked)
+    assert once == min(1, per_round)
+
+
+def test_billings_agree_where_every_question_gets_one_cot() -> None:
+    assert {billed_prompts(billing, 1, 1) for billing in BILLINGS} == {1}
+
+
+@pytest.mark.parametrize("billing", ["", "Once", "per round", "per_token"])
+def test_an_unknown_billing_is_refused(billing: str) -> None:
+    with pytest.raises(UnknownNameError, match=r"no billing.*once, per_round, per_sample"):
+        billed_prompts(billing, 1, 1)
+
+
+def test_a_list_that_may_not_be_read_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(self: Path, mode: str = "r") -> NoReturn:
+        raise PermissionError(13, "Permission denied", str(self))
+
+    path = write_json(tmp_path, JSON)
+    monkeypatch.setattr(Path, "open", refuse)  # root, who runs many a container, may read any file
+    with pytest.raises(CardError, match="cannot be read: Permission denied"):
+        price_list(path)

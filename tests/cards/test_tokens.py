@@ -1,0 +1,321 @@
+from __future__ import annotations
+
+import base64
+import gzip
+import hashlib
+import json
+import re
+import shutil
+import socket
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from fractions import Fraction
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any, NoReturn
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from typer.testing import CliRunner
+
+from feval.cards.tokens import COUNTERS, count_words, token_counter
+from feval.cli import app
+from feval.errors import TokenCounterError, UnknownNameError
+from feval.serving import replay_http_client
+
+
+def golden(shared: Path, name: str) -> Any:
+    entries = json.loads((shared / "golden/methods.json").read_text("utf-8"))["goldens"]
+    return next(entry["expected"] for entry in entries if entry["id"] == name)
+
+
+# --- words
+
+
+def test_words_agrees_with_the_reference_package_on_its_probe(shared: Path) -> None:
+    for text, tokens in golden(shared, "cost.token_probe"):
+        assert count_words(text) == tokens
+
+
+def test_words_agrees_with_the_reference_package_on_a_recording(shared: Path) -> None:
+    expected = golden(shared, "cost.tokens.date_cot1_40")
+    with gzip.open(shared / "real/mot_cascade/GPT3_result/date_cot1_40.json.gz") as file:
+        questions = json.load(file)
+    count = token_counter("words")
+    assert [count(text) for text in questions[0]["generated"]] == expected["first_question"]
+    assert sum(count(text) for question in questions for text in question["generated"]) == expected["tokens"]
+
+
+@given(st.integers(0, 300_000))
+def test_words_is_the_exact_product_rounded_half_to_even(words: int) -> None:
+    assert count_words("w " * words) == round(Fraction(1365, 1000) * words)
+
+
+@pytest.mark.parametrize(("words", "tokens"), [(0, 0), (1, 1), (2, 3), (100, 136), (300, 410), (500, 682), (700, 956)])
+def test_words_rounds_a_half_to_the_even_neighbour(words: int, tokens: int) -> None:
+    assert count_words(" ".join(["word"] * words)) == tokens
+
+
+@pytest.mark.parametrize("text", ["", " ", "\n\t\r", "\u3000\xa0"])
+def test_a_text_of_white_space_has_no_tokens(text: str) -> None:
+    assert count_words(text) == 0
+
+
+def test_words_counts_what_stands_between_white_space() -> None:
+    assert count_words("a\n\nb \tc  d") == 5
+    assert count_words("\ud800 broken \udfff") == 4
+
+
+def test_counting_a_recording_takes_a_second_or_two() -> None:
+    text = "word " * 180
+    started = time.process_time()
+    for _ in range(5000):  # a tenth of a recording
+        count_words(text)
+    assert time.process_time() - started < 2  # about 0.02 s; the limit is for a loaded machine
+
+
+# --- names
+
+
+def test_the_counters_are_documented() -> None:
+    assert set(COUNTERS) == {"words", "usage", "usage, split by length", "tiktoken:ENCODING"}
+    assert token_counter("words") is count_words
+
+
+@pytest.mark.parametrize("name", ["", "Words", "word", "tiktoken", "characters"])
+def test_an_unknown_counter_is_refused(name: str) -> None:
+    with pytest.raises(
+        UnknownNameError, match=r"no token counter.*tiktoken:ENCODING, usage, usage, split by length, words"
+    ):
+        token_counter(name)
+
+
+def test_usage_counts_no_text() -> None:
+    with pytest.raises(TokenCounterError, match=r"'usage'.*provider reported.*'words'"):
+        token_counter("usage")
+
+
+# --- tiktoken
+
+
+class Storage:
+    """A local server that stands in for the publisher of vocabularies; `requests` counts what it was asked for."""
+
+    def __init__(self, content: bytes) -> None:
+        storage, self.requests = self, 0
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                storage.requests += 1
+                self.send_response(200 if self.path == "/remote.tiktoken" else 404)
+                self.end_headers()
+                self.wfile.write(content)
+
+            def log_message(self, *args: object) -> None:
+                pass
+
+        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.address = f"http://127.0.0.1:{self.server.server_address[1]}/remote.tiktoken"
+        self._thread = threading.Thread(target=self.server.serve_forever, args=(0.01,))
+        self._thread.start()
+
+    def close(self) -> None:
+        self.server.shutdown()
+        self._thread.join()
+        self.server.server_close()
+
+
+def vocabulary() -> bytes:
+    tokens = [bytes([byte]) for byte in range(256)] + [b"ab", b"abab"]
+    return b"".join(base64.b64encode(token) + f" {rank}\n".encode() for rank, token in enumerate(tokens))
+
+
+@pytest.fixture
+def storage(monkeypatch: pytest.MonkeyPatch) -> Iterator[Storage]:
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    monkeypatch.setenv("no_proxy", "127.0.0.1")
+    served = Storage(vocabulary())
+    yield served
+    served.close()
+
+
+@pytest.fixture
+def closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*args: object, **kwargs: object) -> NoReturn:
+        raise OSError("the network is closed")
+
+    monkeypatch.setattr(socket.socket, "connect", refuse)
+    monkeypatch.setattr(socket, "getaddrinfo", refuse)
+
+
+@pytest.fixture
+def encodings(tmp_path: Path, storage: Storage, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """tiktoken with encodings of ours, one in a file and the others to be fetched; the cache, which is empty."""
+    import tiktoken
+    from tiktoken import registry
+    from tiktoken.load import load_tiktoken_bpe
+
+    file = tmp_path / "tiny.tiktoken"
+    file.write_bytes(vocabulary())
+    digest = hashlib.sha256(vocabulary()).hexdigest()
+
+    def encoding(name: str, place: str, digest: str | None = None) -> dict[str, Any]:
+        ranks = load_tiktoken_bpe(place, digest)
+        return {"name": name, "pat_str": r"\S+|\s+", "mergeable_ranks": ranks, "special_tokens": {"<|end|>": 258}}
+
+    tiktoken.list_encoding_names()
+    constructors = {
+        "tiny": lambda: encoding("tiny", str(file)),
+        "remote": lambda: encoding("remote", storage.address, digest),
+        "gone": lambda: encoding("gone", storage.address + ".old", digest),
+        "damaged": lambda: encoding("damaged", storage.address, "0" * 64),
+    }
+    monkeypatch.setattr(registry, "ENCODING_CONSTRUCTORS", {**(registry.ENCODING_CONSTRUCTORS or {}), **constructors})
+    monkeypatch.setattr(registry, "ENCODINGS", {})
+    monkeypatch.setenv("TIKTOKEN_CACHE_DIR", str(tmp_path / "cache"))
+    return tmp_path / "cache"
+
+
+def forget(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in a process of its own: no encoding is loaded."""
+    from tiktoken import registry
+
+    monkeypatch.setattr(registry, "ENCODINGS", {})
+
+
+def test_tiktoken_counts_the_tokens_of_its_encoding(encodings: object) -> None:
+    count = token_counter("tiktoken:tiny")
+    assert [count(text) for text in ("", "a", "ab", "abab", "ab ab", "ababab", "é")] == [0, 1, 1, 1, 3, 2, 2]
+
+
+def test_special_tokens_in_a_cot_are_plain_text(encodings: object) -> None:
+    assert token_counter("tiktoken:tiny")("<|end|>") == 7
+
+
+def test_a_lone_surrogate_is_counted(encodings: object) -> None:
+    assert token_counter("tiktoken:tiny")("\ud800") > 0
+
+
+def test_tiktoken_fetches_a_vocabulary_once(encodings: Path, storage: Storage, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert token_counter("tiktoken:remote")("ab abab") == 3
+    assert storage.requests == 1
+    name = hashlib.sha1(storage.address.encode(), usedforsecurity=False).hexdigest()
+    assert [file.name for file in encodings.iterdir()] == [name]
+    forget(monkeypatch)
+    assert token_counter("tiktoken:remote")("ab abab") == 3
+    assert storage.requests == 1
+
+
+def test_a_vocabulary_is_placed_by_hand_as_the_message_says(
+    encodings: Path, storage: Storage, closed: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(TokenCounterError) as caught:
+        token_counter("tiktoken:remote")
+    message = str(caught.value)
+    assert f"TIKTOKEN_CACHE_DIR is '{encodings}'" in message
+    assert "'words'" in message
+    said = re.search(r"could not fetch (\S+), which it keeps as (\w+) \(ConnectionError: ", message)
+    assert said is not None
+    assert said[1] == storage.address
+    (tmp_path / "placed").mkdir()
+    (tmp_path / "placed" / said[2]).write_bytes(vocabulary())
+    monkeypatch.setenv("TIKTOKEN_CACHE_DIR", str(tmp_path / "placed"))
+    assert token_counter("tiktoken:remote")("ab abab") == 3
+    assert storage.requests == 0
+
+
+@pytest.mark.parametrize("encoding", ["cl100k_base", "o200k_base", "gpt2"])
+def test_what_could_not_be_fetched_is_named(encoding: str, encodings: Path, closed: None) -> None:
+    with pytest.raises(TokenCounterError, match=rf"encoding '{encoding}'.*could not fetch https://\S+, .*get_encoding"):
+        token_counter(f"tiktoken:{encoding}")
+    assert not encodings.exists()
+
+
+@pytest.mark.parametrize(("encoding", "why"), [("gone", "HTTPError: 404"), ("damaged", "ValueError: Hash mismatch")])
+def test_a_vocabulary_that_is_not_what_it_should_be_is_an_error(encoding: str, why: str, encodings: Path) -> None:
+    with pytest.raises(TokenCounterError, match=why):
+        token_counter(f"tiktoken:{encoding}")
+
+
+def test_the_message_says_when_no_folder_is_named(
+    encodings: Path, closed: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.delenv("TIKTOKEN_CACHE_DIR")
+    monkeypatch.setenv("DATA_GYM_CACHE_DIR", str(tmp_path / "absent"))
+    with pytest.raises(TokenCounterError, match="TIKTOKEN_CACHE_DIR is not set"):
+        token_counter("tiktoken:remote")
+
+
+def test_an_import_fetches_and_no_reader_does(
+    encodings: Path, storage: Storage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After the import tiktoken cannot even be imported, and its storage would notice."""
+    samples = tmp_path / "samples.jsonl"
+    texts = [{"text": "abab is 1"}, {"text": "ab is 2"}, {"text": "1"}]
+    samples.write_text(json.dumps({"id": "a", "question": "ab?", "answer": "1", "samples": texts}) + "\n", "utf-8")
+    recording = str(tmp_path / "recording")
+
+    def feval(*arguments: str) -> str:
+        result = CliRunner().invoke(app, list(arguments))
+        assert result.exit_code == 0, result.output
+        return result.output
+
+    counter = ["--counter", "tiktoken:remote", "--answer-kind", "number"]
+    feval("import", "jsonl", str(samples), "--dataset", "ab", "--llm", "gpt-4o-mini", "--out", recording, *counter)
+    assert storage.requests == 1
+    shutil.rmtree(encodings)
+    monkeypatch.setitem(sys.modules, "tiktoken", None)
+    out = tmp_path / "curve"
+    feval("curve", "self-consistency", "--recording", recording, "--n", "1,3", "--out", str(out))
+    feval("run", "single-call", "--recording", recording, "--out", str(tmp_path / "run"))
+    feval("verify", recording)
+    feval("verify", str(out / "receipt.json"))
+    feval("extract", recording, "--out", str(tmp_path / "extracted"))
+    assert "tiktoken:remote" in feval("info", recording, "--json")
+    with replay_http_client(recording) as client:
+        asked = {"model": "gpt-4o-mini", "messages": [{"role": "user", "content": "ab?"}], "n": 3}
+        reply = client.post("http://replay/v1/chat/completions", json=asked).json()
+    assert reply["usage"]["completion_tokens"] == 13  # abab," ",i,s," ",1; ab," ",i,s," ",2; 1
+    assert storage.requests == 1
+
+
+def test_a_recording_fetches_before_it_asks_anything(
+    encodings: Path, storage: Storage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    arguments = ["record", "--dataset", "tiny_sums", "--llm", "feval/tiny-30k", "--first", "2", "--samples", "2"]
+    arguments += ["--out", str(tmp_path / "recording"), "--counter"]
+    refused = CliRunner().invoke(app, [*arguments, "tiktoken:gone"])
+    assert (refused.exit_code, "which it keeps as" in refused.output) == (1, True)
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["tiny.tiktoken"]
+    assert CliRunner().invoke(app, [*arguments, "tiktoken:remote"]).exit_code == 0
+    assert storage.requests == 2
+    # Sealed: there is nothing left to count, so nothing is fetched.
+    shutil.rmtree(encodings)
+    forget(monkeypatch)
+    assert CliRunner().invoke(app, [*arguments, "tiktoken:remote"]).exit_code == 0
+    assert storage.requests == 2
+
+
+def test_threads_may_ask_for_counters_together(encodings: Path) -> None:
+    counts: list[int] = []
+    threads = [threading.Thread(target=lambda: counts.append(token_counter("tiktoken:remote")("ab"))) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert counts == [1] * 8
+
+
+@pytest.mark.parametrize("encoding", ["cl100k", "", "gpt-4o"])
+def test_an_unknown_encoding_is_refused(encoding: str) -> None:
+    with pytest.raises(UnknownNameError, match=r"no tiktoken encoding.*cl100k_base"):
+        token_counter(f"tiktoken:{encoding}")
+
+
+def test_a_missing_tiktoken_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "tiktoken", None)
+    with pytest.raises(TokenCounterError, match="pip install tiktoken"):
+        token_counter("tiktoken:cl100k_base")

@@ -1,0 +1,900 @@
+"""The command line: what is printed where, exit codes, and every error as a sentence."""
+
+from __future__ import annotations
+
+import csv
+import errno
+import io
+import json
+import os
+import pty
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+from places import ROOT
+from typer.testing import CliRunner, Result
+
+from feval import __version__
+from feval.cli import app, parse_counts
+from feval.errors import OutOfRangeError, UsageError
+from feval.recording import DatasetInfo, LLMInfo, PoolRows, Question, RecordingWriter
+
+COMMANDS = (
+    "import",
+    "record",
+    "proxy",
+    "tiny-server",
+    "info",
+    "verify",
+    "run",
+    "merge",
+    "select",
+    "extract",
+    "score",
+    "questions",
+    "ls",
+    "curve",
+    "estimate",
+    "plan",
+    "demo",
+    "push",
+)
+EVIL = "evil\x1b]0;owned\x07[red]\u202e"
+
+
+def feval(*arguments: str | Path) -> Result:
+    """Run the command line in this process."""
+    return CliRunner().invoke(app, list(map(str, arguments)), prog_name="feval")
+
+
+def spawn(*arguments: str | Path, **options: Any) -> subprocess.CompletedProcess[str]:
+    """Run the command line as a program."""
+    code = "from feval.cli import main; main()"
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), **options.pop("env", {})}
+    return subprocess.run(
+        [sys.executable, "-c", code, *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+        env=environment,
+        **options,
+    )
+
+
+def failed(result: Result, code: int, *pieces: str) -> str:
+    """Assert that a command failed with one sentence on standard error and nothing on standard output."""
+    assert (result.exit_code, result.stdout) == (code, ""), result.output
+    assert result.stderr.startswith("error: ")
+    assert result.stderr.count("\n") == 1
+    assert "Traceback" not in result.stderr
+    for piece in pieces:
+        assert piece in result.stderr
+    return result.stderr
+
+
+def write(
+    out: Path,
+    *,
+    llms: dict[str, list[list[str | None]]],
+    dataset: str = "toy",
+    prices: str = "2025-06-02",
+    prompt_tokens: int | None = 10,
+    question: Callable[[int], str] = "q{}".format,
+    notes: tuple[str, ...] = (),
+) -> Path:
+    """Write a recording: `llms` gives, per LLM, the answers of each question; every gold is "1", every CoT has 20 tokens."""
+    rows = len(next(iter(llms.values())))
+    with RecordingWriter(out, operation={"name": "test"}, prices=prices, notes=notes) as writer:
+        info = DatasetInfo(dataset, "A toy", "verbatim", "feval-answers-1")
+        writer.add_dataset(info, [Question(question(row), f"Question {row}?", "1", "1") for row in range(rows)])
+        for name, answers in llms.items():
+            pools = [
+                PoolRows(
+                    question(row),
+                    [f"text {answer}" for answer in pool],
+                    pool,
+                    pool,
+                    [20] * len(pool),
+                    ["stop"] * len(pool),
+                    prompt_tokens=prompt_tokens,
+                )
+                for row, pool in enumerate(answers)
+            ]
+            writer.add_pools(dataset, LLMInfo(name, temperature=0.0), "words", pools)
+    return out
+
+
+TOY: list[list[str | None]] = [["1", "1", "2", None], ["2", "1", "2", "3"], ["1", "1", "1", "1"]]
+
+
+@pytest.fixture
+def toy(tmp_path: Path) -> Path:
+    """Three questions, four CoTs each, of an LLM that has a price."""
+    return write(tmp_path / "toy", llms={"gpt-3.5-turbo": TOY})
+
+
+@pytest.fixture
+def two(tmp_path: Path) -> Path:
+    """Two LLMs on one dataset; gpt-4 has no price."""
+    return write(tmp_path / "two", llms={"gpt-3.5-turbo": TOY, "gpt-4": TOY})
+
+
+def content(folder: Path) -> dict[str, bytes]:
+    """Every file below a folder."""
+    return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
+
+
+# --- help, version, usage -----------------------------------------------------------------------------------------------
+
+
+def test_help_imports_nothing_heavy() -> None:
+    code = (
+        "import sys\n"
+        "sys.argv = ['feval', *sys.argv[1:]]\n"
+        "from feval.cli import main\n"
+        "try:\n    main()\n"
+        "except SystemExit as end:\n    assert end.code == 0, end.code\n"
+        "heavy = 'numpy scipy pyarrow matplotlib rich tiktoken yaml huggingface_hub orjson math_verify'.split()\n"
+        "found = [name for name in heavy if name in sys.modules]\n"
+        "assert not found, found\n"
+    )
+    for arguments in (["--help"], ["--version"], *([command, "--help"] for command in COMMANDS)):
+        done = subprocess.run(
+            [sys.executable, "-W", "error", "-c", code, *arguments],
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
+        )
+        assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_has_help_json_and_quiet(command: str) -> None:
+    result = feval(command, "--help")
+    assert result.exit_code == 0
+    assert "--json" in result.stdout
+    assert "--quiet" in result.stdout
+
+
+def test_help_lists_the_commands() -> None:
+    result = feval("--help")
+    assert result.exit_code == 0
+    assert all(f"\n  {command}" in result.stdout for command in COMMANDS)
+    assert "..." not in result.stdout.partition("Commands:")[2]  # no summary is cut off
+
+
+def test_version() -> None:
+    result = feval("--version")
+    assert (result.exit_code, result.stdout) == (0, f"feval {__version__}\n")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        [],
+        ["nonsense"],
+        ["curve"],
+        ["curve", "self-consistency", "--nonsense"],
+        ["curve", "self-consistency", "--seed", "x"],
+        ["curve", "self-consistency", "--replicates", "0"],
+        ["import", "esc", "file"],
+        ["merge", "a", "b"],
+        ["info"],
+    ],
+)
+def test_wrong_usage_exits_with_2(arguments: list[str]) -> None:
+    result = feval(*arguments)
+    assert result.exit_code == 2
+    assert "Usage: feval" in result.output
+
+
+# --- counts -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "counts"),
+    [
+        ("20", [20]),
+        ("1..3", [1, 2, 3]),
+        ("1,5,10", [1, 5, 10]),
+        ("1..10..4", [1, 5, 9]),
+        ("10, 1..3 ,2", [1, 2, 3, 10]),
+        ("7..7", [7]),
+    ],
+)
+def test_counts(text: str, counts: list[int]) -> None:
+    assert parse_counts(text) == counts
+
+
+@pytest.mark.parametrize("text", ["", "x", "1-5", "1..", "..5", "1..2..3..4", "1,,2", "1.5", "-1", "٣", "1e3"])
+def test_what_is_no_count_is_refused(text: str) -> None:
+    with pytest.raises(UsageError, match="--n takes numbers of CoTs such as"):
+        parse_counts(text)
+
+
+@pytest.mark.parametrize("text", ["0", "0..5", "5..1", "1..5..0"])
+def test_counts_that_cannot_be_are_refused(text: str) -> None:
+    with pytest.raises(OutOfRangeError, match="counts up from 1 CoT"):
+        parse_counts(text)
+
+
+@pytest.mark.parametrize("text", ["1..1000000000", "9" * 5000])
+def test_counts_beyond_any_pool_are_refused(text: str) -> None:
+    with pytest.raises(OutOfRangeError, match=r"CoTs up to 999,999,999; found .{1,100}\.$"):
+        parse_counts(text)
+
+
+def test_a_billion_points_are_refused_at_once() -> None:
+    with pytest.raises(OutOfRangeError, match="asks for 999,999,999 points; 10,000 is the most"):
+        parse_counts("1..999999999")
+
+
+# --- info, verify, merge, select ----------------------------------------------------------------------------------------
+
+
+def test_info_shows_what_is_there(two: Path) -> None:
+    shown = feval("info", two).stdout
+    for piece in ("toy", "gpt-3.5-turbo", "gpt-4", "words", "2025-06-02", "8.33", "A toy", "not stated", "made by"):
+        assert piece in shown
+    assert feval("info", two, "--quiet").output == ""
+
+
+def test_info_as_json(two: Path) -> None:
+    result = feval("info", two, "--json")
+    told = json.loads(result.stdout)
+    assert result.stderr == ""
+    assert told["recording_hash"] in feval("info", two).stdout
+    assert [pair["no_answer_rate"] for pair in told["pairs"]] == [1 / 12, 1 / 12]
+    assert told["pairs"][0]["questions"] == 3
+
+
+def test_info_of_something_else(tmp_path: Path) -> None:
+    failed(feval("info", tmp_path), 1, "No recording at", "has no manifest.json")
+    failed(feval("info", tmp_path / "absent"), 1, "does not exist")
+
+
+def test_the_folder_above_a_recording_is_told_from_it(two: Path) -> None:
+    failed(feval("info", two.parent), 1, "has no manifest.json", f"There is one in {two}; name the folder itself.")
+
+
+def test_info_shows_ragged_pools_as_a_range(tmp_path: Path) -> None:
+    ragged = write(tmp_path / "ragged", llms={"gpt-4": [["1"], ["1", "2", "1"]]})
+    assert "1 to 3" in feval("info", ragged).stdout
+
+
+def test_names_from_strangers_cannot_steer_the_terminal(tmp_path: Path) -> None:
+    evil = write(tmp_path / "evil", llms={"gpt-4": TOY}, question="q\u202e{}".format, notes=(EVIL,))
+    manifest = json.loads((evil / "manifest.json").read_text())
+    manifest["datasets"][0]["title"] = manifest["pairs"][0]["counter"] = manifest["licences"]["questions"] = EVIL
+    (evil / "manifest.json").write_text(json.dumps(manifest))
+    for result in (
+        feval("info", evil),
+        feval("curve", "self-consistency", "--recording", evil),
+        feval("select", evil, "--first", "1", "--out", tmp_path / "chosen"),
+        feval("info", tmp_path / EVIL),
+    ):
+        assert "\x1b" not in result.output
+        assert "\x07" not in result.output
+        assert "\u202e" not in result.output
+        assert "\\x1b]0;owned" in result.output
+    named = feval("curve", "self-consistency", "--recording", evil, "--n", "9").output
+    assert "'q\\u202e0'" in named
+    assert "\x1b" not in feval("info", evil, "--json").stdout
+
+
+def test_verify_says_sound(toy: Path) -> None:
+    result = feval("verify", toy)
+    assert result.exit_code == 0
+    assert "is sound" in result.stdout
+    assert json.loads(feval("verify", toy, "--json").stdout)["ok"] is True
+    assert feval("verify", toy, "-q").output == ""
+
+
+def test_verify_names_what_is_damaged(toy: Path) -> None:
+    [sample] = (toy / "samples").rglob("*.parquet")
+    data = bytearray(sample.read_bytes())
+    data[len(data) // 2] ^= 1
+    sample.write_bytes(data)
+    result = feval("verify", toy, "--json")
+    assert result.exit_code == 1
+    told = json.loads(result.stdout)
+    assert told["ok"] is False
+    assert "SHA-256" in told["problems"][0]
+    assert str(sample.relative_to(toy)) in result.stderr
+    assert feval("verify", toy).stdout == ""
+
+
+def test_merge_joins_llms(tmp_path: Path, toy: Path) -> None:
+    other = write(tmp_path / "other", llms={"gpt-4": TOY})
+    result = feval("merge", toy, other, "--out", tmp_path / "both")
+    assert result.exit_code == 0, result.output
+    assert "2 LLMs" in result.stdout
+    told = json.loads(feval("info", tmp_path / "both", "--json").stdout)
+    assert [pair["llm"] for pair in told["pairs"]] == ["gpt-3.5-turbo", "gpt-4"]
+    assert len(told["parents"]) == 2
+
+
+def test_merge_needs_two(toy: Path, tmp_path: Path) -> None:
+    failed(feval("merge", toy, "--out", tmp_path / "x"), 2, "two or more recordings; 1 given")
+
+
+def test_merge_refuses_two_golds_for_one_question(toy: Path, tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    with RecordingWriter(other, operation={"name": "test"}) as writer:
+        info = DatasetInfo("toy", "A toy", "verbatim", "feval-answers-1")
+        writer.add_dataset(info, [Question("q0", "Question 0?", "2", "2")])
+    failed(feval("merge", toy, other, "--out", tmp_path / "x"), 1, "'q0'", "two golds")
+    assert not (tmp_path / "x").exists()
+
+
+def test_select_keeps_what_is_asked_for(two: Path, tmp_path: Path) -> None:
+    out = tmp_path / "small"
+    result = feval("select", two, "--out", out, "--llm", "gpt-4", "--first", "2", "--samples", "3", "--json")
+    told = json.loads(result.stdout)
+    assert [(pair["llm"], pair["cots"], pair["questions"]) for pair in told["pairs"]] == [("gpt-4", 6, 2)]
+
+
+def test_select_by_a_file_of_ids(two: Path, tmp_path: Path) -> None:
+    ids = tmp_path / "ids.txt"
+    ids.write_text("q2\n\nq0\n")
+    assert feval("select", two, "--out", tmp_path / "small", "--questions-file", ids).exit_code == 0
+    assert json.loads(feval("info", tmp_path / "small", "--json").stdout)["datasets"][0]["questions"] == 2
+
+
+def test_select_refuses(two: Path, tmp_path: Path) -> None:
+    out, ids = tmp_path / "x", tmp_path / "ids.txt"
+    ids.write_bytes(b"q9\n")
+    refused = [
+        (1, ["--llm", "nobody"], "nobody"),
+        (1, ["--dataset", "nothing"], "It holds toy: gpt-3.5-turbo, gpt-4"),
+        (1, ["--samples", "5"], "4 CoTs"),
+        (2, ["--samples", "0"], "at least 1 CoT"),
+        (2, ["--first", "0"], "at least 1 question"),
+        (1, ["--first", "4"], "toy has 3 questions; --first 4 asks for more"),
+        (2, ["--first", "1", "--questions-file", str(ids)], "give one of them"),
+        (1, ["--questions-file", str(ids)], "'q9'"),
+        (
+            1,
+            ["--questions-file", str(tmp_path / "absent")],
+            "one question id per line; it cannot be read: No such file",
+        ),
+        (1, ["--questions-file", str(tmp_path)], "it cannot be read: Is a directory"),
+        (1, ["--questions-file", "/dev/zero"], "/dev/zero is larger than 67,108,864 bytes"),
+    ]
+    for code, options, piece in refused:
+        failed(feval("select", two, "--out", out, *options), code, piece)
+    for data in (b"", b"\n\n"):
+        ids.write_bytes(data)
+        failed(feval("select", two, "--out", out, "--questions-file", ids), 1, "is empty")
+    ids.write_bytes(b"\xff\xfe")
+    failed(feval("select", two, "--out", out, "--questions-file", ids), 1, "one question id per line as UTF-8")
+    assert not out.exists()
+
+
+def test_nothing_is_overwritten(two: Path, toy: Path, tmp_path: Path) -> None:
+    before = content(toy)
+    for command in (["select", two], ["merge", two, toy]):
+        failed(feval(*command, "--out", toy), 1, "is there already; a recording is never overwritten")
+    assert content(toy) == before
+
+
+# --- ls -----------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("what", "known"),
+    [
+        ("datasets", "gsm8k"),
+        ("llms", "gpt-3.5-turbo"),
+        ("prices", "2025-06-02"),
+        ("methods", "self-consistency"),
+        ("formats", "mot-cascade"),
+        ("answer-kinds", "verbatim"),
+    ],
+)
+def test_ls(what: str, known: str) -> None:
+    assert known in feval("ls", what).stdout
+    rows = json.loads(feval("ls", what, "--json").stdout)[what]
+    assert any(known in row.values() for row in rows)
+    assert all(all(value for key, value in row.items() if key != "fields") for row in rows if "description" in row)
+    assert feval("ls", what, "--quiet").output == ""
+
+
+def test_ls_of_something_else() -> None:
+    failed(feval("ls", "dataset"), 2, "Did you mean 'datasets'?", "answer-kinds")
+
+
+# --- curve --------------------------------------------------------------------------------------------------------------
+
+KEYS = {"method", "recording_hash", "prices", "billing", "counter", "questions", "points"}
+POINT_KEYS = {
+    "n",
+    "accuracy",
+    "accuracy_low",
+    "accuracy_high",
+    "usd_per_question",
+    "tokens_per_question",
+    "pass_at_n",
+    "kind",
+    "calls_per_question",
+    "usd_per_question_per_round",
+    "tokens_per_question_per_round",
+}
+
+
+def curve(*arguments: str | Path) -> Result:
+    return feval("curve", "self-consistency", *arguments)
+
+
+def test_curve_as_json_is_one_object_and_nothing_else(toy: Path) -> None:
+    result = curve("--recording", toy, "--dataset", "toy", "--llm", "gpt-3.5-turbo", "--n", "1..4", "--json")
+    assert (result.exit_code, result.stderr) == (0, "")
+    assert result.stdout.count("\n") == 1
+    told = json.loads(result.stdout)
+    assert told.keys() >= KEYS
+    assert [point.keys() for point in told["points"]] == [POINT_KEYS] * 4
+    assert [point["n"] for point in told["points"]] == [1, 2, 3, 4]
+    assert {point["kind"] for point in told["points"]} == {"exact"}
+    first = told["points"][0]
+    assert first["accuracy"] == pytest.approx((2 / 4 + 1 / 4 + 1) / 3, abs=1e-12)
+    assert first["tokens_per_question"] == 30
+    assert first["usd_per_question"] == pytest.approx((10 * 0.5 + 20 * 1.5) * 1e-6, rel=1e-12)
+
+
+def test_curve_table(toy: Path) -> None:
+    lines = curve("--recording", toy, "--n", "1,4").stdout.splitlines()
+    assert lines[0] == "self-consistency on toy, gpt-3.5-turbo"
+    assert [line.split()[0] for line in lines[2:4]] == ["1", "4"]
+
+
+def test_one_dataset_and_one_llm_need_no_name(toy: Path, two: Path) -> None:
+    assert json.loads(curve("--recording", toy, "--json").stdout)["points"][-1]["n"] == 4
+    failed(curve("--recording", two), 2, "2 LLMs are recorded; choose one with --llm: gpt-3.5-turbo, gpt-4")
+
+
+def test_recordings_can_be_named_by_the_environment(toy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    failed(curve(), 2, "No recording was named")
+    monkeypatch.setenv("FEVAL_RECORDING", str(toy))
+    assert curve().exit_code == 0
+
+
+def test_several_recordings_together(toy: Path, tmp_path: Path) -> None:
+    other = write(tmp_path / "other", llms={"gpt-4": TOY})
+    both = ["--recording", toy, "--recording", other]
+    failed(curve(*both), 2, "choose one with --llm: gpt-3.5-turbo, gpt-4")
+    assert curve(*both, "--llm", "gpt-4").exit_code == 0
+
+
+def test_orders_billings_and_seeds(toy: Path) -> None:
+    def points(*options: str) -> list[dict[str, Any]]:
+        result = curve("--recording", toy, "--n", "1,3", "--json", *options)
+        assert result.exit_code == 0, result.output
+        found: list[dict[str, Any]] = json.loads(result.stdout)["points"]
+        return found
+
+    recorded = points("--order", "recorded")
+    assert [point["accuracy"] for point in recorded] == [2 / 3, 2 / 3]
+    assert recorded[0]["kind"] == "recorded"
+    seeded = points("--order", "seeded", "--replicates", "50", "--seed", "1")
+    assert seeded[0]["kind"] == "seeded"
+    assert seeded == points("--order", "seeded", "--replicates", "50", "--seed", "1")
+    assert seeded != points("--order", "seeded", "--replicates", "50", "--seed", "2")
+    assert points("--billing", "per_sample")[1]["tokens_per_question"] == 3 * 30
+    assert points("--billing", "once")[1]["tokens_per_question"] == 10 + 3 * 20
+
+
+def test_without_a_price_dollars_are_null_and_a_note_says_why(two: Path) -> None:
+    result = curve("--recording", two, "--llm", "gpt-4", "--json")
+    assert result.exit_code == 0
+    assert {point["usd_per_question"] for point in json.loads(result.stdout)["points"]} == {None}
+    assert result.stderr.startswith("note: No dollars: price list '2025-06-02' has no LLM 'gpt-4'")
+    assert curve("--recording", two, "--llm", "gpt-4", "--json", "--quiet").stderr == ""
+
+
+def test_prices_none_needs_no_note(two: Path) -> None:
+    result = curve("--recording", two, "--llm", "gpt-4", "--prices", "none", "--json")
+    assert result.stderr == ""
+    assert json.loads(result.stdout)["prices"] is None
+
+
+def test_a_recording_without_price_list_says_so(tmp_path: Path) -> None:
+    bare = write(tmp_path / "bare", llms={"gpt-4": TOY}, prices="none")
+    assert "the recording names no price list" in curve("--recording", bare).stderr
+    mute = write(tmp_path / "mute", llms={"gpt-3.5-turbo": TOY}, prompt_tokens=None)
+    assert "does not say how many tokens the prompts" in curve("--recording", mute).stderr
+
+
+def test_a_price_file_prices_again(two: Path, tmp_path: Path) -> None:
+    prices = tmp_path / "mine.json"
+    prices.write_text(json.dumps({"id": "mine", "date": "2026-01-31", "source": "me", "prices": {"gpt-4": [30, 60]}}))
+    told = json.loads(curve("--recording", two, "--llm", "gpt-4", "--prices", prices, "--json").stdout)
+    assert told["prices"] == "mine"
+    assert told["points"][0]["usd_per_question"] == pytest.approx((10 * 30 + 20 * 60) * 1e-6)
+
+
+def test_curve_refuses(toy: Path, tmp_path: Path) -> None:
+    refused = [
+        (1, ["--n", "1..5"], "4 recorded CoTs", "5 were asked for"),
+        (2, ["--n", "0"], "--n counts up from 1"),
+        (2, ["--n", "some"], "--n takes numbers"),
+        (1, ["--dataset", "gsm8k"], "holds no dataset 'gsm8k'", "It holds toy: gpt-3.5-turbo"),
+        (1, ["--llm", "gpt-5"], "'gpt-5'", "It holds toy: gpt-3.5-turbo"),
+        (2, ["--prices", "2020-01-01"], "no price list '2020-01-01'", "2025-06-02"),
+        (1, ["--prices", str(tmp_path / "absent.json")], "absent.json"),
+        (2, ["--order", "seeded", "--replicates", "1000000000"], "1,000,000,000 replicates", "1,000,000 is the most"),
+        (2, ["--order", "seeded", "--replicates", "9" * 30], "1,000,000 is the most"),
+        (2, ["--billing", "twice"], "'twice'", "once, per_round, per_sample"),
+        (2, ["--order", "random"], "'random'", "exact, recorded, seeded"),
+    ]
+    for code, options, *pieces in refused:
+        failed(curve("--recording", toy, *options), code, *pieces)
+    failed(feval("curve", "majority", "--recording", toy), 2, "no method 'majority'", "self-consistency")
+    failed(curve("--recording", tmp_path / "absent"), 1, "does not exist")
+
+
+def test_ragged_pools_are_asked_up_to_the_smallest(tmp_path: Path) -> None:
+    ragged = write(tmp_path / "ragged", llms={"gpt-4": [["1", "1", "2"], ["1", "2"]]})
+    assert json.loads(curve("--recording", ragged, "--json").stdout)["points"][-1]["n"] == 2
+    failed(curve("--recording", ragged, "--n", "3"), 1, "2 recorded CoTs on question 'q1'", "3 were asked for")
+
+
+def test_a_question_without_cots_is_named(tmp_path: Path) -> None:
+    ragged = write(tmp_path / "ragged", llms={"gpt-4": [["1", "1"], []]})
+    failed(curve("--recording", ragged), 1, "0 recorded CoTs on question 'q1'", "Select the other questions")
+
+
+def test_a_recording_without_llms_says_so(tmp_path: Path) -> None:
+    with RecordingWriter(tmp_path / "bare", operation={"name": "test"}) as writer:
+        writer.add_dataset(DatasetInfo("toy", "A toy", "verbatim", "x"), [Question("q0", "?", "1", "1")])
+    failed(curve("--recording", tmp_path / "bare"), 1, "but no LLM's CoTs on them")
+
+
+def test_a_damaged_recording_is_refused(toy: Path) -> None:
+    votes = next((toy / "votes").iterdir())
+    votes.write_bytes(votes.read_bytes()[:-7])
+    failed(curve("--recording", toy), 1, str(votes))
+
+
+def test_nothing_is_written_without_out(toy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    before = content(tmp_path)
+    assert curve("--recording", toy).exit_code == 0
+    assert content(tmp_path) == before
+
+
+CURVE_FILES = ["curve.csv", "curve.parquet", "curve.json", "curve.png", "curve.svg", "receipt.json"]
+
+
+def test_curve_files(toy: Path, tmp_path: Path) -> None:
+    out = tmp_path / "report"
+    result = curve("--recording", toy, "--out", out)
+    assert result.exit_code == 0, result.output
+    assert sorted(content(out)) == sorted(CURVE_FILES)
+    assert result.stdout.splitlines()[-6:] == [f"wrote {out / name}" for name in CURVE_FILES]
+    printed = json.loads(curve("--recording", toy, "--json").stdout)
+    assert json.loads((out / "curve.json").read_text()) | {"receipt": printed["receipt"]} == printed
+    rows = list(csv.DictReader(io.StringIO((out / "curve.csv").read_text())))
+    table = pq.read_table(out / "curve.parquet")
+    assert table.column_names == list(rows[0])
+    assert [[str(value) for value in row.values()] for row in table.to_pylist()] == [list(row.values()) for row in rows]
+    assert (out / "curve.svg").read_text().startswith("<?xml")
+    before = content(out)
+    assert curve("--recording", toy, "--out", out, "--quiet").output == ""
+    assert content(out) == before
+    failed(curve("--recording", toy, "--out", out, "--n", "1"), 1, "already holds curve.csv, curve.parquet, curve.json")
+    assert content(out) == before
+    assert curve("--recording", toy, "--out", out, "--n", "1", "--force").exit_code == 0
+
+
+def test_out_that_cannot_be_written(toy: Path, tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"mine")
+    failed(curve("--recording", toy, "--out", tmp_path / "file"), 1, "is a file; reports are written to a folder")
+    assert (tmp_path / "file").read_bytes() == b"mine"
+
+
+def test_matplotlib_keeps_quiet(toy: Path, tmp_path: Path) -> None:
+    """Without a place for its caches it has a lot to say."""
+    out = tmp_path / "out"
+    unusable = {"MPLCONFIGDIR": str(toy / "manifest.json"), "TMPDIR": str(tmp_path)}
+    done = spawn("curve", "self-consistency", "--recording", toy, "--out", out, env=unusable)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+# --- import -------------------------------------------------------------------------------------------------------------
+
+
+def line(row: int, **fields: object) -> str:
+    """A line of the generic JSONL format: one question with three CoTs."""
+    samples = [{"text": f"The answer is {answer}.", "answer": answer} for answer in ("1", "2", "1")]
+    told = {"id": f"q{row}", "question": f"Question {row}?", "answer": "1", "llm": "gpt-4", "samples": samples}
+    return json.dumps(told | fields)
+
+
+def imported(tmp_path: Path, text: str | bytes, *options: str, name: str = "source.jsonl") -> Result:
+    source = tmp_path / name
+    source.write_bytes(text if isinstance(text, bytes) else text.encode())
+    kind = [] if "--answer-kind" in options else ["--answer-kind", "verbatim"]
+    return feval("import", "jsonl", source, "--dataset", "mine", "--out", tmp_path / "out", *kind, *options)
+
+
+def whole(*rows: int) -> str:
+    return "".join(line(row) + "\n" for row in rows)
+
+
+def test_import_says_what_was_made(tmp_path: Path) -> None:
+    result = imported(tmp_path, whole(0, 1), "--llm", "gpt-4")
+    assert result.exit_code == 0, result.output
+    assert "6 CoTs, 1 LLM, 1 dataset" in result.stdout
+    assert feval("verify", tmp_path / "out").exit_code == 0
+
+
+def test_import_renames_the_only_llm_of_the_rows(tmp_path: Path) -> None:
+    result = imported(tmp_path, whole(0), "--llm", "gpt-5")
+    assert result.exit_code == 0, result.output
+    assert "calls the LLM 'gpt-4'; it was recorded as 'gpt-5', as asked" in " ".join(result.stderr.split())
+
+
+def test_import_as_json_and_quiet(tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    result = imported(tmp_path / "a", whole(0), "--llm", "gpt-4", "--json")
+    assert json.loads(result.stdout)["pairs"][0]["cots"] == 3
+    (tmp_path / "b").mkdir()
+    assert imported(tmp_path / "b", whole(0), "--llm", "gpt-4", "--quiet").output == ""
+
+
+@pytest.mark.parametrize(
+    ("text", "options", "code", "pieces"),
+    [
+        ("", [], 1, ["source.jsonl", "empty"]),
+        (whole(*range(16)) + "{broken\n" + whole(17), [], 1, ["Line 17 of source.jsonl"]),
+        (whole(0, 1, 0), [], 1, ["q0"]),
+        (line(0) + "\n" + line(0, answer="2") + "\n", [], 1, ["q0"]),
+        (b"\xff\xfe\x00", [], 1, ["source.jsonl"]),
+        (whole(0) + line(1, llm="gpt-4o"), ["--llm", "gpt-5"], 2, ["gpt-5", "Known: gpt-4, gpt-4o."]),
+        (whole(0), ["--answer-kind", "numbers"], 2, ["numbers", "Did you mean 'number'?"]),
+        (whole(0), ["--prices", "2020-01-01"], 2, ["2020-01-01"]),
+        (whole(0), ["--counter", "letters"], 2, ["letters"]),
+        (whole(0), ["--answers", "guessed"], 2, ["guessed"]),
+        (whole(0), ["--questions", "absent.jsonl"], 1, ["absent.jsonl"]),
+    ],
+    ids=["empty", "line 17", "twice", "two golds", "bytes", "llm", "kind", "prices", "counter", "answers", "questions"],
+)
+def test_import_refuses(tmp_path: Path, text: str | bytes, options: list[str], code: int, pieces: list[str]) -> None:
+    failed(imported(tmp_path, text, *options), code, *pieces)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["source.jsonl"]
+
+
+def test_import_of_an_unknown_format_or_an_absent_file(tmp_path: Path) -> None:
+    rest = ["--dataset", "mine", "--answer-kind", "verbatim", "--llm", "x", "--out", tmp_path / "out"]
+    failed(feval("import", "jsonlines", tmp_path / "x", *rest), 2, "'jsonlines'", "jsonl")
+    failed(feval("import", "jsonl", tmp_path / "x", *rest), 1, str(tmp_path / "x"))
+
+
+def test_import_of_an_unknown_dataset_needs_its_answer_kind(tmp_path: Path) -> None:
+    source = tmp_path / "source.jsonl"
+    source.write_text(whole(0))
+    failed(feval("import", "jsonl", source, "--dataset", "mine", "--out", tmp_path / "out"), 2, "mine", "answer")
+
+
+def test_import_keeps_ragged_pools_and_equal_texts(tmp_path: Path) -> None:
+    short = json.loads(line(1))["samples"][:1]
+    text = line(0) + "\n" + line(1, samples=short, question="Question 0?") + "\n"
+    assert imported(tmp_path, text).exit_code == 0
+    told = json.loads(feval("info", tmp_path / "out", "--json").stdout)
+    assert (told["pairs"][0]["smallest_pool"], told["pairs"][0]["largest_pool"]) == (1, 3)
+
+
+@pytest.mark.parametrize(("number", "piece"), [(errno.ENOSPC, "the disk is full"), (errno.EROFS, "read-only")])
+def test_a_full_disk_and_a_read_only_folder_leave_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, piece: str
+) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr("os.fsync", refuse)
+    failed(imported(tmp_path, whole(0)), 1, str(tmp_path / "out"), piece)
+    assert [path.name for path in tmp_path.iterdir()] == ["source.jsonl"]
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+def test_a_folder_without_permission(tmp_path: Path) -> None:
+    (tmp_path / "locked").mkdir()
+    (tmp_path / "locked").chmod(0o500)
+    source = tmp_path / "source.jsonl"
+    source.write_text(whole(0))
+    rest = ["--dataset", "mine", "--answer-kind", "verbatim", "--out", tmp_path / "locked" / "out"]
+    failed(feval("import", "jsonl", source, *rest), 1, "read-only")
+
+
+# --- what no command should do ------------------------------------------------------------------------------------------
+
+
+def broken(error: BaseException) -> Callable[..., Any]:
+    def fail(*_: object, **__: object) -> None:
+        raise error
+
+    return fail
+
+
+def test_a_bug_is_one_sentence(toy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("feval.recording.reader.open_recording", broken(RuntimeError("oh \x1b[1m")))
+    monkeypatch.delenv("FEVAL_DEBUG", raising=False)
+    failed(feval("info", toy), 1, "This is a bug in feval: please report it", "FEVAL_DEBUG=1", "RuntimeError: oh \\x1b")
+    monkeypatch.setenv("FEVAL_DEBUG", "1")
+    assert "Traceback" in feval("info", toy).stderr
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "piece"),
+    [
+        (KeyboardInterrupt(), 130, "Interrupted"),
+        (MemoryError(), 1, "not enough memory"),
+        (
+            PermissionError(errno.EACCES, "Permission denied", "some/file"),
+            1,
+            "some/file could not be read or written: Permission denied. Check",
+        ),
+        (OSError("odd"), 1, "The output could not be read or written: odd. Check"),
+    ],
+)
+def test_what_the_system_says_is_one_sentence(
+    toy: Path, monkeypatch: pytest.MonkeyPatch, error: BaseException, code: int, piece: str
+) -> None:
+    monkeypatch.setattr("feval.recording.reader.open_recording", broken(error))
+    failed(feval("info", toy), code, piece)
+
+
+def test_a_reader_that_leaves_is_no_error() -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    try:
+        done = subprocess.run(
+            [sys.executable, "-c", "from feval.cli import main; main()", "ls", "datasets"],
+            stdout=writer,
+            stderr=subprocess.PIPE,
+            text=True,
+            timeout=60,
+            check=False,
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
+        )
+    finally:
+        os.close(writer)
+    assert (done.returncode, done.stderr) == (1, "")
+
+
+@pytest.mark.parametrize("closed", [">&-", "2>&-", ">&- 2>&-"])
+@pytest.mark.parametrize(("folder", "code"), [("toy", 0), ("absent", 1)])
+def test_closed_streams_are_no_error(toy: Path, closed: str, folder: str, code: int) -> None:
+    program = f"'{sys.executable}' -c 'from feval.cli import main; main()'"
+    done = subprocess.run(
+        ["sh", "-c", f"{program} info '{toy.parent / folder}' --json {closed}"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )
+    assert done.returncode == code
+    assert "Traceback" not in done.stderr
+    assert done.stdout == "" or json.loads(done.stdout)["path"] == str(toy)
+
+
+def test_an_ascii_terminal_is_no_error(tmp_path: Path) -> None:
+    odd = write(tmp_path / "odd", llms={"gpt-4": TOY}, notes=("中文 ✓",))
+    done = spawn("info", odd, env={"PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0", "LC_ALL": "C"})
+    assert done.returncode == 0, done.stderr
+    assert "\\u4e2d" in done.stdout
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_interrupting_leaves_nothing_half_done(tmp_path: Path, number: signal.Signals) -> None:
+    (tmp_path / "source.jsonl").write_text(whole(0))
+    code = (
+        "import os, signal\n"
+        # Who started the tests may ignore signals (nohup does), and children inherit that.
+        f"signal.signal({int(number)}, {'signal.default_int_handler' if number == signal.SIGINT else 'signal.SIG_DFL'})\n"
+        "from feval.cli import main\n"
+        "from feval.recording.writer import RecordingWriter\n"
+        f"RecordingWriter._seal = lambda self: os.kill(os.getpid(), {int(number)})\n"
+        "main()\n"
+    )
+    options = ["--dataset", "mine", "--answer-kind", "verbatim", "--out", tmp_path / "out"]
+    done = subprocess.run(
+        [sys.executable, "-c", code, "import", "jsonl", *map(str, [tmp_path / "source.jsonl", *options])],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )
+    assert (done.returncode, done.stdout) == (128 + number, "")
+    assert done.stderr == "error: Interrupted. Nothing half-done was left behind.\n"
+    assert [path.name for path in tmp_path.iterdir()] == ["source.jsonl"]
+
+
+# --- terminals ----------------------------------------------------------------------------------------------------------
+
+
+def on_a_terminal(*arguments: str | Path) -> str:
+    """Run the command line on a pseudo-terminal; return all it wrote."""
+    controller, terminal = pty.openpty()
+    code = (
+        "import feval.cli as cli\n"
+        "class Patient(cli._Progress):\n"
+        "    DELAY_SECONDS = 0.0\n"
+        "    def __exit__(self, *error):\n"
+        "        if self._timer.is_alive(): self._timer.join()\n"
+        "        super().__exit__(*error)\n"
+        "cli._Progress = Patient\n"
+        "cli.main()\n"
+    )
+    process = subprocess.Popen(
+        [sys.executable, "-c", code, *map(str, arguments)],
+        stdin=terminal,
+        stdout=terminal,
+        stderr=terminal,
+        env={**os.environ, "PYTHONPATH": str(ROOT), "TERM": "xterm", "COLUMNS": "120"},
+    )
+    os.close(terminal)
+    data = b"".join(_until_closed(controller))
+    os.close(controller)
+    assert process.wait(timeout=60) == 0, data
+    return data.decode()
+
+
+def _until_closed(descriptor: int) -> Iterator[bytes]:
+    while True:
+        try:
+            piece = os.read(descriptor, 1 << 16)
+        except OSError:  # Linux says EIO when the other side is gone
+            return
+        if not piece:
+            return
+        yield piece
+
+
+def test_a_terminal_gets_a_drawn_table_and_a_progress_bar(toy: Path) -> None:
+    shown = on_a_terminal("curve", "self-consistency", "--recording", toy)
+    assert "self-consistency curve" in shown
+    assert "─" in shown
+    assert "\x1b[" in shown
+
+
+def test_quiet_and_json_show_no_progress_on_a_terminal(toy: Path) -> None:
+    assert on_a_terminal("curve", "self-consistency", "--recording", toy, "--quiet") == ""
+    assert json.loads(on_a_terminal("curve", "self-consistency", "--recording", toy, "--json"))
+
+
+def test_a_pipe_gets_plain_text(toy: Path) -> None:
+    done = spawn("curve", "self-consistency", "--recording", toy)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "\x1b" not in done.stdout
+    assert done.stdout.isascii()
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="only Linux has a disk that is always full")
+@pytest.mark.parametrize("asked", ["--help", "--version", "ls"])
+def test_output_onto_a_full_disk_is_one_sentence(asked: str) -> None:
+    arguments = [asked, "methods"] if asked == "ls" else [asked]
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            [sys.executable, "-c", "from feval.cli import main; main()", *arguments],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            timeout=60,
+            check=False,
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
+        )
+    assert done.returncode == 1
+    assert done.stderr.startswith("error: ")
+    assert done.stderr.count("\n") == 1

@@ -1,0 +1,139 @@
+"""From a stranger's file to a curve with two commands: the numbers are those the methods' own authors get."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from feval import load
+from feval.cli import app
+from feval.estimators.counts import vote_counts
+from feval.estimators.votes.plurality import subset_plurality_accuracy
+from feval.evaluation.evaluation import drawn_orders
+from feval.methods import SelfConsistency
+
+COT = ("mot-cascade", "mot_cascade/GPT3_result/date_cot1_40.json.gz", "bigbench_date")
+POT = ("mot-cascade", "mot_cascade/GPT3_result/date_pot1.json.gz", "bigbench_date")
+LETTERS = ("esc", "esc/GPT3.5_result/last_letters/T0.7.jsonl.gz", "last_letters")
+RECORDINGS = {"date_cot1_40": COT, "date_pot1": POT, "last_letters_gpt35": LETTERS}
+MIXTRAL = [0.08, 0.24]
+
+
+def feval(*arguments: str | Path) -> dict[str, Any]:
+    result = CliRunner().invoke(app, [*map(str, arguments), "--json"], prog_name="feval")
+    assert result.exit_code == 0, result.output
+    told: dict[str, Any] = json.loads(result.stdout)
+    return told
+
+
+@pytest.fixture(scope="module")
+def goldens(shared: Path) -> dict[str, dict[str, Any]]:
+    """Reference values by id."""
+    listed = json.loads((shared / "golden" / "methods.json").read_text())["goldens"]
+    return {golden["id"]: golden for golden in listed}
+
+
+@pytest.fixture(scope="module")
+def recordings(shared: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """The real files, imported as the README says."""
+    folder = tmp_path_factory.mktemp("recordings")
+    for name, (form, source, dataset) in RECORDINGS.items():
+        options = ["--dataset", dataset, "--answer-kind", "verbatim", "--llm", "gpt-3.5-turbo"]
+        feval("import", form, shared / "real" / source, *options, "--out", folder / name)
+    return {name: folder / name for name in RECORDINGS}
+
+
+@pytest.fixture(scope="module")
+def prices(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A price list that gives gpt-3.5-turbo the price the reference values were computed at."""
+    path = tmp_path_factory.mktemp("prices") / "mixtral.json"
+    prices = {"id": "as-mixtral", "date": "2025-06-02", "source": "a test", "prices": {"gpt-3.5-turbo": MIXTRAL}}
+    path.write_text(json.dumps(prices))
+    return path
+
+
+def points(recording: Path, dataset: str, counts: list[int], *options: str | Path) -> dict[int, dict[str, Any]]:
+    named = ["--recording", recording, "--dataset", dataset, "--llm", "gpt-3.5-turbo"]
+    told = feval("curve", "self-consistency", *named, "--n", ",".join(map(str, counts)), *options)
+    return {point["n"]: point for point in told["points"]}
+
+
+def of(goldens: dict[str, dict[str, Any]], prefix: str) -> dict[int, dict[str, Any]]:
+    """N -> what is expected, for the goldens whose id starts so."""
+    found = {golden["params"]["N"]: golden["expected"] for name, golden in goldens.items() if name.startswith(prefix)}
+    assert found, prefix
+    return found
+
+
+@pytest.mark.parametrize("name", ["date_cot1_40", "last_letters_gpt35"])
+def test_exact_curve(name: str, recordings: dict[str, Path], goldens: dict[str, dict[str, Any]]) -> None:
+    expected = of(goldens, f"sc.exact.{name}.")
+    found = points(recordings[name], RECORDINGS[name][2], sorted(expected))
+    for count, golden in expected.items():
+        assert found[count]["accuracy"] == pytest.approx(golden["accuracy"], abs=1e-9)
+        assert found[count]["kind"] == "exact"
+
+
+@pytest.mark.parametrize("name", ["date_cot1_40", "last_letters_gpt35"])
+def test_recorded_order(name: str, recordings: dict[str, Path], goldens: dict[str, dict[str, Any]]) -> None:
+    expected = of(goldens, f"sc.prefix.{name}.")
+    found = points(recordings[name], RECORDINGS[name][2], sorted(expected), "--order", "recorded")
+    for count, golden in expected.items():
+        assert found[count]["accuracy"] == golden["correct"] / golden["questions"]
+        assert found[count]["kind"] == "recorded"
+
+
+def test_no_answer_casts_no_vote(recordings: dict[str, Path], goldens: dict[str, dict[str, Any]]) -> None:
+    expected = of(goldens, "sc.none.date_pot1.")
+    exact = points(recordings["date_pot1"], "bigbench_date", sorted(expected))
+    recorded = points(recordings["date_pot1"], "bigbench_date", sorted(expected), "--order", "recorded")
+    for count, golden in expected.items():
+        assert exact[count]["accuracy"] == pytest.approx(golden["drop"], abs=1e-9)
+        assert recorded[count]["accuracy"] == golden["prefix_drop_correct"] / 369
+
+
+def test_no_answer_as_one_more_candidate(recordings: dict[str, Path], goldens: dict[str, dict[str, Any]]) -> None:
+    dataset, [llm] = load("bigbench_date", "gpt-3.5-turbo", recordings["date_pot1"])
+    pool = llm.pool.with_no_answer_as_vote()
+    counts = vote_counts(pool.codes, dataset.gold)
+    for count, golden in of(goldens, "sc.none.date_pot1.").items():
+        exact = subset_plurality_accuracy(counts.gold, counts.rivals, counts.no_answer, [count]).mean()[0]
+        assert exact == pytest.approx(golden["vote"], abs=1e-9)
+        decided = SelfConsistency(count).decide([pool], list(drawn_orders(llm, "recorded", 1, count)))
+        assert int((decided.answer == dataset.gold).sum()) == golden["prefix_vote_correct"]
+
+
+def test_cost_of_the_first_n(recordings: dict[str, Path], goldens: dict[str, dict[str, Any]], prices: Path) -> None:
+    expected = of(goldens, "cost.first_n.date_cot1_40.")
+    options = ["--order", "recorded", "--prices", prices, "--billing", "once"]
+    found = points(recordings["date_cot1_40"], "bigbench_date", sorted(expected), *options)
+    for count, golden in expected.items():
+        assert found[count]["usd_per_question"] * 369 == pytest.approx(golden["usd"], abs=1e-9)
+        assert found[count]["tokens_per_question"] * 369 == pytest.approx(golden["tokens"], abs=1e-6)
+        assert found[count]["accuracy"] * 369 == pytest.approx(golden["correct"], abs=1e-9)
+
+
+def test_the_curve_says_what_it_rests_on(recordings: dict[str, Path]) -> None:
+    recording = recordings["date_cot1_40"]
+    told = feval("curve", "self-consistency", "--recording", recording, "--n", "1..40")
+    about = feval("info", recording)
+    assert told["recording_hash"] == about["recording_hash"]
+    assert (told["prices"], told["billing"], told["counter"], told["questions"]) == ("2025-06-02", "once", "words", 369)
+    assert [point["n"] for point in told["points"]] == list(range(1, 41))
+    for point in told["points"]:
+        assert point["accuracy_low"] < point["accuracy"] < point["accuracy_high"]
+        assert point["accuracy"] <= point["pass_at_n"] + 1e-12
+    cost = [point["usd_per_question"] for point in told["points"]]
+    assert cost == sorted(cost)
+    assert about["pairs"][0]["cots"] == 369 * 40
+    assert feval("verify", recording)["ok"]
+
+
+def test_select_then_curve_sees_the_first_samples_only(recordings: dict[str, Path], tmp_path: Path) -> None:
+    feval("select", recordings["date_cot1_40"], "--samples", "10", "--out", tmp_path / "ten")
+    whole = points(recordings["date_cot1_40"], "bigbench_date", [1, 10], "--order", "recorded")
+    assert points(tmp_path / "ten", "bigbench_date", [1, 10], "--order", "recorded") == whole

@@ -1,0 +1,283 @@
+"""`feval record` from the command line: real samples of the built-in models, and sentences where it cannot work."""
+
+from __future__ import annotations
+
+import json
+import socket
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from feval.cli import _Out, app
+from feval.cli.record import _Shown
+from feval.recording import open_recording, verify_recording
+from recorders.asking.engine import Progress
+from recorders.errors import Fatal
+from recorders.work.assemble import Ask, assemble, questions_of
+
+TINY = ("--dataset", "tiny_sums", "--llm", "feval/tiny-30k", "--temperature", "1", "--max-tokens", "100")
+
+
+def feval(*arguments: str | Path) -> Result:
+    return CliRunner().invoke(app, list(map(str, arguments)), prog_name="feval")
+
+
+def record(out: Path, *more: str | Path) -> Result:
+    return feval("record", *TINY, "--first", "4", "--samples", "3", "--out", out, *more)
+
+
+def test_a_recording_is_made_and_made_once(tmp_path: Path) -> None:
+    out = tmp_path / "r"
+    result = record(out, "--json")
+    assert result.exit_code == 0, result.output
+    assert json.loads(result.stdout)["pairs"][0]["cots"] == 12
+    assert verify_recording(out).ok
+    assert not (tmp_path / "r.journal").exists()
+    before = open_recording(out).hash
+    assert record(out, "--quiet").exit_code == 0  # nothing is asked again
+    assert open_recording(out).hash == before
+
+
+def test_the_same_seed_gives_the_same_recording(tmp_path: Path) -> None:
+    for name, seed in (("a", "3"), ("b", "3"), ("c", "400")):
+        assert record(tmp_path / name, "--seed", seed, "--quiet").exit_code == 0
+    answers = [[p.texts for p in open_recording(tmp_path / n).pools("tiny_sums", "feval/tiny-30k")] for n in "abc"]
+    assert answers[0] == answers[1] != answers[2]
+
+
+def test_what_shaped_the_cots_is_in_the_recording(tmp_path: Path) -> None:
+    assert record(tmp_path / "r", "--top-p", "0.9", "--logprobs", "2", "--quiet").exit_code == 0
+    recording = open_recording(tmp_path / "r")
+    info = recording.llm_info("feval/tiny-30k")
+    assert (info.temperature, info.max_tokens, info.decoding["top_p"]) == (1.0, 100, 0.9)
+    assert info.decoding["prompt"] == "none"
+    pool = next(recording.pools("tiny_sums", "feval/tiny-30k"))
+    assert pool.prompt is not None
+    assert json.loads(pool.prompt)[0]["role"] == "user"
+    assert recording.manifest.prices == "tiny-2026-11"
+
+
+def test_questions_of_one_s_own_need_no_card(tmp_path: Path) -> None:
+    source = tmp_path / "mine.jsonl"
+    source.write_text('{"id": "mine/0", "question": "What is 2 + 3?", "answer": "5"}\n')
+    own = (
+        "record",
+        "--dataset",
+        "mine",
+        "--questions",
+        source,
+        "--llm",
+        "feval/tiny-30k",
+        "--samples",
+        "2",
+        "--prompt",
+        "none",
+    )
+    assert "--answer-kind" in feval(*own, "--out", tmp_path / "r").stderr
+    result = feval(*own, "--answer-kind", "number", "--out", tmp_path / "r", "--quiet")
+    assert result.exit_code == 0, result.output
+    assert open_recording(tmp_path / "r").questions("mine")[0].answer_key == "5"
+
+
+def test_a_dry_run_asks_nothing(tmp_path: Path) -> None:
+    told = json.loads(record(tmp_path / "r", "--dry-run", "--json").stdout)
+    assert (told["cots"], told["calls"], told["at_most"]) == (12, 4, True)
+    assert told["usd"] > 0
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_cost_limit_stops_and_the_same_command_goes_on(tmp_path: Path) -> None:
+    out = tmp_path / "r"
+    stopped = record(out, "--cost-limit", "0.00002")
+    assert stopped.exit_code == 1
+    assert "cost limit" in stopped.stderr
+    assert not out.exists()
+    assert (tmp_path / "r.journal").is_dir()
+    assert record(out, "--quiet").exit_code == 0
+    assert verify_recording(out).ok
+
+
+def test_a_method_runs_on_what_was_recorded(tmp_path: Path) -> None:
+    record(tmp_path / "r", "--quiet")
+    curve = feval("curve", "self-consistency", "--recording", tmp_path / "r", "--n", "1..3", "--json")
+    assert [point["n"] for point in json.loads(curve.stdout)["points"]] == [1, 2, 3]
+
+
+@pytest.mark.parametrize(
+    ("options", "code", "words"),
+    [
+        (["--backend", "telepathy"], 2, "There is no backend 'telepathy'"),
+        (["--first", "201"], 2, "tiny_sums has 200 questions"),
+        (["--samples", "0"], 2, "at least 1 CoT"),
+        (["--extra-body", "{"], 2, "is not JSON"),
+        (["--extra-body", "[1]"], 2, "takes a JSON object"),
+        (["--base-url", "http://127.0.0.1:1"], 2, "asks no server"),
+        (["--prompt", "nobody"], 2, "nobody"),
+        (["--concurrency", "0"], 2, "concurrency"),
+        (["--mode", "sometimes"], 2, "sometimes"),
+        (["--counter", "abacus"], 2, "abacus"),
+        (["--prices", "1999"], 2, "There is no price list"),
+        (["--backend", "openai", "--api-key-env", "NO_SUCH_KEY"], 2, "NO_SUCH_KEY"),
+        (["--backend", "transformers"], 2, "--model"),
+        (["--mode", "none"], 1, "asks for nothing"),
+    ],
+)
+def test_what_cannot_work_is_said(tmp_path: Path, options: list[str], code: int, words: str) -> None:
+    result = record(tmp_path / "r", *options)
+    assert result.exit_code == code, result.output
+    assert result.stderr.startswith("error: ")
+    assert words in result.stderr
+    assert not (tmp_path / "r").exists()
+
+
+def test_an_unknown_model_is_said_before_anything_is_written(tmp_path: Path) -> None:
+    result = feval(
+        "record", "--dataset", "tiny_sums", "--llm", "feval/tiny-9000", "--first", "1", "--out", tmp_path / "r"
+    )
+    assert result.exit_code == 1
+    assert "tiny-9000" in result.stderr
+    assert not (tmp_path / "r").exists()
+
+
+GSM8K = ("--dataset", "gsm8k", "--llm", "feval/tiny-30k", "--first", "1", "--samples", "1", "--max-tokens", "8")
+
+
+def train_file(folder: Path) -> Path:
+    rows = [
+        {
+            "question": f"Ann has {i} jars and buys {i} more. How many?",
+            "answer": f"{i}+{i}=<<{i}+{i}={2 * i}>>{2 * i}\n#### {2 * i}",
+        }
+        for i in range(2, 12)
+    ]
+    path = folder / "train.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
+
+
+def gsm8k_file(shared: Path) -> tuple[str, Path]:
+    return "--questions", shared / "real" / "questions" / "gsm8k.jsonl"
+
+
+def test_exemplars_can_come_from_the_train_split(tmp_path: Path, shared: Path) -> None:
+    rows = train_file(tmp_path)
+    train = ("--exemplars", "train", "--train-rows", rows, "--exemplar-count", "3")
+    result = feval("record", *GSM8K, *gsm8k_file(shared), *train, "--out", tmp_path / "r", "--dry-run", "--json")
+    assert result.exit_code == 0, result.output
+    told = json.loads(result.stdout)
+    assert told["prompt"].startswith("gsm8k/1/train#")
+    asked = questions_of("gsm8k", gsm8k_file(shared)[1], 1)
+    made = assemble(Ask("gsm8k", "gpt-4o-mini", exemplars="train", train_rows=rows, exemplar_count=3), asked)
+    assert made.prompt_version == told["prompt"]
+    exemplars = [turn.content for turn in made.work.messages(asked[0]) if turn.role == "assistant"]
+    assert len(exemplars) == 3
+    assert all("The answer is" in text and "<<" not in text for text in exemplars)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--exemplars", "tests"], "There is no source of exemplars 'tests'"),
+        (["--exemplar-count", "3"], "not --exemplars train"),
+        (["--exemplars", "train", "--exemplar-count", "0"], "at least 1"),
+        (["--exemplars", "train", "--prompt", "none"], "no exemplars"),
+        (["--exemplars", "train", "--prompt", "bbh_snarks"], "no split"),
+    ],
+)
+def test_exemplars_that_cannot_be_had_are_said(tmp_path: Path, shared: Path, options: list[str], words: str) -> None:
+    rows = [] if options == ["--exemplars", "tests"] else ["--train-rows", train_file(tmp_path)]
+    result = feval("record", *GSM8K, *gsm8k_file(shared), *options, *rows, "--out", tmp_path / "r")
+    assert result.exit_code == 2, result.output
+    assert words in result.stderr
+    assert not (tmp_path / "r").exists()
+
+
+def test_what_is_odd_about_questions_is_said_and_kept(tmp_path: Path) -> None:
+    source = tmp_path / "mine.jsonl"
+    source.write_text(
+        '{"id": "a", "question": "What is 2 + 3?"}\n{"id": "b", "question": "And 2 + 2?", "answer": "four"}\n'
+    )
+    own = ("--dataset", "mine", "--answer-kind", "number", "--questions", str(source), "--samples", "1")
+    for more in ([], ["--dry-run"]):
+        result = feval("record", *own, "--llm", "feval/tiny-30k", "--prompt", "none", "--out", tmp_path / "r", *more)
+        assert result.exit_code == 0, result.output
+        assert result.stderr.count("no gold answer, which accuracies need: 1 (a).") == 1
+    notes = open_recording(tmp_path / "r").manifest.raw["notes"]
+    assert "Questions with no gold answer, which accuracies need: 1 (a)." in notes
+    source.write_text('{"id": "a", "question": " \\n "}\n')
+    result = feval("record", *own, "--llm", "feval/tiny-30k", "--prompt", "none", "--out", tmp_path / "r2")
+    assert "has no text for the question 'a'" in result.stderr
+
+
+def test_a_sealed_recording_is_topped_up_into_another(tmp_path: Path) -> None:
+    assert record(tmp_path / "three", "--quiet").exit_code == 0
+    more = ("--samples", "5", "--first", "6")
+    refused = record(tmp_path / "three", *more)
+    assert refused.exit_code == 1
+    assert f"--out NEW --from {tmp_path / 'three'}" in refused.stderr
+    start = (*more, "--from", tmp_path / "three")
+    estimate = record(tmp_path / "five", *start, "--dry-run", "--json")
+    assert json.loads(estimate.stdout)["cots"] == 6 * 5 - 4 * 3
+    assert not (tmp_path / "five.journal").exists()
+    assert record(tmp_path / "five", *start, "--quiet").exit_code == 0
+    texts = [
+        [p.texts for p in open_recording(tmp_path / n).pools("tiny_sums", "feval/tiny-30k")] for n in ("three", "five")
+    ]
+    assert [pool[:3] for pool in texts[1][:4]] == texts[0]
+    assert [len(pool) for pool in texts[1]] == [5] * 6
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--samples", "3000000000"], "1 to 1,048,576 CoTs per question; 3,000,000,000 were asked for"),
+        (["--max-tokens", "99999999999999999999999"], "max_tokens is 1 to 2^63 - 1"),
+        (["--seed", "99999999999999999999999"], "seed is 0 to"),
+        (["--top-p", "0"], "top_p is a number above 0 and at most 1; 0.0 was given"),
+        (["--extra-body", '{"a": NaN}'], "is not JSON"),
+        (["--llm", ""], "LLM names have 1 to"),
+        (["--first", "0"], "Ask for 1 to 200"),
+    ],
+)
+def test_settings_that_cannot_work_leave_nothing(tmp_path: Path, options: list[str], words: str) -> None:
+    result = record(tmp_path / "r", *options)
+    assert result.exit_code == 2, result.output
+    assert words in result.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_unencrypted_connections_are_said_before_anything_is_sent(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise Fatal("nothing was sent")
+
+    monkeypatch.setattr("recorders.work.record.record_dataset", refuse)
+    backend = ("--backend", "openai", "--base-url", "http://user:a-long-password@server.example/v1")
+    result = record(tmp_path / "r", *backend)
+    assert result.exit_code == 1
+    assert "travel unencrypted to server.example" in result.stderr
+    assert "a-long-password" not in result.output
+
+
+def test_the_first_ctrl_c_says_what_is_waited_for(capsys: pytest.CaptureFixture[str]) -> None:
+    work = assemble(Ask("tiny_sums", "feval/tiny-30k"), questions_of("tiny_sums", first=1)).work
+    show = _Out(as_json=False, quiet=False)
+    shown = _Shown(show.progress("recording"), show, work)
+    state = Progress(1, 9, 1, 3, 16, 2.0, 4.0, None, 0.0)
+    for each in (state, replace(state, stopping=True), replace(state, stopping=True, in_flight=1)):
+        shown(each)
+    assert capsys.readouterr().err == "note: Stopping: waiting for 3 requests in flight. Ctrl-C stops at once.\n"
+
+
+def test_the_first_failure_is_said_while_it_is_tried_again(tmp_path: Path) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))  # bound and not listening: every connection is refused
+        address = f"http://127.0.0.1:{taken.getsockname()[1]}/v1"
+        result = record(tmp_path / "r", "--backend", "openai", "--base-url", address, "--retries", "1")
+    assert result.exit_code == 1
+    assert result.stderr.count("note: A request failed and is sent again: the connection to 127.0.0.1:") == 1
+    assert "nothing is recorded yet" in result.stderr
+    assert list(tmp_path.iterdir()) == []

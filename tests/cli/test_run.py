@@ -1,0 +1,255 @@
+"""`feval run`, methods by name, and methods from a user's file."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from small import write_toy
+from typer.testing import CliRunner
+
+from feval.cli import app
+from feval.errors import MethodError, UnknownNameError, UsageError
+from feval.evaluation.specs import MethodFile, make_method, parse_settings
+from feval.methods import SelfConsistency
+
+POOLS = [["a", "a", "b", "a"], ["x", "y", None, "y"], ["b", "b", "b", "b"]]
+SIX_LINES = """
+def agree(question, llm):
+    first, second = llm.sample(2).answers
+    if first == second:
+        return first
+    return llm.sample(1).answers[0]
+"""
+
+
+@pytest.fixture
+def toy(tmp_path: Path) -> Path:
+    return write_toy(tmp_path / "toy", {"gpt-3.5-turbo": POOLS, "gpt-4o-mini": POOLS}, ["a", "y", "b"])
+
+
+def run(*arguments: object) -> Any:
+    return CliRunner().invoke(app, ["run", *map(str, arguments)])
+
+
+def test_run_prints_one_json_object(toy: Path) -> None:
+    done = run("self-consistency", "--set", "n=3", "--recording", toy, "--llm", "gpt-3.5-turbo", "--json")
+    assert done.exit_code == 0, done.output
+    told = json.loads(done.stdout)
+    keys = {
+        "method", "fields", "kind", "questions", "accuracy", "accuracy_low", "accuracy_high", "samples_per_question",
+        "usd_per_question", "tokens_per_question", "calls_per_question",
+    }  # fmt: skip
+    assert keys <= set(told)
+    assert (told["method"], told["fields"]["n"], told["kind"], told["questions"]) == ("self-consistency", 3, "exact", 3)
+    assert told["samples_per_question"] == 3
+    assert not {"correct", "samples"} & set(told)
+
+
+def test_run_in_recorded_order_counts(toy: Path) -> None:
+    arguments = ["--recording", toy, "--llm", "gpt-3.5-turbo", "--order", "recorded", "--json"]
+    told = json.loads(run("self-consistency", "--set", "n=3", *arguments).stdout)
+    assert (told["correct"], told["samples"], told["kind"]) == (2, 9, "recorded")
+
+
+def test_run_a_users_method(toy: Path, tmp_path: Path) -> None:
+    file = tmp_path / "mine.py"
+    file.write_text(SIX_LINES)
+    told = json.loads(
+        run(f"{file}:agree", "--recording", toy, "--llm", "gpt-4o-mini", "--order", "recorded", "--json").stdout
+    )
+    assert (told["method"], told["correct"], told["samples"]) == ("agree", 2, 2 + 3 + 2)
+    seeded = [
+        run(f"{file}:agree", "--recording", toy, "--llm", "gpt-4o-mini", "--workers", n, "--json").stdout
+        for n in (1, 2)
+    ]
+    assert seeded[0] == seeded[1]
+    assert json.loads(seeded[0])["kind"] == "seeded"
+
+
+def test_run_shows_tables(toy: Path) -> None:
+    shown = run("self-consistency", "--set", "n=2", "--recording", toy, "--llm", "gpt-3.5-turbo", "--order", "seeded")
+    assert "self-consistency(n=2" in shown.stdout
+    assert "How wrong answers came about" in shown.stdout
+    assert "mean over 100 seeded draws" in shown.stdout
+    assert "pass" not in run("oracle", "--set", "n=2", "--recording", toy, "--llm", "gpt-3.5-turbo").stderr
+
+
+def test_run_and_curve_warn_of_few_questions_and_of_prompts_paid_once(toy: Path) -> None:
+    arguments = ("adaptive-consistency", "--set", "budget=3", "--recording", str(toy), "--llm", "gpt-3.5-turbo")
+    ran = run(*arguments)
+    swept = CliRunner().invoke(app, ["curve", *arguments[:1], *arguments[3:], "--sweep", "budget=1,3"])
+    for done in (ran, swept):
+        assert done.exit_code == 0, done.output
+        assert "Only 3 questions: below 10" in done.stdout
+        assert "calls per question, and billing once charges" in done.stdout
+        assert "USD/question, per_round" in done.stdout
+    assert "per_round" not in run("self-consistency", *arguments[3:]).stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "words"),
+    [
+        (["self-consistancy"], 2, "'self-consistency'"),
+        (["self-consistency", "--set", "k=3"], 2, "fields of self-consistency"),
+        (["self-consistency", "--set", "n"], 2, "FIELD=VALUE"),
+        (["self-consistency", "--set", "n=3", "--set", "n=4"], 2, "set twice"),
+        (["self-consistency", "--set", "n=many"], 2, "takes a whole number; 'many' was given"),
+        (["self-consistency", "--set", "n=2.5"], 2, "takes a whole number"),
+        (["self-consistency", "--set", "n=0"], 2, "1 CoT or more"),
+        (["self-consistency", "--set", "n=5"], 1, "5 were asked for"),
+        (["self-consistency", "--order", "sorted"], 2, "sorted"),
+        (["oracle", "--order", "seeded"], 2, "oracle"),
+        (["path-consistency"], 2, "cannot be replayed"),
+        (["nowhere.py:method"], 2, "no file 'nowhere.py'"),
+        (["self-consistency", "--set", "n=3", "--train-fraction", "2"], 2, "between 0 and 1"),
+    ],
+)
+def test_what_run_refuses(arguments: list[str], code: int, words: str, toy: Path) -> None:
+    done = run(*arguments, "--recording", toy, "--llm", "gpt-3.5-turbo")
+    assert done.exit_code == code, done.output
+    assert words in done.stderr
+    assert done.stderr.startswith("error: ")
+    assert "Traceback" not in done.output
+
+
+def test_a_file_that_cannot_be_used(tmp_path: Path) -> None:
+    file = tmp_path / "mine.py"
+    file.write_text("x = 1\ndef method(q, llm): pass\n")
+    with pytest.raises(UnknownNameError, match=r"methd.*'method'"):
+        make_method(f"{file}:methd").load()
+    with pytest.raises(UsageError, match="has no fields"):
+        make_method(f"{file}:method", {"n": 1})
+    file.write_text("1 / 0\n")
+    with pytest.raises(MethodError, match=r"raised ZeroDivisionError: division by zero \(.*mine.py, line 1\)"):
+        make_method(f"{file}:method").load()
+
+
+def test_a_users_method_is_pinned_by_its_source(tmp_path: Path) -> None:
+    file = tmp_path / "mine.py"
+    file.write_text(SIX_LINES)
+    before = MethodFile(file, "agree").source_sha256
+    file.write_text(SIX_LINES + "\n")
+    assert MethodFile(file, "agree").source_sha256 != before
+
+
+LEARNER = """
+class Popular:
+    answer = None
+
+    def fit(self, pools, gold):
+        learnt = Popular()
+        learnt.answer = str(len(gold))
+        return learnt
+
+    def __call__(self, question, llm):
+        return self.answer or llm.sample(9).answers[0]
+"""
+
+
+def test_a_users_method_that_learns_is_fitted_on_the_training_questions(toy: Path, tmp_path: Path) -> None:
+    file = tmp_path / "mine.py"
+    file.write_text(LEARNER)
+    common = [f"{file}:Popular", "--recording", toy, "--llm", "gpt-3.5-turbo", "--train-fraction", 0.5, "--json"]
+    told = json.loads(run(*common, "--out", tmp_path / "out").stdout)  # unfitted, it would ask for 9 CoTs of 4
+    assert (told["method"], told["train_questions"], told["samples_per_question"]) == ("Popular", 2, 0)
+    check = ["verify", str(tmp_path / "out" / "receipt.json"), "--method", f"{file}:Popular"]
+    assert CliRunner().invoke(app, check).exit_code == 0
+    many = run(*common[:-2], 0.4, "--workers", 2, "--json")
+    assert many.exit_code == 2
+    assert "take one worker" in many.output.replace("\n", " ")
+
+
+def test_settings_are_read_as_their_fields_want_them() -> None:
+    assert (
+        make_method("self-consistency", {"n": "7"}) == make_method("self-consistency", {"n": 7}) == SelfConsistency(7)
+    )
+    assert make_method("cascade", {"thresholds": "0.5", "order": "0,1"}).thresholds == (0.5,)
+    assert make_method("cascade", {"samples": "5"}).samples == 5
+    assert parse_settings(["n=7", "scorer = a=b "]) == {"n": "7", "scorer": "a=b"}
+    with pytest.raises(UsageError, match="whole number; True was given"):
+        make_method("self-consistency", {"n": True})
+
+
+BADLY_BEHAVED = """
+import sys
+def exits(question, llm): sys.exit(3)
+def prints(question, llm): print("spoilt"); return llm.sample(1).answers[0]
+def asks(question, llm): return input()
+def three(question, one, two, three): return None
+def text(question, llm): return llm.sample("3")
+class Needy:
+    def __init__(self, n): pass
+"""
+
+
+@pytest.mark.parametrize(
+    ("function", "code", "words"),
+    [
+        ("exits", 1, "raised SystemExit: 3 ("),
+        ("asks", 1, "there is no standard input"),
+        ("three", 2, "cannot be called with a question and 1 LLM: missing a required argument"),
+        ("text", 1, "mine.py, line 7)"),
+        ("Needy", 1, "The class Needy of "),
+        ("textt", 2, "Did you mean 'text'?"),
+        ("", 2, "names no function"),
+    ],
+)
+def test_a_badly_behaved_method_ends_in_a_sentence(
+    function: str, code: int, words: str, toy: Path, tmp_path: Path
+) -> None:
+    (file := tmp_path / "mine.py").write_text(BADLY_BEHAVED)
+    done = run(f"{file}:{function}", "--recording", toy, "--llm", "gpt-3.5-turbo", "--order", "recorded")
+    assert done.exit_code == code, done.output
+    assert words in done.stderr
+    assert "Traceback" not in done.output
+
+
+def test_what_a_method_prints_does_not_spoil_the_json(toy: Path, tmp_path: Path) -> None:
+    (file := tmp_path / "mine.py").write_text(f"print('at import')\n{BADLY_BEHAVED}")
+    done = run(f"{file}:prints", "--recording", toy, "--llm", "gpt-3.5-turbo", "--order", "recorded", "--json")
+    assert json.loads(done.stdout)["method"] == "prints"
+    assert "spoilt" in done.stderr
+    assert "at import" in done.stderr
+
+
+def test_an_infinite_field_is_text_in_json() -> None:
+    method = make_method("confidence-weighted", {"temperature": "inf"})
+    assert method.temperature == float("inf")
+    assert make_method("confidence-weighted", {"temperature": "Infinity"}) == method
+    with pytest.raises(UsageError, match="takes a number or none; 'nan' was given"):
+        make_method("confidence-weighted", {"temperature": "nan"})
+    from feval.evaluation.evaluation import _fields, _json
+
+    assert _json(_fields(method)["temperature"]) == "inf"
+    assert make_method("confidence-weighted", {"temperature": _json(method.temperature)}) == method
+
+
+def test_a_list_of_one_is_given_as_its_value() -> None:
+    assert make_method("cascade", {"thresholds": "0.4"}).thresholds == (0.4,)
+    assert make_method("model-switch", {"weights": "2"}).weights == (2.0,)
+    assert make_method("model-switch", {"samples": "3"}).samples == 3
+
+
+def test_a_threshold_that_follows_its_criterion_is_listed_with_every_value() -> None:
+    from feval.evaluation.specs import method_fields
+    from feval.methods.stopping.adaptive_consistency import THRESHOLDS
+
+    [field] = [field for field in method_fields("adaptive-consistency") if field["field"] == "threshold"]
+    own = field["about"].partition("the criterion's own: ")[2]
+    for criterion, value in THRESHOLDS.items():
+        assert re.search(rf"{re.escape(value)} \([^)]*\b{criterion}\b[^)]*\)", own)
+
+
+def test_the_fields_of_every_method_are_listed_with_a_meaning() -> None:
+    from feval.evaluation.specs import field_names, method_fields
+    from feval.methods import METHODS
+
+    for name in (*METHODS, "oracle"):
+        listed = method_fields(name)
+        assert [field["field"] for field in listed] == field_names(name)
+        assert all(field["about"] for field in listed), name
+        assert all("<" not in field["takes"] for field in listed), name

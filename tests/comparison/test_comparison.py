@@ -1,0 +1,736 @@
+"""Plans and comparisons: TOML, methods that fail, and numbers against the evaluations they are made from."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import math
+import sys
+import types
+from dataclasses import replace
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from small import write_toy
+from typer.testing import CliRunner
+
+from feval import compare, evaluate, load, self_consistency_curve
+from feval.cli import _print_table, app
+from feval.comparison.comparison import Comparison
+from feval.comparison.plan import Entry, Plan, suggested_plan
+from feval.errors import NotRecordedError, OutOfRangeError, UnknownNameError, UsageError
+from feval.estimators.inference.paired import accuracy_at, holm
+from feval.estimators.inference.sign_flips import sign_flip_test
+from feval.methods import SelfConsistency
+from feval.receipts.receipts import verify_receipt
+from feval.recording import DatasetInfo, LLMInfo, PoolRows, Question, RecordingWriter
+from feval.report.pictures.comparison import _entries
+from feval.report.tables.comparisons import comparison_tables
+
+WEAK = [["a", "b", "a", "c", "b", "a"], ["x", "y", None, "y", "y", "x"], ["b", "c", "b", "a", "c", "c"], ["d"] * 6]
+STRONG = [
+    ["a"] * 5 + ["b"],
+    ["y", "x", "y", "y", None, "y"],
+    ["b", "b", "a", "b", "c", "b"],
+    ["e", "d", "e", "e", "d", "d"],
+]
+GOLDS = ["a", "y", "b", "d"]
+SC = {"name": "self-consistency", "llms": ["gpt-3.5-turbo"], "budgets": {"n": [1, 3, 5]}}
+USERS = (
+    "def first(question, llm):\n    return llm.sample(1).answers[0]\n\ndef broken(question, llm):\n    return 1 / 0\n"
+)
+
+
+@pytest.fixture
+def toy(tmp_path: Path) -> Path:
+    """A folder with a recording `rec` and a user's file `mine.py`."""
+    write_toy(tmp_path / "rec", {"gpt-3.5-turbo": WEAK * 5, "gpt-4o-mini": STRONG * 5}, GOLDS * 5)
+    (tmp_path / "mine.py").write_text(USERS)
+    return tmp_path
+
+
+def plan(*methods: dict[str, Any], **settings: Any) -> Plan:
+    content = {"dataset": "toy", "recordings": ["rec"], "resamples": 500, "method": list(methods) or [SC]}
+    return Plan.from_dict(content | settings)
+
+
+@pytest.fixture
+def told(toy: Path) -> Comparison:
+    other = SC | {"llms": ["gpt-4o-mini"], "label": "strong"}
+    return compare(plan(SC, other, replicates=5, seed=3), base=toy)
+
+
+# -- plans --------------------------------------------------------------------------------------------------------------
+
+FULL = """
+dataset = "toy"
+recordings = ["rec"]
+order = "seeded"
+train_fraction = 0.25
+costs = [0.001, 2]
+
+[[method]]
+name = "self-consistency"
+label = "a \\"quoted\\" label \\u007f ü"
+llms = ["one", "two@t=0.8"]
+budgets = { n = [1, 2] }
+
+[[method]]
+name = "my/file.py:method"
+llms = "one"
+fields = { shares = ["0.5", "0.9"], strict = true, "odd key" = { inner = 1.5 } }
+"""
+
+
+def test_a_plan_survives_its_file(tmp_path: Path) -> None:
+    (tmp_path / "plan.toml").write_text(FULL)
+    read = Plan.read(tmp_path / "plan.toml")
+    assert read.entries[0] == Entry(
+        'a "quoted" label \x7f ü', "self-consistency", {}, ("one", "two@t=0.8"), ("n", (1, 2))
+    )
+    assert read.entries[1].label == "my/file.py:method"
+    assert read.entries[1].fields["shares"] == ("0.5", "0.9")
+    assert (read.order, read.train_fraction, read.costs, read.axis) == ("seeded", 0.25, (0.001, 2), "usd")
+    (tmp_path / "again.toml").write_text(read.to_toml())
+    assert Plan.read(tmp_path / "again.toml") == read
+    assert Plan.from_dict(json.loads(json.dumps(read.to_dict()))) == read
+
+
+VALUES = st.one_of(st.booleans(), st.integers(-(2**40), 2**40), st.floats(allow_nan=False), st.text(max_size=8))
+
+
+@given(
+    label=st.text(min_size=1, max_size=20).filter(str.strip),
+    settings=st.dictionaries(st.text(max_size=6), st.one_of(VALUES, st.lists(VALUES, max_size=3)), max_size=3),
+    values=st.lists(st.integers(1, 99), min_size=1, max_size=5, unique=True),
+)
+def test_any_plan_survives_toml(label: str, settings: dict[str, Any], values: list[int]) -> None:
+    import tomllib
+
+    told = plan({"name": "m", "label": label, "llms": ["x"], "fields": settings, "budgets": {"no field": values}})
+    assert Plan.from_dict(tomllib.loads(told.to_toml())) == told
+
+
+def test_methods_of_one_name_are_called_by_their_llms() -> None:
+    made = plan(SC, SC | {"llms": ["gpt-4o-mini"]})
+    assert [entry.label for entry in made.entries] == [
+        "self-consistency (gpt-3.5-turbo)",
+        "self-consistency (gpt-4o-mini)",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("settings", "method", "words"),
+    [
+        ({"replicats": 3}, {}, "key of a plan 'replicats'.*'replicates'"),
+        ({"axis": "dollars"}, {}, "axis 'dollars'"),
+        ({"order": "sorted"}, {}, "order 'sorted'"),
+        ({"billing": "twice"}, {}, "billing 'twice'"),
+        ({"replicates": 0}, {}, "replicates must be 1 or more; 0"),
+        ({"replicates": True}, {}, "replicates is a whole number; True"),
+        ({"confidence": 1.0}, {}, "confidence must be between 0 and 1"),
+        ({"train_fraction": 2}, {}, "train_fraction must be between"),
+        ({"costs": [0]}, {}, "costs must be above 0"),
+        ({"costs": ["a"]}, {}, "costs must be a list of numbers"),
+        ({"costs": [math.inf]}, {}, r"costs must be above 0 and finite; \[inf\]"),
+        ({}, {"fields": {"k": math.nan}}, r"Method 1 .* has a field k that is no text, number.*nan"),
+        ({}, {"budgets": {"n": [1, date(1979, 5, 27)]}}, r"Method 1 .* has a budget n that .*1979"),
+        ({"accuracies": [1.5]}, {}, r"accuracies must be in \[0, 1\]"),
+        ({"seed": -1}, {}, "seed must be 0 or more"),
+        ({"recordings": []}, {}, "at least one recording"),
+        ({"method": []}, {}, "one method"),
+        ({"method": {"name": "x"}}, {}, r"\[\[method\]\]"),
+        ({}, {"nam": "x"}, "key of a method 'nam'.*'name'.*Method 1"),
+        ({}, {"dataset": "other"}, r"Method 1 of the plan \(self-consistency\) has a dataset of its own"),
+        ({}, {"name": ""}, "Method 1 of the plan.*has no name"),
+        ({}, {"llms": []}, "names no LLMs"),
+        ({}, {"fields": 3}, "fields that are no table"),
+        ({}, {"fields": {"n": 3}}, "n both among its fields and as its budget"),
+        ({}, {"budgets": {"n": [1], "m": [2]}}, "budgets that are not one field"),
+        ({}, {"budgets": {"n": []}}, "no list of 1 to"),
+        ({}, {"budgets": {"n": [1, 1]}}, "value of n twice"),
+        ({}, {"label": 3}, "label that is no text"),
+        ({"method": [SC, SC]}, {}, "labelled 'self-consistency .gpt-3.5-turbo.'; give each"),
+    ],
+)
+def test_what_a_plan_refuses(settings: dict[str, Any], method: dict[str, Any], words: str) -> None:
+    with pytest.raises(UsageError, match=words):
+        plan(SC | method, **settings)
+
+
+def test_infinite_fields_survive_every_file(toy: Path) -> None:
+    mot = {"name": "mixture-of-thoughts", "llms": ["gpt-3.5-turbo", "gpt-4o-mini"], "fields": {"samples": 3}}
+    made = plan(mot | {"budgets": {"threshold": [0.5, math.inf]}}, replicates=2)
+    assert Plan.from_dict(json.loads(json.dumps(made.to_dict(), allow_nan=False))) == made
+    done = run(written(toy, made), "--out", toy / "out")
+    assert done.exit_code == 0, done.output
+    again = verified(toy / "out" / "receipt.json")
+    assert again.exit_code == 0, again.output
+    assert run(toy / "out" / "comparison.toml", "--json").exit_code == 0
+
+
+def test_a_plan_that_cannot_be_read(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="cannot be read"):
+        Plan.read(tmp_path / "nowhere.toml")
+    for content in (b"dataset = ", b"\xff\xfe", b"a = " + b"[" * 5000):
+        (tmp_path / "bad.toml").write_bytes(content)
+        with pytest.raises(UsageError, match=r"bad\.toml is no TOML"):
+            Plan.read(tmp_path / "bad.toml")
+    (tmp_path / "bad.toml").write_text("seed = 1")
+    with pytest.raises(UsageError, match="does not say its dataset"):
+        Plan.read(tmp_path / "bad.toml")
+
+
+# -- comparisons --------------------------------------------------------------------------------------------------------
+
+
+def test_points_are_what_evaluate_says(told: Comparison, toy: Path) -> None:
+    dataset, [weak] = load("toy", ["gpt-3.5-turbo"], toy / "rec", seed=3)
+    alone = evaluate(SelfConsistency(3), dataset, weak)
+    point = told.curves[0].points[1]
+    assert point.to_dict() == alone.to_dict()
+    np.testing.assert_array_equal(point.right, alone.right)
+    single = evaluate(SelfConsistency(1), dataset, weak)
+    np.testing.assert_array_equal(told.baselines[0].right, single.right)
+    assert [len(curve.points) for curve in told.ceilings] == [5, 5]
+    assert told.ceilings[0].points[-1].accuracy >= told.curves[0].points[-1].accuracy
+
+
+def test_differences_are_those_of_the_questions(told: Comparison) -> None:
+    weak, strong = told.curves
+    order = np.argsort(weak.points[0].question_keys)
+
+    def at(points: Any, cost: float) -> Any:
+        costs = np.array([point.usd.mean() for point in points])
+        return accuracy_at(cost, costs, np.stack([point.right for point in points], axis=1))[order]
+
+    assert len(told.differences) == told.tests == 3
+    for row in told.differences:
+        assert row.cost is not None
+        per_question = at(weak.points, row.cost) - at(strong.points, row.cost)
+        alone = sign_flip_test(per_question[:, None], splits=500, seed=3)
+        assert row.difference == pytest.approx(per_question.mean())
+        assert (row.low, row.high) == pytest.approx((alone.low[0], alone.high[0]), abs=1e-9)
+        assert row.p_value == alone.p_value[0]
+        assert row.p_holm is not None
+        assert row.p_value is not None
+        assert row.p_holm >= row.p_value
+    assert told.smallest_p == pytest.approx(3 * 2.0**-15)  # of 16 differences
+
+
+def test_swapping_two_methods_swaps_every_sign(told: Comparison, toy: Path) -> None:
+    other = SC | {"llms": ["gpt-4o-mini"], "label": "strong"}
+    first = SC | {"label": "self-consistency (gpt-3.5-turbo)"}
+    swapped = compare(plan(other, first, replicates=5, seed=3), base=toy)
+    for row, back in zip(told.differences, swapped.differences, strict=True):
+        assert (back.difference, back.low, back.high) == pytest.approx(
+            (-row.difference, -row.high, -row.low), abs=1e-12
+        )
+        assert (back.p_value, back.flips) == pytest.approx((row.p_value, row.flips))
+    for saving, back in zip(told.savings, swapped.savings, strict=True):
+        assert (back.cost_a, back.cost_b, back.never_a) == pytest.approx((saving.cost_b, saving.cost_a, saving.never_b))
+    assert [rank.strength for rank in told.ranking] == pytest.approx([rank.strength for rank in swapped.ranking])
+
+
+def test_a_method_compared_with_itself_differs_by_nothing(toy: Path) -> None:
+    told = compare(plan(SC | {"label": "one"}, SC | {"label": "two"}), base=toy)
+    for row in told.differences:
+        assert (row.difference, row.low, row.high, row.flips) == (0, 0, 0, 0.5)
+    assert [row.p_value for row in told.differences] == [None, 1, 1]  # the first is no test
+    assert {saving.ratio for saving in told.savings} == {1.0}
+    assert [(rank.rank, rank.strength, rank.first) for rank in told.ranking] == [(1, 0, 0.5), (1, 0, 0.5)]
+    assert len(told.frontier) % 2 == 0  # equal points are on it together
+
+
+def test_curves_that_begin_alike_are_not_tested_there(toy: Path) -> None:
+    stopping = {"name": "adaptive-consistency", "llms": ["gpt-3.5-turbo"], "budgets": {"budget": [1, 5]}}
+    told = compare(plan(SC, stopping, SC | {"label": "strong", "llms": ["gpt-4o-mini"]}), base=toy)
+    pair = {"self-consistency (gpt-3.5-turbo)", "adaptive-consistency"}
+    alike = [row for row in told.differences if {row.a, row.b} == pair]
+    assert [row.p_value is None for row in alike] == [True] + [False] * (len(alike) - 1)
+    assert alike[0].p_holm is None
+    assert "same answers at the same cost" in str(alike[0].untested)
+    assert told.tests == len(told.differences) - 1
+    tested = [row for row in told.differences if row.p_value is not None]
+    assert [row.p_holm for row in tested] == holm([row.p_value for row in tested]).tolist()
+    shown = CliRunner().invoke(app, ["compare", str(written(toy, told.plan))]).stdout
+    assert "- for p: Both curves begin with the same answers" in shown
+    assert f"{told.tests} comparisons by sign flips" in shown
+
+
+def test_three_questions_are_never_significant(tmp_path: Path) -> None:
+    write_toy(tmp_path / "rec", {"gpt-3.5-turbo": [["b"] * 5] * 3, "gpt-4o-mini": [["a"] * 5] * 3}, ["a"] * 3)
+    told = compare(plan(SC, SC | {"label": "strong", "llms": ["gpt-4o-mini"]}), base=tmp_path)
+    for row in told.differences:
+        assert (row.difference, row.p_value) == (-1, 0.25)
+        assert (row.low, row.high) == (-1, 1)
+    assert told.warnings[0].startswith("Only 3 questions: below 10, intervals")
+    assert told.to_dict()["warnings"] == list(told.warnings)
+    assert "Only 3 questions" in CliRunner().invoke(app, ["compare", str(written(tmp_path, told.plan))]).stdout
+
+
+# -- one comparison, one kind ---------------------------------------------------------------------------------------------
+
+SWITCH = {"name": "model-switch", "llms": ["gpt-3.5-turbo", "gpt-4o-mini"], "budgets": {"samples": [1, 2]}}
+
+
+def test_all_methods_are_exact_if_every_one_can_be(toy: Path) -> None:
+    told = compare(
+        plan(SC, {"name": "adaptive-consistency", "llms": ["gpt-4o-mini"], "fields": {"budget": 5}}), base=toy
+    )
+    assert told.kinds == ("exact",)
+    assert [point.kind for point in told.baselines] == ["exact", "exact"]
+    dataset, [weak] = load("toy", ["gpt-3.5-turbo"], toy / "rec")
+    curve = self_consistency_curve(dataset, weak, [1, 3, 5])
+    assert [point.accuracy for point in told.curves[0].points] == [point.accuracy for point in curve.points]
+
+
+def test_all_methods_share_their_draws_if_one_cannot_be_exact(toy: Path) -> None:
+    told = compare(plan(SC, SWITCH, replicates=4), base=toy)
+    assert told.kinds == ("seeded",)
+    assert {point.kind for point in told.baselines} == {"seeded"}
+    [sentence] = [sentence for sentence in told.warnings if "seeded" in sentence]
+    assert "model-switch has no exact expectation" in sentence
+    assert "`feval curve` show exact expectations (self-consistency)" in sentence
+
+
+def test_kinds_are_mixed_only_where_asked_for_and_every_label_says_so(toy: Path) -> None:
+    told = compare(plan(SC, SWITCH, replicates=4, order="mixed"), base=toy)
+    assert told.kinds == ("exact", "seeded")
+    labels = ["self-consistency [exact]", "model-switch [seeded]"]
+    assert [curve.label for curve in told.curves] == labels
+    assert {row.a for row in told.differences} | {row.b for row in told.differences} == set(labels)
+    assert {row.label for row in told.ranking} == set(labels)
+    assert set(labels) <= set(_entries(told))  # of the legend
+    assert any(sentence.startswith("Exact and seeded methods stand beside each other") for sentence in told.warnings)
+    assert all(row[0] in labels for row in comparison_tables(told)[0].rows[:5])
+    file = written(toy, plan(SC, SWITCH, replicates=4))
+    plain = CliRunner().invoke(app, ["compare", str(file), "--json", "--no-receipt"])
+    mixed = CliRunner().invoke(app, ["compare", str(file), "--order", "mixed", "--json", "--no-receipt"])
+    assert json.loads(plain.stdout)["kinds"] == ["seeded"]
+    assert json.loads(mixed.stdout)["kinds"] == ["exact", "seeded"]
+    assert json.loads(mixed.stdout)["plan"]["order"] == "mixed"
+
+
+def test_a_first_plan_shows_what_the_curve_shows(toy: Path) -> None:
+    suggested = suggested_plan("toy", ["rec"], {"gpt-3.5-turbo": 6})
+    told = compare(suggested, base=toy)
+    dataset, [weak] = load("toy", ["gpt-3.5-turbo"], toy / "rec")
+    [point] = self_consistency_curve(dataset, weak, [3]).points
+    shown = next(one for curve in told.curves for one in curve.points if one.fields.get("n") == 3)
+    assert (shown.accuracy, shown.accuracy_low) == (point.accuracy, point.accuracy_low)
+
+
+def test_prompts_paid_once_are_said_where_calls_are_many(toy: Path) -> None:
+    stopping = {"name": "adaptive-consistency", "llms": ["gpt-3.5-turbo"], "budgets": {"budget": [1, 5]}}
+    told = compare(plan(SC, stopping), base=toy)
+    dearest = compare(plan(SC, stopping, billing="per_round"), base=toy).curves[1].points[1]
+    shown = told.curves[1].points[1]
+    assert shown.usd_per_question_per_round == pytest.approx(dearest.usd_per_question)
+    [sentence] = [sentence for sentence in told.warnings if "per_round" in sentence]
+    assert sentence.startswith(f"adaptive-consistency makes {shown.calls_per_question:.2f} calls per question")
+    printed = (
+        CliRunner().invoke(app, ["compare", str(written(toy, told.plan)), "--no-receipt"], terminal_width=400).stdout
+    )
+    assert "USD/question, per_round" in printed
+    assert sentence in printed.replace("\n", " ")
+    assert "per_round" not in str(compare(plan(SC), base=toy).warnings)
+
+
+def test_methods_without_a_common_cost_are_compared_at_their_dearest_points(toy: Path) -> None:
+    one, two = SC | {"label": "one", "budgets": {"n": [1, 2]}}, SC | {"label": "two", "budgets": {"n": [5]}}
+    told = compare(plan(one, two), base=toy)
+    [row] = told.differences
+    assert row.cost is None
+    assert (row.accuracy_a, row.accuracy_b) == pytest.approx(
+        (told.curves[0].points[1].accuracy, told.curves[1].points[0].accuracy)
+    )
+    assert "taken at its dearest point" in CliRunner().invoke(app, ["compare", str(written(toy, told.plan))]).stdout
+
+
+def test_given_costs_and_accuracies_are_those_looked_at(toy: Path) -> None:
+    pair = (SC | {"label": "one"}, SC | {"label": "two", "llms": ["gpt-4o-mini"]})
+    told = compare(plan(*pair, axis="samples", costs=[2, 4, 9], accuracies=[0.5, 1.0]), base=toy)
+    assert [row.cost for row in told.differences] == [2, 4]  # nobody has 9 CoTs
+    assert [reach.accuracy for reach in told.reaches] == [0.5, 1.0] * 2
+    assert told.reaches[1].cost is None
+    assert told.reaches[1].never > 0
+    assert told.savings[1].ratio is None
+
+
+def test_what_fails_is_kept_with_its_reason_while_the_others_go_on(toy: Path) -> None:
+    told = compare(
+        plan(
+            SC | {"budgets": {"n": [1, 3, 7]}},
+            SC | {"label": "zero", "budgets": {"n": [0]}},
+            SC | {"label": "unheard of", "name": "self-consistancy"},
+            SC | {"label": "field", "budgets": {"k": [1, 2]}},
+            SC | {"label": "llm", "llms": ["gpt-4o"]},
+            SC | {"label": "two llms", "llms": ["gpt-4o-mini", "gpt-3.5-turbo"]},
+            {"label": "mine", "name": "mine.py:first", "llms": ["gpt-4o-mini"]},
+            {"label": "broken", "name": "mine.py:broken", "llms": ["gpt-4o-mini"]},
+            {"label": "absent", "name": "nowhere.py:first", "llms": ["gpt-4o-mini"]},
+            {"label": "ceiling", "name": "oracle", "llms": ["gpt-4o-mini"]},
+            replicates=2,
+        ),
+        base=toy,
+    )
+    assert [curve.label for curve in told.curves] == ["self-consistency (gpt-3.5-turbo)", "mine"]
+    reasons = {one.label: one.reason for one in told.missing}
+    first = told.curves[0]
+    assert len(first.points) == 2
+    assert reasons[f"{first.label}, n=7"].startswith(
+        "The method self-consistency cannot be evaluated: gpt-3.5-turbo has 6 recorded CoTs on question 'toy/"
+    )
+    expected = {
+        "zero, n=0": "1 CoT or more",
+        "unheard of": "Did you mean 'self-consistency'",
+        "field": "There is no field 'k'",
+        "llm": "no recorded LLM 'gpt-4o'. Did you mean 'gpt-4o-mini'",
+        "broken": "toy/",
+        "absent": "no file",
+        "ceiling": "no method to compare",
+    }
+    for label, words in expected.items():
+        found = [reason for name, reason in reasons.items() if name.startswith(label.partition(",")[0])]
+        assert found, label
+        assert words in found[0]
+    assert told.to_dict()["missing"][0].keys() == {"label", "reason"}
+
+
+def test_a_comparison_of_nothing_is_refused(toy: Path) -> None:
+    with pytest.raises(UsageError, match=r"No method of the plan could be evaluated.*7 were asked for"):
+        compare(plan(SC | {"budgets": {"n": [7]}}), base=toy)
+    with pytest.raises(UsageError, match="No LLM of the plan is recorded"):
+        compare(plan(SC | {"llms": ["gpt-4o"]}), base=toy)
+    with pytest.raises(NotRecordedError):
+        compare(plan(SC, dataset="gsm8k"), base=toy)
+
+
+def test_exact_points_say_how_errors_came_about(toy: Path) -> None:
+    stopping = [
+        {"name": name, "llms": ["gpt-3.5-turbo"], "budgets": {"budget": [4, 6]}}
+        for name in ("adaptive-consistency", "early-stopping")
+    ]
+    stopping[0]["fields"], stopping[1]["fields"] = {"threshold": "0.6"}, {"window": 2}
+    told = compare(plan(*stopping), base=toy)
+    columns = told.per_question()
+    for curve, said in zip(told.curves, told.to_dict()["curves"], strict=True):
+        for place, (point, numbers) in enumerate(zip(curve.points, said["points"], strict=True)):
+            assert point.kind == "exact"
+            assert numbers["errors"] == point.errors()
+            assert sum(point.errors().values()) == pytest.approx(1 - point.accuracy)
+            rows = (np.array(columns["method"]) == curve.label) & (columns["point"] == place)
+            assert columns["stopped_early"][rows].tolist() == point.stopped_early.tolist()
+            assert point.errors()["stopped_early"] > 0
+
+
+def test_without_dollars_another_axis_is_named(toy: Path) -> None:
+    with pytest.raises(UsageError, match="another axis: tokens, calls, samples"):
+        compare(plan(SC, prices="none"), base=toy)
+    told = compare(plan(SC, prices="none", axis="tokens"), base=toy)
+    assert told.curves[0].points[0].usd is None
+    assert np.isnan(told.per_question()["usd"]).all()
+
+
+def test_a_split_is_the_same_for_all(toy: Path) -> None:
+    told = compare(
+        plan(SC, {"name": "mine.py:first", "llms": ["gpt-4o-mini"]}, train_fraction=0.5, replicates=2), base=toy
+    )
+    everything = [point for curve in (*told.curves, *told.ceilings) for point in curve.points] + list(told.baselines)
+    assert {tuple(point.question_ids) for point in everything} == {tuple(everything[0].question_ids)}
+    assert {point.train_questions for point in everything} == {10}
+
+
+def test_the_numbers_do_not_depend_on_the_workers(toy: Path) -> None:
+    pair = plan(SC, {"name": "mine.py:first", "llms": ["gpt-4o-mini"]}, replicates=3)
+    assert compare(pair, base=toy, workers=2).to_dict() == compare(pair, base=toy).to_dict()
+
+
+def test_a_frame_needs_a_library(told: Comparison, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("pandas", "polars"):
+        monkeypatch.setitem(sys.modules, name, None)
+    with pytest.raises(UsageError, match="A DataFrame needs pandas or polars"):
+        told.to_frame()
+    with pytest.raises(UnknownNameError, match=r"'pandsa'.*'pandas'"):
+        told.to_frame("pandsa")
+    monkeypatch.setitem(sys.modules, "polars", types.SimpleNamespace(DataFrame=dict))
+    frame = told.to_frame()
+    assert {len(column) for column in frame.values()} == {6 * 20}
+    with pytest.raises(UsageError, match="needs pandas"):
+        told.to_frame("pandas")
+
+
+# -- command line -------------------------------------------------------------------------------------------------------
+
+
+def written(folder: Path, content: Plan) -> Path:
+    (folder / "plan.toml").write_text(content.to_toml())
+    return folder / "plan.toml"
+
+
+def run(*arguments: object) -> Any:
+    return CliRunner().invoke(app, ["compare", *map(str, arguments)])
+
+
+def test_compare_writes_what_it_shows(toy: Path) -> None:
+    methods = (
+        SC,
+        {"name": "mine.py:first", "llms": ["gpt-4o-mini"]},
+        SC | {"label": "too many", "budgets": {"n": [7]}},
+    )
+    file = written(toy, plan(*methods, replicates=2))
+    done = run(file, "--out", toy / "out" / "here")
+    assert done.exit_code == 0, done.output
+    for words in (
+        "Pareto frontier",
+        "Difference in accuracy",
+        "Cost at equal accuracy",
+        "Ranking",
+        "Missing",
+        "p (Holm)",
+    ):
+        assert words in done.stdout
+    assert "Missing: too many" in done.stderr
+    out = toy / "out" / "here"
+    told = json.loads((out / "comparison.json").read_text())
+    printed = json.loads(run(file, "--json").stdout)
+    assert verify_receipt(Path(printed.pop("receipt")), methods=[f"{toy / 'mine.py'}:first"]).equal
+    assert told == printed
+    rows = list(csv.DictReader(io.StringIO((out / "results.csv").read_text())))
+    assert [row["role"] for row in rows].count("method") == 4
+    assert float(rows[1]["accuracy"]) == told["curves"][0]["points"][1]["accuracy"]
+    typed = pq.read_table(out / "results.parquet").to_pylist()
+    assert [
+        {name: str(value) for name, value in row.items()} | {"frontier": "yes" if row["frontier"] else "no"}
+        for row in typed
+    ] == rows
+    assert typed[1]["accuracy"] == float(rows[1]["accuracy"])
+    table = pq.read_table(out / "questions.parquet").to_pydict()
+    own = [right for right, point in zip(table["right"], table["point"], strict=True) if point == 1]
+    assert np.mean(own) == pytest.approx(float(rows[1]["accuracy"]))
+    again = run(out / "comparison.toml", "--json")
+    moved = json.loads(again.stdout)
+    assert moved["differences"] == told["differences"]
+    assert run(file, "--out", out).exit_code == 0
+    written(toy, plan(SC))
+    refused = run(file, "--out", out)
+    assert refused.exit_code == 1
+    assert "--force" in refused.stderr
+    assert run(file, "--out", out, "--force").exit_code == 0
+
+
+def test_a_first_plan_can_be_run(toy: Path) -> None:
+    file = toy / "first.toml"
+    made = run(file, "--init", "--recording", toy / "rec", "--dataset", "toy")
+    assert made.exit_code == 0, made.output
+    assert "feval compare" in made.stdout
+    told = json.loads(run(file, "--json").stdout)
+    assert told["missing"] == []
+    assert {point["llms"][0] for point in told["baselines"]} == {"gpt-3.5-turbo", "gpt-4o-mini"}
+    one = json.loads(run(toy / "b.toml", "--init", "--recording", toy / "rec", "--llm", "gpt-4o-mini", "--json").stdout)
+    assert one["plan"]["method"][0]["llms"] == ["gpt-4o-mini"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["nowhere.toml"], "cannot be read"),
+        (["nowhere.toml", "--recording", "x"], "change it there"),
+        (["nowhere.toml", "--init", "--out", "x"], "computes nothing"),
+    ],
+)
+def test_what_compare_refuses(arguments: list[str], words: str) -> None:
+    done = run(*arguments)
+    assert done.exit_code == 2, done.output
+    assert done.stderr.startswith("error: ")
+    assert words in done.stderr
+
+
+def test_out_of_range_is_a_usage_error() -> None:
+    with pytest.raises(OutOfRangeError, match="resamples"):
+        plan(SC, resamples=0)
+
+
+def test_every_point_counts_for_the_frontier_also_where_two_cost_the_same(toy: Path) -> None:
+    (toy / "recorded.py").write_text(
+        "def none(question, llm):\n    llm.sample(1)\n    return None\n\n"
+        "def first(question, llm):\n    return llm.sample(1).answers[0]\n"
+    )
+    users = [{"name": f"recorded.py:{name}", "llms": ["gpt-4o-mini"]} for name in ("none", "first")]
+    told = compare(plan(*users, axis="samples", order="recorded"), base=toy)
+    assert [point.label for point in told.frontier] == ["recorded.py:first"]
+    assert told.areas == ()
+    [row] = told.differences
+    assert (row.cost, row.accuracy_a) == (1.0, 0.0)
+
+
+# -- on a terminal ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("width", [80, 120, 200])
+def test_nothing_of_a_comparison_is_cut_on_a_terminal(
+    width: int, told: Comparison, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    for name, value in (("COLUMNS", str(width)), ("TERM", "dumb")):
+        monkeypatch.setenv(name, value)
+    for table in comparison_tables(told):
+        monkeypatch.setattr("sys.stdout", out := Terminal())
+        _print_table(table, apart=False)
+        drawn = out.getvalue()
+        assert "…" not in drawn
+        assert max(map(len, drawn.splitlines())) <= width
+        numbers = [i for i, column in enumerate(table.columns) if column.number and not column.spare]
+        for row in table.rows:
+            assert any(all(row[i] in line for i in numbers) for line in drawn.splitlines()), row
+
+
+def test_many_pairs_are_shown_for_the_strongest_method_alone(told: Comparison) -> None:
+    one = told.differences[0]
+    others = [replace(one, a=f"method {i}", b=f"method {i + 1}") for i in range(40)]
+    many = replace(told, differences=(*told.differences, *others))
+    table = next(table for table in comparison_tables(many) if table.title.startswith("Difference"))
+    assert len(table.rows) == len(told.differences)
+    assert f"all {len(many.differences)} lines" in table.notes[0]
+
+
+# -- receipts -----------------------------------------------------------------------------------------------------------
+
+MINE = {"label": "mine", "name": "mine.py:first", "llms": ["gpt-4o-mini"]}
+
+
+def verified(*arguments: object) -> Any:
+    return CliRunner().invoke(app, ["verify", *map(str, arguments)])
+
+
+@pytest.fixture
+def receipt(toy: Path) -> Path:
+    """Of a comparison with a method of the user's, one that raises and one that is not there."""
+    broken = MINE | {"label": "broken", "name": "mine.py:broken"}
+    absent = MINE | {"label": "absent", "name": "nowhere.py:first"}
+    fielded = MINE | {"label": "fielded", "fields": {"k": 3}}
+    file = written(toy, plan(SC, MINE, broken, absent, fielded, replicates=2, order="seeded"))
+    assert run(file, "--out", toy / "out").exit_code == 0
+    return toy / "out" / "receipt.json"
+
+
+def test_a_comparison_is_computed_again_from_its_receipt(receipt: Path, toy: Path) -> None:
+    (toy / "elsewhere").mkdir()
+    copy = (toy / "mine.py").rename(toy / "elsewhere" / "same.py")
+    done = verified(receipt, "--method", f"{copy}:first", "--method", f"{copy}:broken")
+    assert done.exit_code == 0, done.output
+    assert "all equal" in done.stdout
+    assert str(toy) not in receipt.read_text()  # nothing of this machine
+    written_down = json.loads(receipt.read_text())
+    written_down["numbers"]["differences"][0]["p_holm"] = 0.5
+    receipt.write_text(json.dumps(written_down))
+    done = verified(receipt, "--method", f"{copy}:first", "--method", f"{copy}:broken")
+    assert (done.exit_code, "differences[0].p_holm: the receipt says 0.5" in done.output) == (1, True)
+
+
+def test_a_comparison_receipt_runs_no_method_that_is_not_given_again(receipt: Path, toy: Path) -> None:
+    refused = verified(receipt)
+    assert (refused.exit_code, "--method FILE.py:first" in refused.stderr) == (1, True)
+    (toy / "mine.py").write_text(USERS + "# changed\n")
+    assert verified(receipt, "--method", f"{toy / 'mine.py'}:first").exit_code == 1
+    (toy / "mine.py").write_text(f"open({str(toy / 'ran')!r}, 'w')\n" + USERS)
+    forged = json.loads(receipt.read_text())
+    forged["request"]["sources"] = {}
+    receipt.write_text(json.dumps(forged))
+    refused = verified(receipt)
+    assert (refused.exit_code, "without the hash of its source" in refused.stderr) == (2, True)
+    assert not (toy / "ran").exists()
+
+
+def test_a_comparison_receipt_opens_no_price_list_of_its_choice(toy: Path) -> None:
+    file = written(toy, plan(SC, axis="tokens", prices="none"))
+    assert run(file, "--out", toy / "out").exit_code == 0
+    forged = json.loads((toy / "out" / "receipt.json").read_text())
+    forged["request"]["plan"]["prices"] = str(toy / "mine.py")
+    (toy / "out" / "receipt.json").write_text(json.dumps(forged))
+    assert verified(toy / "out" / "receipt.json").exit_code == 0
+
+
+@pytest.mark.parametrize(("part", "value"), [("plan", []), ("sources", None), ("sources", {"mine.py:first": 1})])
+def test_a_damaged_comparison_receipt_is_told_part_by_part(part: str, value: Any, receipt: Path) -> None:
+    damaged = json.loads(receipt.read_text())
+    damaged["request"][part] = value
+    receipt.write_text(json.dumps(damaged))
+    done = verified(receipt)
+    assert (done.exit_code, f"damaged receipt: request.{part} is missing" in done.stderr) == (2, True)
+
+
+def test_a_receipt_without_recordings_is_damaged_and_a_list_of_another_length_is_told(receipt: Path, toy: Path) -> None:
+    given = [f"--method={toy / 'mine.py'}:{name}" for name in ("first", "broken")]
+    whole = json.loads(receipt.read_text())
+    fewer = whole | {"numbers": whole["numbers"] | {"curves": whole["numbers"]["curves"][:1]}}
+    receipt.write_text(json.dumps(fewer))
+    told = verified(receipt.parent, *given)  # the folder does as well
+    assert (told.exit_code, "number of curves: the receipt says 1, now 2, +1" in told.output) == (1, True)
+    receipt.write_text(json.dumps(whole | {"recordings": []}))
+    told = verified(receipt, *given)
+    assert (told.exit_code, "damaged receipt: recordings" in told.stderr) == (2, True)
+    receipt.write_text(json.dumps(whole))
+    (toy / "rec").rename(toy / "moved")
+    told = verified(receipt, *given)
+    assert (told.exit_code, "no longer there. Give it with --recording" in told.stderr) == (1, True)
+    assert verified(receipt, *given, "--recording", toy / "moved").exit_code == 0
+
+
+def test_many_differences_are_not_all_printed(toy: Path) -> None:
+    assert run(written(toy, plan(SC, MINE, replicates=2)), "--out", toy / "out").exit_code == 0
+    whole = json.loads((toy / "out" / "receipt.json").read_text())
+    whole["request"]["plan"]["seed"] = 7
+    (toy / "out" / "receipt.json").write_text(json.dumps(whole))
+    given = (toy / "out", "--method", f"{toy / 'mine.py'}:first")
+    listed = json.loads(verified(*given, "--json").stdout)["differences"]
+    lines = verified(*given).stderr.splitlines()
+    assert len(listed) > 21
+    assert len(lines) == 21
+    assert f"{len(listed) - 20} more of " in lines[-1]
+
+
+def test_costs_that_nobody_shares_are_told(toy: Path) -> None:
+    done = run(written(toy, plan(SC, SC | {"label": "two"}, costs=[1e9])))
+    assert (done.exit_code, "The plan's costs lie outside" in done.stderr) == (0, True)
+
+
+def test_a_first_plan_never_replaces_another(toy: Path) -> None:
+    file = written(toy, plan(SC))
+    done = run(file, "--init", "--recording", toy / "rec")
+    assert (done.exit_code, "pass --force" in done.stderr, "--out" in done.stderr) == (1, True, False)
+    assert run(toy, "--init", "--recording", toy / "rec").exit_code == 2
+    assert run(file, "--init", "--recording", toy / "rec", "--force").exit_code == 0
+
+
+def test_methods_that_share_one_cost_are_compared_once(toy: Path) -> None:
+    # The middle of a range without length must not come out beside its ends.
+    one, two = SC | {"label": "one", "llms": ["gpt-4o-mini"]}, SC | {"label": "two", "llms": ["gpt-4o-mini"]}
+    for n in (1, 2, 3, 4, 5):
+        told = compare(plan(one, two | {"budgets": {"n": [n]}}), base=toy)
+        assert [row.cost for row in told.differences] == [told.curves[1].points[0].usd_per_question]
+
+
+def test_a_first_plan_without_token_counts_of_requests_can_be_compared(tmp_path: Path) -> None:
+    pool = PoolRows("q", ["a"] * 4, ["7"] * 4, ["7"] * 4, [5] * 4, ["stop"] * 4)  # nothing is known of the request
+    with RecordingWriter(tmp_path / "rec", operation={"name": "test"}, prices="none") as writer:
+        writer.add_dataset(DatasetInfo("d", "D", "number", "feval-answers-2"), [Question("q", "?", "7", "7")])
+        writer.add_pools("d", LLMInfo("m"), "usage", [pool])
+    plan = tmp_path / "plan.toml"
+    made = CliRunner().invoke(app, ["compare", str(plan), "--init", "--recording", str(tmp_path / "rec")])
+    assert made.exit_code == 0, made.output
+    assert Plan.read(plan).axis == "samples"
+    done = CliRunner().invoke(app, ["compare", str(plan), "--json", "--no-receipt"])
+    assert done.exit_code == 0, done.output
+    assert json.loads(done.stdout)["missing"] == []

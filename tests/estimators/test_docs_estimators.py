@@ -1,0 +1,51 @@
+"""The examples of the pages on estimators run as they stand, and print what the pages show."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+
+import pytest
+from places import ROOT
+
+DOCS = ROOT / "docs"
+PAGES = {name: (DOCS / name).read_text("utf-8") for name in ("estimators.md", "estimators-two-call.md")}
+SHOWN = re.compile(r"^```python\n(.*?)^```\n\n```text\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+EXAMPLES = [(page, *example) for page, text in PAGES.items() for example in SHOWN.findall(text)]
+
+
+@pytest.mark.parametrize(
+    ("page", "code", "shown"), EXAMPLES, ids=[f"{page}-{i}" for i, (page, *_) in enumerate(EXAMPLES)]
+)
+def test_an_example_prints_what_the_page_shows(page: str, code: str, shown: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", code],
+        env=os.environ | {"PYTHONPATH": str(DOCS.parent)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, (page, done.stderr)
+    assert [line.rstrip() for line in done.stdout.splitlines()] == [line.rstrip() for line in shown.splitlines()]
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_every_example_shows_what_it_prints(page: str) -> None:
+    found = SHOWN.findall(PAGES[page])
+    assert len(found) == len(re.findall(r"^```python$", PAGES[page], re.MULTILINE)) > 0
+    assert re.findall(r"^```(\w+)$", PAGES[page], re.MULTILINE) == ["python", "text"] * len(found)
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_links_lead_somewhere(page: str) -> None:
+    targets = re.findall(r"\]\(([^)#]+)[^)]*\)", PAGES[page])
+    assert [target for target in targets if "://" not in target and not (DOCS / target).exists()] == []
+
+
+def test_every_function_the_two_call_page_names_exists() -> None:
+    rows = re.findall(r"^\| .* \| (`.*) \| (`.*) \|$", PAGES["estimators-two-call.md"], re.MULTILINE)
+    modules = {name for _, cell in rows for name in re.findall(r"`(\w+)`", cell)}
+    public = {name for module in modules for name in __import__(f"feval.estimators.{module}", fromlist=["_"]).__all__}
+    assert {name for cell, _ in rows for name in re.findall(r"`(\w+)`", cell)} <= public

@@ -1,0 +1,142 @@
+"""The bootstrap: the resamples are the documented ones, the percentiles NumPy's."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+from feval.errors import OutOfRangeError
+from feval.estimators.inference import bootstrap
+from feval.estimators.inference.bootstrap import bootstrap_interval, bootstrap_means
+from feval.estimators.per_question import PerQuestion
+
+Floats = npt.NDArray[np.float64]
+
+
+def example(questions: int, columns: int, key: int = 0) -> Floats:
+    return np.random.Generator(np.random.Philox(key=key)).random((questions, columns))
+
+
+def documented_draws(seed: int, questions: int, resamples: int) -> list[list[int]]:
+    """The resamples as the module describes them, in Python integers."""
+    bits = np.random.Philox(key=seed)
+    drawn = []
+    for _ in range(resamples):
+        halves = []
+        for word in bits.random_raw((questions + 1) // 2).tolist():
+            halves += [word & 0xFFFFFFFF, word >> 32]
+        drawn.append([half * questions >> 32 for half in halves[:questions]])
+    return drawn
+
+
+@pytest.mark.parametrize("questions", [2, 7, 40])
+def test_means_are_those_of_the_documented_resamples(questions: int) -> None:
+    values = example(questions, 3)
+    naive = [values[drawn].mean(axis=0) for drawn in documented_draws(5, questions, 200)]
+    assert bootstrap_means(values, resamples=200, seed=5) == pytest.approx(np.array(naive), abs=1e-11)
+
+
+@pytest.mark.parametrize(("confidence", "resamples"), [(0.95, 10_000), (0.5, 17), (0.9, 1)])
+def test_the_interval_is_numpys_linear_percentile(confidence: float, resamples: int) -> None:
+    values = example(30, 4)
+    interval = bootstrap_interval(values, confidence=confidence, resamples=resamples, seed=9)
+    tail = (1 - confidence) / 2
+    low, high = np.quantile(bootstrap_means(values, resamples=resamples, seed=9), [tail, 1 - tail], axis=0)
+    assert interval.low == pytest.approx(low, abs=1e-14)
+    assert interval.high == pytest.approx(high, abs=1e-14)
+
+
+def test_the_numbers_never_change() -> None:
+    places = np.arange(25.0)
+    values = np.column_stack([places / 24, places % 3 == 0])
+    assert (bootstrap_means(values[:10], resamples=6)[:, 1] * 10).round().tolist() == [4, 4, 1, 3, 5, 3]
+    interval = bootstrap_interval(values, seed=1)
+    assert interval.low.tolist() == [0.3816666666665697, 0.16]
+    assert interval.high.tolist() == [0.6166666666662859, 0.56]
+
+
+def test_fewer_resamples_are_the_first_of_more_and_chunks_do_not_show(monkeypatch: pytest.MonkeyPatch) -> None:
+    values = example(31, 2)
+    means = bootstrap_means(values, resamples=500, seed=2)
+    assert (bootstrap_means(values, resamples=120, seed=2) == means[:120]).all()
+    monkeypatch.setattr(bootstrap, "_CHUNK_DRAWS", 100)
+    assert (bootstrap_means(values, resamples=500, seed=2) == means).all()
+
+
+def test_equal_questions_may_be_stored_once() -> None:
+    values = PerQuestion(example(5, 3), np.arange(200) % 5)
+    assert (bootstrap_means(values, resamples=300) == bootstrap_means(values.per_question(), resamples=300)).all()
+
+
+def test_columns_share_their_resamples_so_that_differences_stay_paired() -> None:
+    values = example(50, 2)
+    means = bootstrap_means(values, resamples=400)
+    difference = bootstrap_means(values[:, :1] - values[:, 1:], resamples=400)
+    assert difference[:, 0] == pytest.approx(means[:, 0] - means[:, 1], abs=1e-10)
+    assert (bootstrap_means(values[:, 1:], resamples=400)[:, 0] == means[:, 1]).all()
+
+
+def test_another_seed_gives_other_resamples() -> None:
+    values = example(50, 1)
+    assert (bootstrap_means(values, resamples=50, seed=1) != bootstrap_means(values, resamples=50, seed=2)).any()
+
+
+def test_columns_without_spread_are_points() -> None:
+    interval = bootstrap_interval(np.tile([0.0, -1.0, 2.5], (9, 1)))
+    assert interval.low.tolist() == interval.high.tolist() == pytest.approx([0.0, -1.0, 2.5], rel=1e-11)
+
+
+def test_more_questions_are_resampled_in_clusters(monkeypatch: pytest.MonkeyPatch) -> None:
+    values = PerQuestion(example(60, 2), np.random.Generator(np.random.Philox(key=3)).integers(0, 60, 3001))
+    single = bootstrap_interval(values)
+    monkeypatch.setattr(bootstrap, "MOST_QUESTIONS", 3000)
+    monkeypatch.setattr(bootstrap, "CLUSTERS", 700)
+    clustered = bootstrap_interval(values)
+    assert clustered.high - clustered.low == pytest.approx(single.high - single.low, rel=0.1)
+    assert (clustered.low + clustered.high) / 2 == pytest.approx(values.mean(), abs=2e-3)
+    assert bootstrap_means(values, resamples=4000).mean(axis=0) == pytest.approx(values.mean(), abs=5e-4)
+    monkeypatch.setattr(bootstrap, "_CHUNK_DRAWS", 5000)
+    assert (bootstrap_interval(values).low == clustered.low).all()
+
+
+def test_clusters_keep_rare_events() -> None:
+    questions = bootstrap.MOST_QUESTIONS + 5
+    values = np.zeros((questions, 1))
+    values[:3, 0] = 1.0
+    interval = bootstrap_interval(values, resamples=300)
+    assert interval.low[0] == 0.0
+    assert 5 <= interval.high[0] * questions <= 9  # the 97.5 % point of a Poisson variable of mean 3 is 7
+
+
+def test_undefined_values_are_refused_with_their_place() -> None:
+    values = example(4, 3)
+    values[2, 1] = np.nan
+    with pytest.raises(OutOfRangeError, match="Question 2 holds nan in column 1"):
+        bootstrap_interval(values)
+    with pytest.raises(OutOfRangeError, match="Question 1 holds inf in column 0"):
+        bootstrap_means(PerQuestion(np.array([[0.0], [np.inf]]), np.array([0, 1])))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ({"confidence": 1.0}, "confidence"),
+        ({"confidence": 0.0}, "confidence"),
+        ({"confidence": float("nan")}, "confidence"),
+        ({"resamples": 0}, "resamples=0"),
+        ({"seed": -1}, "seed=-1"),
+        ({"seed": 1 << 128}, "seed"),
+    ],
+)
+def test_arguments_out_of_range_are_refused(arguments: dict[str, float], words: str) -> None:
+    with pytest.raises(OutOfRangeError, match=words):
+        bootstrap_interval(example(4, 1), **arguments)  # type: ignore[arg-type]
+
+
+def test_no_questions_and_other_shapes_are_refused() -> None:
+    with pytest.raises(OutOfRangeError, match="needs questions"):
+        bootstrap_interval(np.zeros((0, 2)))
+    with pytest.raises(OutOfRangeError, match=r"shape \(3,\)"):
+        bootstrap_interval(np.zeros(3))
+    assert bootstrap_interval(np.zeros((3, 0))).low.shape == (0,)

@@ -1,0 +1,309 @@
+"""Coupled generation: closed forms against the race itself, statistics of recorded pairs against enumeration."""
+
+from __future__ import annotations
+
+from itertools import combinations, permutations, product
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.integrate import dblquad
+
+from feval.errors import OutOfRangeError
+from feval.estimators.coupling.coupling import coupled_statistics, equal_error_samples, estimation_error
+from feval.estimators.coupling.gumbel_coupling import (
+    coupled_correctness,
+    gumbel_agreement,
+    gumbel_coupling_joint,
+    laws_of_counts,
+    score_difference_variance,
+)
+from feval.estimators.coupling.winrates import (
+    average_winrates,
+    ranked_winrates,
+    ranking_change,
+    sampled_winrates,
+    scored_winrates,
+    two_token_winrates,
+)
+
+Floats = npt.NDArray[np.float64]
+
+# Zeros and numbers of very different size are where closed forms go wrong.
+WEIGHTS = st.one_of(st.just(0.0), st.floats(1e-300, 1.0), st.floats(0.01, 1.0))
+
+
+@st.composite
+def two_laws(draw: st.DrawFn, most: int = 6) -> tuple[Floats, Floats]:
+    size = draw(st.integers(1, most))
+    laws = []
+    for _ in range(2):
+        weights = np.array(draw(st.lists(WEIGHTS, min_size=size, max_size=size)))
+        if weights.sum() < 1e-290:
+            weights[draw(st.integers(0, size - 1))] = 1.0
+        laws.append(weights / weights.sum())
+    return laws[0], laws[1]
+
+
+def raced(p: Floats, q: Floats) -> Floats:
+    """The joint law by numerical integration over the arrival times u of i and v of j, an independent derivation.
+
+    The first answers i and the second j != i where u p_j <= v p_i and v q_i <= u q_j, and everybody else's time exceeds
+    max(p_k u / p_i, q_k v / q_j).
+    """
+    size = len(p)
+    joint = np.zeros((size, size))
+    for i, j in product(np.flatnonzero(p), np.flatnonzero(q)):
+        if i == j:
+            joint[i, i] = 1.0 / np.maximum(p / p[i], q / q[i]).sum()
+            continue
+        others = [k for k in range(size) if k not in (i, j)]
+        low, high = p[j] / p[i], q[j] / max(q[i], 1e-12)
+        if low < high:
+
+            def density(v: float, u: float, i: int = i, j: int = j, others: list[int] = others) -> float:
+                return float(np.exp(-u - v - np.maximum(p[others] * u / p[i], q[others] * v / q[j]).sum()))
+
+            joint[i, j] = dblquad(density, 0, 40, lambda u: low * u, lambda u: min(high * u, 40.0), epsabs=1e-7)[0]  # noqa: B023
+    return joint
+
+
+@pytest.mark.parametrize(
+    ("p", "q"),
+    [([0.5, 0.3, 0.2], [0.2, 0.2, 0.6]), ([0.5, 0.5, 0.0], [0.1, 0.3, 0.6]), ([0.7, 0.1, 0.2], [0.0, 0.4, 0.6])],
+)
+def test_the_joint_law_is_the_integral_of_the_race(p: list[float], q: list[float]) -> None:
+    assert gumbel_coupling_joint(p, q) == pytest.approx(raced(np.array(p), np.array(q)), abs=2e-5)
+
+
+def test_drawn_noise_gives_the_joint_law() -> None:
+    noise = np.random.default_rng(1).exponential(size=(200_000, 4))
+    p, q = np.array([0.5, 0.0, 0.3, 0.2]), np.array([0.1, 0.2, 0.0, 0.7])
+    with np.errstate(divide="ignore"):
+        first, second = (noise / p).argmin(axis=1), (noise / q).argmin(axis=1)
+    drawn = np.zeros((4, 4))
+    np.add.at(drawn, (first, second), 1.0 / len(noise))
+    assert drawn == pytest.approx(gumbel_coupling_joint(p, q), abs=0.006)  # five standard errors
+
+
+@given(two_laws())
+def test_a_coupling_has_its_margins_and_is_stable(laws: tuple[Floats, Floats]) -> None:
+    p, q = laws
+    joint = gumbel_coupling_joint(p, q)
+    assert joint.sum(axis=1) == pytest.approx(p, abs=1e-14)
+    assert joint.sum(axis=0) == pytest.approx(q, abs=1e-14)
+    assert (joint >= 0).all()
+    assert joint == pytest.approx(gumbel_coupling_joint(q, p).T, abs=1e-14)
+    same = np.diag(joint)
+    assert (same >= p * q - 1e-15).all()
+    assert (same <= np.minimum(p, q) + 1e-15).all()
+    for i, j in permutations(range(len(p)), 2):
+        if p[i] * q[j] <= p[j] * q[i]:
+            assert joint[i, j] <= 1e-16, "counterfactual stability"
+    assert gumbel_agreement(p, q) == pytest.approx(same.sum(), abs=1e-14)
+
+
+@given(two_laws(), st.data())
+def test_right_answers_are_never_negatively_correlated(laws: tuple[Floats, Floats], data: st.DataObject) -> None:
+    p, q = laws
+    right = np.array(data.draw(st.lists(st.booleans(), min_size=len(p), max_size=len(p))))
+    joint = gumbel_coupling_joint(p, q)
+    raw = joint[np.ix_(right, right)].sum() - p[right].sum() * q[right].sum()
+    assert raw >= -1e-14
+    told = coupled_correctness(p, q, right)
+    assert told.both == pytest.approx(joint[np.ix_(right, right)].sum(), abs=1e-14)
+    assert told.covariance == pytest.approx(raw, abs=1e-14)
+    assert told.variance_independent - told.variance_coupled == pytest.approx(2 * raw, abs=1e-13)
+    assert told.variance_coupled >= 0
+
+
+@given(st.floats(0, 1), st.floats(0, 1))
+def test_two_answers_share_what_they_can(a: float, b: float) -> None:
+    told = coupled_correctness([a, 1 - a], [b, 1 - b], [True, False])
+    assert told.both == pytest.approx(min(a, b), abs=1e-14)
+    rates = two_token_winrates(a, b)
+    scored = scored_winrates([a, 1 - a], [b, 1 - b], [1.0, 0.0])
+    assert scored.coupled == pytest.approx(rates.coupled, abs=1e-14)
+    assert scored.independent == pytest.approx(rates.independent, abs=1e-14)
+
+
+def test_identical_laws_always_agree_and_many_answers_are_no_trouble() -> None:
+    law = np.random.default_rng(0).dirichlet(np.ones(500))
+    assert gumbel_agreement(law, law) == pytest.approx(1.0, abs=1e-12)
+    several = np.random.default_rng(1).dirichlet(np.ones(30), size=(2, 7))
+    right = np.zeros((7, 30), bool)
+    right[:, 3] = True
+    together = coupled_correctness(several[0], several[1], right)
+    for question in range(7):
+        alone = coupled_correctness(several[0][question], several[1][question], right[question])
+        assert together.covariance[question] == pytest.approx(alone.covariance, abs=1e-16)
+
+
+def test_the_variance_falls_by_twice_the_covariance_within_prompts() -> None:
+    generator = np.random.default_rng(2)
+    p, q = generator.dirichlet(np.ones(4), size=(2, 9))
+    right = np.eye(4, dtype=bool)[generator.integers(4, size=9)]
+    told = score_difference_variance(p, q, right)
+    assert told.independent - told.coupled == pytest.approx(2 * told.within_covariance, abs=1e-15)
+    a, b = (p * right).sum(axis=1), (q * right).sum(axis=1)
+    # One Bernoulli each: over prompts and noise.
+    mean = (a - b).mean()
+    assert told.independent == pytest.approx((a * (1 - b) + b * (1 - a)).mean() - mean**2, abs=1e-14)
+    assert told.total_covariance == pytest.approx(told.within_covariance + np.cov(a, b, ddof=0)[0, 1], abs=1e-15)
+
+
+@given(st.integers(2, 4), st.integers(2, 5), st.randoms(use_true_random=False))
+def test_coupled_statistics_are_sample_covariances(questions: int, calls: int, random: Any) -> None:
+    x, y = (np.array([[random.randint(0, 1) for _ in range(calls)] for _ in range(questions)]) for _ in range(2))
+    told = coupled_statistics(x, y)
+    for q in range(questions):
+        [[one, cov], [_, two]] = np.cov(x[q], y[q])
+        assert told.covariance[q] == pytest.approx(cov, abs=1e-15)
+        assert told.variance_independent[q] == pytest.approx(one + two, abs=1e-15)
+        assert told.variance_coupled[q] == pytest.approx(np.var(x[q] - y[q], ddof=1), abs=1e-15)
+
+
+@given(st.lists(st.integers(-1, 1), min_size=1, max_size=9), st.data())
+def test_the_estimation_error_is_the_mean_over_all_choices(differences: list[int], data: st.DataObject) -> None:
+    size = data.draw(st.integers(1, len(differences)))
+    whole = np.mean(differences)
+    expected = np.mean([abs(np.mean(chosen) - whole) for chosen in combinations(differences, size)])
+    assert estimation_error(differences, [size])[0] == pytest.approx(expected, abs=1e-12)
+
+
+def test_the_estimation_error_of_many_pairs_agrees_with_drawing() -> None:
+    generator = np.random.default_rng(3)
+    pairs = generator.integers(-1, 2, size=3000)
+    drawn = [abs(generator.permutation(pairs)[:200].mean() - pairs.mean()) for _ in range(4000)]
+    standard_error = np.std(drawn) / np.sqrt(len(drawn))
+    assert estimation_error(pairs, [200])[0] == pytest.approx(np.mean(drawn), abs=4 * standard_error)
+    assert estimation_error(pairs, [1, 3000])[1] == 0.0
+
+
+def test_equal_error_finds_the_crossing() -> None:
+    generator = np.random.default_rng(4)
+    x = generator.random((60, 10))
+    shared = (x < 0.6).astype(int) - (x < 0.5).astype(int)
+    apart = (generator.random((60, 10)) < 0.6).astype(int) - (generator.random((60, 10)) < 0.5).astype(int)
+    told = equal_error_samples(shared, apart, 100)
+    errors = estimation_error(shared, range(1, 601))
+    assert told.coupled == 1 + int(np.argmax(errors <= told.error))
+    assert told.coupled - 1 <= told.ratio * 100 <= told.coupled
+    assert told.low < told.ratio < told.high < 1
+    level = equal_error_samples(apart, apart, 100)
+    assert level.ratio == pytest.approx(1.0, abs=1e-9)
+    assert (level.low, level.high) == pytest.approx((1.0, 1.0))
+
+
+def test_the_example_of_three_llms_and_two_prompts_changes_its_ranking() -> None:
+    told = average_winrates([[0.4, 0.48, 0.5], [1, 0.9, 0.89]])
+    assert told.independent == pytest.approx([0.1545, 0.15675, 0.16225])
+    assert told.coupled == pytest.approx([0.0525, 0.0225, 0.03])
+    assert told.ranking_coupled.tolist() == [0, 2, 1]
+    assert told.ranking_independent.tolist() == [2, 1, 0]
+
+
+def test_level_llms_keep_their_order() -> None:
+    told = average_winrates([[0.5, 0.5, 0.5]])
+    assert told.ranking_coupled.tolist() == told.ranking_independent.tolist() == [0, 1, 2]
+
+
+@given(two_laws(4), st.data())
+def test_outcomes_are_a_law(laws: tuple[Floats, Floats], data: st.DataObject) -> None:
+    p, q = laws
+    score = data.draw(st.lists(st.integers(0, 2), min_size=len(p), max_size=len(p)))
+    told = scored_winrates(p, q, score)
+    swapped = scored_winrates(q, p, score)
+    for mine, yours in ((told.coupled, swapped.coupled), (told.independent, swapped.independent)):
+        assert mine.sum() == pytest.approx(1.0, abs=1e-13)
+        assert mine == pytest.approx(yours[[1, 0, 2]], abs=1e-13)
+
+
+def test_sampled_winrates_compare_the_calls_they_say() -> None:
+    x, y = np.array([[1.0, 0.0, 2.0]]), np.array([[1.0, 1.0, 0.0]])
+    assert sampled_winrates(x, y, "same")[0] == pytest.approx([1 / 3, 1 / 3, 1 / 3])
+    every = [np.sign(a - b) for a in x[0] for b in y[0]]
+    assert sampled_winrates(x, y, "all")[0] == pytest.approx([np.mean(np.equal(every, s)) for s in (1, -1, 0)])
+    other = [np.sign(x[0, s] - y[0, t]) for s in range(3) for t in range(3) if s != t]
+    assert sampled_winrates(x, y, "other")[0] == pytest.approx([np.mean(np.equal(other, s)) for s in (1, -1, 0)])
+
+
+def test_llms_that_cannot_be_told_apart_share_a_rank() -> None:
+    generator = np.random.default_rng(5)
+    noise = generator.random((400, 1)) * 0.2
+    wins = np.hstack([0.5 + noise, 0.501 + noise, 0.2 + noise])
+    told = ranked_winrates(wins)
+    assert told.rank.tolist() == [1, 1, 3]
+    assert told.worst_rank.tolist() == [2, 2, 3]
+    assert ranked_winrates(wins, paired=True).rank.tolist() == [2, 1, 3]
+    alike = ranked_winrates(np.full((5, 3), 0.25))
+    assert (alike.rank.tolist(), alike.worst_rank.tolist()) == ([1, 1, 1], [3, 3, 3])
+
+
+def test_few_questions_are_certain_of_nothing() -> None:
+    one = ranked_winrates([[1.0, 0.0]], resamples=50)
+    assert one.rank.tolist() == [1, 1]
+    assert ranked_winrates([[1.0, 0.0]], resamples=50, paired=True).worst_rank.tolist() == [2, 2]
+    for questions in (1, 2, 3):
+        change = ranking_change([[1.0, 0.0]] * questions, [[0.0, 1.0]] * questions, resamples=999)
+        assert change.p_values.tolist() == [0.5**questions]
+    told = equal_error_samples([[1, 0, 0, -1]], [[1, 1, 0, -1]], 2)
+    assert np.isnan([told.low, told.high]).all()
+    assert 0 < told.ratio <= 1
+
+
+def test_the_interval_of_the_saving_holds_the_saving() -> None:
+    generator = np.random.default_rng(3)
+    for questions in (2, 3, 10):
+        level = generator.random((questions, 1))
+        coupled = generator.choice([0, 0, 0, 1, -1], (questions, 6)) * (generator.random((questions, 6)) < level)
+        independent = generator.choice([0, 1, -1], (questions, 6))
+        told = equal_error_samples(coupled, independent, 4, resamples=500)
+        assert 0.25 <= told.low <= told.ratio <= told.high
+    nothing = equal_error_samples(np.zeros((5, 4)), np.tile([1, 0, -1, 0], (5, 1)), 4)
+    assert (nothing.coupled, nothing.low, nothing.high) == (1, 0.25, 0.25)
+
+
+def test_a_change_of_ranking_is_found_only_where_both_orders_are_certain() -> None:
+    generator = np.random.default_rng(6)
+    shift = 0.1 + 0.02 * generator.standard_normal((300, 1))
+    one = np.hstack([0.5 + shift, np.full((300, 1), 0.5)])
+    other = np.hstack([np.full((300, 1), 0.5), 0.5 + shift])
+    assert ranking_change(one, other).p_values[0] < 0.001
+    assert ranking_change(one, one).p_values[0] == 1.0
+    unsure = np.hstack([0.5 + generator.standard_normal((300, 1)) * 0.1, np.full((300, 1), 0.5)])
+    assert ranking_change(one, unsure).p_values[0] > 0.01
+
+
+@pytest.mark.parametrize(
+    ("call", "told"),
+    [
+        (lambda: gumbel_coupling_joint([0.5, 0.5], [1.0]), "shape"),
+        (lambda: gumbel_coupling_joint([0.5, 0.4], [0.5, 0.5]), "sum to 1"),
+        (lambda: gumbel_coupling_joint([1.5, -0.5], [0.5, 0.5]), r"\[0, 1\]"),
+        (lambda: gumbel_coupling_joint([], []), "one answer or more"),
+        (lambda: coupled_correctness([1.0], [1.0], [1]), "booleans"),
+        (lambda: score_difference_variance([1.0], [1.0], [True]), "rows of p"),
+        (lambda: score_difference_variance([[1.0]], [[1.0]], [True], [0.5, 0.5]), "one weight each"),
+        (lambda: laws_of_counts([[1, 0], [0, 0]]), "no answers counted"),
+        (lambda: coupled_statistics([[1]], [[0]]), "two calls or more"),
+        (lambda: coupled_statistics([[1, 0]], [[0]]), "one shape"),
+        (lambda: coupled_statistics([[1, np.nan]], [[0, 1]]), "finite"),
+        (lambda: estimation_error([0.5], [1]), "1, 0 or -1"),
+        (lambda: estimation_error([1, 0], [3]), "from 1 to the 2"),
+        (lambda: equal_error_samples([[1, 0]], [[0, 0]], 1), "no error to equal"),
+        (lambda: equal_error_samples([[1, 0]], [[0, 0], [1, 0]], 1), "same questions"),
+        (lambda: sampled_winrates([[1.0]], [[0.0]], "other"), "two or more"),
+        (lambda: sampled_winrates([[np.nan]], [[0.0]], "all"), "NaN"),
+        (lambda: average_winrates([[0.5]]), "two LLMs"),
+        (lambda: ranked_winrates([[0.5]]), "two LLMs"),
+        (lambda: scored_winrates([1.0], [1.0], [np.inf]), "finite score"),
+        (lambda: two_token_winrates([0.5, 0.5], [0.1, 0.2, 0.3]), "same prompts"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(call: Any, told: str) -> None:
+    with pytest.raises(OutOfRangeError, match=told):
+        call()

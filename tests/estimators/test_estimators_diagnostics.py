@@ -1,0 +1,94 @@
+"""Mass by rank, entropy, strata of difficulty and their differences, by hand and against SciPy."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from feval.errors import OutOfRangeError
+from feval.estimators.two_call.diagnostics import (
+    QUARTERS,
+    answer_entropy,
+    difficulty_strata,
+    mass_by_rank,
+    strata_difference,
+    strata_summary,
+)
+
+#                gold             rivals                                    no answer
+FOUR = np.array([1, 6, 9, 10]), np.array([[6, 2], [0, 3], [1, 0], [0, 0]]), np.array([1, 1, 0, 0])
+
+
+def test_mass_is_ranked_whether_right_or_wrong() -> None:
+    expected = [[0.6, 0.2, 0.1], [0.6, 0.3, 0.0], [0.9, 0.1, 0.0], [1.0, 0.0, 0.0]]
+    assert mass_by_rank(*FOUR).tolist() == expected
+
+
+@given(st.lists(st.integers(0, 9), min_size=3, max_size=6).filter(sum))
+def test_entropy_equals_scipys(counts: list[int]) -> None:
+    from scipy.stats import entropy
+
+    found = answer_entropy(np.array(counts[:1]), np.array([counts[1:-1]]), np.array(counts[-1:]))
+    assert found[0] == pytest.approx(entropy(counts), abs=1e-14)
+
+
+def test_entropy_of_certainty_is_zero() -> None:
+    assert answer_entropy(*FOUR)[3] == 0.0
+    assert answer_entropy(np.array([0]), np.zeros((1, 0), int), np.array([4])).tolist() == [0.0]
+
+
+def test_strata_include_their_upper_end() -> None:
+    assert difficulty_strata(np.array([0.0, 0.25, 0.26, 0.5, 0.75, 1.0])).tolist() == [0, 0, 1, 1, 2, 3]
+    assert difficulty_strata(np.array([0.0, 1.0]), (1.0,)).tolist() == [0, 0]
+    for upper in ((), (0.5,), (0.5, 0.2, 1.0)):
+        with pytest.raises(OutOfRangeError, match="ascending upper ends"):
+            difficulty_strata(np.array([0.5]), upper)
+    with pytest.raises(OutOfRangeError, match=r"question 1 has 1\.5"):
+        difficulty_strata(np.array([0.5, 1.5]))
+
+
+def test_a_summary_has_the_means_of_each_stratum() -> None:
+    summary = strata_summary(*FOUR)
+    assert summary.upper.tolist() == list(QUARTERS)
+    assert summary.questions.tolist() == [1, 0, 1, 2]
+    assert summary.accuracy[[0, 2, 3]] == pytest.approx([0.1, 0.6, 0.95])
+    assert summary.no_answer[[0, 2, 3]] == pytest.approx([0.1, 0.1, 0.0])
+    assert summary.candidates[[0, 2, 3]] == pytest.approx([3, 2, 1.5])
+    assert summary.mass[3] == pytest.approx([0.95, 0.05, 0.0])
+    assert summary.cumulative_mass[0] == pytest.approx([0.6, 0.8, 0.9])
+    assert np.isnan(summary.mass[1]).all()
+    assert np.isnan(summary.entropy[1])
+
+
+def test_differences_are_paired_by_question() -> None:
+    hotter = np.array([1, 4, 7, 8]), np.array([[3, 2, 2], [2, 2, 1], [1, 1, 1], [2, 0, 0]]), np.array([2, 1, 0, 0])
+    found = strata_difference(FOUR, hotter)
+    assert found.questions.tolist() == [1, 0, 1, 2]
+    assert found.accuracy[[0, 2, 3]] == pytest.approx([0.0, -0.2, -0.2])
+    assert found.accuracy_se[3] == pytest.approx(0.0, abs=1e-15)
+    assert found.candidates[[0, 2, 3]] == pytest.approx([1, 2, 1.5])
+    assert found.candidates_se[3] == pytest.approx(np.std([2, 1], ddof=1) / 2**0.5)
+    assert found.mass.shape == (4, 4)
+    assert found.mass[3] == pytest.approx([-0.2, 0.1, 0.05, 0.05])
+    assert (found.entropy[[0, 2, 3]] > 0).all()
+    assert np.isnan(found.accuracy_se[[0, 1, 2]]).all()
+
+
+def test_a_recording_does_not_differ_from_itself() -> None:
+    found = strata_difference(FOUR, FOUR, (1.0,))
+    assert [found.accuracy[0], found.entropy[0], found.candidates[0], *found.mass_se[0]] == [0.0] * 6
+
+
+def test_recordings_of_different_questions_are_refused() -> None:
+    with pytest.raises(OutOfRangeError, match="they have 4 and 1"):
+        strata_difference(FOUR, (FOUR[0][:1], FOUR[1][:1], FOUR[2][:1]))
+    with pytest.raises(OutOfRangeError, match="Question 0 has no samples"):
+        mass_by_rank(np.array([0]), np.array([[0]]), np.array([0]))
+
+
+def test_no_questions_give_empty_strata() -> None:
+    none = strata_summary(np.zeros(0, int), np.zeros((0, 2), int), np.zeros(0, int))
+    assert none.questions.tolist() == [0, 0, 0, 0]
+    assert np.isnan(none.accuracy).all()

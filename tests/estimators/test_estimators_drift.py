@@ -1,0 +1,203 @@
+"""Drift: both tests against enumeration with SciPy's statistics, their level, their power, and inputs that cannot be."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+from itertools import combinations, product
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.stats import chi2_contingency, rankdata
+
+from feval.errors import OutOfRangeError
+from feval.estimators.inference.drift import Drift, drift
+from feval.estimators.inference.paired import holm
+
+Cots = list[tuple[int, int, int, bool]]  # question, answer, tokens, new
+
+
+def compared(cots: Cots, **options: Any) -> Drift:
+    columns = [np.array(column, dtype=np.int64) for column in zip(*cots, strict=True)]
+    return drift(columns[0], columns[1], columns[2], columns[3].astype(bool), **options)
+
+
+def by_question(cots: Cots) -> list[Cots]:
+    groups = [[cot for cot in cots if cot[0] == question] for question in sorted({cot[0] for cot in cots})]
+    return [group for group in groups if 0 < sum(cot[3] for cot in group) < len(group)]
+
+
+def chi_square(group: Cots, chosen: tuple[int, ...]) -> float:
+    kinds = sorted({cot[1] for cot in group})
+    if len(kinds) == 1:
+        return 0.0
+    table = np.zeros((2, len(kinds)))
+    for place, cot in enumerate(group):
+        table[int(place in chosen), kinds.index(cot[1])] += 1
+    return float(chi2_contingency(table, correction=False).statistic)
+
+
+def van_elteren(group: Cots, chosen: tuple[int, ...]) -> float:
+    ranks = [Fraction(float(rank)) for rank in rankdata([cot[2] for cot in group])]
+    size = len(group)
+    return float((sum(ranks[place] for place in chosen) - Fraction(len(chosen) * (size + 1), 2)) / (size + 1))
+
+
+def brute_force(cots: Cots) -> tuple[float, float, int]:
+    """p of answers and of lengths, and the number of arrangements."""
+    groups = by_question(cots)
+    observed = [tuple(place for place, cot in enumerate(group) if cot[3]) for group in groups]
+    ways = list(product(*(combinations(range(len(g)), len(o)) for g, o in zip(groups, observed, strict=True))))
+    answers = [sum(map(chi_square, groups, way)) for way in ways]
+    lengths = [abs(sum(map(van_elteren, groups, way))) for way in ways]
+    mine = sum(map(chi_square, groups, observed)), abs(sum(map(van_elteren, groups, observed)))
+    p_answers = sum(one >= mine[0] - 1e-9 for one in answers) / len(ways)
+    return p_answers, sum(one >= mine[1] - 1e-9 for one in lengths) / len(ways), len(ways)
+
+
+@st.composite
+def small_cots(draw: st.DrawFn) -> Cots:
+    """One to three questions of two to four CoTs; at least one has old and new ones."""
+    cots: Cots = []
+    for question in range(draw(st.integers(1, 3))):
+        cot = st.tuples(st.just(question), st.integers(-1, 1), st.integers(1, 4), st.booleans())
+        cots += draw(st.lists(cot, min_size=2, max_size=4))
+    return [*cots, (9, 0, 1, True), (9, draw(st.integers(0, 1)), draw(st.integers(1, 3)), False)]
+
+
+@settings(max_examples=60, deadline=None)
+@given(small_cots(), st.randoms(use_true_random=False))
+def test_small_cases_are_enumerated(cots: Cots, shuffler: Any) -> None:
+    shuffler.shuffle(cots)
+    told = compared(cots)
+    p_answers, p_lengths, ways = brute_force(cots)
+    assert (told.exact, told.arrangements) == (True, ways)
+    assert told.answers.p_value == pytest.approx(p_answers, rel=1e-12)
+    assert told.lengths.p_value == pytest.approx(p_lengths, rel=1e-12)
+    groups = by_question(cots)
+    observed = [tuple(place for place, cot in enumerate(group) if cot[3]) for group in groups]
+    assert told.answers.statistic == pytest.approx(sum(map(chi_square, groups, observed)), abs=1e-12)
+    assert told.lengths.statistic == pytest.approx(sum(map(van_elteren, groups, observed)), abs=1e-12)
+    assert [told.answers.p_holm, told.lengths.p_holm] == holm([told.answers.p_value, told.lengths.p_value]).tolist()
+
+
+def test_by_hand() -> None:
+    """Two old CoTs say 1 in 10 tokens, two new ones 2 in 20: of 6 arrangements, this one and its mirror are the farthest."""
+    told = compared([(0, 1, 10, False), (0, 1, 10, False), (0, 2, 20, True), (0, 2, 20, True)])
+    assert told.answers.statistic == pytest.approx(4.0)  # the chi-square of a 2 x 2 table that is all on its diagonal
+    assert told.lengths.statistic == pytest.approx((3.5 + 3.5 - 5) / 5)
+    assert told.answers.p_value == told.lengths.p_value == pytest.approx(2 / 6)
+    assert told.answers.p_holm == pytest.approx(4 / 6)
+    assert told.distance == pytest.approx(1.0)
+    assert told.expected_distance == pytest.approx(2 / 6)
+    assert (told.old_tokens, told.new_tokens, told.questions) == (10, 20, 1)
+
+
+def many(questions: int, old: int, new: int, seed: int, *, shifted: float = 0.0, longer: int = 0) -> Cots:
+    random = np.random.default_rng(seed)
+    cots: Cots = []
+    for question in range(questions):
+        share = random.uniform(0.2, 0.8)
+        for place in range(old + new):
+            is_new = place >= old
+            right = random.random() < share + (shifted if is_new else 0.0)
+            tokens = int(random.integers(50, 150)) + (longer if is_new else 0)
+            cots.append((question, int(right), tokens, is_new))
+    return cots
+
+
+def test_sampled_arrangements_agree_with_enumerated_ones() -> None:
+    cots = many(3, 3, 3, 1, longer=20)
+    exact, sampled = compared(cots, resamples=8000), compared(cots, resamples=7999)
+    assert (exact.exact, exact.arrangements) == (True, 20**3)
+    assert (sampled.exact, sampled.arrangements) == (False, 7999)
+    for name in ("answers", "lengths"):
+        p = getattr(exact, name).p_value
+        allowed = 4 * math.sqrt(p * (1 - p) / 7999) + 1 / 8000
+        assert abs(getattr(sampled, name).p_value - p) < allowed
+        assert getattr(sampled, name).statistic == getattr(exact, name).statistic
+    assert sampled.expected_distance == pytest.approx(exact.expected_distance, abs=0.01)
+
+
+def test_the_level_is_kept() -> None:
+    """Of 200 recordings without drift, few are alarms: 5 % with a standard deviation of 1.5 %."""
+    told = [compared(many(4, 4, 3, seed), resamples=199, seed=seed) for seed in range(200)]
+    for name in ("answers", "lengths"):
+        alarms = sum(getattr(one, name).p_value <= 0.05 for one in told) / len(told)
+        assert alarms <= 0.05 + 4 * math.sqrt(0.05 * 0.95 / 200)
+    assert sum(min(one.answers.p_holm, one.lengths.p_holm) <= 0.05 for one in told) / 200 <= 0.05 + 0.062
+
+
+def test_a_change_of_answers_alone_is_seen_in_the_answers() -> None:
+    told = compared(many(40, 10, 10, 5, shifted=-0.3), resamples=999)
+    assert told.answers.p_holm < 0.01 < told.lengths.p_holm
+    assert told.distance > told.expected_distance
+
+
+def test_a_change_of_lengths_alone_is_seen_in_the_lengths() -> None:
+    told = compared(many(40, 10, 10, 5, longer=15), resamples=999)
+    assert told.lengths.p_holm < 0.01 < told.answers.p_holm
+    assert told.lengths.statistic > 0
+    assert told.new_tokens > told.old_tokens
+
+
+def test_harder_questions_with_more_new_cots_are_no_drift() -> None:
+    """Simpson's trap: pooled, the new CoTs are longer and other; within every question they are the same."""
+    easy = [(0, 1, 10 + place % 3, place < 2) for place in range(12)]
+    hard = [(1, 2, 100 + place % 3, place >= 2) for place in range(12)]
+    told = compared(easy + hard)
+    assert told.answers.p_value == 1.0
+    assert told.answers.statistic == 0.0
+    assert told.lengths.p_value > 0.3
+
+
+def test_the_same_seed_gives_the_same_numbers() -> None:
+    cots = many(10, 6, 6, 3)
+    assert compared(cots, resamples=499, seed=7) == compared(cots, resamples=499, seed=7)
+    assert compared(cots, resamples=499, seed=7) != compared(cots, resamples=499, seed=8)
+
+
+def test_neither_names_nor_order_of_questions_nor_codes_matter() -> None:
+    cots = many(3, 2, 2, 4)
+    renamed = [(7 - question, 5 - answer, 3 * tokens, new) for question, answer, tokens, new in cots]
+    one, other = compared(cots), compared(renamed)
+    assert one.exact
+    assert (one.answers.p_value, one.lengths.p_value) == (other.answers.p_value, other.lengths.p_value)
+
+
+@pytest.mark.parametrize("cots", [[(0, 1, 5, False), (0, 1, 6, False)], [(0, 1, 5, False), (1, 1, 6, True)]])
+def test_without_old_and_new_cots_of_one_question_there_is_a_reason(cots: Cots) -> None:
+    told = compared(cots)
+    assert math.isnan(told.answers.p_value)
+    assert math.isnan(told.lengths.p_holm)
+    assert math.isnan(told.distance)
+    assert (told.questions, told.arrangements) == (0, 0)
+    assert told.reasons == ("No question has both old and new CoTs, so there is nothing to compare.",)
+
+
+def test_nothing_at_all_has_a_reason_too() -> None:
+    empty = np.zeros(0, dtype=np.int64)
+    assert drift(empty, empty, empty, empty.astype(bool)).reasons
+
+
+WHOLE: npt.NDArray[np.int64] = np.array([0, 0])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "options", "words"),
+    [
+        ((WHOLE, WHOLE[:1], WHOLE, WHOLE == 0), {}, r"shapes are \(2,\), \(1,\), \(2,\), \(2,\)"),
+        ((WHOLE[None],) * 3 + (WHOLE[None] == 0,), {}, "one value for each CoT"),
+        ((WHOLE, WHOLE, WHOLE / 2, WHOLE == 0), {}, "whole numbers.*float64"),
+        ((WHOLE, WHOLE, WHOLE, WHOLE), {}, "true or false.*int64"),
+        ((WHOLE, WHOLE, WHOLE, WHOLE == 0), {"resamples": 0}, "resamples=0"),
+        ((WHOLE, WHOLE, WHOLE, WHOLE == 0), {"seed": -1}, "seed=-1"),
+    ],
+)
+def test_what_cannot_be_is_a_sentence(arguments: tuple[Any, ...], options: dict[str, Any], words: str) -> None:
+    with pytest.raises(OutOfRangeError, match=words):
+        drift(*arguments, **options)

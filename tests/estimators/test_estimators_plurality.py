@@ -1,0 +1,310 @@
+"""The exact accuracy equals enumeration, exact fractions, hypergeometric tails and the reference values."""
+
+from __future__ import annotations
+
+from collections import Counter
+from fractions import Fraction
+from itertools import combinations
+from math import comb
+from pathlib import Path
+from random import Random
+
+import numpy as np
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from real_files import golden, real_codes
+
+from feval.errors import OutOfRangeError, ShortPoolError, UnknownNameError
+from feval.estimators.counts import vote_counts
+from feval.estimators.votes.plurality import LARGEST_POOL, pass_at_k, subset_plurality_accuracy
+
+SMALL_POOLS = st.tuples(st.integers(0, 5), st.lists(st.integers(0, 4), max_size=3), st.integers(0, 3)).filter(
+    lambda pool: 1 <= pool[0] + sum(pool[1]) + pool[2] <= 8
+)
+
+
+def accuracies(gold: int, rivals: list[int], no_answer: int) -> list[float]:
+    """The estimate for one question, every n."""
+    size = gold + sum(rivals) + no_answer
+    counts = np.array([gold]), np.array([rivals], dtype=int).reshape(1, -1), np.array([no_answer])
+    return list(subset_plurality_accuracy(*counts, range(1, size + 1)).per_question()[0])
+
+
+def enumerated(gold: int, rivals: list[int], no_answer: int, n: int) -> Fraction:
+    """Every subset of n samples, ties shared."""
+    pool: list[int | None] = [0] * gold + [j + 1 for j, c in enumerate(rivals) for _ in range(c)] + [None] * no_answer
+    credit = Fraction(0)
+    for drawn in combinations(pool, n):
+        votes = Counter(answer for answer in drawn if answer is not None)
+        leaders = [answer for answer, count in votes.items() if count == max(votes.values())]
+        credit += Fraction(int(0 in leaders), max(len(leaders), 1))
+    return credit / comb(len(pool), n)
+
+
+def in_fractions(gold: int, rivals: list[int], no_answer: int) -> list[Fraction]:
+    """The generating function of the module's docstring, unabridged: every k, every tie, in integers."""
+    size = gold + sum(rivals) + no_answer
+    total = [Fraction(0)] * (size + 1)
+    for k in range(1, gold + 1):
+        ties = [[comb(no_answer, i) for i in range(size + 1)]]  # ties[t][d]: t rivals at exactly k, d samples
+        for c in rivals:
+            longer = [[0] * (size + 1) for _ in range(len(ties) + 1)]
+            for t, polynomial in enumerate(ties):
+                for d, ways in enumerate(polynomial):
+                    if ways:
+                        for i in range(min(k, c, size - d) + 1):
+                            longer[t + (i == k)][d + i] += ways * comb(c, i)
+            ties = longer
+        for t, polynomial in enumerate(ties):
+            for d in range(size + 1 - k):
+                total[d + k] += Fraction(comb(gold, k) * polynomial[d], t + 1)
+    return [total[n] / comb(size, n) for n in range(1, size + 1)]
+
+
+@given(SMALL_POOLS)
+@example((1, [1, 1, 1], 0))
+@example((2, [2, 2, 2], 0))
+@example((0, [], 4))
+@example((4, [], 4))
+@example((3, [3], 2))
+@settings(max_examples=150, deadline=None)
+def test_equals_enumeration_of_all_subsets(pool: tuple[int, list[int], int]) -> None:
+    exact = [enumerated(*pool, n) for n in range(1, pool[0] + sum(pool[1]) + pool[2] + 1)]
+    assert accuracies(*pool) == pytest.approx([float(p) for p in exact], abs=1e-14)
+
+
+@given(SMALL_POOLS, st.sampled_from(["strict", "lenient"]))
+@example((2, [2, 2, 2], 0), "strict")
+@example((1, [1, 1], 2), "lenient")
+@settings(max_examples=60, deadline=None)
+def test_ties_may_be_lost_or_won(pool: tuple[int, list[int], int], ties: str) -> None:
+    gold, rivals, no_answer = pool
+    size = gold + sum(rivals) + no_answer
+    counts = np.array([gold]), np.array([rivals], dtype=int).reshape(1, -1), np.array([no_answer])
+    found = subset_plurality_accuracy(*counts, range(1, size + 1), ties=ties).per_question()[0]
+    samples = [0] * gold + [j + 1 for j, c in enumerate(rivals) for _ in range(c)] + [-1] * no_answer
+    for n in range(1, size + 1):
+        won = 0
+        for drawn in combinations(samples, n):
+            own, best = drawn.count(0), max((drawn.count(j + 1) for j in range(len(rivals))), default=0)
+            won += own > best or (ties == "lenient" and own == best > 0)
+        assert found[n - 1] == pytest.approx(won / comb(size, n), abs=1e-14)
+    with pytest.raises(UnknownNameError):
+        subset_plurality_accuracy(*counts, [1], ties="last")
+
+
+@pytest.mark.parametrize(
+    ("gold", "rivals", "no_answer"),
+    [
+        (20, [12, 5], 3),
+        (10, [10, 10, 10], 0),
+        (13, [13, 13], 1),
+        (9, [8, 7, 6, 5, 3, 1, 1], 0),
+        (5, [5] * 7, 0),
+        (4, [4] * 5 + [3] * 5, 1),
+        (2, [2] * 19, 0),
+        (1, [1] * 45, 4),
+        (3, [2] * 10 + [1] * 27, 0),
+        (30, [29], 1),
+        (40, [], 0),
+        (1, [39], 0),
+        (25, [24, 20, 9, 2], 20),
+    ],
+)
+def test_equals_exact_fractions(gold: int, rivals: list[int], no_answer: int) -> None:
+    exact = in_fractions(gold, rivals, no_answer)
+    assert accuracies(gold, rivals, no_answer) == pytest.approx([float(p) for p in exact], rel=1e-12, abs=1e-13)
+
+
+@pytest.mark.parametrize(
+    ("gold", "rivals", "no_answer"), [(90, [60, 40], 10), (70, [66, 50, 14], 0), (12, [9] * 12, 0)]
+)
+def test_equals_exact_fractions_in_large_pools(gold: int, rivals: list[int], no_answer: int) -> None:
+    exact = in_fractions(gold, rivals, no_answer)
+    assert accuracies(gold, rivals, no_answer) == pytest.approx([float(p) for p in exact], rel=1e-12)
+
+
+@pytest.mark.parametrize(("gold", "rival"), [(11, 9), (60, 80), (101, 99), (480, 520)])
+def test_two_candidates_follow_the_hypergeometric_distribution(gold: int, rival: int) -> None:
+    from scipy.stats import hypergeom
+
+    n = np.arange(1, gold + rival + 1)
+    k = hypergeom(gold + rival, gold, n)
+    expected = k.sf(n // 2) + np.where(n % 2 == 0, k.pmf(n // 2) / 2, 0)
+    assert accuracies(gold, [rival], 0) == pytest.approx(expected, abs=1e-10)
+
+
+@pytest.mark.parametrize("size", [60, 200, LARGEST_POOL])
+def test_the_chances_of_all_candidates_and_of_no_vote_sum_to_one(size: int) -> None:
+    votes = [size * 4 // 10, size * 3 // 10, size // 10, size // 20, size // 20, 1, 1]
+    no_answer = size - sum(votes)
+    others = np.array([votes[:i] + votes[i + 1 :] for i in range(len(votes))])
+    draws = np.unique(np.linspace(1, size, 40).astype(int))
+    wins = subset_plurality_accuracy(np.array(votes), others, np.full(len(votes), no_answer), draws).per_question()
+    nobody = [comb(no_answer, n) / comb(size, n) for n in draws.tolist()]
+    assert wins.sum(axis=0) + nobody == pytest.approx(np.ones(len(draws)), abs=1e-12)
+
+
+def test_one_sample_of_each_answer_wins_by_lot() -> None:
+    assert accuracies(1, [1] * 59, 0) == pytest.approx([1 / 60] * 60, rel=1e-13)
+
+
+def test_an_even_draw_of_two_candidates_equals_the_odd_one_before_it() -> None:
+    values = accuracies(13, [27], 0)
+    assert values[1:39:2] == pytest.approx(values[0:38:2], abs=1e-14)
+
+
+def test_certain_outcomes_are_exact() -> None:
+    assert accuracies(40, [], 0) == [1.0] * 40
+    assert accuracies(0, [25, 15], 0) == [0.0] * 40
+    assert accuracies(0, [], 40) == [0.0] * 40
+    assert accuracies(21, [19], 0)[-1] == 1.0
+    assert accuracies(19, [21], 0)[-1] == 0.0
+    assert accuracies(20, [20], 0)[-1] == 0.5
+    assert accuracies(10, [10, 10, 10], 0)[-1] == pytest.approx(0.25, rel=1e-15)
+    assert accuracies(1, [], 0) == [1.0]
+    assert accuracies(0, [1], 0) == [0.0]
+
+
+@given(st.lists(SMALL_POOLS, min_size=1, max_size=6), st.randoms(use_true_random=False))
+@settings(max_examples=60, deadline=None)
+def test_a_question_is_estimated_alone_whatever_stands_beside_it(
+    pools: list[tuple[int, list[int], int]], rng: Random
+) -> None:
+    shuffled = [rng.sample(rivals, len(rivals)) + [0] * (4 - len(rivals)) for _, rivals, _ in pools]
+    smallest = min(gold + sum(rivals) + none for gold, rivals, none in pools)
+    draws = list(range(smallest, 0, -1))
+    together = subset_plurality_accuracy(
+        np.array([g for g, _, _ in pools]), np.array(shuffled), np.array([z for _, _, z in pools]), draws
+    )
+    alone = [accuracies(*pool)[:smallest][::-1] for pool in pools]
+    assert together.per_question() == pytest.approx(np.array(alone), abs=1e-14)
+    assert together.mean() == pytest.approx(np.mean(alone, axis=0), abs=1e-14)
+
+
+def test_columns_follow_the_order_of_draws() -> None:
+    counts = np.array([12]), np.array([[9, 4]]), np.array([2])
+    every = subset_plurality_accuracy(*counts, range(1, 28)).per_question()[0]
+    some = subset_plurality_accuracy(*counts, np.array([20, 1, 20, 7])).per_question()[0]
+    assert some == pytest.approx(every[[19, 0, 19, 6]], rel=1e-13)
+
+
+def test_many_questions_are_solved_in_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.Generator(np.random.Philox(key=1))
+    codes = rng.integers(-1, 6, (300, 15), dtype=np.int8)
+    counts = vote_counts(codes, np.zeros(300, np.int8))
+    whole = subset_plurality_accuracy(counts.gold, counts.rivals, counts.no_answer, range(1, 16)).per_question()
+    monkeypatch.setattr("feval.estimators.votes.plurality._CHUNK_NUMBERS", 64)
+    chunked = subset_plurality_accuracy(counts.gold, counts.rivals, counts.no_answer, range(1, 16)).per_question()
+    assert chunked == pytest.approx(whole, abs=1e-14)
+
+
+def test_no_question_gives_no_values() -> None:
+    none = subset_plurality_accuracy(np.zeros(0, int), np.zeros((0, 3), int), np.zeros(0, int), [1, 2])
+    assert none.per_question().shape == (0, 2)
+    with pytest.raises(OutOfRangeError, match="no questions"):
+        none.mean()
+
+
+def test_more_draws_than_samples_are_refused_with_question_and_numbers() -> None:
+    counts = np.array([3, 1]), np.array([[2], [1]]), np.array([0, 1])
+    with pytest.raises(ShortPoolError, match=r"Question 1 has a pool of 3 samples; draws of 4"):
+        subset_plurality_accuracy(*counts, [1, 4])
+
+
+@pytest.mark.parametrize("draws", [[], [0], [-1, 2], [1.5], [[1]], ["a"]])
+def test_draws_must_be_positive_integers(draws: list[object]) -> None:
+    with pytest.raises(OutOfRangeError, match="integers from 1"):
+        subset_plurality_accuracy(np.array([3]), np.array([[2]]), np.array([0]), draws)  # type: ignore[arg-type]
+
+
+def test_counts_that_are_none_are_refused() -> None:
+    with pytest.raises(OutOfRangeError, match="question 0 has -1 in rivals"):
+        subset_plurality_accuracy(np.array([3]), np.array([[-1]]), np.array([0]), [1])
+    with pytest.raises(OutOfRangeError, match="gold holds float64"):
+        subset_plurality_accuracy(np.array([0.5]), np.array([[1]]), np.array([0]), [1])
+    for gold, rivals in (([3, 3], [[1]]), ([3], [1]), (3, [[1]])):
+        with pytest.raises(OutOfRangeError, match="the shapes are"):
+            subset_plurality_accuracy(np.array(gold), np.array(rivals), np.array([0]), [1])
+
+
+def test_pools_beyond_double_precision_are_refused() -> None:
+    with pytest.raises(OutOfRangeError, match=r"Question 1 has a pool of 1,001 samples"):
+        subset_plurality_accuracy(np.array([1, 1000]), np.array([[1], [1]]), np.array([0, 0]), [1])
+
+
+def test_small_integer_types_do_not_overflow() -> None:
+    counts = np.array([200], np.uint8), np.array([[199, 180]], np.uint8), np.array([21], np.uint8)
+    wide = subset_plurality_accuracy(*(c.astype(int) for c in counts), [1, 300, 600]).per_question()
+    assert subset_plurality_accuracy(*counts, [1, 300, 600]).per_question() == pytest.approx(wide, rel=1e-15)
+
+
+# -- reference values -----------------------------------------------------------------------------------------------
+
+
+def mean_accuracy(shared: Path, name: str, n: int, *, no_answer_votes: bool = False) -> float:
+    counts = vote_counts(*real_codes(shared, name))
+    rivals, no_answer = counts.rivals, counts.no_answer
+    if no_answer_votes:
+        rivals, no_answer = np.column_stack([rivals, no_answer]), np.zeros_like(no_answer)
+    return float(subset_plurality_accuracy(counts.gold, rivals, no_answer, [n]).mean()[0])
+
+
+def test_reference_values_of_the_exact_accuracy(shared: Path) -> None:
+    entries = golden(shared, "sc.exact.")
+    assert len(entries) == 6
+    for name, entry in entries.items():
+        [source] = entry["inputs"]
+        accuracy = mean_accuracy(shared, source, entry["params"]["N"])
+        assert accuracy == pytest.approx(entry["expected"]["accuracy"], abs=1e-9), name
+        assert accuracy == pytest.approx(float(Fraction(entry["expected"]["exact"])), abs=1e-12), name
+
+
+def test_reference_values_with_and_without_votes_of_no_answers(shared: Path) -> None:
+    entries = golden(shared, "sc.none.")
+    assert len(entries) == 5
+    for name, entry in entries.items():
+        n = entry["params"]["N"]
+        assert mean_accuracy(shared, "date_pot1", n) == pytest.approx(entry["expected"]["drop"], abs=1e-9), name
+        voting = mean_accuracy(shared, "date_pot1", n, no_answer_votes=True)
+        assert voting == pytest.approx(entry["expected"]["vote"], abs=1e-9), name
+
+
+def test_reference_values_of_single_questions(shared: Path) -> None:
+    every = golden(shared, "sub-", "estimators.json", "cases").values()
+    cases = [c for c in every if c["fn"] == "subset_plurality_accuracy" and c["inputs"]["tie"] == "uniform"]
+    assert len(cases) >= 5
+    for case in cases:
+        pool = case["inputs"]
+        values = accuracies(pool["count_correct"], pool["count_rivals"], pool["count_none"])
+        measured = values if pool["N"] is None else values[pool["N"] - 1]
+        assert measured == pytest.approx(case["expected"], abs=float(case["tol"])), case["id"]
+
+
+# -- pass@k ---------------------------------------------------------------------------------------------------------
+
+
+@given(st.integers(0, 12), st.integers(1, 12))
+def test_pass_at_k_counts_the_subsets_with_a_gold_answer(gold: int, size: int) -> None:
+    gold = min(gold, size)
+    exact = [1 - Fraction(comb(size - gold, n), comb(size, n)) for n in range(1, size + 1)]
+    values = pass_at_k(np.array([gold]), np.array([size]), range(1, size + 1)).per_question()[0]
+    assert values == pytest.approx([float(p) for p in exact], abs=1e-15)
+
+
+def test_pass_at_k_is_stable_in_large_pools() -> None:
+    values = pass_at_k(np.array([1, 5000, 10_000]), np.array([10_000] * 3), [1, 100, 9999, 10_000]).per_question()
+    assert values[0] == pytest.approx([1e-4, 1e-2, 0.9999, 1.0], rel=1e-9)
+    assert values[1, 0] == 0.5
+    assert values[2].tolist() == [1.0] * 4
+
+
+def test_pass_at_k_refuses_what_cannot_be() -> None:
+    with pytest.raises(ShortPoolError, match="Question 0 has a pool of 3"):
+        pass_at_k(np.array([1]), np.array([3]), [4])
+    with pytest.raises(OutOfRangeError, match="question 0 has 4 of 3"):
+        pass_at_k(np.array([4]), np.array([3]), [1])
+    with pytest.raises(OutOfRangeError, match="shapes"):
+        pass_at_k(np.array([4, 1]), np.array([5]), [1])
+    assert pass_at_k(np.zeros(0, int), np.zeros(0, int), [1]).per_question().shape == (0, 1)

@@ -1,0 +1,106 @@
+"""Recorded and simulated votes: the empirical and the Monte-Carlo estimator of voting accuracy."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from feval.errors import OutOfRangeError, ShortPoolError, UnknownNameError
+from feval.estimators.ties import TIES
+from feval.estimators.votes.multinomial import plurality_accuracy
+from feval.estimators.votes.sampling import (
+    empirical_plurality_accuracy,
+    monte_carlo_plurality_accuracy,
+    plurality_credit,
+)
+
+ONE = np.array([0.5]), np.array([[0.3, 0.1]]), np.array([0.1])
+
+
+def by_hand(calls: list[int], gold: int, ties: str) -> float:
+    votes = Counter(call for call in calls if call >= 0)
+    leaders = [answer for answer, count in votes.items() if count == max(votes.values())]
+    if gold not in leaders:
+        return 0.0
+    return {"uniform": 1 / len(leaders), "strict": float(len(leaders) == 1), "lenient": 1.0}[ties]
+
+
+@given(st.lists(st.lists(st.integers(-1, 3), min_size=12, max_size=12), min_size=1, max_size=4), st.sampled_from(TIES))
+@settings(max_examples=60, deadline=None)
+def test_the_empirical_estimate_counts_disjoint_ensembles(codes: list[list[int]], ties: str) -> None:
+    votes = [1, 5, 12, 4]
+    found = empirical_plurality_accuracy(np.array(codes), np.ones(len(codes), int), votes, ties=ties)
+    assert found.ensembles.tolist() == [12, 2, 1, 3]
+    for row, calls in enumerate(codes):
+        for column, size in enumerate(votes):
+            held = [by_hand(calls[i * size : (i + 1) * size], 1, ties) for i in range(12 // size)]
+            assert found.values[row, column] == pytest.approx(np.mean(held), abs=1e-15)
+
+
+def test_the_empirical_estimate_needs_its_calls() -> None:
+    codes = np.array([[0, 1, 0], [0, 1, -2]])
+    with pytest.raises(ShortPoolError, match="2 were recorded for question 1"):
+        empirical_plurality_accuracy(codes, np.zeros(2, int), [2])
+    with pytest.raises(ShortPoolError, match="Ensembles of 4 out of 3 calls"):
+        empirical_plurality_accuracy(codes[:1], np.zeros(1, int), [4])
+    with pytest.raises(OutOfRangeError, match="integers"):
+        empirical_plurality_accuracy(codes.astype(float), np.zeros(2, int), [1])
+
+
+def test_a_gold_answer_that_nobody_can_give_is_never_right() -> None:
+    found = empirical_plurality_accuracy(np.array([[0, 0, -1, -1]]), np.array([-1]), [1, 2], ties="lenient")
+    assert found.values.tolist() == [[0.0, 0.0]]
+
+
+@pytest.mark.parametrize("ties", TIES)
+def test_credits_by_hand(ties: str) -> None:
+    gold = np.array([3, 2, 1, 0, 0, 2])
+    rivals = np.array([[1, 1], [2, 0], [1, 1], [0, 0], [4, 0], [3, 2]])
+    tie = {"uniform": [0.5, 1 / 3], "strict": [0.0, 0.0], "lenient": [1.0, 1.0]}[ties]
+    assert plurality_credit(gold, rivals, ties=ties).tolist() == [1.0, *tie, 0.0, 0.0, 0.0]
+    assert plurality_credit(np.array([1, 0]), np.zeros((2, 0), int), ties=ties).tolist() == [1.0, 0.0]
+
+
+@pytest.mark.parametrize("ties", TIES)
+def test_simulated_votes_agree_with_the_exact_value(ties: str) -> None:
+    votes, replicates = [1, 2, 5, 10, 40], 20_000
+    exact = plurality_accuracy(*ONE, votes, ties=ties).per_question()[0]
+    found = monte_carlo_plurality_accuracy(*ONE, votes, replicates=replicates, seed=1, ties=ties).per_question()[0]
+    assert (np.abs(found - exact) <= 4 * np.sqrt(exact * (1 - exact) / replicates)).all()
+
+
+def test_simulated_votes_of_a_certain_answer_are_certain() -> None:
+    law = np.array([1.0, 0.0, 0.0]), np.array([[0.0], [1.0], [0.0]]), np.array([0.0, 0.0, 1.0])
+    found = monte_carlo_plurality_accuracy(*law, [1, 7], replicates=50).per_question()
+    assert found.tolist() == [[1.0, 1.0], [0.0, 0.0], [0.0, 0.0]]
+
+
+def test_simulated_votes_depend_on_seed_and_key_only() -> None:
+    two = [np.repeat(array, 2, axis=0) for array in ONE]
+    both = monte_carlo_plurality_accuracy(*two, [3, 9], seed=5, keys=np.array([70, 8])).per_question()
+    alone = monte_carlo_plurality_accuracy(*ONE, [9, 3], seed=5, keys=np.array([8])).per_question()
+    assert both[1].tolist() == alone[0, ::-1].tolist()
+    assert both[0].tolist() != both[1].tolist()
+    other = monte_carlo_plurality_accuracy(*ONE, [9, 3], seed=6, keys=np.array([8])).per_question()
+    assert other.tolist() != alone.tolist()
+
+
+def test_the_first_replicates_and_votes_of_more_are_those_of_fewer() -> None:
+    shorter = monte_carlo_plurality_accuracy(*ONE, [2], replicates=1, seed=3).per_question()[0, 0]
+    longer = monte_carlo_plurality_accuracy(*ONE, [2, 30], replicates=1, seed=3).per_question()[0, 0]
+    assert shorter == longer
+
+
+def test_simulations_out_of_range_are_refused() -> None:
+    with pytest.raises(OutOfRangeError, match="replicates=0"):
+        monte_carlo_plurality_accuracy(*ONE, [1], replicates=0)
+    with pytest.raises(OutOfRangeError, match="seed=-1"):
+        monte_carlo_plurality_accuracy(*ONE, [1], seed=-1)
+    with pytest.raises(OutOfRangeError, match="each of the 1 questions"):
+        monte_carlo_plurality_accuracy(*ONE, [1], keys=np.array([1, 2]))
+    with pytest.raises(UnknownNameError):
+        monte_carlo_plurality_accuracy(*ONE, [1], ties="coin")

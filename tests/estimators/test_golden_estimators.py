@@ -1,0 +1,61 @@
+"""Reference values of the vote estimators, through the table of `golden_estimators`."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from golden_estimators import CALLS
+from places import SHARED
+
+FILE = SHARED / "golden" / "estimators.json"
+ENTRIES: list[dict[str, Any]] = json.loads(FILE.read_text("utf-8"))["cases"] if FILE.exists() else []
+
+CLAIMED = [entry for entry in ENTRIES if entry["fn"] in CALLS]
+
+# Notes of some entries give parts of their value a wider tolerance: (note, part) -> (absolute, relative).
+WIDER = {
+    (r"atoms/weights tolerance 1e-7", r"[LU]_(atoms|weights)"): (1e-7, 0.0),
+    (r"lam and kap: relative 1e-6", r"lam|kap"): (1e-6, 1e-6),
+    (r"eta, gamma: relative 1e-7", r"eta|gamma"): (0.0, 1e-7),
+}
+
+
+def tolerance(entry: dict[str, Any], part: str) -> dict[str, float]:
+    for (note, name), (absolute, relative) in WIDER.items():
+        if re.search(note, entry.get("note", "")) and re.fullmatch(name, part):
+            return {"abs": absolute, "rel": relative}
+    stated = float(entry["tol"])
+    return {"abs": 0.0, "rel": stated} if entry["tol_kind"] == "relative" else {"abs": stated, "rel": 0.0}
+
+
+def same(found: Any, expected: Any, entry: dict[str, Any], part: str = "") -> None:
+    """Every part of what is expected is found: numbers within the tolerance, everything else exactly."""
+    where = f"{entry['id']} {part}"
+    if isinstance(expected, dict):
+        for key, value in expected.items():
+            assert key in found, f"{where} lacks {key}"
+            same(found[key], value, entry, part if isinstance(value, float) and key.isdigit() else key)
+    elif isinstance(expected, list):
+        assert len(found) == len(expected), where
+        for pair in zip(found, expected, strict=True):
+            same(*pair, entry, part)
+    elif isinstance(expected, float) or (isinstance(expected, int) and isinstance(found, float)):
+        assert found == pytest.approx(expected, **tolerance(entry, part)), where
+    else:
+        assert found == expected, where
+
+
+@pytest.mark.parametrize("entry", [pytest.param(entry, id=entry["id"]) for entry in CLAIMED])
+def test_reference_value(entry: dict[str, Any]) -> None:
+    same(CALLS[entry["fn"]](entry["inputs"]), entry["expected"], entry)
+
+
+def test_every_reference_value_is_claimed(shared: Path) -> None:
+    assert (shared / "golden" / "estimators.json") == FILE
+    unclaimed = {entry["fn"] for entry in ENTRIES if entry["fn"] not in CALLS}
+    assert unclaimed == set(), "no call computes these golden functions"
+    assert len(CLAIMED) >= 84

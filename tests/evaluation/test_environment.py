@@ -1,0 +1,131 @@
+"""The budget environment: steps, rewards, budgets, and a policy as a method."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from small import write_toy
+
+from feval import evaluate, load
+from feval.errors import MethodError, OutOfRangeError, PriceNotFoundError, UsageError
+from feval.evaluation.environment import ASK_AGAIN, NEXT_LLM, STOP, BudgetEnvironment, Observation, as_method
+from feval.replay.loading import LLM, Dataset
+
+CHEAP = [["a", "b", "a"], ["x", None, "y"], ["b", "b", "b"]]
+DEAR = [["a", "a"], ["y", "y"], ["c", "b"]]
+PROMPT = 7
+
+
+@pytest.fixture(scope="module")
+def replay(tmp_path_factory: pytest.TempPathFactory) -> tuple[Dataset, list[LLM]]:
+    out = write_toy(
+        tmp_path_factory.mktemp("env") / "toy", {"gpt-4o-mini": CHEAP, "gpt-3.5-turbo": DEAR}, ["a", "y", "b"]
+    )
+    return load("toy", recording=out, seed=1)
+
+
+def agree(observation: Observation, mask: Sequence[bool]) -> int:
+    """Stop at two equal answers; else ask the same LLM again, then the next."""
+    if observation.votes[:1] and observation.votes[0] >= 2:
+        return STOP
+    return next(action for action in (ASK_AGAIN, NEXT_LLM, STOP) if mask[action])
+
+
+def test_an_episode_by_hand(replay: tuple[Dataset, list[LLM]]) -> None:
+    dataset, llms = replay
+    env = BudgetEnvironment(dataset, llms, unit="tokens", rows=[0])
+    seen, info = env.reset(seed=4)
+    assert (seen.llm, seen.parties, seen.questions_left, seen.question) == (-1, (), 1, "What is question 0?")
+    assert info["action_mask"] == [False, True, False]  # nothing can be stopped before something was asked
+    chain = [llm.order(0, 4) for llm in llms]
+    codes = [[llm.answers(0, [place])[0] for place in order] for llm, order in zip(llms, chain, strict=True)]
+    seen, reward, terminated, truncated, info = env.step(NEXT_LLM)
+    assert (seen.llm, seen.parties, reward, terminated, truncated) == (0, ((0, 0),), 0.0, False, False)
+    assert info["spent"] == PROMPT + 10 + chain[0][0]  # sample i of the toy has 10 + i tokens
+    seen, *_ = env.step(ASK_AGAIN)
+    assert [party for _, party in seen.parties] == [0, int(codes[0][1] != codes[0][0])]
+    seen, *_, info = env.step(NEXT_LLM)
+    assert (seen.llm, seen.parties[-1][0], info["action_mask"]) == (1, 1, [True, False, True])
+    seen, reward, terminated, truncated, info = env.step(STOP)
+    votes = [*codes[0][:2], codes[1][0]]
+    assert reward == float(max(votes, key=votes.count) == "a")
+    assert (terminated, truncated, info["action_mask"], seen.questions_left) == (True, False, [False] * 3, 0)
+    with pytest.raises(UsageError, match="call reset first"):
+        env.step(STOP)
+
+
+def test_a_budget_ends_the_episode_without_the_step_that_exceeds_it(replay: tuple[Dataset, list[LLM]]) -> None:
+    env = BudgetEnvironment(*replay, budget=25, unit="tokens")  # one prompt and one CoT, no more
+    env.reset(seed=0)
+    seen, *_ = env.step(NEXT_LLM)
+    assert 25 - seen.budget_left in {PROMPT + 10, PROMPT + 11, PROMPT + 12}
+    one = [party for _, party in seen.parties]
+    _, reward, terminated, truncated, info = env.step(ASK_AGAIN)
+    assert (terminated, truncated) == (False, True)
+    assert reward in {0.0, 1.0}
+    assert info["spent"] <= 25
+    assert len(one) == 1
+
+
+def test_an_episode_is_a_function_of_its_seed(replay: tuple[Dataset, list[LLM]]) -> None:
+    def play(seed: int) -> list[Observation]:
+        env = BudgetEnvironment(*replay)
+        seen, info = env.reset(seed=seed)
+        history, done = [seen], False
+        while not done:
+            seen, _, terminated, truncated, info = env.step(agree(seen, info["action_mask"]))
+            history.append(seen)
+            done = terminated or truncated
+        return history
+
+    assert play(3) == play(3)
+    assert len({tuple(play(seed)) for seed in range(5)}) > 1
+    assert {seen.question for seen in play(2)} - {""} == {f"What is question {i}?" for i in range(3)}
+
+
+def test_a_policy_is_a_method(replay: tuple[Dataset, list[LLM]]) -> None:
+    def written_out(question: str, cheap: object, dear: object) -> str | None:
+        from collections import Counter
+
+        seen: list[str | None] = []
+        for llm, most in ((cheap, 3), (dear, 2)):
+            for _ in range(most):
+                seen += llm.sample(1).answers  # type: ignore[attr-defined]
+                votes = Counter(a for a in seen if a is not None)
+                if votes and max(votes.values()) >= 2:
+                    return max(votes, key=votes.__getitem__)
+        votes = Counter(a for a in seen if a is not None)
+        return max(votes, key=votes.__getitem__) if votes else None
+
+    learnt, plain = (evaluate(m, *replay, replicates=20) for m in (as_method(agree), written_out))
+    assert learnt.method == "agree"
+    assert learnt.right.tolist() == plain.right.tolist()
+    assert learnt.usd is not None
+    assert plain.usd is not None
+    assert learnt.usd.tolist() == plain.usd.tolist()
+    with pytest.raises(MethodError, match="action 7, which is not possible"):
+        evaluate(as_method(lambda *_: 7), *replay)
+
+
+def test_nonsense_is_refused(replay: tuple[Dataset, list[LLM]], tmp_path: Path) -> None:
+    dataset, llms = replay
+    for wrong, words in (
+        ({"questions": 9}, "1 to 3 questions"),
+        ({"unit": "euro"}, "usd or tokens"),
+        ({"rows": []}, "1 to 0 questions"),
+    ):
+        with pytest.raises(UsageError, match=words):
+            BudgetEnvironment(dataset, llms, **wrong)  # type: ignore[arg-type]
+    with pytest.raises(OutOfRangeError, match="above 0"):
+        BudgetEnvironment(dataset, llms, budget=0)
+    env = BudgetEnvironment(dataset, llms)
+    env.reset()
+    with pytest.raises(UsageError, match="Action 0 is not possible now; possible are: 1"):
+        env.step(ASK_AGAIN)
+    with pytest.raises(OutOfRangeError, match="numbered from 0"):
+        env.reset(seed=-1)
+    other = load("toy", recording=write_toy(tmp_path / "odd", {"nobody": CHEAP}, ["a", "y", "b"]))
+    with pytest.raises(PriceNotFoundError, match="nobody"):
+        BudgetEnvironment(*other)

@@ -1,0 +1,567 @@
+"""Evaluation: any callable, kinds, costs, splits, how errors came about, workers, and what goes wrong in users' methods."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import math
+import signal
+import sys
+import threading
+import time
+from collections import Counter
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from small import write_scored_toy, write_toy
+
+from feval import SelfConsistency, evaluate, load, method_curve, self_consistency_curve
+from feval.errors import MethodError, NotRecordedError, OutOfRangeError, ShortPoolError, UnknownNameError, UsageError
+from feval.evaluation.evaluation import train_test_rows
+from feval.evaluation.exact import Oracle
+from feval.evaluation.specs import make_method
+from feval.evaluation.user_methods import call_method, contained
+from feval.methods import (
+    AdaptiveConsistency,
+    AutoMix,
+    BestOfN,
+    Cascade,
+    ConfidenceWeighted,
+    DeepConfidence,
+    DifficultyAdaptive,
+    WeightedBestOfN,
+)
+from feval.methods.decisions import Decisions, Ledger
+from feval.methods.protocol import drawn
+from feval.methods.scored.confidence_weighted import TEMPERATURES
+from feval.replay.loading import LLM, Dataset
+
+STRONG = [["a", "a", "b", "a"], ["x", "y", None, "y"], ["b", "b", "b", "b"], [None] * 4]
+WEAK = [["b", "a", "b", "b"], ["y", "x", "x", "x"], ["a", "b", "a", "a"], ["q", None, "q", "p"]]
+GOLDS = ["a", "y", "b", "z"]
+
+
+@pytest.fixture(scope="module")
+def replay(tmp_path_factory: pytest.TempPathFactory) -> tuple[Dataset, list[LLM]]:
+    out = write_toy(
+        tmp_path_factory.mktemp("evaluation") / "toy", {"gpt-3.5-turbo": STRONG, "gpt-4o-mini": WEAK}, GOLDS
+    )
+    return load("toy", recording=out, seed=3)
+
+
+def vote_of_three(question: str, llm: Any) -> str | None:
+    votes = Counter(answer for answer in llm.sample(3).answers if answer is not None)
+    return max(votes, key=votes.__getitem__) if votes else None
+
+
+def two_rounds(question: str, first: Any, second: Any) -> str | None:
+    a, b = first.sample(2).answers
+    return a if a == b else second.sample().answers[0]
+
+
+@dataclass(frozen=True)
+class TwoRounds:
+    """`two_rounds` over arrays."""
+
+    def draws(self, llms: int) -> tuple[int, ...]:
+        return 2, 1
+
+    def decide(self, pools: Any, orders: Any) -> Decisions:
+        first, second = (drawn(pool.codes, order) for pool, order in zip(pools, orders, strict=True))
+        agree = first[..., 0] == first[..., 1]
+        tokens = [drawn(pool.output_tokens, order).sum(axis=-1) for pool, order in zip(pools, orders, strict=True)]
+        ledgers = Ledger.one_round(np.ones_like(agree), 2, tokens[0]), Ledger.one_round(~agree, 1, tokens[1])
+        return Decisions(np.where(agree, first[..., 0], second[..., 0]), ledgers)
+
+
+# -- numbers --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("order", ["seeded", "recorded"])
+def test_a_callable_and_its_batch_form_give_the_same_numbers(order: str, replay: tuple[Dataset, list[LLM]]) -> None:
+    called = evaluate(two_rounds, *replay, order=order, replicates=9)
+    batch = evaluate(TwoRounds(), *replay, order=order, replicates=9)
+    for name in ("right", "no_answer", "calls", "samples", "tokens", "usd"):
+        assert getattr(called, name).tolist() == getattr(batch, name).tolist(), name
+    assert called.to_dict() | {"method": "", "errors": 0} == batch.to_dict() | {"method": "", "errors": 0}
+    assert (called.method, batch.method) == ("two_rounds", "tworounds")
+
+
+def test_recorded_order_by_hand(replay: tuple[Dataset, list[LLM]]) -> None:
+    dataset, [strong, _] = replay
+    told = evaluate(vote_of_three, dataset, strong, order="recorded")
+    assert told.right.tolist() == [1, 0, 1, 0]  # a, then x and y tie and x is seen first, b, and no answer
+    assert told.no_answer is not None
+    assert told.no_answer.tolist() == [0, 0, 0, 1]
+    assert told.usd is not None
+    assert told.usd.tolist() == pytest.approx([1e-6 * (7 * 0.5 + 33 * 1.5)] * 4)
+    summary = told.to_dict()
+    assert (summary["correct"], summary["samples"], summary["calls_per_question"]) == (2, 12, 1.0)
+    assert summary["tokens_per_question"] == 7 + 33
+    assert (summary["kind"], summary["replicates"]) == ("recorded", 1)
+
+
+def test_exact_is_the_default_where_there_is_such_a_form(replay: tuple[Dataset, list[LLM]]) -> None:
+    dataset, [strong, _] = replay
+    exact, seeded = evaluate(SelfConsistency(3), dataset, strong), evaluate(vote_of_three, dataset, strong)
+    assert (exact.kind, seeded.kind) == ("exact", "seeded")
+    draws = [vote_of_three("", _Canned(order)) for order in itertools.permutations(STRONG[0], 3)]
+    assert exact.right[0] == pytest.approx(draws.count("a") / len(draws), abs=1e-14)
+    assert sum(share or 0 for share in exact.errors().values()) == pytest.approx(1 - exact.accuracy, abs=1e-14)
+    assert exact.no_answer is not None
+    assert exact.no_answer.tolist() == [0, 0, 0, 1]
+    with pytest.raises(UsageError, match=r"No exact expectation .* is known for vote_of_three"):
+        evaluate(vote_of_three, dataset, strong, order="exact")
+    with pytest.raises(UnknownNameError, match="recorded"):
+        evaluate(vote_of_three, dataset, strong, order="recordd")
+
+
+@dataclass(frozen=True)
+class _Canned:
+    answers: Any
+
+    def sample(self, k: int) -> _Canned:
+        return _Canned(self.answers[:k])
+
+
+def test_the_oracle_is_pass_at_n(replay: tuple[Dataset, list[LLM]]) -> None:
+    dataset, [strong, _] = replay
+    told = evaluate(Oracle(2), dataset, strong)
+    assert told.right.tolist() == pytest.approx([1, 1 - math.comb(2, 2) / math.comb(4, 2), 1, 0])
+    with pytest.raises(UsageError, match="order 'exact'"):
+        evaluate(Oracle(2), dataset, strong, order="seeded")
+    with pytest.raises(OutOfRangeError, match="n=0"):
+        Oracle(0)
+    with pytest.raises(UsageError, match="2 were given"):
+        evaluate(Oracle(2), *replay)
+
+
+def test_prompts_are_billed_by_the_rule(tmp_path: Path) -> None:
+    out = write_toy(tmp_path / "toy", {"gpt-3.5-turbo": STRONG, "gpt-4o-mini": WEAK}, GOLDS)
+    for billing, prompts in (("once", [1, 1]), ("per_round", [3, 1]), ("per_sample", [4, 2])):
+        dataset, llms = load("toy", recording=out, billing=billing)
+        told = evaluate(_rounds, dataset, llms, order="recorded")
+        assert told.tokens is not None
+        assert told.tokens.tolist() == [7 * sum(prompts) + 100 + (10 + 11 + 12 + 5 + 3) + (10 + 11)] * 4, billing
+        assert told.calls.tolist() == [3 + 2 + 1] * 4
+        assert told.tokens_per_round is not None
+        assert told.tokens_per_round.tolist() == [7 * 4 + 100 + (10 + 11 + 12 + 5 + 3) + (10 + 11)] * 4, billing
+
+
+def test_prompts_paid_once_are_said_where_calls_are_many(tmp_path: Path) -> None:
+    out = write_toy(tmp_path / "toy", {"gpt-3.5-turbo": STRONG * 3, "gpt-4o-mini": WEAK * 3}, GOLDS * 3)
+    told = {}
+    for billing in ("once", "per_round"):
+        dataset, llms = load("toy", recording=out, billing=billing)
+        told[billing] = evaluate(AdaptiveConsistency(budget=4), dataset, llms[0])
+        alone = evaluate(SelfConsistency(4), dataset, llms[0])
+        assert alone.warnings == ()
+        cascade = evaluate(two_rounds, dataset, llms, order="recorded")  # two calls, but of two LLMs
+        assert cascade.calls_per_question > 1
+        assert cascade.warnings == ()
+    once, per_round = told["once"], told["per_round"]
+    assert once.usd_per_question_per_round == per_round.usd_per_question == per_round.usd_per_question_per_round
+    assert per_round.warnings == ()
+    [sentence] = once.warnings
+    assert sentence.startswith(f"adaptive-consistency makes {once.calls_per_question:.2f} calls per question")
+    assert once.to_dict()["warnings"] == [sentence]
+    assert once.to_dict()["usd_per_question_per_round"] == per_round.usd_per_question
+
+
+@pytest.mark.parametrize("questions", [1, 4, 9, 10, 12])
+def test_fewer_than_ten_questions_carry_a_warning(questions: int, tmp_path: Path) -> None:
+    out = write_toy(tmp_path / "toy", {"gpt-3.5-turbo": [["a", "b"]] * questions}, ["a"] * questions)
+    dataset, [llm] = load("toy", recording=out)
+    told, curve = evaluate(SelfConsistency(1), dataset, llm), self_consistency_curve(dataset, llm, [1, 2])
+    swept = method_curve(dataset, [llm], "self-consistency", "n", [1, 2])
+    for warnings in (
+        told.warnings,
+        curve.warnings,
+        swept.warnings,
+        told.to_dict()["warnings"],
+        curve.to_dict()["warnings"],
+    ):
+        assert len(warnings) == (questions < 10)
+        assert all(sentence.startswith(f"Only {questions} question") for sentence in warnings)
+
+
+def test_curves_and_evaluations_have_the_same_interval(replay: tuple[Dataset, list[LLM]]) -> None:
+    dataset, [strong, _] = replay
+    for order in ("exact", "recorded", "seeded"):
+        [point] = self_consistency_curve(dataset, strong, [3], order=order, replicates=5).points
+        told = evaluate(SelfConsistency(3), dataset, strong, order=order, replicates=5)
+        assert (told.accuracy_low, told.accuracy_high) == pytest.approx((point.accuracy_low, point.accuracy_high))
+        assert (point.usd_per_question_per_round, point.calls_per_question) == (told.usd_per_question_per_round, 1)
+
+
+def _rounds(question: str, first: Any, second: Any) -> str | None:
+    for k in (1, 2, 1):
+        first.sample(k)
+    first.truncate(3, 5)
+    first.charge(calls=2, prompt_tokens=100, output_tokens=3)
+    return str(second.sample(2).answers[0])
+
+
+def test_the_seed_of_an_evaluation_overrides_that_of_the_load(replay: tuple[Dataset, list[LLM]]) -> None:
+    dataset, [strong, _] = replay
+    same = [evaluate(vote_of_three, dataset, strong, replicates=29, seed=s).right.tolist() for s in (3, 4)]
+    assert same[0] == evaluate(vote_of_three, dataset, strong, replicates=29).right.tolist()
+    assert same[0] != same[1]
+
+
+def test_an_answer_that_nobody_gave_is_wrong(replay: tuple[Dataset, list[LLM]]) -> None:
+    dataset, [strong, _] = replay
+    told = evaluate(lambda question, llm: "made up", dataset, strong, order="recorded")
+    assert told.right.tolist() == [0] * 4
+    assert told.no_answer is not None
+    assert told.no_answer.sum() == 0
+    assert told.samples.sum() == 0
+    assert told.usd is not None
+    assert told.usd.sum() == 0
+
+
+# -- how errors came about ------------------------------------------------------------------------------------------
+
+
+def test_errors_are_told_apart(replay: tuple[Dataset, list[LLM]]) -> None:
+    dataset, llms = replay
+
+    @dataclass(frozen=True)
+    class Fixed:
+        """Takes the first CoT of the second LLM, though it might take four of each."""
+
+        def draws(self, llms: int) -> tuple[int, ...]:
+            return (4,) * llms
+
+        def decide(self, pools: Any, orders: Any) -> Decisions:
+            code = drawn(pools[1].codes, orders[1])[..., 0].astype(int)
+            one, none = np.ones(code.shape, int), np.zeros(code.shape, int)
+            return Decisions(code, (Ledger(none, none, none), Ledger(one, one, one)))
+
+    told = evaluate(Fixed(), dataset, llms, order="recorded")
+    assert told.right.tolist() == [0, 1, 0, 0]
+    assert told.stopped_early is not None
+    assert told.routed_wrong is not None
+    assert told.stopped_early.tolist() == [0, 0, 0, 0]  # all four of the weak LLM vote wrong, too
+    assert told.routed_wrong.tolist() == [1, 0, 1, 0]  # those of the strong one would be right
+    assert told.errors() == {"no_answer": 0, "wrong_vote": 0.25, "stopped_early": 0, "routed_wrong": 0.5}
+    early = evaluate(Fixed(), dataset, llms[::-1], order="recorded")
+    assert early.right.tolist() == [1, 0, 1, 0]
+    assert early.stopped_early is not None
+    assert early.stopped_early.tolist() == [0, 1, 0, 0]  # x, y, no answer, y: y
+    assert sum(share or 0 for share in early.errors().values()) == pytest.approx(1 - early.accuracy)
+
+
+@pytest.mark.parametrize("order", ["seeded", "recorded"])
+def test_ties_of_the_whole_budget_are_shares_for_any_number_of_workers(order: str, tmp_path: Path) -> None:
+    pools = [["b", "a", "b", "a"], ["b", "a", "c", None], ["a", "b", "c", "d"], ["b", "b", "b", "a"]]
+    out = write_toy(tmp_path / "toy", {"gpt-3.5-turbo": pools}, ["a"] * 4)
+    dataset, llm = load("toy", recording=out)
+    one, two = (
+        evaluate(
+            AdaptiveConsistency(threshold=0.5, budget=4), dataset, llm, order=order, replicates=30, workers=workers
+        )
+        for workers in (1, 2)
+    )
+    assert one.to_dict() == two.to_dict()
+    assert one.stopped_early is not None
+    wrong = (1 - one.right).tolist()
+    assert wrong[0] > 0
+    # The first answer stops. None is right without a vote for it among all four.
+    assert one.stopped_early == pytest.approx([wrong[0] / 2, wrong[1] / 3, wrong[2] / 4, 0], abs=1e-15)
+
+
+# -- splits ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_split_is_a_function_of_keys_and_seed(tmp_path: Path) -> None:
+    pools = [["a", "b"]] * 40
+    dataset, _ = load("toy", recording=write_toy(tmp_path / "a", {"m": pools}, ["a"] * 40))
+    train, test = train_test_rows(dataset, 0.25, 1)
+    assert sorted([*train, *test]) == list(range(40))
+    assert len(train) == 10
+    assert [train_test_rows(dataset, 0.25, 1)[0].tolist()] == [train.tolist()]
+    assert train_test_rows(dataset, 0.25, 2)[0].tolist() != train.tolist()
+    assert set(train) < set(train_test_rows(dataset, 0.5, 1)[0])
+    assert len(train_test_rows(dataset, 0.001)[0]) == 1
+    for fraction in (0.0, 1.0, -1.0, math.nan):
+        with pytest.raises(OutOfRangeError, match="between 0 and 1"):
+            train_test_rows(dataset, fraction)
+
+
+@dataclass(frozen=True)
+class Learner(TwoRounds):
+    """Remembers what it was taught."""
+
+    taught: tuple[int, ...] | None = None
+
+    def fit(self, pools: Any, gold: Any) -> Learner:
+        assert len(pools[0].sizes) == len(pools[1].sizes) == len(gold)
+        return Learner(tuple(gold.tolist()))
+
+
+def test_what_learns_is_judged_on_other_questions(replay: tuple[Dataset, list[LLM]]) -> None:
+    told = evaluate(Learner(), *replay, train_fraction=0.5, split_seed=5)
+    train, test = train_test_rows(replay[0], 0.5, 5)
+    assert told.fields == {"taught": tuple(replay[0].gold[train].tolist())}
+    assert told.question_ids == [replay[0].question_ids[row] for row in test]
+    assert (told.train_questions, told.questions) == (2, 2)
+    plain = evaluate(TwoRounds(), *replay, train_fraction=0.5, split_seed=5)
+    assert plain.question_ids == told.question_ids
+    assert plain.right.tolist() == evaluate(TwoRounds(), *replay).right[test].tolist()
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [("self-consistency", "is no method"), (SelfConsistency, r"such as SelfConsistency\(\)"), (3, "3 is no")],
+)
+def test_what_is_no_method_is_told_before_anything_runs(
+    given: Any, told: str, replay: tuple[Dataset, list[LLM]]
+) -> None:
+    with pytest.raises(UsageError, match=told):
+        evaluate(given, *replay)
+
+
+# -- workers --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("method", [TwoRounds(), two_rounds])
+def test_numbers_do_not_depend_on_the_number_of_workers(method: Any, replay: tuple[Dataset, list[LLM]]) -> None:
+    alone, shared = (evaluate(method, *replay, order="seeded", replicates=7, workers=n) for n in (1, 3))
+    for name in ("right", "no_answer", "calls", "samples", "tokens", "usd"):
+        assert getattr(alone, name).tolist() == getattr(shared, name).tolist(), name
+    assert alone.to_dict() == shared.to_dict()
+
+
+def test_a_method_that_cannot_travel_needs_one_worker(replay: tuple[Dataset, list[LLM]]) -> None:
+    with pytest.raises(UsageError, match="cannot be sent to another process"):
+        evaluate(lambda question, a, b: None, *replay, workers=2)
+
+
+def test_an_error_in_a_worker_is_the_error(replay: tuple[Dataset, list[LLM]]) -> None:
+    with pytest.raises(MethodError, match="The method raises on question 'toy/0' raised ZeroDivisionError"):
+        evaluate(raises, *replay, workers=2)
+
+
+# -- users' methods that go wrong -----------------------------------------------------------------------------------
+
+
+def raises(question: str, *llms: Any) -> str:
+    return str(1 / 0)
+
+
+def greedy(question: str, *llms: Any) -> None:
+    while True:
+        llms[0].sample()
+
+
+def tampers(question: str, *llms: Any) -> None:
+    llms[0].cots = -1
+
+
+def tampers_with_a_cot(question: str, *llms: Any) -> None:
+    llms[0].sample().cots[0].answer = "a"
+
+
+def half(question: str, *llms: Any) -> None:
+    llms[0].sample(0.5)
+
+
+def number(question: str, *llms: Any) -> int:
+    return 42
+
+
+@pytest.mark.parametrize(
+    ("method", "words"),
+    [
+        (raises, "raises on question 'toy/0' raised ZeroDivisionError: division by zero .*test_evaluation.py, line"),
+        (greedy, "greedy on question 'toy/0' failed: .* has 4 recorded CoTs .*; 5 were asked for"),
+        (tampers, "tampers on question 'toy/0' raised AttributeError"),
+        (tampers_with_a_cot, r"raised FrozenInstanceError: cannot assign to field 'answer' \(test_evaluation.py, line"),
+        (half, "half on question 'toy/0' failed: .* for 1 CoT or more at a time; 0.5 were asked for"),
+        (
+            number,
+            "number on question 'toy/0' answered with 42, of type int. A method returns an answer as text, or None",
+        ),
+    ],
+)
+def test_a_method_that_fails_is_named_with_its_question(
+    method: Any, words: str, replay: tuple[Dataset, list[LLM]]
+) -> None:
+    with pytest.raises(MethodError, match=words):
+        evaluate(method, *replay)
+
+
+def for_ever(question: str, *llms: Any) -> None:
+    while True:
+        with contextlib.suppress(Exception):
+            continue
+
+
+def test_a_method_that_loops_for_ever_is_stopped(replay: tuple[Dataset, list[LLM]]) -> None:
+    sentence = "on question 'toy/0' did not come to an end in 0.05 s"
+    with pytest.raises(MethodError, match=sentence):
+        evaluate(for_ever, *replay, time_limit=0.05)
+    with pytest.raises(MethodError, match=sentence):
+        evaluate(lambda *_: time.sleep(30), *replay, time_limit=0.05)
+    found: list[BaseException] = []
+
+    def elsewhere() -> None:
+        try:
+            evaluate(for_ever, *replay, time_limit=0.05)
+        except MethodError as error:
+            found.append(error)
+
+    thread = threading.Thread(target=elsewhere)
+    thread.start()
+    thread.join(20)
+    assert [sentence in str(error) for error in found] == [True]
+
+
+@pytest.mark.parametrize(
+    ("method", "llms", "words"),
+    [
+        (SelfConsistency(5), 1, "self-consistency .* has 4 recorded CoTs on question 'toy/0' of toy; 5 were asked for"),
+        (BestOfN(4), 1, "best-of-n .* has no scores.*feval score .* reward model"),
+        (WeightedBestOfN(4), 1, "weighted-best-of-n .* has no scores.*feval score .* reward model"),
+        (Cascade(("0.5",)), 2, "cascade .* has no scores.*feval score .* score='vote-share' needs none"),
+        (AutoMix(), 2, "automix .* has no scores.*feval score .* verifications"),
+        (DifficultyAdaptive(budget=4), 1, "difficulty-adaptive .* has no scores.* ranking='prompt-length' needs none"),
+        (ConfidenceWeighted(4, temperature=1.0), 1, "confidence-weighted .* no log-probabilities .*record --logprobs"),
+        (DeepConfidence(4), 1, "deep-confidence .* no log-probabilities .*record --logprobs"),
+    ],
+)
+@pytest.mark.parametrize("order", ["seeded", "recorded"])
+def test_what_a_recording_lacks_is_said_with_the_method_and_what_to_do(
+    order: str, method: Any, llms: int, words: str, replay: tuple[Dataset, list[LLM]]
+) -> None:
+    with pytest.raises((ShortPoolError, NotRecordedError), match=f"The method {words}"):
+        evaluate(method, replay[0], replay[1][:llms], order=order)
+
+
+def test_an_llm_that_was_kept_hands_out_nothing_that_no_ledger_counts(replay: tuple[Dataset, list[LLM]]) -> None:
+    kept: list[Any] = []
+
+    def hoarder(question: str, *llms: Any) -> str | None:
+        answer: str | None = (kept or llms)[0].sample().answers[0]
+        kept[:] = llms
+        return answer
+
+    with pytest.raises(
+        MethodError, match=r"hoarder on question 'toy/1' failed: This .* was kept from another question"
+    ):
+        evaluate(hoarder, *replay)
+
+
+def retries_for_ever(question: str, *llms: Any) -> None:
+    while True:
+        try:
+            llms[0].sample(100)
+        except BaseException:  # noqa: BLE001 - what this is about
+            time.sleep(0.001)
+
+
+def sleeps_for_ever(question: str, *llms: Any) -> None:
+    while True:
+        with contextlib.suppress(BaseException):
+            time.sleep(30)
+
+
+@pytest.mark.parametrize("method", [retries_for_ever, sleeps_for_ever])
+def test_a_method_that_swallows_everything_is_stopped_all_the_same(
+    method: Any, replay: tuple[Dataset, list[LLM]]
+) -> None:
+    before = sys.gettrace()
+    with pytest.raises(MethodError, match="on question 'toy/0' did not come to an end"):
+        evaluate(method, *replay, time_limit=0.05)
+    assert sys.gettrace() is before
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_the_time_limit_holds_on_the_first_question_of_a_process(
+    workers: int, tmp_path: Path, replay: tuple[Dataset, list[LLM]]
+) -> None:
+    file = tmp_path / "mine.py"
+    file.write_text("def for_ever(question, *llms):\n    while True:\n        pass\n")
+    with pytest.raises(MethodError, match="on question 'toy/0' did not come to an end"):
+        evaluate(make_method(f"{file}:for_ever"), *replay, workers=workers, time_limit=0.05)
+
+
+def test_a_limit_within_a_limit_does_not_end_the_outer_one(replay: tuple[Dataset, list[LLM]]) -> None:
+    def loads(question: str, *llms: Any) -> None:
+        with contained("inner", 30):
+            pass
+        time.sleep(30)
+
+    with pytest.raises(MethodError, match=r"loads on question 'toy/0' did not come to an end"):
+        evaluate(loads, *replay, time_limit=0.05)
+
+
+def test_a_limit_that_is_reached_as_the_answer_comes_leaves_nothing_behind(replay: tuple[Dataset, list[LLM]]) -> None:
+    limit, handler, tracer = 3e-5, signal.getsignal(signal.SIGALRM), sys.gettrace()
+
+    def just_so(question: str, *llms: Any) -> str:
+        end = time.perf_counter() + limit
+        while time.perf_counter() < end:
+            pass
+        return "a"
+
+    for _ in range(1500):
+        with contextlib.suppress(MethodError):
+            call_method(just_so, "just_so", "q", "?", [None], limit)
+        assert signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0)
+        assert signal.getsignal(signal.SIGALRM) is handler
+        assert sys.gettrace() is tracer
+
+
+class EqualsAll(str):
+    """Text that says it equals anything."""
+
+    def __eq__(self, other: object) -> bool:
+        return True
+
+    __hash__ = str.__hash__
+
+
+def test_an_answer_counts_as_the_text_it_is(replay: tuple[Dataset, list[LLM]]) -> None:
+    assert evaluate(lambda question, *llms: EqualsAll("zzz"), *replay, replicates=1).accuracy == 0
+    assert evaluate(lambda question, *llms: EqualsAll("a"), *replay, replicates=1).right.tolist() == [1, 0, 0, 0]
+
+
+def test_nonsense_is_refused(replay: tuple[Dataset, list[LLM]]) -> None:
+    dataset, llms = replay
+    for wrong in ({"replicates": 0}, {"workers": 0}):
+        with pytest.raises(UsageError, match="needs an LLM, a replicate and a worker"):
+            evaluate(two_rounds, dataset, llms, **wrong)
+    with pytest.raises(UsageError, match="needs an LLM"):
+        evaluate(two_rounds, dataset, [])
+    with pytest.raises(UsageError, match="evaluated on none"):
+        evaluate(two_rounds, dataset, llms, rows=[])
+
+
+def test_what_was_given_is_not_learnt_again(tmp_path: Path) -> None:
+    rows: list[list[str | None]] = [["a", "b", "a", "a", None, "b", "c", "a"]] * 6
+    out = write_scored_toy(tmp_path / "toy", {"m": rows, "n": rows[::-1]}, ["a", "b", "c", "b", "a", "a"])
+    dataset, llms = load("toy", recording=out)
+    given = ConfidenceWeighted(8, temperature=0.37)
+    learnt = ConfidenceWeighted(8)
+    _, test = train_test_rows(dataset, 0.5)
+    told = evaluate(given, dataset, llms[0], train_fraction=0.5)
+    assert told.fields["temperature"] == 0.37
+    assert told.right.tolist() == evaluate(given, dataset, llms[0], rows=test).right.tolist()
+    assert evaluate(learnt, dataset, llms[0], train_fraction=0.5).fields["temperature"] in TEMPERATURES
+    cascade = Cascade(thresholds=("0.7",), score="vote-share", samples=4)
+    assert evaluate(cascade, dataset, llms, train_fraction=0.5).fields["thresholds"] == ("0.7",)
+    assert evaluate(replace(cascade, thresholds=None), dataset, llms, train_fraction=0.5).fields["thresholds"]
+
+
+def test_coins_do_not_know_the_split(tmp_path: Path) -> None:
+    """Test questions are chosen by numbers of their own: a coin that is first tossed after draw 0 is as fair there."""
+    pools: list[list[str | None]] = [["a", "b"]] * 1000
+    dataset, [llm] = load("toy", recording=write_toy(tmp_path / "toy", {"m": pools}, ["a"] * 1000))
+    method = AdaptiveConsistency("random", threshold=0.5, budget=2)
+    told = evaluate(method, dataset, llm, order="recorded", train_fraction=0.5)
+    assert told.samples.mean() == pytest.approx(1.5, abs=0.09)  # four standard errors

@@ -1,0 +1,338 @@
+"""How errors come about over all draws. Referee: the enumeration of all orders, by the definition and the readable forms."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict
+from fractions import Fraction
+from functools import cache
+from itertools import permutations
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from real_files import real_codes
+from recorded_pools import Recorded, pool_of
+from typer.testing import CliRunner
+
+from feval import compare, evaluate, load
+from feval.cli import app
+from feval.comparison.plan import Plan
+from feval.estimators.stopping.orders import number_of_counts, partitions
+from feval.evaluation.exact import Oracle, exact_expectation
+from feval.evaluation.exact_errors import ErrorShares, exact_errors, split_errors
+from feval.methods import AdaptiveConsistency, EarlyStopping, SelfConsistency, SingleCall
+from feval.methods.decisions import Decisions, Ledger
+from feval.receipts.receipts import verify_receipt
+from feval.replay.pools import Pool
+from feval.report.tables.results import evaluation_tables
+from recorders.demo import bundled_recording
+
+Answers = tuple[str | None, ...]
+Draw = Callable[[Any, int], Iterator[np.ndarray]]
+
+POOLS = (
+    "aaabbc",
+    "aabbcc",  # tied
+    "aabb--",
+    "-a-ba-",
+    "------",
+    "abcdef",
+    "abbb--",
+)
+CRITERIA: list[Any] = [
+    AdaptiveConsistency(criterion, threshold, budget, rule)
+    for criterion, threshold in (
+        ("beta", None), ("beta", 0.5), ("dirichlet", 0.45), ("entropy", 0.95), ("majority", "0.5"), ("majority", "1/3"),
+        ("crp", 0.6),
+    )
+    for budget in (6, 4)
+    for rule in ("drop", "vote")
+]  # fmt: skip
+WINDOWS: list[Any] = [
+    EarlyStopping(window, budget, answer)
+    for window, budget in ((1, 6), (1, 4), (2, 6), (2, 5), (3, 6), (3, 4), (6, 6), (4, 6))
+    for answer in ("all", "window")
+]
+PLAIN = [SingleCall(), *(SelfConsistency(n, rule) for n in (1, 2, 4, 6) for rule in ("drop", "vote"))]
+
+
+def answers(pool: str) -> Answers:
+    return tuple(None if one == "-" else one for one in pool)
+
+
+@cache
+def orders(pool: Answers) -> list[Answers]:
+    """Each once: all are equally likely."""
+    return sorted(set(permutations(pool)), key=str)
+
+
+def share(drawn: Sequence[str | None], gold: str) -> Fraction:
+    """How far the gold leads."""
+    votes = Counter(one for one in drawn if one is not None)
+    leaders = [answer for answer, count in votes.items() if count == max(votes.values())]
+    return Fraction(1, len(leaders)) if gold in leaders else Fraction(0)
+
+
+def split(method: Any, pool: Answers, gold: str) -> tuple[float, float, float]:
+    """Right, no answer, stopped early: the mean over all orders."""
+    right = none = 0
+    early = Fraction(0)
+    budget = method.draws(1)[0]
+    for order in orders(pool):
+        asked = Recorded(list(order))
+        answer = method("", asked)
+        right += answer == gold
+        none += answer is None
+        if answer not in (gold, None) and asked.cots < budget:
+            early += share(order[:budget], gold)
+    count = len(orders(pool))
+    return right / count, none / count, float(early / count)
+
+
+def told(method: Any, pools: Sequence[str], golds: Sequence[str]) -> tuple[np.ndarray, ErrorShares]:
+    pool = pool_of([[-2 if c == "." else -1 if c == "-" else ord(c) - ord("a") for c in pool] for pool in pools])
+    gold = np.array([ord(gold) - ord("a") for gold in golds])
+    return told_of(method, pool, gold)
+
+
+def told_of(method: Any, pool: Pool, gold: np.ndarray, draw: Draw | None = None) -> tuple[np.ndarray, ErrorShares]:
+    right = exact_expectation(method, [pool], gold).right
+    return right, exact_errors(method, pool, gold, right, draw or not_asked)
+
+
+def not_asked(rows: Any, replicates: int) -> Any:
+    raise AssertionError("replicates were asked for")
+
+
+def seeded(pool: Pool, budget: int, seed: int = 0) -> Draw:
+    """Orders of some questions, a hundred replicates at a time."""
+
+    def draw(rows: Any, replicates: int) -> Iterator[np.ndarray]:
+        rng = np.random.default_rng(seed)
+        for start in range(0, replicates, 100):
+            shape = (min(100, replicates - start), len(rows), pool.codes.shape[1])
+            yield np.argsort(rng.random(shape), axis=2)[:, :, :budget].astype(np.uint16)
+
+    return draw
+
+
+def cases() -> Iterator[tuple[str, str]]:
+    for pool in POOLS:
+        for gold in ("a", "b", "z"):
+            yield pool, gold
+
+
+@pytest.mark.parametrize("method", [*CRITERIA, *WINDOWS, *PLAIN], ids=str)
+def test_the_split_is_the_mean_over_all_orders(method: Any) -> None:
+    pools, golds = zip(*cases(), strict=True)
+    right, shares = told(method, pools, golds)
+    assert shares.no_answer is not None
+    assert shares.stopped_early is not None
+    assert shares.routed_wrong is not None
+    assert not shares.routed_wrong.any()
+    expected = np.array([split(method, answers(pool), gold) for pool, gold in zip(pools, golds, strict=True)]).T
+    for found, wanted in zip((right, shares.no_answer, shares.stopped_early), expected, strict=True):
+        assert found == pytest.approx(wanted, abs=1e-12)
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    st.lists(st.sampled_from("aaabbc-"), min_size=7, max_size=7),
+    st.sampled_from([m for m in [*CRITERIA, *WINDOWS] if m.draws(1)[0] < 6]),
+)
+def test_some_of_the_recorded_cots_are_enough(pool: list[str], method: Any) -> None:
+    _, shares = told(method, ["".join(pool)], ["a"])
+    expected = split(method, answers("".join(pool)), "a")
+    assert shares.stopped_early == pytest.approx([expected[2]], abs=1e-12)
+    assert shares.no_answer == pytest.approx([expected[1]], abs=1e-12)
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    st.lists(st.sampled_from("abcd-"), min_size=6, max_size=6),
+    st.sampled_from([m for m in [*CRITERIA, *WINDOWS] if m.draws(1)[0] == 6]),
+)
+def test_all_of_the_recorded_cots_may_be_drawn(pool: list[str], method: Any) -> None:
+    right, shares = told(method, ["".join(pool)], ["a"])
+    expected = split(method, answers("".join(pool)), "a")
+    assert (right[0], shares.no_answer[0], shares.stopped_early[0]) == pytest.approx(expected, abs=1e-12)
+
+
+def test_a_tie_of_the_whole_budget_counts_as_a_share_by_hand() -> None:
+    """aabb: its first CoT stops, and the vote over all is tied; so half of the b that are answered were too early."""
+    method = EarlyStopping(1, 4)
+    for order in ([0, 1, 2, 3], [2, 3, 0, 1]):
+        pool, orders = pool_of([[0, 0, 1, 1]]), np.array([[order]], np.uint16)
+        decided = method.decide([pool], [orders])
+        right = decided.answer == 0
+        early, routed = split_errors(decided, right, np.array([0]), [pool], [orders])
+        assert (early.tolist(), routed.tolist()) == ([[0.5 * (not right)]], [[0]])
+    _, shares = told(method, ["aabb"], ["a"])
+    assert shares.stopped_early == pytest.approx([0.25], abs=1e-15)
+
+
+def test_votes_of_several_llms_break_their_ties_by_lots_of_their_own() -> None:
+    """Gold 0. Asked: 1/2 and 1/3 of their votes; not asked: 1/2, and one that is all drawn and tells nothing."""
+    pools = [pool_of([own]) for own in ([0, 0, 1, 1, -1, -1], [2, 0, 1, -1, -1, -1], [1, 0, 0, 1, 2, -1], [0] * 6)]
+    orders = [np.arange(6, dtype=np.uint16)[None, None]] * 4
+    none = np.zeros((1, 1), np.int64)
+    ledgers = tuple(Ledger(none + 1, none + cots, none) for cots in (2, 5, 0, 6))
+    decided = Decisions(none + 1, ledgers)
+    early, routed = split_errors(decided, none > 0, np.array([0]), pools, orders)
+    assert early == pytest.approx(1 - (1 - 1 / 2) * (1 - 1 / 3))
+    assert routed == pytest.approx((1 - 1 / 2) * (1 - 1 / 3) * 1 / 2)
+    for answer, gold in ((-1, 0), (0, 0), (1, -1)):  # no answer, right, or without a gold
+        early, routed = split_errors(
+            Decisions(none + answer, ledgers), none + answer == gold, np.array([gold]), pools, orders
+        )
+        assert (early.tolist(), routed.tolist()) == ([[0]], [[0]])
+
+
+@pytest.mark.parametrize("limit", ["_MOST_STEPS", "_MOST_WALKED", "_MOST_IN_FRACTIONS"])
+def test_too_many_counts_are_estimated_and_that_is_said(limit: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Within 4 of its standard errors of the truth, and never more than what is wrong."""
+    rng = np.random.default_rng(5)
+    codes, gold = rng.choice(4, (40, 34), p=[0.4, 0.35, 0.15, 0.1]), rng.integers(0, 3, 40)
+    codes[:, -2:], pool = -1, pool_of(codes)
+    method = EarlyStopping(2, 30) if limit == "_MOST_IN_FRACTIONS" else AdaptiveConsistency(threshold=0.8, budget=30)
+    monkeypatch.setattr("feval.evaluation.exact_errors._MOST_IN_FRACTIONS", 1_000_000_000_000)
+    right, known = told_of(method, pool, gold)
+    assert known.estimate is None
+    monkeypatch.setattr(f"feval.evaluation.exact_errors.{limit}", 1)
+    _, shares = told_of(method, pool, gold, seeded(pool, method.draws(1)[0]))
+    assert shares.estimate is not None
+    assert (shares.estimate.replicates, shares.estimate.questions) == (1000, np.count_nonzero(known.stopped_early))
+    off = shares.stopped_early.mean() - known.stopped_early.mean()
+    assert 0 < abs(off) < 4 * shares.estimate.standard_error < 0.1 * known.stopped_early.mean()
+    assert (shares.stopped_early <= 1 - right - shares.no_answer + 1e-12).all()
+    assert shares.no_answer.tolist() == known.no_answer.tolist()
+
+
+def test_an_estimated_split_is_said_in_json_tables_and_receipts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("feval.evaluation.exact_errors._MOST_STEPS", 1)
+    with bundled_recording() as folder:
+        plan = Plan.from_dict({
+            "dataset": "tiny_sums", "recordings": [str(folder)], "resamples": 100,
+            "method": [{"name": "early-stopping", "llms": ["feval/tiny-42k"], "budgets": {"budget": [20, 40]}}],
+        })  # fmt: skip
+        told = compare(plan)
+        part, whole = told.curves[0].points
+        assert whole.errors_estimate is None
+        assert part.errors_estimate is not None
+        assert sum(part.errors().values()) == pytest.approx(1 - part.accuracy)
+        loaded = load("tiny_sums", ["feval/tiny-42k"], recording=folder)
+        said = told.to_dict()["curves"][0]["points"]
+        assert said[0]["errors_estimate"] == asdict(part.errors_estimate)
+        assert "errors_estimate" not in said[1]
+        assert said[0]["errors"] == evaluate(EarlyStopping(budget=20), *loaded, confidence=None).errors()
+        notes = evaluation_tables([part, whole])[1].notes
+        assert len(notes) == 3
+        assert f"{part.errors_estimate.questions} questions, from 1,000 seeded draws of each" in notes[2]
+        receipt = tmp_path / "receipt.json"
+        asked = ["run", "early-stopping", "--set", "budget=20", "--recording", folder, "--llm", "feval/tiny-42k"]
+        done = CliRunner().invoke(app, [str(one) for one in (*asked, "--receipt", receipt)])
+        assert done.exit_code == 0, done.output
+        assert json.loads(receipt.read_text())["numbers"]["errors_estimate"] == asdict(part.errors_estimate)
+        assert verify_receipt(receipt).equal
+
+
+def test_a_small_sample_says_how_far_it_may_be_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Over many seeds the estimate has the truth as its mean, and its standard errors as its spread."""
+    rng = np.random.default_rng(6)
+    codes, gold = rng.choice(3, (20, 12), p=[0.45, 0.35, 0.2]), np.zeros(20, np.int64)
+    pool, method = pool_of(codes), AdaptiveConsistency(threshold=0.8, budget=10)
+    _, known = told_of(method, pool, gold)
+    monkeypatch.setattr("feval.evaluation.exact_errors._MOST_STEPS", 1)
+    monkeypatch.setattr("feval.evaluation.exact_errors._ESTIMATE_CODES", 1)
+    found = [told_of(method, pool, gold, seeded(pool, 10, seed))[1] for seed in range(200)]
+    means = np.array([shares.stopped_early.mean() for shares in found])
+    errors = np.array([shares.estimate.standard_error for shares in found])
+    assert {shares.estimate.replicates for shares in found} == {100}
+    assert abs(means.mean() - known.stopped_early.mean()) < 4 * means.std() / np.sqrt(200)
+    assert 0.8 < means.std() / errors.mean() < 1.25
+
+
+def test_the_demo_has_a_split_where_many_golds_are_tied() -> None:
+    with bundled_recording() as folder:
+        dataset, [llm] = load("tiny_sums", ["feval/tiny-42k"], recording=folder)
+        for method in (AdaptiveConsistency(budget=40), AdaptiveConsistency(budget=30), EarlyStopping(2, 40)):
+            exact = evaluate(method, dataset, llm)
+            seeded = evaluate(method, dataset, llm, order="seeded", replicates=400)
+            assert exact.stopped_early is not None
+            assert seeded.stopped_early is not None
+            assert exact.errors_estimate is None
+            assert None not in exact.errors().values()
+            assert sum(exact.errors().values()) == pytest.approx(1 - exact.accuracy)
+            spread = np.sqrt((exact.stopped_early * (1 - exact.stopped_early)).sum() / 400) / len(dataset)
+            assert abs(seeded.stopped_early.mean() - exact.stopped_early.mean()) < 4 * spread
+            assert seeded.stopped_early.mean() > 0
+
+
+def test_counts_are_counted_without_being_written_down() -> None:
+    for bounds in ([0, 5, 3, 2], [2, 4, 4], [9, 0], [3, 1, 1, 1, 1]):
+        for drawn in range(7):
+            assert number_of_counts(np.array(bounds), drawn) == len(partitions(np.array(bounds), drawn)), (
+                bounds,
+                drawn,
+            )
+
+
+@pytest.mark.parametrize("no_answer", ["drop", "vote"])
+def test_a_coin_is_a_mixture_over_where_it_stops(no_answer: str) -> None:
+    method, golds = AdaptiveConsistency("random", 0.3, 5, no_answer), "ab"
+    for pool in ("aabbc", "aabbcc", "-a-ba-"):
+        for gold in golds:
+            none = early = 0.0
+            count = len(orders(answers(pool)))
+            for order in orders(answers(pool)):
+                for n, chance in enumerate((0.3, 0.3 * 0.7, 0.3 * 0.7**2, 0.3 * 0.7**3, 0.7**4), 1):
+                    votes = Counter(one for one in order[:n] if one is not None or no_answer == "vote")
+                    answer = max(votes, key=votes.__getitem__) if votes else None
+                    none += chance * (answer is None)
+                    early += chance * (answer not in (gold, None) and n < 5) * share(order[:5], gold)
+            _, shares = told(method, [pool], [gold])
+            assert shares.no_answer == pytest.approx([none / count], abs=1e-12)
+            assert shares.stopped_early == pytest.approx([early / count], abs=1e-12)
+
+
+@pytest.mark.parametrize("n", [1, 2, 4])
+def test_an_oracle_fails_for_want_of_answers_or_of_the_right_one(n: int) -> None:
+    for pool, gold in cases():
+        right, shares = told(Oracle(n), [pool], [gold])
+        drawn = [order[:n] for order in orders(answers(pool))]
+        assert right == pytest.approx([np.mean([gold in own for own in drawn])], abs=1e-12)
+        assert shares.no_answer == pytest.approx([np.mean([set(own) == {None} for own in drawn])], abs=1e-12)
+        assert shares.stopped_early == pytest.approx([0])
+        assert shares.routed_wrong == pytest.approx([0])
+
+
+@pytest.mark.parametrize("name", ["date_cot1_40", "last_letters_gpt35"])
+@pytest.mark.parametrize(
+    "method", [AdaptiveConsistency(budget=20), AdaptiveConsistency(budget=40), EarlyStopping(5, 40)], ids=str
+)
+def test_seeded_replicates_tend_to_the_split(method: Any, name: str, shared: Path) -> None:
+    """On a real recording, within 4 standard errors of what replicates count."""
+    codes, gold = real_codes(shared, name)
+    pool, runs = pool_of(codes), 400
+    budget = method.draws(1)[0]
+    _, shares = told_of(method, pool, gold)
+    assert shares.no_answer is not None
+    assert shares.stopped_early is not None
+    counted = []
+    for orders in seeded(pool, budget, 20)(np.arange(len(gold)), runs):
+        decided = method.decide([pool], [orders])
+        early, routed = split_errors(decided, (decided.answer == gold) & (gold >= 0), gold, [pool], [orders])
+        assert not routed.any()
+        counted += zip((decided.answer < 0).mean(axis=1), early.mean(axis=1), strict=True)
+    mean, spread = np.mean(counted, axis=0), np.std(counted, axis=0, ddof=1) / np.sqrt(runs)
+    found = np.array([shares.no_answer.mean(), shares.stopped_early.mean()])
+    assert (np.abs(mean - found) <= 4 * spread + 1e-9).all()
+    assert found[1] > 0

@@ -1,0 +1,359 @@
+"""Which questions numbers are over: without a gold or with too few CoTs they are refused, or left out once for everything."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from small import write_toy
+from typer.testing import CliRunner
+
+from feval import (
+    BudgetEnvironment,
+    Cascade,
+    ModelSwitch,
+    SelfConsistency,
+    compare,
+    evaluate,
+    load,
+    method_curve,
+    open_recording,
+    select,
+    self_consistency_curve,
+    verify_receipt,
+)
+from feval.cli import app
+from feval.comparison.plan import Plan
+from feval.comparison.traces import opened, traces
+from feval.errors import OutOfRangeError, ShortPoolError, UnknownNameError, UnlabelledError, UsageError
+from feval.evaluation.environment import NEXT_LLM, STOP
+from feval.evaluation.evaluation import fit
+from feval.evaluation.question_set import question_set
+
+FULL = [["a", "a", "b", "a"], ["x", "y", None, "y"], ["b", "b", "b", "b"], ["c", "d", "c", None], ["e", "f", "e", "e"]]
+SHORT = [["a", "a", "b", "a"], [], ["b", "b"], ["c", "d", "c", None], ["f", "e", "e", "f"]]
+GOLDS = ["a", "y", "b", "d", "e"]
+SOME = ["a", None, "b", "d", None]
+
+
+def call(*arguments: object) -> Any:
+    return CliRunner().invoke(app, [str(argument) for argument in arguments])
+
+
+def last(question: str, *llms: Any) -> Any:
+    return llms[-1].sample(3).answers[-1]
+
+
+@pytest.fixture(scope="module")
+def recordings(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Toys: all golds and pools; two golds missing; short pools; both; and those without any gold."""
+    folder = tmp_path_factory.mktemp("recordings")
+    llms = {"gpt-3.5-turbo": FULL, "gpt-4o-mini": FULL}
+    write_toy(folder / "full", llms, GOLDS)
+    write_toy(folder / "some", llms, SOME)
+    write_toy(folder / "none", llms, [None] * 5)
+    write_toy(folder / "short", llms | {"gpt-3.5-turbo": SHORT}, GOLDS)
+    write_toy(folder / "both", llms | {"gpt-3.5-turbo": SHORT}, SOME)
+    select(folder / "full", folder / "labelled", questions=["toy/0", "toy/2", "toy/3"])
+    return folder
+
+
+@pytest.fixture(scope="module")
+def unreadable(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An import of three numbers: one gold is missing, one is no number."""
+    folder = tmp_path_factory.mktemp("unreadable")
+    golds: list[dict[str, str]] = [{"answer": "10"}, {"answer": "ten or so"}, {}]
+    rows = [
+        {"id": f"q{i}", "question": f"What is {i}?", **gold, "samples": [{"text": "The answer is 10."}] * 2}
+        for i, gold in enumerate(golds)
+    ]
+    (folder / "rows.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    llm = ["--answer-kind", "number", "--llm", "gpt-4o-mini"]
+    done = call("import", "jsonl", folder / "rows.jsonl", "--dataset", "sums", *llm, "--out", folder / "sums")
+    assert done.exit_code == 0, done.output
+    return folder / "sums"
+
+
+COMMANDS = {
+    "run": ["run", "self-consistency", "--set", "n=2"],
+    "oracle": ["run", "oracle", "--set", "n=2"],
+    "curve": ["curve", "self-consistency", "--n", "1,2"],
+    "sweep": ["curve", "early-stopping", "--n", "2", "--set", "window=2"],
+    "estimate": ["estimate", "--g", "2", "--m", "1..3"],
+}
+LLM = ["--llm", "gpt-3.5-turbo"]
+
+
+# -- golds ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_questions_without_a_gold_are_refused(command: str, recordings: Path) -> None:
+    done = call(*COMMANDS[command], "--recording", recordings / "some", *LLM)
+    assert (done.exit_code, done.stdout) == (1, "")
+    assert "2 of 5 questions of toy have no gold answer that can be read (missing: toy/1, toy/4)" in done.stderr
+    assert "--unlabelled drop" in done.stderr
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize("choice", ["refuse", "drop"])
+def test_a_recording_without_golds_is_always_an_error(command: str, choice: str, recordings: Path) -> None:
+    done = call(*COMMANDS[command], "--recording", recordings / "none", *LLM, "--unlabelled", choice)
+    assert (done.exit_code, done.stdout) == (1, "")
+    assert "None of the 5 questions of toy has a gold answer that can be read" in done.stderr
+    assert "--unlabelled" not in done.stderr  # it would not help
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_numbers_without_those_questions_are_those_of_a_recording_without_them(command: str, recordings: Path) -> None:
+    options = [*COMMANDS[command], *LLM, "--json", "--no-receipt", "--recording"]
+    told = json.loads(call(*options, recordings / "some", "--unlabelled", "drop").stdout)
+    alone = json.loads(call(*options, recordings / "labelled").stdout)
+    assert told.pop("left_out") == {"unlabelled": ["toy/1", "toy/4"], "short_pools": []}
+    for numbers in (told, alone):
+        numbers.pop("recording_hash", None)
+        numbers.pop("recording_hashes", None)
+    assert told == alone
+
+
+def test_golds_that_cannot_be_read_are_told_from_those_that_are_missing(unreadable: Path) -> None:
+    done = call("curve", "self-consistency", "--n", "1,2", "--recording", unreadable)
+    assert done.exit_code == 1
+    assert "2 of 3 questions of sums have no gold answer that can be read (missing: q2; unreadable: q1)" in done.stderr
+    done = call("run", "single-call", "--recording", unreadable, "--unlabelled", "drop")
+    assert "sums, 1 question (left out: 2 with no readable gold)" in done.stdout
+    assert "100.00" in done.stdout
+
+
+def test_any_method_is_refused_in_python(recordings: Path) -> None:
+    dataset, [cheap, strong] = load("toy", recording=recordings / "some")
+    for method in (SelfConsistency(2), ModelSwitch(samples=2), last):
+        with pytest.raises(UnlabelledError, match="missing: toy/1, toy/4"):
+            evaluate(method, dataset, [cheap, strong] if method != SelfConsistency(2) else cheap, replicates=2)
+    told = evaluate(last, dataset, [cheap, strong], replicates=2, unlabelled="drop", workers=2)
+    assert list(told.question_ids) == ["toy/0", "toy/2", "toy/3"]
+    assert told.left_out.unlabelled == ("toy/1", "toy/4")
+    assert list(evaluate(last, dataset, strong, replicates=2, rows=[3, 0]).question_ids) == ["toy/3", "toy/0"]
+    with pytest.raises(UnknownNameError, match="choice for unlabelled 'ignore'"):
+        evaluate(last, dataset, strong, unlabelled="ignore")
+
+
+def test_a_learner_is_fitted_and_judged_on_labelled_questions_only(recordings: Path) -> None:
+    dataset, [cheap, strong] = load("toy", recording=recordings / "some")
+    told = evaluate(
+        Cascade(samples=1, score="vote-share"), dataset, [cheap, strong], train_fraction=0.34, unlabelled="drop"
+    )
+    assert (told.train_questions, told.questions) == (1, 2)
+    assert set(told.question_ids) < {"toy/0", "toy/2", "toy/3"}
+
+
+def test_an_environment_rewards_nothing_without_a_gold(recordings: Path) -> None:
+    dataset, llms = load("toy", recording=recordings / "some")
+    with pytest.raises(UnlabelledError, match="2 of 5"):
+        BudgetEnvironment(dataset, llms)
+    BudgetEnvironment(dataset, llms, rows=[0, 3])
+    game = BudgetEnvironment(dataset, llms, unlabelled="drop")
+    observation, _ = game.reset()
+    assert observation.questions_left == 3
+    over = False
+    while not over:
+        game.step(NEXT_LLM)
+        _, _, over, _, _ = game.step(STOP)
+
+
+# -- short pools ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("command", ["run", "oracle", "curve", "estimate"])
+def test_short_pools_are_refused_and_the_option_is_named(command: str, recordings: Path) -> None:
+    done = call(*COMMANDS[command], "--recording", recordings / "short", *LLM)
+    assert (done.exit_code, done.stdout) == (1, "")
+    assert "gpt-3.5-turbo has 0 recorded CoTs on question 'toy/1' of toy; 2 were asked for" in done.stderr
+    assert "--short-pools drop" in done.stderr
+    assert "leaves out the 1 of 5 questions with fewer" in done.stderr
+
+
+def test_short_pools_are_left_out_once_for_all_points(recordings: Path) -> None:
+    options = ["curve", "self-consistency", *LLM, "--json", "--no-receipt", "--short-pools", "drop", "--recording"]
+    told = json.loads(call(*options, recordings / "short", "--n", "1..3").stdout)
+    assert told["left_out"] == {"unlabelled": [], "short_pools": ["toy/1", "toy/2"]}
+    assert told["questions"] == 3
+    # n = 1 is over the same three questions: 3/4, 1/4 and 2/4 of their CoTs are right.
+    assert told["points"][0]["accuracy"] == pytest.approx((3 / 4 + 1 / 4 + 2 / 4) / 3)
+    assert json.loads(call(*options, recordings / "short", "--n", "1..2").stdout)["questions"] == 4
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize("order", ["exact", "seeded", "recorded"])
+def test_every_kind_of_numbers_agrees_with_a_recording_of_enough_cots(
+    command: str, order: str, recordings: Path, tmp_path: Path
+) -> None:
+    order = "exact" if command == "oracle" else order
+    made = call("select", recordings / "both", "--llm", "gpt-3.5-turbo", "--min-cots", 2, "--out", tmp_path / "enough")
+    assert made.exit_code == 0, made.output
+    options = [*COMMANDS[command], *LLM, "--json", "--no-receipt", "--unlabelled", "drop", "--recording"]
+    options[-1:-1] = [] if command == "estimate" else ["--order", order, "--replicates", "3"]
+    told = json.loads(call(*options, recordings / "both", "--short-pools", "drop").stdout)
+    alone = json.loads(call(*options, tmp_path / "enough").stdout)
+    assert told.pop("left_out") == {"unlabelled": ["toy/1", "toy/4"], "short_pools": []}
+    assert alone.pop("left_out") == {"unlabelled": ["toy/4"], "short_pools": []}
+    for numbers in (told, alone):
+        numbers.pop("recording_hash", None)
+        numbers.pop("recording_hashes", None)
+    assert told == alone
+
+
+def test_any_llm_that_is_asked_makes_a_pool_short(recordings: Path) -> None:
+    dataset, [cheap, strong] = load("toy", recording=recordings / "short")
+    both = evaluate(ModelSwitch(samples=3), dataset, [cheap, strong], replicates=2, short_pools="drop")
+    assert both.left_out.short_pools == ("toy/1", "toy/2")
+    assert evaluate(SelfConsistency(3), dataset, strong, short_pools="drop").left_out.short_pools == ()
+    curve = method_curve(dataset, [cheap, strong], "model-switch", "samples", [1, 4], replicates=2, short_pools="drop")
+    assert (curve.questions, curve.left_out) == (3, both.left_out)
+
+
+def test_nothing_left_is_an_error(recordings: Path) -> None:
+    dataset, [cheap, strong] = load("toy", recording=recordings / "short")
+    with pytest.raises(ShortPoolError, match=r"5 were asked for\. .*record it\.$"):
+        self_consistency_curve(dataset, cheap, [5], short_pools="drop")
+    with pytest.raises(UsageError, match="a method that is a function does not say how many CoTs"):
+        evaluate(last, dataset, strong, short_pools="drop")
+    done = call("curve", "self-consistency", *LLM, "--short-pools", "drop", "--recording", recordings / "short")
+    assert (done.exit_code, "say which with --n" in done.stderr) == (2, True)
+
+
+def test_pools_of_several_llms_may_leave_nothing_together(tmp_path: Path) -> None:
+    out = write_toy(tmp_path / "toy", {"one": [["a"], []], "two": [[], ["b"]]}, ["a", "b"])
+    dataset, llms = load("toy", recording=out, prices="none")
+    with pytest.raises(ShortPoolError, match="0 recorded CoTs"):
+        question_set(dataset, [(llm, 1) for llm in llms], short_pools="drop")
+
+
+# -- comparisons and receipts -------------------------------------------------------------------------------------------
+
+PLAN = """
+dataset = "toy"
+recordings = ["both"]
+order = "mixed"
+unlabelled = "drop"
+short_pools = "drop"
+replicates = 3
+
+[[method]]
+name = "self-consistency"
+llms = ["gpt-4o-mini"]
+budgets = { n = [1, 2] }
+
+[[method]]
+name = "model-switch"
+llms = ["gpt-3.5-turbo", "gpt-4o-mini"]
+budgets = { samples = [1, 3] }
+"""
+
+
+def test_all_methods_of_a_comparison_are_over_the_same_questions(recordings: Path, tmp_path: Path) -> None:
+    (file := recordings / "plan.toml").write_text(PLAN)
+    told = compare(Plan.read(file), base=recordings)
+    assert told.missing == ()
+    assert told.left_out.to_dict() == {"unlabelled": ["toy/1", "toy/4"], "short_pools": ["toy/2"]}
+    points = [*(point for curve in (*told.curves, *told.ceilings) for point in curve.points), *told.baselines]
+    assert {tuple(point.question_ids) for point in points} == {("toy/0", "toy/3")}
+    assert [curve.points[-1].fields["n"] for curve in told.ceilings] == [4, 4]  # the pools that are left
+    # toy/0 and toy/3 have 3 and 1 right of 4, by hand.
+    single = next(point for point in told.baselines if point.llms == ("gpt-4o-mini",))
+    assert single.right.tolist() == pytest.approx([3 / 4, 1 / 4])
+    done = call("compare", file, "--out", tmp_path / "out")
+    assert done.exit_code == 0, done.output
+    assert "toy, 2 questions (left out: 2 with no readable gold, 1 with too few CoTs)" in done.stdout
+    assert "(left out: 2 with no readable gold, 1 with too few CoTs)" in (tmp_path / "out" / "report.html").read_text()
+    assert verify_receipt(tmp_path / "out" / "receipt.json").equal
+
+
+def test_what_a_report_follows_was_learnt_on_the_same_questions(
+    recordings: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    entry = {
+        "name": "cascade",
+        "llms": ["gpt-3.5-turbo", "gpt-4o-mini"],
+        "fields": {"samples": 1, "score": "vote-share"},
+    }
+    settings = {"dataset": "toy", "recordings": ["some"], "unlabelled": "drop", "train_fraction": 0.5, "replicates": 2}
+    fitted: list[list[int]] = []
+
+    def noted(method: Any, dataset: Any, llms: Any, rows: Any) -> Any:
+        fitted.append(rows.tolist())
+        return fit(method, dataset, llms, rows)
+
+    monkeypatch.setattr("feval.evaluation.evaluation.fit", noted)
+    told = compare(Plan.from_dict(settings | {"method": [entry]}), base=recordings)
+    dataset, llms = opened(told, recordings)
+    assert traces(told, dataset, llms, base=recordings).missing == ()
+    assert len(fitted) == 2
+    assert fitted[0] == fitted[1]
+    assert set(fitted[0]) < {0, 2, 3}
+
+
+def test_the_command_line_chooses_in_place_of_the_plan(recordings: Path) -> None:
+    (file := recordings / "refusing.toml").write_text(PLAN)
+    refused = call("compare", file, "--unlabelled", "refuse")
+    assert (refused.exit_code, "2 of 5 questions" in refused.stderr) == (1, True)
+    told = json.loads(call("compare", file, "--short-pools", "refuse", "--json").stdout)
+    assert [one["label"] for one in told["missing"]] == ["model-switch, samples=3"]  # toy/2 has 2 CoTs of one LLM
+    assert told["left_out"] == {"unlabelled": ["toy/1", "toy/4"], "short_pools": []}
+    receipt = json.loads(Path(told["receipt"]).read_text())
+    assert receipt["request"]["plan"]["short_pools"] == "refuse"
+    with pytest.raises(UnknownNameError, match="choice for unlabelled 'skip'"):
+        Plan.from_dict({**Plan.read(file).to_dict(), "unlabelled": "skip"})
+
+
+def test_a_first_plan_of_a_recording_with_an_empty_pool(recordings: Path) -> None:
+    options = ["compare", recordings / "first.toml", "--init", "--recording", recordings / "short"]
+    done = call(*options)
+    assert (done.exit_code, "--short-pools drop" in done.stderr) == (1, True)
+    assert call(*options, "--short-pools", "drop").exit_code == 0
+    told = json.loads(call("compare", recordings / "first.toml", "--json").stdout)
+    assert (told["missing"], told["left_out"]["short_pools"]) == ([], ["toy/1", "toy/2"])
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_the_receipt_lists_what_was_left_out_and_verifies_over_the_same_questions(
+    command: str, recordings: Path, tmp_path: Path
+) -> None:
+    choices = ["--unlabelled", "drop", "--short-pools", "drop"]
+    done = call(*COMMANDS[command], *LLM, "--recording", recordings / "both", *choices, "--out", tmp_path)
+    assert done.exit_code == 0, done.output
+    assert "(left out: 2 with no readable gold)" in done.stdout
+    read = json.loads((tmp_path / "receipt.json").read_text())
+    assert read["numbers"]["left_out"] == {"unlabelled": ["toy/1", "toy/4"], "short_pools": []}
+    assert (read["request"]["unlabelled"], read["request"]["short_pools"]) == ("drop", "drop")
+    assert verify_receipt(tmp_path / "receipt.json").equal
+    read["numbers"]["left_out"]["unlabelled"].pop()
+    (tmp_path / "receipt.json").write_text(json.dumps(read))
+    assert [d.where for d in verify_receipt(tmp_path / "receipt.json").differences] == ["number of left_out.unlabelled"]
+    read["request"]["unlabelled"] = 1
+    (tmp_path / "receipt.json").write_text(json.dumps(read))
+    with pytest.raises(UsageError, match=r"request\.unlabelled is missing or malformed"):
+        verify_receipt(tmp_path / "receipt.json")
+
+
+# -- recordings -------------------------------------------------------------------------------------------------------
+
+
+def test_a_selection_of_questions_with_enough_cots(recordings: Path, tmp_path: Path) -> None:
+    made = call("select", recordings / "short", "--min-cots", 3, "--samples", 3, "--out", tmp_path / "three")
+    assert made.exit_code == 0, made.output
+    assert "2 questions of toy with fewer than 3 CoTs of some LLM left out" in made.stderr
+    opened = open_recording(tmp_path / "three")
+    assert [question.id for question in opened.questions("toy")] == ["toy/0", "toy/3", "toy/4"]
+    assert opened.votes("toy").llms["gpt-3.5-turbo"].sizes.tolist() == [3, 3, 3]
+    assert opened.manifest.raw["operation"] == {"name": "select", "samples": 3, "min_cots": 3}
+    assert call("verify", tmp_path / "three").exit_code == 0
+    select(recordings / "short", tmp_path / "mini", llms=["gpt-4o-mini"], min_cots=4)
+    assert len(open_recording(tmp_path / "mini").questions("toy")) == 5  # pools of an LLM that goes do not count
+    with pytest.raises(ShortPoolError, match="No question of toy has 5 CoTs"):
+        select(recordings / "short", tmp_path / "none", min_cots=5)
+    with pytest.raises(OutOfRangeError, match="0 asked for"):
+        select(recordings / "short", tmp_path / "none", min_cots=0)
+    assert not (tmp_path / "none").exists()

@@ -1,0 +1,811 @@
+"""Questions by name: from files, and from a Hub on loopback through the real client."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import io
+import json
+import os
+import random
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hub_double import Failure, HubDouble
+from huggingface_hub import HfApi, close_session, constants
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from places import ROOT
+
+from feval.cards.cards import HubChoices, HubColumns, HubSource, dataset_card
+from feval.cards.names import DatasetType
+from feval.errors import CardError, ConflictError, HubError, SourceError, StorageError, UnknownNameError, UsageError
+from feval.hub import cache_folder, client, question_files, split_files
+from feval.hub import questions as hub_questions_module
+from feval.hub.datasets import hub_questions, questions, questions_jsonl, questions_sha256, remarks, split_options
+from feval.recording import Question
+
+SIXTEEN = [str(name) for name in DatasetType]
+TOKEN = "hf_MarkedTokenThatNobodyMaySee"  # noqa: S105 -- made up
+REVISION = "0123456789abcdef0123456789abcdef01234567"
+SUMS = """\
+id: sums
+title: Sums
+group: arithmetic
+answer_kind: number
+questions: 2
+first_question_id: sums/0
+last_question_id: sums/1
+questions_sha256: {sha256}
+licence: CC0-1.0
+citation: None.
+hub:
+  repository: us/sums
+  config: null
+  split: test
+  revision: 0123456789abcdef0123456789abcdef01234567
+  columns: {{question: [q], answer: a}}
+example: {{question: '1 + 1?', raw_answer: '2', answer: '2'}}
+"""
+TWO_SUMS = b'{"q": "1 + 1?", "a": 2}\n{"q": " 2 + 2? ", "a": "4.0"}\n'
+SUMS_SHA256 = questions_sha256([Question("sums/0", "1 + 1?", "2"), Question("sums/1", "2 + 2?", "4")])
+
+
+# --- the Hub on loopback ------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(autouse=True)
+def only_loopback(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing but loopback can be reached."""
+    connect, look_up = socket.socket.connect, socket.getaddrinfo
+
+    def checked_connect(self: socket.socket, address: Any) -> None:
+        assert address[0] in {"127.0.0.1", "::1"}, f"a connection to {address}"
+        connect(self, address)
+
+    def checked_look_up(host: Any, *rest: Any, **options: Any) -> Any:
+        assert host in {"127.0.0.1", "localhost"}, f"a look-up of {host}"
+        return look_up(host, *rest, **options)
+
+    monkeypatch.setattr(socket.socket, "connect", checked_connect)
+    monkeypatch.setattr(socket, "getaddrinfo", checked_look_up)
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A cache folder of the test's own; nothing of the user's Hub settings, and no waiting between attempts."""
+    folder = tmp_path / "cache"
+    monkeypatch.setenv("FEVAL_CACHE", str(folder))
+    monkeypatch.setattr(client, "WAITS_SECONDS", (0.0, 0.0))
+    for name in ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN", "HF_HUB_OFFLINE", "HF_ENDPOINT", "FEVAL_CARDS"):
+        monkeypatch.delenv(name, raising=False)
+    home = tmp_path / "hub-home"
+    monkeypatch.setattr(constants, "HF_TOKEN_PATH", str(home / "token"))
+    monkeypatch.setattr(constants, "HF_STORED_TOKENS_PATH", str(home / "stored_tokens"))
+    monkeypatch.setattr(constants, "HF_HUB_DISABLE_TELEMETRY", True)
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
+    return folder
+
+
+@pytest.fixture
+def hub(monkeypatch: pytest.MonkeyPatch) -> Iterator[HubDouble]:
+    with HubDouble() as double:
+        monkeypatch.setenv("HF_ENDPOINT", double.url)
+        yield double
+        close_session()
+
+
+@pytest.fixture
+def sums(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, hub: HubDouble) -> HubDouble:
+    """A dataset of two questions, with a card of its own, on the Hub."""
+    put_card(tmp_path, monkeypatch)
+    hub.add_dataset("us/sums", {"README.md": b"# Sums\n", "test.jsonl": TWO_SUMS}, REVISION)
+    return hub
+
+
+def put_card(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *changes: tuple[str, str], sha256: str = SUMS_SHA256
+) -> None:
+    facts = SUMS.format(sha256=sha256)
+    for old, new in changes:
+        assert old in facts
+        facts = facts.replace(old, new)
+    path = tmp_path / "cards" / "datasets" / "sums.md"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(f"---\n{facts}---\n\n# Sums\n", "utf-8")
+    monkeypatch.setenv("FEVAL_CARDS", str(tmp_path / "cards"))
+
+
+def shared_rows(shared: Path, dataset_id: str) -> list[dict[str, Any]]:
+    lines = (shared / "real/questions" / f"{dataset_id}.jsonl").read_text("utf-8").splitlines()
+    return [json.loads(line) for line in lines]
+
+
+def shared_questions(shared: Path, dataset_id: str) -> list[tuple[Any, ...]]:
+    return [
+        (row["id"], row["question"], row["answer"], tuple((c["label"], c["text"]) for c in row.get("choices", ())))
+        for row in shared_rows(shared, dataset_id)
+    ]
+
+
+def told(found: list[Question]) -> list[tuple[Any, ...]]:
+    return [(question.id, question.text, question.answer, question.choices) for question in found]
+
+
+def parquet(rows: list[dict[str, Any]], **options: Any) -> bytes:
+    buffer = io.BytesIO()
+    pq.write_table(pa.Table.from_pylist(rows), buffer, **options)
+    return buffer.getvalue()
+
+
+def hub_row(dataset_id: str, row: dict[str, Any], number: int) -> dict[str, Any]:
+    """A question as the repository of the card has it: the columns of the Hub, with upstream's spelling of the gold."""
+    texts = [choice["text"] for choice in row.get("choices", ())]
+    labels = [choice["label"] for choice in row.get("choices", ())]
+    if dataset_id == "gsm8k":
+        return {"question": row["question"], "answer": row["source_answer"]}
+    if dataset_id == "commonsense_qa":
+        choices = {"label": labels, "text": texts}
+        return {"id": row["source_id"], "question": row["question"], "choices": choices, "answerKey": row["answer"]}
+    if dataset_id == "aqua":
+        blank = " " * (number % 50 == 0)  # some of upstream's options are written "A) 21"
+        options = [f"{label}){blank}{text}" for label, text in zip(labels, texts, strict=True)]
+        return {"question": row["question"], "options": options, "rationale": "Because.", "correct": row["answer"]}
+    if dataset_id == "math_500":
+        solution, unique = f"It is $\\boxed{{{row['answer']}}}$.", row["source_id"]
+        return {"problem": row["question"], "solution": solution, "answer": row["answer"], "unique_id": unique}
+    if dataset_id == "svamp":
+        body, _, question = row["question"].rpartition(". ")
+        body += "." * (number % 3 > 0)  # upstream's bodies end without a full stop in a third of the rows
+        return {"ID": row["source_id"], "Body": body, "Question": question, "Answer": str(row["source_answer"])}
+    lines = [f"- {text}" if text == label else f"({label}) {text}" for label, text in zip(labels, texts, strict=True)]
+    options = "\nOptions:\n" + "\n".join(line + " " * (line == "- valid") for line in lines) if lines else ""
+    return {"input": row["question"] + options, "target": row["source_answer"]}
+
+
+def hub_files(dataset_id: str, rows: list[dict[str, Any]]) -> dict[str, bytes]:
+    """The files of the repository as the Hub lays them out, among others that are not meant."""
+    rows = [hub_row(dataset_id, row, number) for number, row in enumerate(rows)]
+    shards = "{}-{:05}-of-00002.parquet"
+    half = len(rows) // 2
+    two = {0: parquet(rows[:half]), 1: parquet(rows[half:], row_group_size=50, compression="zstd")}
+    source = dataset_card(dataset_id).hub
+    assert source is not None
+    other = {"README.md": b"---\nlicense: mit\n---\n", "dataset_infos.json": b"{}", ".gitattributes": b""}
+    if dataset_id == "math_500":
+        return {**other, "test.jsonl": b"".join(json.dumps(row).encode() + b"\n" for row in rows)}
+    if dataset_id == "svamp":
+        random.Random(7).shuffle(rows)  # noqa: S311 -- any order will do
+        train, test = parquet(rows[:700]), parquet(rows[700:])
+        return {**other, "data/train-00000-of-00001-0a1b.parquet": train, "data/test-00000-of-00001-2c3d.parquet": test}
+    folder = "data" if source.config == "default" else source.config
+    named = {f"{folder}/{shards.format(source.split, shard)}": data for shard, data in two.items()}
+    return {**other, **named, f"{folder}/train-00000-of-00001.parquet": b"no", f"other/{source.split}-0.parquet": b"no"}
+
+
+@pytest.mark.parametrize("dataset_id", SIXTEEN)
+def test_a_dataset_of_the_paper_comes_from_the_hub_as_it_is(dataset_id: str, shared: Path, hub: HubDouble) -> None:
+    source = dataset_card(dataset_id).hub
+    assert source is not None
+    hub.redirect = True
+    hub.add_dataset(source.repository, hub_files(dataset_id, shared_rows(shared, dataset_id)), source.revision)
+    found = questions(dataset_id)
+    assert told(found) == shared_questions(shared, dataset_id)
+    assert questions_sha256(found) == dataset_card(dataset_id).questions_sha256
+    assert all(question.answer_key is not None for question in found)
+    asked = len(hub.requests)
+    assert questions(dataset_id) == found
+    assert len(hub.requests) == asked, "the second time, nothing is asked"
+
+
+@pytest.mark.parametrize("dataset_id", SIXTEEN)
+def test_a_dataset_of_the_paper_comes_from_a_file_as_it_is(dataset_id: str, shared: Path) -> None:
+    found = questions(dataset_id, source=shared / "real/questions" / f"{dataset_id}.jsonl")
+    assert told(found) == shared_questions(shared, dataset_id)
+
+
+def test_mmlu_golds_are_positions(hub: HubDouble) -> None:
+    card = dataset_card("mmlu")
+    assert card.hub is not None
+    row = {"question": "Nearest to the sun?", "subject": "astronomy", "choices": ["Venus", "Mercury", "Earth", "Mars"]}
+    hub.add_dataset(
+        card.hub.repository,
+        {"all/test-00000-of-00001.parquet": parquet([{**row, "answer": 1}] * 14_042)},
+        card.hub.revision,
+    )
+    found = questions("mmlu")
+    assert (found[-1].id, found[-1].answer, found[-1].answer_key) == ("mmlu/14041", "B", "B")
+    assert found[0].choices == (("A", "Venus"), ("B", "Mercury"), ("C", "Earth"), ("D", "Mars"))
+
+
+# --- offline, the cache -------------------------------------------------------------------------------------------------
+
+
+def test_what_was_fetched_once_needs_no_network(sums: HubDouble, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = questions("sums")
+    assert told(first) == [("sums/0", "1 + 1?", "2", ()), ("sums/1", "2 + 2?", "4", ())]
+    assert sums.asked() == [
+        f"GET /api/datasets/us/sums/revision/{REVISION}",
+        f"HEAD /datasets/us/sums/resolve/{REVISION}/test.jsonl",
+        f"GET /datasets/us/sums/resolve/{REVISION}/test.jsonl",
+    ]
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")
+    assert questions("sums") == first
+    assert len(sums.requests) == 3
+    [entry] = (cache / "questions").iterdir()
+    assert entry.name == f"us%2Fsums@{REVISION}"
+    assert sorted(path.name for path in entry.rglob("*") if path.is_file()) == ["0", "entry.json"]
+    assert [path.name for path in cache.iterdir()] == ["questions"], "no scratch folder is left"
+
+
+def test_another_revision_or_split_is_another_entry(sums: HubDouble, tmp_path: Path) -> None:
+    sums.add_dataset("us/sums", {"test.jsonl": TWO_SUMS, "train.jsonl": TWO_SUMS[:24]}, "f" * 40)
+    source = HubSource(repository="us/sums", config=None, split="test", revision=REVISION)
+    for other in (source, source.model_copy(update={"revision": "f" * 40})):
+        assert [file.data for file in question_files(other)] == [TWO_SUMS]
+    both = source.model_copy(update={"revision": "f" * 40, "split": "train+test"})
+    assert [file.path for file in question_files(both)] == ["train.jsonl", "test.jsonl"]
+    named = both.model_copy(update={"files": ("te*.jsonl",)})
+    assert [file.path for file in question_files(named)] == ["test.jsonl"]
+
+
+@pytest.mark.parametrize("damage", ["flip", "truncate", "remove", "no entry", "odd entry", "empty entry"])
+def test_a_damaged_copy_is_fetched_again_once(sums: HubDouble, cache: Path, damage: str) -> None:
+    first = questions("sums")
+    [path] = cache.glob("questions/*/*/0")
+    data = path.read_bytes()
+    if damage == "remove":
+        path.unlink()
+    elif damage == "no entry":
+        (path.parent / "entry.json").unlink()
+    elif damage == "odd entry":
+        (path.parent / "entry.json").write_text('{"files": [3]}')
+    elif damage == "empty entry":
+        (path.parent / "entry.json").write_text('{"files": []}')
+    else:
+        path.write_bytes(data[:-1] if damage == "truncate" else data[:-1] + b"x")
+    asked = len(sums.requests)
+    assert questions("sums") == first
+    assert len(sums.requests) == asked + 3
+    assert path.read_bytes() == data
+    assert questions("sums") == first
+    assert len(sums.requests) == asked + 3
+
+
+def test_a_damaged_copy_without_a_network_is_said(
+    sums: HubDouble, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    questions("sums")
+    [path] = cache.glob("questions/*/*/0")
+    path.write_bytes(b"something else")
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    with pytest.raises(HubError, match=r"the network is off \(HF_HUB_OFFLINE\), and the copy in .* is damaged"):
+        questions("sums")
+    assert path.exists(), "what cannot be replaced is not thrown away"
+
+
+def test_a_cache_folder_that_cannot_be_used_is_said(
+    sums: HubDouble, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("FEVAL_CACHE", str(tmp_path / "file"))
+    with pytest.raises(StorageError, match=r"could not be kept in .*FEVAL_CACHE"):
+        questions("sums")
+
+
+def test_a_full_disk_is_said(sums: HubDouble, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: Any, **__: Any) -> str:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(HfApi, "hf_hub_download", full)
+    with pytest.raises(StorageError, match=r"fetched to .*: No space left on device\. Name a folder .*FEVAL_CACHE"):
+        questions("sums")
+    assert list(cache.iterdir()) == [], "no scratch folder is left"
+
+
+def test_several_may_fetch_the_same_at_once(sums: HubDouble, cache: Path) -> None:
+    with ThreadPoolExecutor(8) as pool:
+        found = list(pool.map(lambda _: told(questions("sums")), range(8)))
+    assert found == [found[0]] * 8
+    assert [path.name for path in cache.glob("questions/*/*")] == ["@test"]
+    assert [path.name for path in cache.iterdir()] == ["questions"]
+
+
+def test_the_cache_folder_is_the_users_or_the_platforms(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    assert cache_folder() == tmp_path / "cache"
+    monkeypatch.delenv("FEVAL_CACHE")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
+    assert cache_folder() == tmp_path / "xdg" / "feval"
+    monkeypatch.setenv("XDG_CACHE_HOME", "relative")
+    monkeypatch.setattr(sys, "platform", "linux")
+    assert cache_folder() == tmp_path / ".cache" / "feval"
+    monkeypatch.setattr(sys, "platform", "darwin")
+    assert cache_folder() == tmp_path / "Library" / "Caches" / "feval"
+
+
+def test_no_name_in_a_card_leaves_the_cache_folder(sums: HubDouble, cache: Path) -> None:
+    sums.add_dataset("us/sums", {"../../../evil.jsonl": TWO_SUMS, "a.jsonl": TWO_SUMS}, REVISION)
+    source = HubSource(repository="us/sums", config="../..", split="/../x", revision=REVISION, files=("a.jsonl",))
+    assert len(question_files(source)) == 1
+    assert [path.name for path in cache.iterdir()] == ["questions"]
+    assert {path.name for path in cache.parent.iterdir()} <= {"cache", "cards", "hub-home"}
+    with pytest.raises(HubError):
+        question_files(source.model_copy(update={"files": ("*evil*",)}))
+    assert not list(cache.parent.parent.glob("evil*"))
+
+
+# --- what goes wrong ----------------------------------------------------------------------------------------------------
+
+
+def test_without_a_pinned_revision_nothing_is_fetched(hub: HubDouble) -> None:
+    with pytest.raises(HubError, match=r"pins no commit of tasksource/bigbench .*--questions FILE"):
+        question_files(HubSource(repository="tasksource/bigbench", config=None, split="train", revision=None))
+    with pytest.raises(CardError, match="'bigbench_date' is on the Hub, and its card does not say how"):
+        questions("bigbench_date")
+    with pytest.raises(CardError, match=r"'last_letters' is not on the Hub. Pass a file"):
+        questions("last_letters")
+    assert hub.requests == []
+
+
+@pytest.mark.parametrize("word", ["1", "true", "ON"])
+def test_offline_and_not_cached_is_said_at_once(sums: HubDouble, monkeypatch: pytest.MonkeyPatch, word: str) -> None:
+    monkeypatch.setenv("HF_HUB_OFFLINE", word)
+    with pytest.raises(
+        HubError, match=r"us/sums at commit 0123456789ab .*HF_HUB_OFFLINE.*no copy is in .*--questions FILE"
+    ):
+        questions("sums")
+    assert sums.requests == []
+
+
+def test_an_unreachable_hub_is_said_at_once(sums: HubDouble, monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        monkeypatch.setenv("HF_ENDPOINT", f"http://user:{TOKEN}@127.0.0.1:{unused.getsockname()[1]}")
+        with pytest.raises(
+            HubError, match=r"from the Hub \(127.0.0.1\): the Hub cannot be reached, and no copy is in"
+        ) as caught:
+            questions("sums")
+    assert TOKEN not in str(caught.value)
+
+
+def test_what_the_hub_does_not_have_is_said(sums: HubDouble) -> None:
+    here = HubSource(repository="us/sums", config=None, split="test", revision=REVISION)
+    with pytest.raises(HubError, match=r"the Hub shows no such repository.*Correct the card"):
+        question_files(here.model_copy(update={"repository": "us/nothing"}))
+    with pytest.raises(HubError, match="the repository but no such commit"):
+        question_files(here.model_copy(update={"revision": "e" * 40}))
+    with pytest.raises(
+        HubError, match=r"No files of config None and split 'dev' .* its data files are test.jsonl. Name them"
+    ):
+        question_files(here.model_copy(update={"split": "dev"}))
+    with pytest.raises(HubError, match="no repository can have that name"):
+        question_files(here.model_copy(update={"repository": "us--nothing"}))
+    assert len(sums.requests) == 3, "none of these is worth another attempt"
+
+
+def test_a_gated_repository_needs_a_token_that_is_never_shown(sums: HubDouble, monkeypatch: pytest.MonkeyPatch) -> None:
+    sums.gated.add("us/sums")
+    with pytest.raises(HubError, match=r"only people who asked.*huggingface.co/datasets/us/sums.*hf auth login"):
+        questions("sums")
+    monkeypatch.setenv("HF_TOKEN", TOKEN)
+    assert len(questions("sums")) == 2
+    assert {request.token for request in sums.requests[1:]} == {f"Bearer {TOKEN}"}
+
+
+def test_a_token_is_not_sent_to_the_host_of_the_large_files(sums: HubDouble, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HF_TOKEN", TOKEN)
+    sums.redirect = True
+    sums.add_dataset(
+        "us/sums", {"test.parquet": parquet([{"q": "1 + 1?", "a": "2"}, {"q": "2 + 2?", "a": "4"}])}, REVISION
+    )
+    assert len(questions("sums")) == 2
+    assert {(request.host, request.token) for request in sums.requests} == {
+        ("127.0.0.1", f"Bearer {TOKEN}"),
+        ("localhost", None),
+    }
+
+
+@pytest.mark.parametrize("status", [429, 500, 503])
+def test_a_passing_failure_is_met_by_another_attempt(sums: HubDouble, status: int) -> None:
+    sums.failures = [Failure(status, "/api/"), Failure(status, "/api/", (("Retry-After", "0"),))]
+    assert len(questions("sums")) == 2
+    assert len(sums.asked("/api/")) == 3
+
+
+@pytest.mark.parametrize(("status", "words"), [(429, "asks for fewer requests"), (502, "has a problem of its own")])
+def test_a_failure_that_stays_is_said(sums: HubDouble, status: int, words: str) -> None:
+    sums.failures = [Failure(status, "/api/")] * 9
+    with pytest.raises(HubError, match=rf"the Hub {words} \(HTTP {status}\), and no copy is in .* Try later, or pass"):
+        questions("sums")
+    assert len(sums.requests) == 3
+
+
+@pytest.mark.parametrize(("status", "words"), [(401, "hf auth login"), (403, "hf auth login"), (418, "Try later")])
+def test_a_refusal_is_said_at_once(sums: HubDouble, status: int, words: str) -> None:
+    sums.failures = [Failure(status, "/api/")]
+    with pytest.raises(HubError, match=rf"the Hub refuses \(HTTP {status}\).*{words}"):
+        questions("sums")
+
+
+def test_a_file_that_is_listed_and_absent_is_said(sums: HubDouble) -> None:
+    sums.failures = [Failure(404, "/resolve/", (("X-Error-Code", "EntryNotFound"),))]
+    with pytest.raises(HubError, match="the Hub lists a file and does not have it"):
+        questions("sums")
+
+
+def test_something_that_is_no_hub_is_said(sums: HubDouble) -> None:
+    sums.failures = [Failure(200, "/api/")]
+    with pytest.raises(HubError, match=r"no answer of a Hub.*HF_ENDPOINT"):
+        questions("sums")
+    sums.failures = [Failure(200, "/resolve/")]
+    with pytest.raises(HubError, match=r"the client failed \(FileMetadataError\).*HF_ENDPOINT"):
+        questions("sums")
+
+
+def test_a_hub_that_does_not_answer_is_given_up(sums: HubDouble, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(constants, "HF_HUB_ETAG_TIMEOUT", 0.05)
+    sums.delay_seconds = 60
+    with pytest.raises(HubError, match=r"did not answer in time \(HF_HUB_ETAG_TIMEOUT.*Try later"):
+        questions("sums")
+    assert len(sums.requests) == 3
+
+
+def test_wrong_bytes_are_fetched_again_and_then_refused(sums: HubDouble, cache: Path) -> None:
+    sums.wrong_bytes["test.jsonl"] = 2
+    assert len(questions("sums")) == 2
+    sums.add_dataset("us/sums", {"test.parquet": parquet([{"q": "1 + 1?", "a": "2"}])}, "e" * 40)
+    sums.wrong_bytes["test.parquet"] = 9
+    with pytest.raises(HubError, match=r"test.parquet came with other bytes than the Hub says it has, and no copy"):
+        question_files(HubSource(repository="us/sums", config=None, split="test", revision="e" * 40))
+    assert len(list(cache.glob("questions/*"))) == 1, "nothing wrong is kept"
+
+
+def test_a_download_that_breaks_off_is_finished(sums: HubDouble, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(time, "sleep", lambda _: None)  # the client waits between its own attempts
+    sums.cut["test.jsonl"] = 2
+    sums.failures = [Failure(503, "/resolve/"), Failure(429, "/resolve/", (("Retry-After", "0"),))]
+    assert len(questions("sums")) == 2
+
+
+@pytest.mark.parametrize(("status", "words"), [(429, "asks for fewer requests"), (503, "has a problem of its own")])
+def test_a_download_that_never_comes_is_given_up_by_the_client_alone(
+    sums: HubDouble, monkeypatch: pytest.MonkeyPatch, status: int, words: str
+) -> None:
+    monkeypatch.setattr(time, "sleep", lambda _: None)
+    sums.failures = [Failure(status, "/resolve/")] * 99
+    with pytest.raises(HubError, match=rf"the Hub {words} \(HTTP {status}\), and no copy is in .* Try later"):
+        questions("sums")
+    assert len(sums.asked("/api/")) == 1
+
+
+def test_a_split_of_too_many_bytes_is_refused(sums: HubDouble, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hub_questions_module, "MAX_BYTES", 10)
+    with pytest.raises(HubError, match="has 54 bytes, and 10 is the most"):
+        questions("sums")
+
+
+# --- what does not agree with the card ----------------------------------------------------------------------------------
+
+
+def test_a_difference_from_the_card_is_said(sums: HubDouble, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    put_card(
+        tmp_path,
+        monkeypatch,
+        ("questions: 2", "questions: 3"),
+        ("last_question_id: sums/1", "last_question_id: sums/2"),
+    )
+    with pytest.raises(
+        SourceError, match=r"2 questions instead of 3; the last id is 'sums/1' instead of 'sums/2'.*FEVAL_CARDS"
+    ):
+        questions("sums")
+    put_card(tmp_path, monkeypatch, sha256="0" * 64)
+    with pytest.raises(
+        SourceError, match=rf"us/sums on the Hub .*number and ids agree.*SHA-256 is {SUMS_SHA256} instead of 00"
+    ):
+        questions("sums")
+
+
+def test_a_shorter_file_is_not_the_dataset(shared: Path, tmp_path: Path) -> None:
+    lines = (shared / "real/questions/gsm8k.jsonl").read_bytes().splitlines(keepends=True)
+    short = tmp_path / "short.jsonl"
+    short.write_bytes(b"".join(lines[:-1]))
+    with pytest.raises(
+        SourceError, match=r"short.jsonl are not those.*1318 questions instead of 1319; the last id is 'gsm8k/1317'"
+    ):
+        questions("gsm8k", source=short)
+    short.write_bytes(b"".join(lines).replace(b"16 eggs", b"17 eggs"))
+    with pytest.raises(SourceError, match=r"number and ids agree, and a text, a gold"):
+        questions("gsm8k", source=short)
+    short.write_bytes(b"".join([lines[0], lines[2], lines[1], *lines[3:]]))
+    with pytest.raises(SourceError, match="the order of the questions does not"):
+        questions("gsm8k", source=short)
+
+
+def test_a_dataset_of_ones_own_needs_a_file_and_an_answer_kind(tmp_path: Path) -> None:
+    path = tmp_path / "mine.jsonl"
+    path.write_text(
+        '{"question": "1 + 1?", "answer": 2}\n{"question": "1 / 3?", "answer": "no idea"}\n{"question": "?"}\n'
+    )
+    found = questions("mine", source=path, answer_kind="number")
+    assert [(question.id, question.answer_key) for question in found] == [
+        ("mine/0", "2"),
+        ("mine/1", None),
+        ("mine/2", None),
+    ]
+    assert remarks(found) == [
+        "Questions with no gold answer, which accuracies need: 1 (mine/2).",
+        "Questions with a gold answer that their answer kind cannot read, as accuracies need: 1 (mine/1).",
+    ]
+    with pytest.raises(UsageError, match=r"no card for the dataset 'mine'.*--answer-kind"):
+        questions("mine", source=path)
+    with pytest.raises(UnknownNameError, match="no answer kind 'numbers'"):
+        questions("mine", source=path, answer_kind="numbers")
+    with pytest.raises(UnknownNameError, match="no dataset card 'mine'"):
+        questions("mine", answer_kind="number")
+
+
+def test_a_broken_file_is_said(tmp_path: Path) -> None:
+    path = tmp_path / "mine.jsonl"
+    for text, error, words in (
+        ('{"id": 1, "question": "a"}\n{"id": 1, "question": "b"}\n', ConflictError, "id '1'"),
+        ('{"id": 1, "question": ""}\n', SourceError, "no text for the question '1'"),
+        ('{"question"\n', SourceError, "not valid JSON"),
+        ("subject,index,answer\nx,0,A\n", SourceError, "has no text"),
+    ):
+        path.write_text(text)
+        with pytest.raises(error, match=words):
+            questions("mine", source=path, answer_kind="text")
+    with pytest.raises(SourceError, match="there is nothing"):
+        questions("mine", source=tmp_path / "absent.jsonl", answer_kind="text")
+
+
+def test_golds_that_are_no_option_are_said(shared: Path) -> None:
+    [sentence] = remarks(questions("bbh_ruin_names", source=shared / "real/questions/bbh_ruin_names.jsonl"))
+    assert "none of their options" in sentence
+    assert "2 (bbh_ruin_names/99, bbh_ruin_names/144)" in sentence
+
+
+# --- rows become questions ----------------------------------------------------------------------------------------------
+
+
+def columns(**fields: Any) -> HubColumns:
+    return HubColumns.model_validate({"question": ["q"], "answer": "a", **fields})
+
+
+def one(row: dict[str, Any], kind: str = "text", **fields: Any) -> tuple[Any, ...]:
+    [found] = hub_questions("d", [row], columns(**fields), kind)
+    return found.text, found.gold, found.choices
+
+
+def test_golds_are_read_as_the_card_says() -> None:
+    assert one({"q": " a ", "a": " x "}) == ("a", "x", ())
+    assert one({"q": "a", "a": None}) == ("a", None, ())
+    assert one({"q": "a", "a": True}, "yes-no") == ("a", "yes", ())
+    assert one({"q": "a", "a": "51.0"}, "number") == ("a", "51", ())
+    assert one({"q": "a", "a": 1e21}, "number") == ("a", "1000000000000000000000", ())
+    assert one({"q": "a", "a": "no idea"}, "number") == ("a", "no idea", ())
+    assert one({"q": "a", "a": "1 #### 2 #### 3,000"}, "number", answer_after="####") == ("a", "3000", ())
+    assert one({"q": "a", "a": "(B)"}) == ("a", "(B)", ())
+
+
+def test_columns_are_put_together_as_sentences() -> None:
+    for body in ("Ann has 3", "Ann has 3.", " Ann has 3. "):
+        assert one({"b": body, "q": "How many?", "a": "3"}, question=["b", "q"])[0] == "Ann has 3. How many?"
+    assert one({"b": "Who?", "q": "Ann", "a": "3"}, question=["b", "q"])[0] == "Who? Ann"
+    assert one({"b": "", "q": "Ann", "a": "3"}, question=["b", "q"])[0] == "Ann"
+
+
+def test_options_are_read_in_each_form() -> None:
+    both = (("A", "x"), ("B", "y"))
+    labelled = HubChoices(column="c", form="labelled")
+    structs = [{"label": "A", "text": "x "}, {"label": "B", "text": "y"}]
+    for value in (structs, {"label": ["A", "B"], "text": ["x", " y"]}):
+        assert one({"q": "?", "a": "B", "c": value}, "choice", choices=labelled) == ("?", "B", both)
+    marked = HubChoices(column="c", form="marked")
+    assert one({"q": "?", "a": "B", "c": ["A)x", "(B) y"]}, "choice", choices=marked) == ("?", "B", both)
+    plain = HubChoices(column="c", form="plain")
+    assert one({"q": "?", "a": 1, "c": ["x", "y"]}, "choice", choices=plain) == ("?", "B", both)
+    assert one({"q": "?", "a": "A", "c": ["x", "y"]}, "choice", choices=plain) == ("?", "A", both)
+    inside = HubChoices(column="q", form="in-question")
+    row = {"q": "Options: two.\nOptions:\n(A) x\n(B) y", "a": "(B)"}
+    assert one(row, "choice", choices=inside) == ("Options: two.", "B", both)
+
+
+@pytest.mark.parametrize(
+    ("row", "fields", "words"),
+    [
+        ({"q": "?"}, {}, "has no 'a'; it has 'q'"),
+        ({"a": "1"}, {}, "has no 'q'"),
+        ({"q": 3, "a": "1"}, {}, "'q' of The row of d/0 should be text"),
+        ({"q": " ", "a": "1"}, {}, "no question in 'q'"),
+        ({"q": "?", "a": [1]}, {}, "should be text, a number, true, false or null"),
+        ({"q": "?", "a": "3"}, {"answer_after": "####"}, "no '####' in 'a', where its gold should follow"),
+        ({"q": "?", "a": "3"}, {"choices": {"column": "c", "form": "labelled"}}, "has no 'c'"),
+        ({"q": "?", "a": "3", "c": None}, {"choices": {"column": "c", "form": "labelled"}}, "should be a list"),
+        ({"q": "?", "a": "3", "c": {"label": ["A"], "text": []}}, {"choices": {"column": "c", "form": "labelled"}}, "as many"),
+        ({"q": "?", "a": "3", "c": []}, {"choices": {"column": "c", "form": "marked"}}, "a list of texts"),
+        ({"q": "?", "a": "3", "c": ["A) x", "A) y"]}, {"choices": {"column": "c", "form": "marked"}}, "a label twice"),
+        ({"q": "?", "a": "3", "c": ["x"]}, {"choices": {"column": "c", "form": "marked"}}, "a label, a bracket and a text"),
+        ({"q": "?", "a": 2, "c": ["x", "y"]}, {"choices": {"column": "c", "form": "plain"}}, "position of one of its 2"),
+        ({"q": "?", "a": 2, "c": ["x"] * 27}, {"choices": {"column": "c", "form": "plain"}}, "at most 26 texts"),
+        ({"q": "?\nOptions:\nx", "a": "x"}, {"choices": {"column": "q", "form": "in-question"}}, "'- text'"),
+        ({"q": "?", "a": "x", "n": "first"}, {"order": "n"}, "text that ends in a number"),
+    ],
+)  # fmt: skip
+def test_a_row_of_another_shape_is_said(row: dict[str, Any], fields: dict[str, Any], words: str) -> None:
+    with pytest.raises(SourceError, match=words):
+        one(row, "choice", **fields)
+
+
+def test_rows_are_put_in_the_order_of_a_column() -> None:
+    rows = [{"q": f"question {number}", "a": "1", "n": f"chal-{number}"} for number in (10, 9, 1, 100)]
+    found = hub_questions("d", rows, columns(order="n"), "number")
+    assert [question.text for question in found] == ["question 1", "question 9", "question 10", "question 100"]
+    assert [question.id for question in found] == ["d/0", "d/1", "d/2", "d/3"]
+    with pytest.raises(SourceError, match="the number 10 twice in 'n'"):
+        hub_questions("d", [*rows, rows[0]], columns(order="n"), "number")
+
+
+LINE = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\n"), max_size=30).map(str.strip)
+LABEL = st.from_regex(r"[A-Za-z0-9]{1,3}", fullmatch=True)
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    question=st.text(st.characters(exclude_categories=["Cs"]), max_size=60).map(str.strip),
+    options=st.lists(st.tuples(LABEL, LINE), unique_by=lambda option: option[0], max_size=12),
+    blanks=st.sampled_from(["", " ", "\t "]),
+)
+def test_options_that_were_written_are_read_back(question: str, options: list[tuple[str, str]], blanks: str) -> None:
+    written = question + "\nOptions:\n" + "\n".join(f"({label}) {text}{blanks}" for label, text in options)
+    assert split_options(written, "here") == (question, tuple(options))
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.text(max_size=200) | st.lists(st.sampled_from(["\n", "Options:", "(A)", " ", "- ", "x", "()"])).map("".join))
+def test_no_text_is_beyond_the_option_parser(text: str) -> None:
+    with contextlib.suppress(SourceError):
+        question, options = split_options(text, "here")
+        assert question in text
+        assert all(label in text and option in text for label, option in options)
+
+
+# --- files of a split ---------------------------------------------------------------------------------------------------
+
+
+def test_the_files_of_a_split_are_found_by_their_names() -> None:
+    paths = [
+        "README.md", "main/test-00001-of-00002.parquet", "main/test-00000-of-00002.parquet", "main/train-00000-of-00001.parquet",
+        "socratic/test-00000-of-00001.parquet", "data/validation-00000-of-00001-ab12.parquet", "test.jsonl", "test.parquet",
+        "raw/test/0000.parquet", "testing.jsonl", "dataset_infos.json",
+    ]  # fmt: skip
+    both = ["main/test-00000-of-00002.parquet", "main/test-00001-of-00002.parquet"]
+    assert split_files(paths, "main", "test") == both
+    assert split_files(paths, "main", "train+test") == ["main/train-00000-of-00001.parquet", *both]
+    assert split_files(paths, "default", "validation") == ["data/validation-00000-of-00001-ab12.parquet"]
+    assert split_files(paths, None, "test") == ["test.parquet"]
+    assert split_files(paths, "raw", "test") == ["raw/test/0000.parquet"]
+    assert split_files(paths, "main", "test+dev") == []
+    assert split_files(paths, "main", "test", ["test.*", "main/train-*"]) == [
+        "test.jsonl", "test.parquet", "main/train-00000-of-00001.parquet",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "words"),
+    [
+        ("test.parquet", b"PAR1 or not", "no Parquet file that can be read"),
+        ("test.json", b"[1]", "Row 0 of test.json should be an object"),
+        ("test.jsonl", b"{", "not valid JSON"),
+    ],
+)
+def test_a_file_that_is_not_what_its_name_says_is_said(sums: HubDouble, name: str, data: bytes, words: str) -> None:
+    sums.add_dataset("us/sums", {name: data}, REVISION)
+    with pytest.raises(SourceError, match=words):
+        questions("sums")
+
+
+def test_one_json_array_is_read_too(sums: HubDouble) -> None:
+    rows = [json.loads(line) for line in TWO_SUMS.splitlines()]
+    sums.add_dataset("us/sums", {"test.json": json.dumps(rows, indent=1).encode()}, REVISION)
+    assert len(questions("sums")) == 2
+
+
+def test_questions_that_were_exported_are_read_back(shared: Path, tmp_path: Path) -> None:
+    found = questions("aqua", source=shared / "real/questions/aqua.jsonl")
+    (tmp_path / "again.jsonl").write_bytes(questions_jsonl(found))
+    assert questions("aqua", source=tmp_path / "again.jsonl") == found
+
+
+# --- the double itself: what later work leans on ------------------------------------------------------------------------
+
+
+def test_the_double_is_a_hub_to_the_client(hub: HubDouble, tmp_path: Path) -> None:
+    from huggingface_hub import HfFileSystem
+    from huggingface_hub.errors import EntryNotFoundError
+
+    files = {f"data/{number:03}.jsonl": b"%d" % number for number in range(120)} | {"t.parquet": bytes(range(256))}
+    commit = hub.add_dataset("us/big", files)
+    api = HfApi(endpoint=hub.url, token=TOKEN)
+    assert api.whoami()["name"] == "somebody"
+    assert api.repo_info("us/big", repo_type="dataset").sha == commit
+    tree = [item for item in api.list_repo_tree("us/big", repo_type="dataset", recursive=True) if hasattr(item, "size")]
+    assert {item.path: item.size for item in tree} == {path: len(data) for path, data in files.items()}
+    assert len(hub.asked("/tree/")) == 3, "pages are followed"
+    assert api.list_repo_refs("us/big", repo_type="dataset").branches[0].target_commit == commit
+    with pytest.raises(EntryNotFoundError):
+        list(api.list_repo_tree("us/big", "nothing", repo_type="dataset"))
+    folder = api.snapshot_download("us/big", repo_type="dataset", revision=commit, cache_dir=tmp_path / "hf")
+    assert (Path(folder) / "data/007.jsonl").read_bytes() == b"7"
+    system = HfFileSystem(endpoint=hub.url, token=TOKEN)
+    with system.open(f"datasets/us/big@{commit}/t.parquet", block_size=16) as file:
+        file.seek(100)
+        assert file.read(3) == bytes([100, 101, 102])
+    assert hub.asked("GET .*t.parquet")
+
+
+# --- the command --------------------------------------------------------------------------------------------------------
+
+
+def command(double: HubDouble, tmp_path: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Run `feval questions` as a program, with the Hub on loopback and the user's settings out of the way."""
+    settings = {
+        "PATH": os.environ["PATH"],
+        "HOME": str(tmp_path / "home"),
+        "PYTHONPATH": str(ROOT),
+        "HF_ENDPOINT": double.url,
+        "HF_HUB_DISABLE_TELEMETRY": "1",
+        "FEVAL_CARDS": str(tmp_path / "cards"),
+        "FEVAL_CACHE": str(tmp_path / "command-cache"),
+    }
+    return subprocess.run(
+        [sys.executable, "-m", "feval", "questions", *arguments],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+        cwd=tmp_path,
+        env=settings | environment,
+    )
+
+
+def test_the_command_fetches_shows_and_exports(sums: HubDouble, tmp_path: Path) -> None:
+    done = command(sums, tmp_path, "sums", "--out", "sums.jsonl", HF_TOKEN=TOKEN)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "2 questions" in done.stdout
+    assert "1 + 1?" in done.stdout
+    assert TOKEN not in done.stdout
+    written = (tmp_path / "sums.jsonl").read_bytes()
+    assert [json.loads(line)["answer"] for line in written.splitlines()] == ["2", "4"]
+    again = command(sums, tmp_path, "sums", "--questions", "sums.jsonl", "--json", HF_HUB_OFFLINE="1")
+    account = json.loads(again.stdout)
+    assert (account["count"], account["sha256"]) == (2, SUMS_SHA256)
+    assert account["questions"][1] == {
+        "id": "sums/1",
+        "question": "2 + 2?",
+        "answer": "4",
+        "answer_key": "4",
+        "choices": [],
+    }
+
+
+def test_the_command_fails_in_one_sentence(sums: HubDouble, tmp_path: Path) -> None:
+    sums.gated.add("us/sums")
+    done = command(sums, tmp_path, "sums", HF_ENDPOINT=f"http://user:{TOKEN}@127.0.0.1:{sums.port}")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.startswith(
+        "error: The questions of us/sums at commit 0123456789ab could not be fetched from the Hub"
+    )
+    assert done.stderr.count("\n") == 1
+    assert TOKEN not in done.stderr

@@ -1,0 +1,741 @@
+"""Recordings on the Hub: fetched in part, checked, kept, opened offline. The real client against a Hub on loopback."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import logging
+import re
+import shlex
+import shutil
+import socket
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hub_double import Failure, HubDouble
+from hub_settings import TOKEN, use
+from huggingface_hub import close_session, constants
+from places import ROOT
+from small import write_scored_toy
+from test_hub_push import told
+from typer.testing import CliRunner, Result
+
+import feval
+from feval.cli import app
+from feval.errors import (
+    DamagedRecordingError,
+    FevalError,
+    HubError,
+    NotFetchedError,
+    NotRecordedError,
+    StorageError,
+    UnpinnedWarning,
+    UsageError,
+)
+from feval.hub.recordings import local_folder, open_place, pull
+from feval.recording import merge, open_recording, verify_recording
+from feval.recording.layout.format import file_path, recording_hash
+
+DEMO = ROOT / "recorders" / "tiny" / "recording"
+REPO = "somebody/recording"
+PRICES = "tiny-2026-11"
+GOLDS = ("1", "2", "x", None)
+POOLS = {
+    "a": [("1", "1", None), ("2", "1", "2"), (), ("y", "y", "z")],
+    "b": [("1", "2", "1"), ("2", "2", "2"), ("x",), ("y", "y", "z")],
+    "us/c": [("3", "3", "1"), ("1", "1", "2"), ("x", "x"), ("z", "y", "z")],
+}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A recording of two datasets: one with scores, log-probabilities and an empty pool, and the bundled one."""
+    place = tmp_path_factory.mktemp("recordings")
+    return merge([write_scored_toy(place / "toy", POOLS, GOLDS, PRICES), DEMO], place / "both")
+
+
+@pytest.fixture
+def hub(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[HubDouble]:
+    with HubDouble() as double:
+        use(double, monkeypatch, tmp_path)
+        yield double
+        close_session()
+
+
+def files_of(folder: Path) -> dict[str, bytes]:
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def put(hub: HubDouble, folder: Path, **changes: bytes) -> str:
+    """Publish a recording; gives its address at its commit."""
+    files = {**files_of(folder), ".gitattributes": b"*.parquet filter=lfs\n", **changes}
+    return f"hf://{REPO}@{hub.add_dataset(REPO, files)}"
+
+
+@pytest.fixture
+def address(hub: HubDouble, folder: Path) -> str:
+    return put(hub, folder)
+
+
+def sent(hub: HubDouble) -> set[str]:
+    return {path for path, size in hub.sent_bytes.items() if size}
+
+
+def cached(tmp_path: Path, address: str, path: str) -> Path:
+    found = tmp_path / "hf-home" / "hub" / "datasets--somebody--recording" / "snapshots" / address.rpartition("@")[2]
+    return found / path
+
+
+def spoil(path: Path) -> None:
+    """Change one byte of a file in the cache."""
+    real = path.resolve()
+    data = bytearray(real.read_bytes())
+    data[len(data) // 2] ^= 1
+    real.write_bytes(bytes(data))
+
+
+def answers(dataset: feval.Dataset, llms: list[feval.LLM]) -> list[Any]:
+    return [
+        (llm.name, question, llm(question, n=1).answers, llm(question, n=1).dollar_cost)
+        for llm in llms
+        for question in dataset.question_ids[:2]
+    ]
+
+
+# --- load and pull ------------------------------------------------------------------------------------------------------------
+
+
+def test_loading_fetches_what_voting_needs_and_nothing_else(hub: HubDouble, folder: Path, address: str) -> None:
+    there = feval.load("toy", ["a", "us/c"], recording=address, prices="none")
+    here = feval.load("toy", ["a", "us/c"], recording=folder, prices="none")
+    assert came(hub, folder, {"manifest.json", *needed("toy", ["a", "us/c"])})
+    assert [llm.pool.codes.tolist() for llm in there[1]] == [llm.pool.codes.tolist() for llm in here[1]]
+    assert there[0].recording_hashes == here[0].recording_hashes
+
+
+def came(hub: HubDouble, folder: Path, paths: set[str]) -> bool:
+    """Whether the server sent exactly the contents of some files, each once: the cache keeps equal files as one."""
+    contents = {(folder / path).read_bytes(): path for path in paths}
+    return sorted(hub.sent_bytes.values()) == sorted(map(len, contents)) and sent(hub) <= paths
+
+
+def needed(dataset: str, llms: list[str]) -> set[str]:
+    own = {file_path(part, dataset, llm) for part in ("requests", "samples") for llm in llms}
+    return {file_path(part, dataset) for part in ("questions", "votes", "details")} | own
+
+
+def test_every_byte_is_sent_once(hub: HubDouble, folder: Path, address: str) -> None:
+    feval.load("toy", ["a"], recording=address)
+    feval.load("toy", ["a"], recording=address)
+    pull(address)
+    assert came(hub, folder, files_of(folder).keys() - {"README.md"})
+
+
+def test_a_pinned_commit_in_the_cache_asks_for_nothing(hub: HubDouble, address: str) -> None:
+    feval.load("toy", ["a"], recording=address)
+    hub.forget()
+    feval.load("toy", ["a"], recording=address)
+    assert hub.requests == []
+
+
+def test_texts_prompts_and_channels_are_fetched_when_they_are_asked_for(
+    hub: HubDouble, folder: Path, address: str
+) -> None:
+    dataset, [llm] = feval.load("toy", ["b"], recording=address, prices="none")
+    _, [own] = feval.load("toy", ["b"], recording=folder, prices="none")
+    hub.forget()
+    row = dataset.question_ids[0]
+    assert [cot.raw_text for cot in llm(row).cots] == [cot.raw_text for cot in own(row).cots]
+    assert sent(hub) == {"texts/toy/b.parquet"}
+    hub.forget()
+    assert llm(row).scores() == own(row).scores()
+    assert sent(hub) == {path for path in files_of(folder) if path.startswith("scores/toy/b/")}
+    hub.forget()
+    assert llm(row).sequence_logprobs == own(row).sequence_logprobs
+    assert sent(hub) == {"logprobs/toy/b.parquet"}
+    assert llm(row).request.raw_text == own(row).request.raw_text
+
+
+def test_the_address_alone_opens_a_recording_of_one_dataset(hub: HubDouble) -> None:
+    address = put(hub, DEMO)
+    dataset, llms = feval.load(address)
+    assert (dataset.id, len(llms)) == ("tiny_sums", 3)
+    assert answers(dataset, llms) == answers(*feval.load("tiny_sums", recording=DEMO))
+
+
+def test_the_address_alone_of_several_datasets_says_how_to_name_one(hub: HubDouble, address: str) -> None:
+    with pytest.raises(UsageError, match=r"holds 2 datasets \(toy, tiny_sums\).*load\('toy', recording='hf://"):
+        feval.load(address)
+
+
+def test_a_part_can_be_pulled(hub: HubDouble, folder: Path, address: str, tmp_path: Path) -> None:
+    pulled = pull(address, datasets=["toy"], llms=["a"], texts=False)
+    expected = {path for path in files_of(folder) if "/toy" in path and ("/toy/" not in path or "/a" in path)}
+    expected -= {"texts/toy/a.parquet"}
+    assert came(hub, folder, {"manifest.json", *expected})
+    assert pulled.files == len(expected) + 1
+    assert pulled.left_out == len(files_of(folder)) - 2 - len(expected)
+
+
+def test_a_pulled_recording_is_sound_and_has_the_same_hash(
+    hub: HubDouble, folder: Path, address: str, tmp_path: Path
+) -> None:
+    pulled = pull(address, tmp_path / "mine")
+    assert pulled.recording_hash == open_recording(folder).hash
+    assert verify_recording(tmp_path / "mine").problems == ()
+    assert verify_recording(local_folder(address)).problems == ()
+    held = files_of(tmp_path / "mine")
+    assert json.loads(held.pop(".feval-pulled.json")) == {"address": address}
+    assert held == {path: data for path, data in files_of(folder).items() if path != "README.md"}
+
+
+def test_a_part_in_a_folder_of_its_own_says_what_is_missing(hub: HubDouble, address: str, tmp_path: Path) -> None:
+    pull(address, tmp_path / "part", datasets=["toy"], llms=["a"], texts=False)
+    _, [llm] = feval.load("toy", ["a"], recording=tmp_path / "part", prices="none")
+    with pytest.raises(
+        NotFetchedError, match=f"texts/toy/a.parquet of {address} was not fetched. `feval pull {address}`"
+    ):
+        _ = llm("toy/0").cots[0].raw_text
+    problems = verify_recording(tmp_path / "part").problems
+    assert f"texts/toy/a.parquet: it was not fetched; `feval pull {address}` fetches all." in problems
+
+
+def test_what_is_not_recorded_is_said_before_anything_is_fetched(hub: HubDouble, address: str) -> None:
+    with pytest.raises(NotRecordedError, match="holds no dataset 'none'"):
+        pull(address, datasets=["none"])
+    with pytest.raises(NotRecordedError, match="holds no CoTs of 'none'"):
+        pull(address, llms=["a", "none"])
+    assert sent(hub) == {"manifest.json"}
+
+
+def test_an_existing_folder_is_never_written_into(hub: HubDouble, address: str, tmp_path: Path) -> None:
+    with pytest.raises(StorageError, match="is there already"):
+        pull(address, tmp_path)
+    assert hub.requests == []
+
+
+def test_several_places_can_stand_in_the_environment(
+    hub: HubDouble, folder: Path, address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FEVAL_RECORDING", f"{address}:{folder}")
+    dataset, _ = feval.load("toy", ["a"])
+    assert dataset.recording_hashes == (open_recording(folder).hash,)
+    assert sent(hub) >= {"votes/toy.votes"}
+
+
+def test_a_recording_may_lie_in_a_folder_of_the_repository(hub: HubDouble) -> None:
+    files = {f"recordings/demo/{path}": data for path, data in files_of(DEMO).items()}
+    address = f"hf://datasets/{REPO}@{hub.add_dataset(REPO, files)}/recordings/demo"
+    dataset, _ = feval.load(address)
+    assert dataset.recording_hashes == (open_recording(DEMO).hash,)
+    assert verify_recording(local_folder(address)).ok
+
+
+# --- revisions ----------------------------------------------------------------------------------------------------------------
+
+
+def test_a_branch_warns_with_the_commit_to_pin(hub: HubDouble, address: str) -> None:
+    with pytest.warns(UnpinnedWarning, match=f"is a branch.*Pin the commit that it is today: {address}"):
+        open_place(f"hf://{REPO}")
+    hub.datasets[REPO].refs["next/one"] = address.rpartition("@")[2]
+    with pytest.warns(UnpinnedWarning, match="next%2Fone is a branch"):
+        open_place(f"hf://{REPO}@next%2Fone")
+
+
+def test_a_branch_that_moved_is_followed(hub: HubDouble, folder: Path, address: str) -> None:
+    with pytest.warns(UnpinnedWarning):
+        assert open_place(f"hf://{REPO}@main").hash == open_recording(folder).hash
+    put(hub, DEMO)
+    with pytest.warns(UnpinnedWarning):
+        assert open_place(f"hf://{REPO}@main").hash == open_recording(DEMO).hash
+
+
+def test_tags_and_beginnings_of_commits_do_not_warn(hub: HubDouble, folder: Path, address: str) -> None:
+    commit = address.rpartition("@")[2]
+    hub.datasets[REPO].tags["v1.0"] = commit
+    assert open_place(f"hf://{REPO}@v1.0").address == address
+
+
+def test_what_was_fetched_opens_offline(
+    hub: HubDouble, folder: Path, address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hub.datasets[REPO].tags["v1.0"] = address.rpartition("@")[2]
+    feval.load("toy", ["a"], recording=f"hf://{REPO}@v1.0")
+    with pytest.warns(UnpinnedWarning):
+        open_place(f"hf://{REPO}")
+    hub.forget()
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    for place in (address, f"hf://{REPO}@v1.0"):
+        _, [llm] = feval.load("toy", ["a"], recording=place, prices="none")
+    with pytest.warns(UnpinnedWarning):
+        open_place(f"hf://{REPO}")
+    with pytest.raises(HubError, match=r"the network is off \(HF_HUB_OFFLINE\).*not in the cache"):
+        _ = llm("toy/0").cots[0].raw_text
+    with pytest.raises(HubError, match=r"the network is off \(HF_HUB_OFFLINE\)"):
+        open_place(f"hf://{REPO}@v2.0")
+    assert hub.requests == []
+
+
+# --- what goes wrong on the way -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("path", ["manifest.json", "votes/toy.votes", "samples/toy/a.parquet"])
+def test_a_damaged_cache_is_fetched_again_once(hub: HubDouble, address: str, tmp_path: Path, path: str) -> None:
+    before = feval.load("toy", ["a"], recording=address, prices="none")[1][0].pool.codes.tolist()
+    spoil(cached(tmp_path, address, path))
+    hub.forget()
+    assert feval.load("toy", ["a"], recording=address, prices="none")[1][0].pool.codes.tolist() == before
+    assert sent(hub) == {path}
+
+
+def test_damaged_texts_in_the_cache_are_fetched_again_once(hub: HubDouble, address: str, tmp_path: Path) -> None:
+    pull(address)
+    spoil(cached(tmp_path, address, "texts/toy/a.parquet"))
+    hub.forget()
+    _, [llm] = feval.load("toy", ["a"], recording=address, prices="none")
+    assert llm("toy/0").cots[0].raw_text is not None
+    assert sent(hub) == {"texts/toy/a.parquet"}
+
+
+@pytest.mark.parametrize("path", ["manifest.json", "votes/toy.votes", "samples/toy/a.parquet"])
+@pytest.mark.parametrize("redirect", [False, True])
+def test_wrong_bytes_are_fetched_again_once_and_then_refused(
+    hub: HubDouble, address: str, path: str, redirect: bool
+) -> None:
+    hub.redirect = redirect
+    hub.wrong_bytes[path] = 1
+    feval.load("toy", ["a"], recording=address)
+    shutil.rmtree(constants.HF_HUB_CACHE)
+    hub.wrong_bytes[path] = 9
+    hub.forget()
+    with pytest.raises(HubError, match=f"{path} of .* with other bytes than .* twice"):
+        feval.load("toy", ["a"], recording=address)
+    assert hub.wrong_bytes[path] == 7
+
+
+@pytest.mark.parametrize("status", [429, 500, 503])
+@pytest.mark.parametrize("where", ["/paths-info/", "HEAD /datasets", "GET /datasets", "/refs"])
+def test_a_failure_that_passes_is_met_by_another_attempt(
+    hub: HubDouble, address: str, where: str, status: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("huggingface_hub.utils._http.time.sleep", lambda _: None)
+    hub.datasets[REPO].tags["v1.0"] = address.rpartition("@")[2]
+    hub.failures.append(Failure(status, where, (("Retry-After", "0"),)))
+    feval.load("toy", ["a"], recording=f"hf://{REPO}@v1.0")
+    assert hub.failures == []
+
+
+def test_a_cut_connection_is_met_by_another_attempt(hub: HubDouble, address: str) -> None:
+    hub.cut["votes/toy.votes"] = 1
+    feval.load("toy", ["a"], recording=address)
+
+
+def test_a_hub_that_does_not_answer_is_a_sentence(
+    hub: HubDouble, address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    monkeypatch.setenv("HF_ENDPOINT", f"http://127.0.0.1:{port}")
+    monkeypatch.setattr("huggingface_hub.utils._http.time.sleep", lambda _: None)
+    with pytest.raises(HubError, match="the Hub cannot be reached"):
+        open_place(address)
+
+
+@pytest.mark.parametrize(
+    ("place", "words"),
+    [
+        (f"hf://{REPO}@{'0' * 40}", "no such commit"),
+        ("hf://nobody/nothing@v1", "no such repository"),
+        (f"hf://{REPO}@v9", "no such commit, tag or branch; it has no tags, its branches are main, and what is needed"),
+    ],
+)
+def test_what_is_not_there_is_a_sentence(hub: HubDouble, address: str, place: str, words: str) -> None:
+    with pytest.raises(HubError, match=words):
+        open_place(place)
+
+
+def test_a_repository_without_a_recording_is_a_sentence(hub: HubDouble) -> None:
+    commit = hub.add_dataset(REPO, {"README.md": b"# Nothing\n"})
+    with pytest.raises(HubError, match=r"holds no manifest\.json, so it is no recording"):
+        open_place(f"hf://{REPO}@{commit}")
+
+
+def test_a_full_disk_is_said_before_anything_comes(
+    hub: HubDouble, address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: shutil._ntuple_diskusage(1, 1, 50_000_000))  # type: ignore[attr-defined]
+    with pytest.raises(StorageError, match=r"has room for 50,000,000\. Fetch a part of it"):
+        pull(address)
+    assert sent(hub) == {"manifest.json"}
+
+
+# --- a malicious repository ---------------------------------------------------------------------------------------------------
+
+
+def publish_changed(hub: HubDouble, folder: Path, change: Callable[[dict[str, Any]], None], **files: bytes) -> str:
+    manifest = json.loads((folder / "manifest.json").read_bytes())
+    change(manifest)
+    return put(hub, folder, **{"manifest.json": json.dumps(manifest).encode(), **files})
+
+
+def record_of(data: bytes, rows: int = 1) -> dict[str, Any]:
+    return {"sha256": hashlib.sha256(data).hexdigest(), "bytes": len(data), "rows": rows}
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "../../evil",
+        "/etc/passwd",
+        "a/../../evil",
+        "..\\evil",
+        "C:evil",
+        "texts/./x",
+        "evil.sh",
+        "texts/toy/evil.parquet",
+    ],
+)
+def test_a_manifest_that_names_other_files_is_refused(hub: HubDouble, folder: Path, path: str, tmp_path: Path) -> None:
+    address = publish_changed(hub, folder, lambda manifest: manifest["files"].update({path: record_of(b"evil")}))
+    for ask in (
+        lambda: pull(address),
+        lambda: pull(address, tmp_path / "out"),
+        lambda: feval.load("toy", recording=address),
+    ):
+        with pytest.raises(DamagedRecordingError, match=r"lies outside the recording|no recording .* has such a file"):
+            ask()
+    assert sent(hub) - {"questions/toy.parquet", *needed("toy", list(POOLS))} == {"manifest.json"}
+    assert not (tmp_path / "out").exists()
+    assert not list(tmp_path.rglob("*evil*"))
+
+
+def test_names_that_differ_in_case_only_are_refused() -> None:
+    from feval.recording.partial import check_names
+
+    with pytest.raises(DamagedRecordingError, match="many disks keep as one"):
+        check_names(["texts/A.parquet", "texts/a.parquet"])
+    with pytest.raises(DamagedRecordingError, match="as a file and as a folder"):
+        check_names(["texts/a", "texts/a/b"])
+
+
+def test_datasets_that_differ_in_case_only_are_refused(hub: HubDouble, folder: Path) -> None:
+    def add(manifest: dict[str, Any]) -> None:
+        manifest["datasets"].append({**manifest["datasets"][0], "id": "TOY"})
+        manifest["files"]["questions/TOY.parquet"] = manifest["files"]["questions/toy.parquet"]
+
+    with pytest.raises(DamagedRecordingError, match="many disks keep as one"):
+        pull(publish_changed(hub, folder, add))
+
+
+def test_a_file_larger_than_its_manifest_says_is_not_fetched(hub: HubDouble, folder: Path) -> None:
+    address = put(hub, folder, **{"votes/toy.votes": bytes(1 << 20)})
+    with pytest.raises(DamagedRecordingError, match="has 1,048,576 bytes on the Hub"):
+        feval.load("toy", ["a"], recording=address)
+    assert "votes/toy.votes" not in sent(hub)
+
+
+def test_an_enormous_manifest_is_not_fetched(hub: HubDouble, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("feval.hub.recordings.MOST_BYTES", 100)
+    with pytest.raises(HubError, match="100 is the most that is fetched"):
+        open_place(put(hub, folder))
+    assert sent(hub) == set()
+
+
+def test_a_manifest_that_states_terabytes_is_a_sentence(hub: HubDouble, folder: Path) -> None:
+    def grow(manifest: dict[str, Any]) -> None:
+        manifest["files"]["votes/toy.votes"]["bytes"] = 1 << 60
+
+    with pytest.raises(DamagedRecordingError, match="is not the file of 1,152,921,504,606,846,976 bytes"):
+        feval.load("toy", ["a"], recording=publish_changed(hub, folder, grow))
+
+
+@pytest.mark.parametrize("data", [b"[" * 100_000, b'{"a":' * 100_000, b"{", b"\xff", b"null", b'{"format": 1}', b""])
+def test_a_manifest_that_is_none_is_a_sentence(hub: HubDouble, folder: Path, data: bytes) -> None:
+    with pytest.raises(FevalError, match=r"not valid JSON|is not the manifest of a recording"):
+        open_place(put(hub, folder, **{"manifest.json": data}))
+
+
+def parquet(table: pa.Table, **options: Any) -> bytes:
+    file = io.BytesIO()
+    pq.write_table(table, file, compression="zstd", **options)
+    return file.getvalue()
+
+
+def bomb(kind: str) -> tuple[bytes, int]:
+    """A Parquet file of a few kilobytes, and its rows."""
+    if kind == "plain":
+        rows = 120
+        column = pa.array(["x" * (1 << 20)] * rows)
+    elif kind == "dictionary":
+        rows = 2000
+        column = pa.DictionaryArray.from_arrays(pa.array([0] * rows, pa.int32()), pa.array(["y" * (1 << 20)]))
+    elif kind == "nested dictionary":
+        rows = 1
+        inner = pa.DictionaryArray.from_arrays(pa.array([0] * 2000, pa.int32()), pa.array(["y" * (1 << 20)]))
+        column = pa.ListArray.from_arrays(pa.array([0, 2000], pa.int32()), inner)
+    elif kind == "values":
+        rows = 1
+        column = pa.ListArray.from_arrays(
+            pa.array([0, 4_000_000], pa.int32()), pa.array(np.zeros(4_000_000, np.float32))
+        )
+    else:
+        rows = 4_000_000
+        column = pa.array([None] * rows, pa.string())
+    table = pa.table(
+        {"question_id": column, "sample_index": pa.nulls(rows, pa.int32()), "text": pa.nulls(rows, pa.string())}
+    )
+    return parquet(table, use_dictionary=kind != "plain"), rows
+
+
+@pytest.mark.parametrize("kind", ["plain", "dictionary", "nested dictionary", "rows", "values"])
+def test_a_parquet_bomb_is_refused_unread(hub: HubDouble, folder: Path, kind: str) -> None:
+    data, rows = bomb(kind)
+    assert len(data) < 1 << 19
+    path = "texts/toy/a.parquet"
+    address = publish_changed(
+        hub, folder, lambda manifest: manifest["files"].update({path: record_of(data, rows)}), **{path: data}
+    )
+    pool = pa.default_memory_pool()
+    before = pool.max_memory()
+    with pytest.raises(DamagedRecordingError, match="nothing that was recorded is so much alike"):
+        pull(address)
+    assert pool.max_memory() - before < 64 << 20
+
+
+def test_another_content_than_the_recording_hash_pins_is_refused(hub: HubDouble, folder: Path) -> None:
+    path = "samples/toy/a.parquet"
+    table = pq.read_table(folder / path)
+    tokens = pa.array([tokens + 1 for tokens in table.column("output_tokens").to_pylist()], pa.int32())
+    data = parquet(table.set_column(table.schema.get_field_index("output_tokens"), "output_tokens", tokens))
+    address = publish_changed(
+        hub, folder, lambda manifest: manifest["files"].update({path: record_of(data, len(table))}), **{path: data}
+    )
+    with pytest.raises(DamagedRecordingError, match="the leaf toy / a / samples should be"):
+        feval.load("toy", ["a"], recording=address)
+    feval.load("toy", ["b"], recording=address)
+
+
+@pytest.mark.parametrize("llms", [["a"], ["b"]])
+def test_votes_that_say_something_else_are_refused(
+    hub: HubDouble, folder: Path, llms: list[str], tmp_path: Path
+) -> None:
+    """The recording hash does not pin the votes; they are held against what it pins."""
+    other = write_scored_toy(tmp_path / "other", {**POOLS, "a": [("2", "2", "2"), *POOLS["a"][1:]]}, GOLDS, PRICES)
+    votes = {path: (other / path).read_bytes() for path in ("votes/toy.votes", "votes/toy.details")}
+
+    def swap(manifest: dict[str, Any]) -> None:
+        manifest["files"].update({path: record_of(data, len(GOLDS)) for path, data in votes.items()})
+
+    address = publish_changed(hub, folder, swap, **votes)
+    assert open_place(address).hash == open_recording(folder).hash
+    if llms == ["a"]:
+        with pytest.raises(DamagedRecordingError, match="does not hold what the Parquet files say"):
+            feval.load("toy", llms, recording=address)
+        with pytest.raises(DamagedRecordingError, match="does not hold what the Parquet files say"):
+            pull(address)
+    else:
+        feval.load("toy", llms, recording=address)
+
+
+def test_leaves_that_do_not_make_the_hash_are_refused(hub: HubDouble, folder: Path) -> None:
+    def change(manifest: dict[str, Any]) -> None:
+        manifest["leaves"][0]["sha256"] = "0" * 64
+
+    with pytest.raises(DamagedRecordingError, match="its leaves hash to"):
+        open_place(publish_changed(hub, folder, change))
+
+
+def test_a_leaf_that_is_missing_is_refused(hub: HubDouble, folder: Path) -> None:
+    def change(manifest: dict[str, Any]) -> None:
+        manifest["leaves"] = [leaf for leaf in manifest["leaves"] if (leaf["llm"], leaf["part"]) != ("a", "samples")]
+        keys = [(leaf["dataset"], leaf["llm"], leaf["part"], leaf["sha256"]) for leaf in manifest["leaves"]]
+        manifest["recording_hash"] = recording_hash(keys)
+
+    with pytest.raises(DamagedRecordingError, match="the leaf toy / a / samples should be None"):
+        feval.load("toy", ["a"], recording=publish_changed(hub, folder, change))
+
+
+def test_a_link_in_a_repository_is_a_file_with_other_bytes(hub: HubDouble, folder: Path) -> None:
+    """The Hub serves a symbolic link as a small file that holds where it leads."""
+    with pytest.raises(DamagedRecordingError, match="is not the file of"):
+        feval.load("toy", ["a"], recording=put(hub, folder, **{"votes/toy.votes": b"/etc/passwd"}))
+
+
+def test_an_edited_card_does_no_harm(hub: HubDouble, folder: Path, tmp_path: Path) -> None:
+    address = put(hub, folder, **{"README.md": b"<script>alert(1)</script>", "curve.png": b"PNG", "run.py": b"evil()"})
+    pull(address, tmp_path / "mine")
+    assert verify_recording(tmp_path / "mine").ok
+    assert not (tmp_path / "mine" / "run.py").exists()
+    assert not (tmp_path / "mine" / "README.md").exists()
+
+
+@pytest.mark.parametrize(
+    "place",
+    [
+        "hf://", "hf://a", "hf://a/..", "hf://../b", "hf://a/b@", "hf://a/b@../c", "hf://a/b@-x", "hf://a/b@v/../x", "hf://a/b@v/x\\y",
+        "hf://a/b--c", "hf://models/a/b", "hf://a/b@v/.hidden", "hf://a/b@v//x", "hf://a b/c", "hf://a/b@v\n",
+    ],
+)  # fmt: skip
+def test_addresses_that_cannot_be_are_refused(hub: HubDouble, place: str) -> None:
+    with pytest.raises(UsageError, match=r"is written hf://namespace/name@revision|is no dataset repository"):
+        open_place(place)
+    assert hub.requests == []
+
+
+# --- the token ----------------------------------------------------------------------------------------------------------------
+
+
+def test_the_token_is_shown_nowhere(
+    hub: HubDouble, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("DEBUG")
+    monkeypatch.setenv("HF_ENDPOINT", f"http://user:{TOKEN}@127.0.0.1:{hub.port}")
+    address = put(hub, folder)
+    for failure in (Failure(401), Failure(403), Failure(500, headers=(("Retry-After", "0"),))):
+        hub.failures[:] = [failure] * 20
+        with pytest.raises(HubError) as raised:
+            open_place(f"hf://{REPO}@v1")
+        assert TOKEN not in told(raised.value)
+    hub.failures.clear()
+    monkeypatch.setenv("HF_ENDPOINT", hub.url)
+    hub.forget()
+    recording = open_place(address)
+    pull(address, tmp_path / "mine")
+    assert TOKEN not in repr(recording)
+    assert TOKEN not in repr(vars(recording))
+    assert TOKEN not in caplog.text
+    assert not [path for path in tmp_path.rglob("*") if path.is_file() and TOKEN.encode() in path.read_bytes()]
+    assert {request.token for request in hub.requests} == {f"Bearer {TOKEN}"}
+
+
+def test_the_token_is_not_sent_to_where_the_hub_redirects(hub: HubDouble, address: str) -> None:
+    hub.redirect = True
+    pull(address)
+    elsewhere = [request for request in hub.requests if request.host == "localhost"]
+    assert elsewhere
+    assert {request.token for request in elsewhere} == {None}
+
+
+def test_the_client_speaks_again_when_the_last_thread_is_done(hub: HubDouble, address: str) -> None:
+    from huggingface_hub.utils import are_progress_bars_disabled
+    from huggingface_hub.utils.logging import get_verbosity
+
+    before = get_verbosity(), are_progress_bars_disabled(), logging.getLogger("httpx2").level
+    pull(address)
+    assert (get_verbosity(), are_progress_bars_disabled(), logging.getLogger("httpx2").level) == before
+
+
+# --- the command line ---------------------------------------------------------------------------------------------------------
+
+
+def command(*arguments: str) -> Result:
+    return CliRunner().invoke(app, list(arguments), prog_name="feval")
+
+
+def test_the_command_pulls_a_part(hub: HubDouble, folder: Path, address: str) -> None:
+    name = address.removeprefix("hf://")
+    done = command("pull", name, "--dataset", "toy", "--llm", "a", "--no-texts", "--json")
+    assert (done.exit_code, done.stderr) == (0, "")
+    account = json.loads(done.stdout)
+    assert account["address"] == address
+    assert account["recording_hash"] == open_recording(folder).hash
+    assert sum(account["fetched"].values()) + (folder / "manifest.json").stat().st_size == hub.sent_bytes.total()
+    again = command("pull", name, "--dataset", "toy", "--llm", "a", "--no-texts")
+    assert "nothing had to be fetched" in again.stdout
+
+
+def test_commands_take_an_address_where_they_take_a_folder(
+    hub: HubDouble, folder: Path, address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    curve = ["curve", "self-consistency", "--dataset", "tiny_sums", "--llm", "feval/tiny-42k", "--n", "1,5", "--json"]
+    run = ["run", "self-consistency", "--set", "n=2", "--dataset", "tiny_sums", "--llm", "feval/tiny-42k"]
+    there = command(*curve, "--recording", address)
+    assert (there.exit_code, there.stderr) == (0, "")
+    here = command(*curve, "--recording", str(folder))
+    told, same = (json.loads(done.stdout) | {"receipt": None} for done in (there, here))  # receipts name the recording
+    assert told == same
+    for arguments in (
+        ["info", address],
+        ["verify", address],
+        ["select", address, "--dataset", "toy", "--out", "small"],
+        ["extract", address, "--answers", "stored", "--out", "again"],
+        [*run, "--recording", address, "--out", "report"],
+        ["verify", "report"],
+        ["compare", "plan.toml", "--init", "--dataset", "tiny_sums", "--recording", address],
+    ):
+        done = command(*arguments, "--quiet")
+        assert (done.exit_code, done.stderr) == (0, ""), arguments
+    receipt = json.loads((tmp_path / "report" / "receipt.json").read_bytes())
+    assert [entry["path"] for entry in receipt["recordings"]] == [address]
+    assert address in (tmp_path / "plan.toml").read_text("utf-8")
+
+
+def test_a_branch_is_a_note_of_the_command(hub: HubDouble, address: str) -> None:
+    done = command("info", f"hf://{REPO}")
+    assert done.exit_code == 0
+    assert (
+        done.stderr
+        == f"note: hf://{REPO} is a branch, which may hold something else tomorrow. Pin the commit that it is today: {address}\n"
+    )
+    assert command("info", f"hf://{REPO}", "--quiet").stderr == ""
+
+
+def test_the_command_fails_in_one_sentence(hub: HubDouble, address: str) -> None:
+    done = command("pull", "somebody/other@v1")
+    assert (done.exit_code, done.stdout) == (1, "")
+    assert done.stderr.count("\n") == 1
+    assert done.stderr.startswith("error: hf://somebody/other@v1 could not be fetched from the Hub (127.0.0.1)")
+
+
+def test_the_plan_of_a_comparison_may_name_an_address(hub: HubDouble, address: str, tmp_path: Path) -> None:
+    plan = f'''dataset = "tiny_sums"
+recordings = ["{address}"]
+resamples = 100
+
+[[method]]
+name = "self-consistency"
+llms = ["feval/tiny-42k"]
+budgets = {{ n = [1, 3] }}
+'''
+    (tmp_path / "plan.toml").write_text(plan, "utf-8")
+    for arguments in (
+        ["compare", str(tmp_path / "plan.toml"), "--out", str(tmp_path / "out")],
+        ["verify", str(tmp_path / "out")],
+    ):
+        done = command(*arguments, "--quiet")
+        assert (done.exit_code, done.stderr) == (0, ""), done.stderr
+    assert address in (tmp_path / "out" / "comparison.toml").read_text("utf-8")
+
+
+# --- the page -----------------------------------------------------------------------------------------------------------------
+
+
+def test_the_examples_of_the_page_run(hub: HubDouble, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    address = put(hub, DEMO)
+    hub.datasets[REPO].tags["v1.0"] = address.rpartition("@")[2]
+    page = (ROOT / "docs" / "loading.md").read_text("utf-8")
+    for word, ours in (
+        ("org/my-recording", REPO),
+        ("<commit>", address.rpartition("@")[2]),
+        ("gsm8k", "tiny_sums"),
+        ("gpt-4o-mini", "feval/tiny-42k"),
+    ):
+        page = page.replace(word, ours)
+    [code] = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    exec(compile(code, "loading.md", "exec"), {})  # noqa: S102  our own page
+    [lines] = re.findall(r"```sh\n(.*?)```", page, re.DOTALL)
+    for line in lines.splitlines():
+        program, *arguments = shlex.split(line, comments=True)
+        assert program == "feval"
+        done = command(*arguments)
+        assert (done.exit_code, done.stderr) == (0, ""), line
+    assert verify_recording(tmp_path / "my-recording").ok

@@ -1,0 +1,346 @@
+"""Results beside a recording on the Hub: pushed, fetched with the recording that they rest on, and computed again."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from hub_double import HubDouble
+from hub_settings import use
+from huggingface_hub import close_session
+from places import ROOT
+from published import write
+from typer.testing import CliRunner, Result
+
+from feval.cli import app
+from feval.errors import ConflictError, ReleaseError
+from feval.publish.results import result_files
+from feval.recording import open_recording, verify_recording
+
+pytestmark = pytest.mark.slow
+
+REPO = "somebody/recording"
+CURVE = "results/my-curve/"
+
+
+@pytest.fixture
+def hub(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[HubDouble]:
+    with HubDouble() as double:
+        use(double, monkeypatch, tmp_path)
+        yield double
+        close_session()
+
+
+@pytest.fixture
+def toy(tmp_path: Path) -> Path:
+    return write(tmp_path / "toy", prices="none")
+
+
+@pytest.fixture
+def curve(tmp_path: Path, toy: Path) -> Path:
+    """What `feval curve` writes, three folders away from its recording."""
+    return computed(tmp_path / "far" / "away" / "my-curve", toy)
+
+
+def feval(*arguments: str | Path) -> Result:
+    return CliRunner().invoke(app, list(map(str, arguments)), prog_name="feval")
+
+
+def computed(out: Path, recording: str | Path) -> Path:
+    made = feval(
+        "curve",
+        "self-consistency",
+        "--recording",
+        recording,
+        "--dataset",
+        "toy",
+        "--llm",
+        "alpha",
+        "--n",
+        "1,3",
+        "--out",
+        out,
+    )
+    assert made.exit_code == 0, made.output
+    return out
+
+
+def told(*arguments: str | Path) -> dict[str, Any]:
+    result = feval(*arguments, "--json")
+    assert result.exit_code == 0, result.output
+    found: dict[str, Any] = json.loads(result.stdout)
+    return found
+
+
+def receipt(hub: HubDouble, path: str = f"{CURVE}receipt.json") -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(hub.files(REPO)[path])
+    return found
+
+
+# --- what is pushed ---------------------------------------------------------------------------------------------------------
+
+
+def test_results_travel_with_the_recording_in_one_commit(hub: HubDouble, toy: Path, curve: Path) -> None:
+    pushed = told("push", toy, REPO, "--results", curve)
+    files = hub.files(REPO)
+    own = {path for path in files if path.startswith("results/")}
+    assert own == {CURVE + path.name for path in curve.iterdir()}
+    assert CURVE + "receipt.json" in own
+    assert len(hub.asked("^POST .*/commit/")) == 1
+    assert pushed["recording_hash"] == open_recording(toy).hash
+    assert json.loads(files["manifest.json"])["recording_hash"] == pushed["recording_hash"]
+    assert not any(path.startswith("results/") for path in json.loads(files["manifest.json"])["files"])
+    assert files[CURVE + "curve.csv"] == (curve / "curve.csv").read_bytes()
+
+
+def test_a_receipt_names_the_recording_beside_it_and_keeps_its_numbers(hub: HubDouble, toy: Path, curve: Path) -> None:
+    told("push", toy, REPO, "--results", curve)
+    before = json.loads((curve / "receipt.json").read_bytes())
+    after = receipt(hub)
+    assert "toy" in before["recordings"][0]["path"]
+    assert after["recordings"] == [before["recordings"][0] | {"path": "../.."}]
+    assert after | {"recordings": 0} == before | {"recordings": 0}
+
+
+def test_results_join_a_recording_that_is_there(hub: HubDouble, toy: Path, curve: Path) -> None:
+    first = told("push", toy, REPO)
+    before = hub.files(REPO)
+    pushed = told("push", REPO, "--results", curve)
+    after = hub.files(REPO)
+    assert pushed["recording_hash"] == first["recording_hash"]
+    assert {path: data for path, data in after.items() if not path.startswith("results/")} == before
+    assert set(pushed["uploaded"]) == {CURVE + path.name for path in curve.iterdir()}
+    assert told("push", REPO, "--results", curve)["commit"] == pushed["commit"]
+
+
+def test_results_may_be_offered_as_a_pull_request(hub: HubDouble, toy: Path, curve: Path) -> None:
+    told("push", toy, REPO)
+    before = hub.files(REPO)
+    assert told("push", REPO, "--results", curve, "--create-pr")["pull_request"]
+    assert hub.files(REPO) == before
+
+
+def test_a_single_file_replaces_no_other(hub: HubDouble, toy: Path, curve: Path) -> None:
+    told("push", toy, REPO, "--results", curve)
+    pushed = told("push", REPO, "--results", curve / "receipt.json", "--dry-run")
+    assert (pushed["unchanged"], pushed["removed"]) == ([f"{CURVE}receipt.json"], [])
+
+
+def test_files_of_earlier_results_are_taken_away_only_on_request(hub: HubDouble, toy: Path, curve: Path) -> None:
+    told("push", toy, REPO, "--results", curve)
+    (curve / "curve.png").unlink()
+    refused = feval("push", REPO, "--results", curve)
+    assert refused.exit_code == 1
+    assert f"{CURVE}curve.png" in refused.stderr
+    told("push", REPO, "--results", curve, "--remove")
+    assert f"{CURVE}curve.png" not in hub.files(REPO)
+
+
+def test_a_push_of_the_recording_leaves_results_alone(hub: HubDouble, toy: Path, curve: Path) -> None:
+    told("push", toy, REPO, "--results", curve)
+    held = receipt(hub)
+    told("push", toy, REPO, "--title", "Another title")
+    assert receipt(hub) == held
+
+
+def test_the_page_and_the_reader_pass_results_over(hub: HubDouble, toy: Path, curve: Path, tmp_path: Path) -> None:
+    told("push", toy, REPO, "--results", curve)
+    files = hub.files(REPO)
+    front = yaml.safe_load(files["README.md"].decode().split("---\n")[1])
+    named = [str(entry["path"]) for config in front["configs"] for entry in config["data_files"]]
+    assert named
+    assert not any("results" in path or "*" in path for path in named)
+    copy = tmp_path / "copy"
+    for path, data in files.items():
+        (copy / path).parent.mkdir(parents=True, exist_ok=True)
+        (copy / path).write_bytes(data)
+    assert verify_recording(copy).problems == ()
+    assert told("verify", copy / CURVE / "receipt.json")["ok"]
+
+
+def test_a_comparison_travels_whole(hub: HubDouble, toy: Path, tmp_path: Path) -> None:
+    plan = tmp_path / "plan.toml"
+    assert feval("compare", plan, "--init", "--recording", toy, "--dataset", "toy", "--llm", "alpha").exit_code == 0
+    out = tmp_path / "far" / "compared"
+    made = feval("compare", plan, "--out", out)
+    assert made.exit_code == 0, made.output
+    told("push", toy, REPO, "--results", out)
+    files = {path: data for path, data in hub.files(REPO).items() if path.startswith("results/compared/")}
+    assert {f"results/compared/{path.name}" for path in out.iterdir()} == set(files)
+    for name in ("receipt.json", "comparison.json", "comparison.toml"):
+        assert b"../../toy" not in files[f"results/compared/{name}"]
+    commit = hub.datasets[REPO].refs["main"]
+    assert told("verify", f"hf://{REPO}@{commit}/results/compared/receipt.json")["kind"] == "compare"
+
+
+# --- what is computed again ---------------------------------------------------------------------------------------------------
+
+
+def test_a_receipt_on_the_hub_is_computed_again_from_its_own_commit(hub: HubDouble, toy: Path, curve: Path) -> None:
+    commit = told("push", toy, REPO, "--results", curve)["commit"]
+    shutil.rmtree(toy)
+    shutil.rmtree(curve)
+    address = f"hf://{REPO}@{commit}/{CURVE}receipt.json"
+    hub.forget()
+    found = told("verify", address)
+    assert (found["ok"], found["path"]) == (True, address)
+    assert found["numbers"] > 10
+    assert not hub.asked(r"texts/|samples/toy/beta|curve\.csv")
+
+
+def test_a_wrong_number_on_the_hub_is_found(hub: HubDouble, toy: Path, curve: Path) -> None:
+    path = curve / "receipt.json"
+    changed = json.loads(path.read_bytes())
+    changed["numbers"]["points"][0]["accuracy"] += 0.001
+    path.write_text(json.dumps(changed))
+    commit = told("push", toy, REPO, "--results", curve)["commit"]
+    result = feval("verify", f"hf://{REPO}@{commit}/{CURVE}receipt.json")
+    assert result.exit_code == 1
+    assert "points[0].accuracy" in result.stderr
+
+
+def test_a_receipt_on_the_hub_may_be_computed_again_from_another_copy(hub: HubDouble, toy: Path, curve: Path) -> None:
+    commit = told("push", toy, REPO, "--results", curve)["commit"]
+    address = f"hf://{REPO}@{commit}/{CURVE}receipt.json"
+    assert told("verify", address, "--recording", toy)["ok"]
+    other = write(toy.parent / "other", text="Others said")
+    refused = feval("verify", address, "--recording", other)
+    assert refused.exit_code == 1
+    assert "Give the right one with --recording" in refused.stderr
+
+
+def test_a_receipt_stays_right_when_the_recording_grows(hub: HubDouble, toy: Path, curve: Path) -> None:
+    first = told("push", toy, REPO, "--results", curve)["commit"]
+    told("push", write(toy.parent / "more", llms=["alpha", "beta@t=0.8", "gamma"]), REPO)
+    assert told("verify", f"hf://{REPO}@{first}/{CURVE}receipt.json")["ok"]
+    now = hub.datasets[REPO].refs["main"]
+    grown = feval("verify", f"hf://{REPO}@{now}/{CURVE}receipt.json")
+    assert grown.exit_code == 1
+    assert "The receipt was made from a recording with hash" in grown.stderr
+
+
+def test_results_of_an_earlier_commit_keep_their_address(hub: HubDouble, toy: Path, tmp_path: Path) -> None:
+    first = told("push", toy, REPO)["commit"]
+    out = computed(tmp_path / "my-curve", f"hf://{REPO}@{first}")
+    told("push", write(tmp_path / "more", llms=["alpha", "beta@t=0.8", "gamma"]), REPO)
+    told("push", REPO, "--results", out)
+    assert receipt(hub)["recordings"][0]["path"] == f"hf://{REPO}@{first}"
+    now = hub.datasets[REPO].refs["main"]
+    assert told("verify", f"hf://{REPO}@{now}/{CURVE}receipt.json")["ok"]
+
+
+@pytest.mark.parametrize("place", ["/etc", "../../../../../toy", "../../.."])
+def test_a_receipt_from_the_hub_opens_no_folder_of_this_machine(
+    hub: HubDouble, toy: Path, curve: Path, place: str
+) -> None:
+    told("push", toy, REPO, "--results", curve)
+    changed = receipt(hub)
+    changed["recordings"][0]["path"] = place
+    hub.add_dataset(REPO, {**hub.files(REPO), f"{CURVE}receipt.json": json.dumps(changed).encode()})
+    result = feval("verify", f"hf://{REPO}@{hub.datasets[REPO].refs['main']}/{CURVE}receipt.json")
+    assert result.exit_code == 2
+    assert "outside of the repository" in result.stderr
+
+
+def test_a_receipt_that_is_not_there_is_a_sentence(hub: HubDouble, toy: Path) -> None:
+    commit = told("push", toy, REPO)["commit"]
+    result = feval("verify", f"hf://{REPO}@{commit}/{CURVE}receipt.json")
+    assert result.exit_code == 1
+    assert "holds no receipt.json, or not at that revision" in result.stderr
+    assert len(result.stderr.splitlines()) == 1
+
+
+# --- what is refused ----------------------------------------------------------------------------------------------------------
+
+
+def test_results_of_another_recording_are_refused(hub: HubDouble, toy: Path, tmp_path: Path) -> None:
+    other = write(tmp_path / "other", text="Others said")
+    out = computed(tmp_path / "other-curve", other)
+    refused = feval("push", toy, REPO, "--results", out)
+    assert refused.exit_code == 1
+    assert f"rests on the recording {open_recording(other).hash[:16]}" in refused.stderr
+    assert REPO not in hub.datasets
+
+
+def test_what_is_no_result_is_refused(toy: Path, curve: Path, tmp_path: Path) -> None:
+    own = open_recording(toy).hash
+    (tmp_path / "empty").mkdir()
+    for place in (tmp_path / "empty", tmp_path / "nowhere"):
+        with pytest.raises(ReleaseError, match="There are no results in"):
+            result_files([place], own)
+    bare = tmp_path / "bare"
+    bare.mkdir()
+    (bare / "curve.csv").write_text("n\n1\n")
+    with pytest.raises(ReleaseError, match=r"has no receipt\.json"):
+        result_files([bare], own)
+    (curve / "notes.pkl").write_bytes(b"")
+    with pytest.raises(ReleaseError, match="is no file that feval writes as a result"):
+        result_files([curve], own)
+    (curve / "notes.pkl").unlink()
+    (curve / "more.csv").symlink_to("/etc/hostname")
+    with pytest.raises(ReleaseError, match="is no file that feval writes as a result"):
+        result_files([curve], own)
+    (curve / "more.csv").unlink()
+    shutil.copytree(curve, tmp_path / "my-curve")
+    with pytest.raises(ConflictError, match="would both be results/my-curve"):
+        result_files([curve, tmp_path / "my-curve"], own)
+    with pytest.raises(ReleaseError, match="Rename the folder"):
+        result_files([curve.rename(tmp_path / "my curve!")], own)
+
+
+def test_results_are_searched_like_everything_else(hub: HubDouble, toy: Path, curve: Path) -> None:
+    (curve / "curve.csv").write_text("n,mail\n1,joe@firm.com\n")
+    told("push", toy, REPO)
+    refused = feval("push", REPO, "--results", curve)
+    assert refused.exit_code == 1
+    assert f"{CURVE}curve.csv, line 2" in refused.stderr
+    assert "joe" not in refused.output
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "words"),
+    [
+        (["org/alone"], 2, "A push takes a recording and a repository"),
+        (["somebody/nothing", "--results", "."], 1, "no recording to put results beside"),
+        (["org/alone", "--results", ".", "--title", "T"], 2, "Results alone change no page"),
+    ],
+)
+def test_a_push_that_cannot_be_is_a_sentence(hub: HubDouble, arguments: list[str], code: int, words: str) -> None:
+    result = feval("push", *arguments)
+    assert result.exit_code == code, result.output
+    assert words in result.stderr
+
+
+# --- the page of the documentation --------------------------------------------------------------------------------------------
+
+
+def commands(heading: str) -> list[list[str]]:
+    page = (ROOT / "docs" / "publishing.md").read_text("utf-8")
+    block = page.split(f"## {heading}\n")[1].split("```sh\n")[1].split("```")[0]
+    return [shlex.split(line, comments=True)[1:] for line in block.splitlines()]
+
+
+def test_the_examples_of_results_run(hub: HubDouble, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    write(tmp_path / "my-recording", llms=["alpha"])
+    for command in commands("Results beside a recording"):
+        known = hub.datasets["org/my-recording"].refs["main"] if "org/my-recording" in hub.datasets else ""
+        result = feval(*(word.replace("<commit>", known) for word in command))
+        assert result.exit_code == 0, result.output
+
+
+def test_the_example_of_a_top_up_runs(hub: HubDouble, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    own = ("--dataset", "tiny_sums", "--llm", "feval/tiny-30k", "--first", "4", "--samples", "2")
+    assert feval("record", *own, "--out", "my-recording").exit_code == 0
+    assert feval("push", "my-recording", "org/my-recording").exit_code == 0
+    [command] = commands("Topping up")
+    result = feval(*command)
+    assert result.exit_code == 0, result.output
+    assert "16 new CoTs of feval/tiny-30k on tiny_sums offered to org/my-recording" in result.stdout

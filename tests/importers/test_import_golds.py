@@ -1,0 +1,184 @@
+"""Golds that are positions among the options, at every door that questions come through."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from foreign_sources import dumped, harness_line, lines, mot_entry
+from test_importers import Import, notes, rows
+
+from feval.errors import ConflictError, SourceError
+from feval.hub.datasets import questions
+from feval.importers.golds import positions_as_labels
+from feval.importers.source import SourceQuestion
+
+LETTERS = "ABCDEFGHIJ"
+Save = Callable[[str, bytes], Path]
+
+
+@pytest.fixture
+def save(tmp_path: Path) -> Save:
+    def write(name: str, data: bytes) -> Path:
+        path = tmp_path / name
+        path.write_bytes(data)
+        return path
+
+    return write
+
+
+@pytest.fixture
+def imported(tmp_path: Path) -> Import:
+    return Import(tmp_path)
+
+
+def question(gold: str | None, *texts: str, id: str = "q", labels: str | list[str] = LETTERS) -> SourceQuestion:  # noqa: A002
+    return SourceQuestion(id, "?", gold, tuple(zip(labels, texts, strict=False)))
+
+
+def golds(*found: SourceQuestion) -> list[str | None]:
+    return [q.gold for q in positions_as_labels(found, "choice", "x.jsonl")[0]]
+
+
+def test_positions_count_from_0() -> None:
+    texts = ("cat", "dog", "cow", "hen")
+    assert golds(*(question(str(place), *texts, id=f"q{place}") for place in range(4))) == ["A", "B", "C", "D"]
+    changed, (note,) = positions_as_labels([question("1", *texts)], "choice", "x.jsonl")
+    assert changed[0].gold == "B"
+    assert note.endswith("written as labels: 1 (such as 1 of 'q', which is 'B').")
+
+
+@pytest.mark.parametrize(
+    "kept",
+    [
+        question("2", "cat", "dog", "cow", labels=["1", "2", "3"]),  # a label
+        question("2", "1", "2", "3"),  # a text: option B, and the option at position 2 is C
+        question("7", "5", "6", "7"),  # a text that is no position
+        question("Monsters, Inc", "Monsters", "Inc"),  # text that names no option keeps its text
+        question("B", "cat", "dog"),
+        question("cat", "cat", "dog"),
+        question(None, "cat", "dog"),
+    ],
+)
+def test_labels_and_texts_are_no_positions(kept: SourceQuestion) -> None:
+    assert positions_as_labels([kept], "choice", "x.jsonl") == ([kept], [])
+
+
+def test_where_all_golds_are_positions_one_that_is_another_options_text_is_a_position() -> None:
+    # MMLU: the second gold is 24, at position 2; by its text it would be option B.
+    found, (note,) = positions_as_labels(
+        [question("0", "cat", "dog", "cow", "hen", id="q0"), question("2", "8", "2", "24", "120", id="q1")],
+        "choice",
+        "x.jsonl",
+    )
+    assert [q.gold for q in found] == ["A", "C"]
+    assert "Positions that are also the text of another option: 1 (such as 2 of 'q1')" in note
+
+
+def test_golds_of_another_kind_stay() -> None:
+    number = question("1", "cat", "dog")
+    assert positions_as_labels([number], "number", "x.jsonl") == ([number], [])
+
+
+def test_where_golds_are_texts_a_number_that_is_a_text_stays_a_text() -> None:
+    texts = ("8", "2", "24", "120")
+    assert golds(question("24", *texts, id="q0"), question("2", *texts, id="q1")) == ["24", "2"]
+    assert golds(question("five", "five", "six", id="q0"), question("2", *texts, id="q1")) == ["five", "2"]
+
+
+@pytest.mark.parametrize("gold", ["4", "-1", "10", "9" * 4000])
+def test_a_position_out_of_range_is_refused(gold: str) -> None:
+    with pytest.raises(
+        SourceError,
+        match=r"question 'q' in x\.jsonl is '[-0-9.]+.* no label or text of its 4 options \(A: 'cat', B: 'dog'",
+    ):
+        golds(question(gold, "cat", "dog", "cow", "hen"))
+
+
+def test_a_position_needs_options() -> None:
+    with pytest.raises(
+        SourceError,
+        match=r"question 'q' in x\.jsonl is '1', and the question has no options .* \('choices', in the source",
+    ):
+        golds(question("1"))
+
+
+def test_where_labels_are_numbers_a_number_that_is_none_of_them_is_refused() -> None:
+    # 0 among the labels 1 to 4 may be a position or a slip; then 1 could be a position as well.
+    with pytest.raises(SourceError, match=r"is '0', which is no label or text of its 4 options \(1: 'cat'"):
+        golds(question("0", "cat", "dog", "cow", "hen", labels=["1", "2", "3", "4"]))
+
+
+# --- every door ----------------------------------------------------------------------------------------------------------
+
+MMLU = {"id": "q", "question": "Which barks?", "choices": ["cat", "dog", "cow", "hen"]}
+
+
+@pytest.mark.parametrize("gold", [1, "1", 1.0])
+def test_generic_rows(save: Save, imported: Import, gold: Any) -> None:
+    cots = [MMLU | {"gold": gold, "text": text} for text in ("The answer is (B).", "The answer is (A).")]
+    recording = imported("jsonl", save("x.jsonl", lines(*cots)), answer_kind="choice")
+    (found,) = recording.questions("toy")
+    assert (found.answer, found.answer_key, found.choices[1]) == ("B", "B", ("B", "dog"))
+    assert rows(recording)["answer"] == ["B", "A"]
+    assert "positions, counted from 0" in notes(recording)
+
+
+def test_stored_answers_that_look_like_positions_are_named(save: Save, imported: Import) -> None:
+    cots = [MMLU | {"gold": 1, "text": "B", "answer": answer} for answer in (1, "B", "dog", None)]
+    recording = imported("jsonl", save("x.jsonl", lines(*cots)), answer_kind="choice")
+    assert rows(recording)["correct"] == [False, True, True, False]
+    assert "1 stored answer is a whole number that names no option, and never right: golds are positions" in notes(
+        recording
+    )
+
+
+def test_generic_rows_name_what_is_wrong(save: Save, imported: Import) -> None:
+    with pytest.raises(
+        SourceError, match=r"gold answer of question 'q' in x\.jsonl is '4', which is no label or text of its 4 options"
+    ):
+        imported("jsonl", save("x.jsonl", lines(MMLU | {"gold": 4, "text": "B"})), answer_kind="choice")
+
+
+@pytest.mark.parametrize("choices", [MMLU["choices"], {"label": list("ABCD"), "text": MMLU["choices"]}])
+def test_the_questions_file(save: Save, imported: Import, choices: Any) -> None:
+    source = save("x.jsonl", lines({"id": "q", "text": "The answer is (B)."}))
+    file = save("q.jsonl", lines(MMLU | {"answer": 1, "choices": choices}))
+    recording = imported("jsonl", source, questions=file, answer_kind="choice")
+    assert [(q.answer, q.answer_key) for q in recording.questions("toy")] == [("B", "B")]
+
+
+@pytest.mark.parametrize(("in_source", "in_file"), [("1", "B"), ("B", "1"), ("dog", "1"), ("1", "1")])
+def test_source_and_questions_file_may_write_one_gold_in_two_ways(
+    save: Save,
+    imported: Import,
+    in_source: str,
+    in_file: str,
+) -> None:
+    entry = mot_entry(question="Which barks?", answer=in_source, results=["B", "A", None])
+    file = save("q.jsonl", lines(MMLU | {"id": "toy/0", "answer": in_file}))
+    recording = imported("mot-cascade", save("x.json", dumped([entry])), questions=file, answer_kind="choice")
+    assert [q.answer_key for q in recording.questions("toy")] == ["B"]
+    file = save("q.jsonl", lines(MMLU | {"id": "toy/0", "answer": 3}))
+    with pytest.raises(ConflictError, match="two gold answers"):
+        imported("mot-cascade", save("x.json", dumped([entry])), questions=file, answer_kind="choice")
+
+
+def test_lm_eval(save: Save, imported: Import) -> None:
+    doc = {"question": "Which barks?", "choices": MMLU["choices"], "answer": 1}
+    line = harness_line(doc=doc, target=1, filtered_resps=[["B", "A", "[invalid]"]])
+    recording = imported("lm-eval", save("samples.jsonl", lines(line)), answer_kind="choice")
+    assert [(q.answer, q.answer_key) for q in recording.questions("toy")] == [("B", "B")]
+
+
+def test_questions_of_a_dataset(save: Save) -> None:
+    file = save("q.jsonl", lines(MMLU | {"answer": 1}, MMLU | {"id": "r", "answer": 3}))
+    found = questions("toy", source=file, answer_kind="choice")
+    assert [(q.answer, q.answer_key) for q in found] == [("B", "B"), ("D", "D")]
+    file = save("q.jsonl", lines(MMLU | {"answer": 1}, MMLU | {"id": "r", "answer": 4}))
+    with pytest.raises(
+        SourceError, match=r"question 'r' in q\.jsonl is '4', which is no label or text of its 4 options \(A: 'cat'"
+    ):
+        questions("toy", source=file, answer_kind="choice")

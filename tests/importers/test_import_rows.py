@@ -1,0 +1,463 @@
+"""Generic rows: the columns that are understood, what is kept of them, what is refused, what is named as not understood."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from foreign_sources import COT, QUESTION, lines
+from places import ROOT
+from test_importers import Import, manifest, notes, requests, rows
+from typer.testing import CliRunner
+
+import feval
+from feval.cli import app
+from feval.errors import ConflictError, FevalError, SourceError, UnknownNameError
+from feval.importers.columns import COLUMNS, names_of
+from feval.recording import open_recording, select, verify_recording
+from feval.recording.content import OPTIONAL_COLUMNS
+
+Save = Callable[[str, bytes], Path]
+
+
+@pytest.fixture
+def save(tmp_path: Path) -> Save:
+    def write(name: str, data: bytes) -> Path:
+        path = tmp_path / name
+        path.write_bytes(data)
+        return path
+
+    return write
+
+
+@pytest.fixture
+def imported(tmp_path: Path) -> Import:
+    return Import(tmp_path)
+
+
+# --- LLMs ---------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("column", ["llm", "model", "model_name"])
+def test_rows_of_several_models_are_several_llms(save: Save, imported: Import, column: str) -> None:
+    source = save("x.jsonl", lines(*(COT | {column: name, "answer": name} for name in "abcabc")))
+    recording = imported("jsonl", source, llm=None)
+    assert recording.llm_names("toy") == ["a", "b", "c"]
+    assert [rows(recording, llm=name)["answer"] for name in "abc"] == [["a", "a"], ["b", "b"], ["c", "c"]]
+
+
+def test_one_name_for_rows_of_several_models_is_refused_and_they_are_named(save: Save, imported: Import) -> None:
+    source = save("x.jsonl", lines(*(COT | {"model": name} for name in "abcabc")))
+    with pytest.raises(
+        UnknownNameError, match=r"no LLM in x\.jsonl, 'mine'\. Known: a, b, c\. CoTs of several LLMs are not one"
+    ):
+        imported("jsonl", source, llm="mine")
+    recording = imported("jsonl", source, llm=["b", "c"])
+    assert recording.llm_names("toy") == ["b", "c"]
+    assert "also has CoTs of a, which were left out, as asked" in notes(recording)
+
+
+def test_a_model_that_does_not_vary_may_be_renamed(save: Save, imported: Import) -> None:
+    source = save("x.jsonl", lines(COT | {"model": "openai/gpt-4o"}, COT | {"model": "openai/gpt-4o"}))
+    assert imported("jsonl", source, llm=None).llm_names("toy") == ["openai/gpt-4o"]
+    recording = imported("jsonl", source, llm="gpt-4o")
+    assert recording.llm_names("toy") == ["gpt-4o"]
+    assert "calls the LLM 'openai/gpt-4o'; it was recorded as 'gpt-4o', as asked" in notes(recording)
+
+
+def test_samples_of_one_line_may_be_of_several_models(save: Save, imported: Import) -> None:
+    samples = [{"text": "t", "answer": "1", "model": name} for name in "aba"]
+    recording = imported("jsonl", save("x.jsonl", lines(QUESTION | {"samples": samples})), llm=None)
+    assert [len(rows(recording, llm=name)["answer"]) for name in "ab"] == [2, 1]
+
+
+def test_a_decoding_in_the_rows_is_the_llms(save: Save, imported: Import) -> None:
+    source = save("x.jsonl", lines(COT | {"temperature": 0.7, "max_tokens": 512.0}, COT | {"temperature": None}))
+    (llm,) = manifest(imported("jsonl", source))["llms"]
+    assert (llm["temperature"], llm["max_tokens"]) == (0.7, 512)
+    with pytest.raises(SourceError, match=r"says temperature 0\.7, and 0\.5 was given"):
+        imported("jsonl", source, temperature=0.5)
+
+
+def test_cots_of_two_decodings_are_not_one_pool(save: Save, imported: Import) -> None:
+    source = save("x.jsonl", lines(*(COT | {"model": "m", "temperature": t} for t in (0.4, 0.8))))
+    with pytest.raises(ConflictError, match=r"Line 2 of x\.jsonl has temperature 0\.8, .* such as 'm@t=0\.8'"):
+        imported("jsonl", source, llm=None)
+
+
+# --- names of columns -----------------------------------------------------------------------------------------------------
+
+
+def test_names_that_other_tools_write_are_understood(save: Save, imported: Import) -> None:
+    first = {
+        "question_id": "a",
+        "problem": "1 + 1?",
+        "target": 2,
+        "model": "m",
+        "sample_id": 1,
+        "completion": "so 2",
+        "prediction": "2",
+        "output_tokens": 7,
+        "input_tokens": 5,
+    }
+    second = {
+        "question_id": "a",
+        "model": "m",
+        "sample_id": 0,
+        "response": "so 3",
+        "prediction": "3",
+        "completion_tokens": 8.0,
+    }
+    recording = imported("jsonl", save("x.jsonl", lines(first, second)), llm=None)
+    table = rows(recording, llm="m")
+    assert [(q.text, q.answer) for q in recording.questions("toy")] == [("1 + 1?", "2")]
+    assert (table["text"], table["answer"], table["output_tokens"]) == (["so 3", "so 2"], ["3", "2"], [8, 7])
+    assert requests(recording, llm="m")["prompt_tokens"] == [5]
+    assert manifest(recording)["pairs"][0]["counter"] == "usage"
+    assert "not understood" not in notes(recording)
+
+
+def test_output_tokens_are_not_replaced_by_words(save: Save, imported: Import) -> None:
+    recording = imported("jsonl", save("x.jsonl", lines(COT | {"output_tokens": 1234})))
+    assert rows(recording)["output_tokens"] == [1234]
+
+
+def test_the_same_columns_are_understood_in_samples_of_a_line(save: Save, imported: Import) -> None:
+    samples = [{"completion": "t", "prediction": "1", "usage": {"completion_tokens": 3, "prompt_tokens": 9}}]
+    line = {"id": "a", "question": "A?", "target": "1", "samples": samples}
+    recording = imported("jsonl", save("x.jsonl", lines(line)))
+    assert (rows(recording)["text"], rows(recording)["output_tokens"]) == (["t"], [3])
+    assert requests(recording)["prompt_tokens"] == [9]
+    assert recording.questions("toy")[0].answer == "1"
+
+
+@pytest.mark.parametrize("name", ["samples", "completions", "responses"])
+def test_samples_may_be_texts_alone(save: Save, imported: Import, name: str) -> None:
+    line = {"id": "a", "question": "A?", "answer": "1", name: ["It is 1.", "It is 2."]}
+    recording = imported("jsonl", save("x.jsonl", lines(line)), answer_kind="number")
+    assert rows(recording)["answer"] == ["1", "2"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        (
+            {"completion": "u"},
+            r"Line 1 of x\.jsonl has 'text' \('t'\) and 'completion' \('u'\), which are two names of one column",
+        ),
+        ({"prediction": "2"}, r"'answer' \('1'\) and 'prediction' \('2'\).* A gold answer is named 'gold'"),
+        ({"llm": "m", "model": "n"}, r"'llm' \('m'\) and 'model' \('n'\)"),
+        ({"tokens": 3, "usage": {"completion_tokens": 4}}, r"'tokens' \(3\) and 'usage\.completion_tokens' \(4\)"),
+        ({"target": "2"}, r"'gold' \('1'\) and 'target' \('2'\)"),
+        ({"duration_s": 1, "duration_ms": 1}, r"'duration_s' \(1\) and 'duration_ms' \(1\)"),
+    ],
+)
+def test_two_names_of_one_column_must_agree(
+    save: Save, imported: Import, changes: dict[str, Any], sentence: str
+) -> None:
+    with pytest.raises(ConflictError, match=sentence):
+        imported("jsonl", save("x.jsonl", lines(COT | changes)), llm=None)
+
+
+def test_two_names_of_one_column_may_agree(save: Save, imported: Import) -> None:
+    line = COT | {
+        "completion": "t",
+        "tokens": 3,
+        "output_tokens": 3.0,
+        "duration_s": 1,
+        "duration_ms": 1000,
+        "response": None,
+    }
+    assert rows(imported("jsonl", save("x.jsonl", lines(line))))["output_tokens"] == [3]
+
+
+def test_null_is_a_missing_value_as_pandas_writes_it(save: Save, imported: Import) -> None:
+    nothing = dict.fromkeys(name for name in names_of("question", "request", "llm", "cot"))
+    recording = imported("jsonl", save("x.jsonl", lines(nothing | COT | {"id": "a"}, nothing | COT)))
+    assert rows(recording)["answer"] == ["1", "1"]
+    assert "not understood" not in notes(recording)
+
+
+def test_answers_that_are_all_null_are_read_from_the_texts(save: Save, imported: Import) -> None:
+    with_answers = [COT | {"model": "a", "answer": "1"}, COT | {"model": "a", "answer": None}]
+    without = [COT | {"model": "b", "answer": None, "text": "The answer is 1."}] * 2
+    recording = imported("jsonl", save("x.jsonl", lines(*with_answers, *without)), llm=None, answer_kind="number")
+    assert [rows(recording, llm=name)["answer"] for name in "ab"] == [["1", None], ["1", "1"]]
+    assert "All answers of b are null, so they were read from the texts." in notes(recording)
+
+
+def test_samples_may_have_names_instead_of_numbers(save: Save, imported: Import) -> None:
+    source = save("x.jsonl", lines(COT | {"sample_id": "x9", "text": "t0"}, COT | {"sample_id": "a1", "text": "t1"}))
+    assert rows(imported("jsonl", source))["text"] == ["t0", "t1"]
+    with pytest.raises(
+        ConflictError, match=r"Question 'a' has a sample number twice: 'x9' on line 1 of x\.jsonl and on line 2"
+    ):
+        imported("jsonl", save("x.jsonl", lines(COT | {"sample_id": "x9"}, COT | {"sample_id": "x9"})))
+    with pytest.raises(
+        SourceError, match=r"Line 2 of x\.jsonl and line 1 of x\.jsonl number the CoTs of question 'a' in two ways"
+    ):
+        imported("jsonl", save("x.jsonl", lines(COT | {"sample_id": "x9"}, COT | {"sample_id": 3})))
+
+
+def test_sample_numbers_that_count_from_1_have_no_gap(save: Save, imported: Import) -> None:
+    recording = imported("jsonl", save("x.jsonl", lines(*(COT | {"sample_index": n, "text": str(n)} for n in (2, 1)))))
+    assert rows(recording)["text"] == ["1", "2"]
+    assert "gaps" not in notes(recording)
+
+
+def test_what_is_not_understood_is_named_once_with_an_example_in_notes_and_terminal(
+    save: Save, imported: Import, tmp_path: Path
+) -> None:
+    source = save(
+        "x.jsonl", lines(*(COT | {"mood": m, "usage": {"total_tokens": 1, "audio": 2}} for m in ("fine", "bad")))
+    )
+    sentence = "Members that are not understood and were not imported: mood (such as 'fine'), usage.audio (such as 2)."
+    assert notes(imported("jsonl", source)).count(sentence) == 1
+    command = ["import", "jsonl", str(source), "--dataset", "toy", "--llm", "m", "--answer-kind", "number", "--out"]
+    told = CliRunner().invoke(app, [*command, str(tmp_path / "out")])
+    assert told.exit_code == 0
+    assert " ".join(told.stderr.split()).count(sentence) == 1
+
+
+def test_every_name_stands_for_one_column() -> None:
+    names = [name for column in COLUMNS for name in column.aliases]
+    assert len(set(names)) == len(names)
+    assert not set(names) & {column.name for column in COLUMNS}
+    assert OPTIONAL_COLUMNS.keys() <= {column.name for column in COLUMNS}
+
+
+def test_the_guide_lists_every_name_of_every_column() -> None:
+    guide = (ROOT / "docs" / "importing.md").read_text("utf-8")
+    for column in COLUMNS:
+        (row,) = [line for line in guide.splitlines() if line.startswith(f"| `{column.name}`")]
+        assert [name for name in column.aliases if f"`{name}`" not in row] == []
+
+
+# --- channels -------------------------------------------------------------------------------------------------------------
+
+
+def test_scores_go_into_their_channel(save: Save, imported: Import) -> None:
+    source = save("x.jsonl", lines(COT | {"score": 0.25}, COT | {"score": None}, COT | {"score": True}))
+    recording = imported("jsonl", source)
+    scores = recording.scores("toy", "toy-llm", "score")
+    assert scores.values.tolist()[0][::2] == [0.25, 1.0]
+    assert scores.scored.tolist() == [[True, False, True]]
+    assert (scores.scorer.kind, dict(scores.scorer.parameters)) == ("imported", {"format": "jsonl"})
+
+
+def test_scores_of_several_scorers_and_step_scores(save: Save, imported: Import) -> None:
+    source = save(
+        "x.jsonl",
+        lines(
+            COT | {"scores": {"prm": 0.5, "judge": 3}, "step_scores": {"prm": [0.5, 0.75]}},
+            COT | {"scores": {"judge": None}, "step_scores": {"prm": [0.25]}},
+        ),
+    )
+    recording = imported("jsonl", source)
+    prm, judge = (recording.scores("toy", "toy-llm", name) for name in ("prm", "judge"))
+    assert (prm.steps(0, 0).tolist(), prm.steps(0, 1).tolist()) == ([0.5, 0.75], [0.25])
+    assert prm.values[0, 0] == 0.5
+    assert math.isnan(prm.values[0, 1])
+    assert (judge.values[0, 0], judge.scored.tolist()) == (3.0, [[True, False]])
+    alone = imported("jsonl", save("y.jsonl", lines(COT | {"step_scores": [1, 0.5]})))
+    assert alone.scores("toy", "toy-llm", "score").steps(0, 0).tolist() == [1.0, 0.5]
+
+
+def test_best_of_n_chooses_by_imported_scores(save: Save, imported: Import) -> None:
+    cots = [COT | {"answer": answer, "score": score} for answer, score in (("2", 0.1), ("1", 0.9), ("2", 0.5))]
+    recording = imported("jsonl", save("x.jsonl", lines(*cots)))
+    dataset, llms = feval.load("toy", recording=recording)
+    evaluation = feval.evaluate(feval.BestOfN(3, "score", aggregate="score"), dataset, llms)
+    assert evaluation.accuracy == 1.0  # a vote of all three is wrong
+
+
+def test_log_probabilities_go_into_their_channel(save: Save, imported: Import) -> None:
+    openai = {"content": [{"token": "so", "logprob": -0.5}, {"token": " 2", "logprob": -0.25}]}
+    source = save(
+        "x.jsonl",
+        lines(
+            COT | {"token_logprobs": [-1, -2.5], "token_confidences": [3.5, 4]},
+            COT | {"logprobs": openai},
+            COT | {"logprobs": {"token_logprobs": [-0.125], "tokens": ["so"]}, "cumulative_logprob": -0.5},
+            COT,
+        ),
+    )
+    found = imported("jsonl", source).logprobs("toy", "toy-llm")
+    assert found.sequence[0, :3].tolist() == [-3.5, -0.75, -0.5]  # the sum of the tokens', where it is not given
+    assert math.isnan(found.sequence[0, 3])
+    assert [found.logprobs.of(0, s).tolist() for s in range(4)] == [[-1, -2.5], [-0.5, -0.25], [-0.125], []]
+    assert found.confidences.of(0, 0).tolist() == [3.5, 4]
+
+
+def test_reasoning_usage_and_durations_are_kept(save: Save, imported: Import) -> None:
+    import pyarrow.parquet as pq
+
+    usage = {
+        "completion_tokens": 30,
+        "prompt_tokens": 9,
+        "total_tokens": 39,
+        "completion_tokens_details": {"reasoning_tokens": 20},
+        "prompt_tokens_details": {"cached_tokens": 4},
+    }
+    source = save(
+        "x.jsonl",
+        lines(
+            COT | {"reasoning_content": "hm", "usage": usage, "latency_ms": 1500, "seed": 7, "response_id": "r"},
+            COT
+            | {"reasoning": None, "usage": usage, "duration": 2, "served_model": "m-1", "recorded_at": "2026-01-01"},
+        ),
+    )
+    recording = imported("jsonl", source)
+    table = rows(recording)
+    assert table["output_tokens"] == [30, 30]
+    assert requests(recording)["prompt_tokens"] == [9]
+    assert (table["reasoning_tokens"], table["cached_tokens"]) == ([20, 20], [4, 4])
+    assert (table["duration_s"], table["seed"], table["response_id"]) == ([1.5, 2.0], [7, None], ["r", None])
+    assert (table["served_model"], table["recorded_at"]) == ([None, "m-1"], [None, datetime(2026, 1, 1, tzinfo=UTC)])
+    reasoning = pq.read_table(recording.path / "reasoning" / "toy" / "toy-llm.parquet").to_pydict()
+    assert reasoning["reasoning"] == ["hm", None]
+    assert "'duration' names no unit; it was read as seconds." in notes(recording)
+
+
+def test_a_recording_without_durations_has_the_hash_it_had(save: Save, imported: Import) -> None:
+    # The leaf of samples leaves out columns without a value: computed by hand from docs/recording-format.md.
+    from hashlib import sha256
+
+    recording = imported("jsonl", save("x.jsonl", lines(COT | {"tokens": 3})))
+    line = json.dumps(["a", ["1"], ["1"], [3], ["unknown"], {}], separators=(",", ":")) + "\n"
+    (leaf,) = [leaf for leaf in manifest(recording)["leaves"] if leaf["part"] == "samples"]
+    assert leaf["sha256"] == sha256(line.encode()).hexdigest()
+
+
+def test_durations_survive_selecting(save: Save, imported: Import, tmp_path: Path) -> None:
+    recording = imported("jsonl", save("x.jsonl", lines(COT | {"duration_s": 1.5}, COT | {"duration_s": 2})))
+    select(recording.path, tmp_path / "one", samples=1)
+    verify_recording(tmp_path / "one")
+    assert rows(open_recording(tmp_path / "one"))["duration_s"] == [1.5]
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        ({"score": "good"}, r"'score' of line 1 of x\.jsonl should be a number; found text of 4\. It is read as a score, or an"),
+        ({"scores": {"judge": {"value": 1}}}, "'judge' of 'scores' of line 1"),
+        ({"step_scores": 0.5}, "'step_scores' of line 1 of x.jsonl should be a list of numbers"),
+        ({"step_scores": [0.5, "x"]}, "Number 1 in 'step_scores' of line 1"),
+        ({"token_logprobs": [0.9]}, "Token 0 of 'token_logprobs' of line 1 .* natural logarithm"),
+        ({"token_logprobs": [None]}, "Number 0 in 'token_logprobs' of line 1"),
+        ({"logprobs": {}}, "'logprobs' of line 1 of x.jsonl has no 'token_logprobs'"),
+        ({"logprobs": {"content": [{}]}}, "Number 0 in 'logprobs' of line 1"),
+        ({"sequence_logprob": 0.9}, "'sequence_logprob' of line 1"),
+        ({"reasoning": ["a"]}, "'reasoning' of line 1 of x.jsonl should be text; found a list of 1"),
+        ({"duration_s": -1}, "'duration_s' of line 1 of x.jsonl should be a number from 0"),
+        ({"duration": "3s"}, "'duration' of line 1"),
+        ({"output_tokens": -1}, "'output_tokens' of line 1 of x.jsonl should be a whole number from 0"),
+        ({"usage": {"completion_tokens": "7"}}, "'usage.completion_tokens' of line 1"),
+        ({"model": ""}, "'model' of line 1 of x.jsonl should be text that is not empty"),
+        ({"temperature": "hot"}, "'temperature' of line 1"),
+        ({"max_tokens": 0}, "'max_tokens' of line 1 of x.jsonl should be a whole number from 1"),
+        ({"seed": 2**64}, "'seed' of line 1 of x.jsonl should be a whole number of 64 bits"),
+        ({"sample": -1}, "'sample' of line 1"),
+        ({"options": ["a"] * 27}, "'options' of line 1 of x.jsonl should be a list of at most 26 texts"),
+        ({"options": {"label": ["A"], "text": []}}, "'label' of 'options' of line 1"),
+        ({"score": 10**400}, "'score' of line 1"),
+    ],
+)  # fmt: skip
+def test_other_values_are_refused_with_line_and_column(
+    save: Save, imported: Import, changes: dict[str, Any], sentence: str
+) -> None:
+    with pytest.raises(SourceError, match=sentence):
+        imported("jsonl", save("x.jsonl", lines(COT | changes)))
+    sample = {"text": "t", "answer": "1"} | changes
+    if not {"options", "model", "temperature", "max_tokens"} & changes.keys():
+        with pytest.raises(SourceError, match=sentence.replace("line 1", "sample 0 of line 1")):
+            imported("jsonl", save("x.jsonl", lines(QUESTION | {"samples": [sample]})))
+
+
+def test_a_sample_must_not_contradict_its_line(save: Save, imported: Import) -> None:
+    line = QUESTION | {"model": "m", "samples": [{"text": "t", "model": "n"}]}
+    with pytest.raises(
+        ConflictError, match=r"Sample 0 of line 1 of x\.jsonl has llm 'n', and its line has 'm' for all of its"
+    ):
+        imported("jsonl", save("x.jsonl", lines(line)), llm=None)
+
+
+def test_a_scorers_name_must_be_storable(save: Save, imported: Import) -> None:
+    with pytest.raises(FevalError, match="Scorer names have 1 to 200"):
+        imported("jsonl", save("x.jsonl", lines(COT | {"score": {"": 1}})))
+
+
+# --- tokens ---------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("prompt", [{}, {"prompt": "A B C?"}])
+@pytest.mark.parametrize("counter", [None, "words"])
+def test_recorded_prompt_tokens_price_the_prompt_where_outputs_are_counted(
+    save: Save, imported: Import, prompt: dict[str, str], counter: str | None
+) -> None:
+    line = COT | prompt | {"text": "one two", "prompt_tokens": 100, "model": "gpt-3.5-turbo"}
+    recording = imported("jsonl", save("x.jsonl", lines(line)), llm=None, counter=counter)
+    assert requests(recording, llm="gpt-3.5-turbo")["prompt_tokens"] == [100]
+    assert rows(recording, llm="gpt-3.5-turbo")["output_tokens"] == [3]  # two words times 1.365
+    assert "Requests with the source's own token count: 1. It does not count output tokens" in notes(recording)
+    assert "were counted by 'words'" in notes(recording)
+    dataset, llms = feval.load("toy", recording=recording)
+    evaluation = feval.evaluate(feval.SelfConsistency(1), dataset, llms)
+    assert evaluation.usd_per_question == pytest.approx(
+        (100 * 0.5 + 3 * 1.5) / 1e6
+    )  # USD per million tokens of that list
+
+
+def test_another_counter_counts_all_again_where_the_source_counted_all(save: Save, imported: Import) -> None:
+    line = COT | {"text": "one two", "prompt": "A B C?", "prompt_tokens": 100, "tokens": 50}
+    recording = imported("jsonl", save("x.jsonl", lines(line)), counter="words")
+    assert requests(recording)["prompt_tokens"] == [4]
+    assert rows(recording)["output_tokens"] == [3]
+
+
+# --- what the authors counted ---------------------------------------------------------------------------------------------
+
+DATES = [
+    {"id": str(n), "question": f"{n}?", "gold": "05/01/2021", "answer": answer, "text": "t"}
+    for n, answer in enumerate(
+        ("05/01/2021", "May 1, 2021", "5/1/2021", "05/02/2021", None, "05/01/2021", "x", "05/01/2021")
+    )
+]
+
+
+def test_a_default_kind_that_departs_from_the_stored_answers_is_noted_with_both_figures(
+    save: Save, imported: Import
+) -> None:
+    source = save("x.jsonl", lines(*DATES))
+    note = (
+        "Right CoTs, read as date (the kind on the dataset's card) and compared as the source's authors have the answers, text "
+        "for text: m: 62.5 % and 37.5 %."
+    )
+    assert note in notes(imported("jsonl", source, dataset="bigbench_date", llm="m", answer_kind=None))
+    for kind in ("date", "verbatim"):  # as asked
+        assert "Right CoTs" not in notes(imported("jsonl", source, dataset="bigbench_date", llm="m", answer_kind=kind))
+    unreadable = {"id": "x", "question": "?", "gold": "soon", "answer": "soon", "text": "t"}  # a gold that is no date
+    recording = imported(
+        "jsonl", save("z.jsonl", lines(DATES[0], unreadable)), dataset="bigbench_date", answer_kind=None
+    )
+    assert "toy-llm: 50.0 % and 100.0 %" in notes(recording)
+    same = save("y.jsonl", lines(*(line for line in DATES if line["answer"] in ("05/01/2021", "x"))))
+    assert "Right CoTs" not in notes(imported("jsonl", same, dataset="bigbench_date", llm="m", answer_kind=None))
+
+
+def test_the_authors_rule_counts_where_they_store_no_answers(save: Save, imported: Import) -> None:
+    texts = ["The answer is yajo.", "The last letters are y, a, j, o: 'yajo'"]
+    line = {"question": "Q: a", "answer": "yajo", "generated_answer": texts}
+    recording = imported("esc", save("x.jsonl", lines(line)), dataset="last_letters", answer_kind=None)
+    assert "toy-llm: 100.0 % and 50.0 %" in notes(recording)
+
+
+def test_date_understanding_of_mot_says_both_figures(shared: Path, imported: Import) -> None:
+    source = shared / "real/mot_cascade/GPT3_result/date_cot1_40.json.gz"
+    recording = imported("mot-cascade", source, dataset="bigbench_date", llm="gpt-3.5-turbo", answer_kind=None)
+    assert "gpt-3.5-turbo: 75.5 % and 61.4 %" in notes(recording)

@@ -1,0 +1,1023 @@
+"""Importers on small sources written out here: what they read, what they note, what they refuse."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import re
+import struct
+import tracemalloc
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from foreign_sources import (
+    ARCHIVE_LLM,
+    COT,
+    MMLU_KEY,
+    MMLU_REPLIES,
+    QUESTION,
+    archive,
+    archive_members,
+    cot,
+    dumped,
+    lines,
+    mot_entry,
+    open_entry,
+    response,
+    switch_entry,
+)
+from places import ROOT
+
+from feval.errors import (
+    ConflictError,
+    FevalError,
+    OutOfRangeError,
+    SourceError,
+    StorageError,
+    TokenCounterError,
+    UnknownNameError,
+    UsageError,
+)
+from feval.importers import IMPORTERS, import_recording, reading
+from feval.importers.papers.coupled_mmlu import upstream_answer as mmlu_answer
+from feval.importers.papers.esc import upstream_answer as esc_answer
+from feval.recording import Recording, open_recording, verify_recording
+
+Save = Callable[[str, bytes], Path]
+
+
+@pytest.fixture
+def save(tmp_path: Path) -> Save:
+    """Write a source file."""
+
+    def write(name: str, data: bytes) -> Path:
+        path = tmp_path / name
+        path.write_bytes(data)
+        return path
+
+    return write
+
+
+class Import:
+    """Imports into a new folder each time, with options that fit most sources here."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self.count = 0
+
+    def __call__(self, format_name: str, source: Path, **options: Any) -> Recording:
+        self.count += 1
+        out = self._folder / f"recording-{self.count}"
+        arguments = {"dataset": "toy", "llm": "toy-llm", "answer_kind": "verbatim", **options}
+        try:
+            assert import_recording(format_name, source, out, **arguments) == out
+        except FevalError as error:
+            self._check(error, out)
+            raise
+        verify_recording(out)
+        return open_recording(out)
+
+    def _check(self, error: FevalError, out: Path) -> None:
+        """The message is a sentence, and nothing was left."""
+        assert str(error)[-1] in ".?"
+        assert not out.exists()
+        assert not list(self._folder.glob(".*partial*"))
+
+
+@pytest.fixture
+def imported(tmp_path: Path) -> Import:
+    return Import(tmp_path)
+
+
+def rows(recording: Recording, dataset: str = "toy", llm: str = "toy-llm") -> dict[str, list[Any]]:
+    """Every CoT of an LLM as columns, read from the Parquet files."""
+    import pyarrow.parquet as pq
+
+    samples = pq.read_table(recording.path / "samples" / dataset / f"{llm.replace('/', '--')}.parquet").to_pydict()
+    texts = pq.read_table(recording.path / "texts" / dataset / f"{llm.replace('/', '--')}.parquet").to_pydict()
+    return {**samples, "text": texts["text"]}
+
+
+def requests(recording: Recording, dataset: str = "toy", llm: str = "toy-llm") -> dict[str, list[Any]]:
+    import pyarrow.parquet as pq
+
+    return pq.read_table(recording.path / "requests" / dataset / f"{llm.replace('/', '--')}.parquet").to_pydict()
+
+
+def notes(recording: Recording) -> str:
+    return "\n".join(json.loads((recording.path / "manifest.json").read_text())["notes"])
+
+
+def manifest(recording: Recording) -> dict[str, Any]:
+    return json.loads((recording.path / "manifest.json").read_text())
+
+
+# --- what is read -------------------------------------------------------------------------------------------------------
+
+
+def test_reads_a_mot_cascade_file(save: Save, imported: Import) -> None:
+    recording = imported("mot-cascade", save("x.json", dumped([mot_entry(), mot_entry(answer="3")])))
+    table = rows(recording)
+    assert recording.dataset_ids() == ["toy"]
+    assert recording.llm_names("toy") == ["toy-llm"]
+    assert [q.id for q in recording.questions("toy")] == ["toy/0", "toy/1"]
+    assert [q.answer_key for q in recording.questions("toy")] == ["2", "3"]
+    assert table["text"] == ["One and one.\nA: 2", "A: 3", "nothing"] * 2
+    assert table["answer_raw"] == table["answer"] == ["2", "3", None] * 2
+    assert table["output_tokens"] == [7, 3, 1] * 2  # 5, 2 and 1 words times 1.365
+    assert set(table["finish_reason"]) == {"unknown"}
+
+
+def test_the_question_stands_for_a_request_that_the_source_lacks(save: Save, imported: Import) -> None:
+    recording = imported("mot-cascade", save("x.json", dumped([mot_entry()])))
+    table = requests(recording)
+    assert [json.loads(prompt) for prompt in table["prompt"]] == [[{"role": "user", "content": "What is 1 + 1?"}]]
+    assert table["prompt_tokens"] == [7]
+    assert "1 request is not in the source; the question's text stands" in notes(recording)
+
+
+def test_numbers_become_decimal_keys(save: Save, imported: Import) -> None:
+    results = [18.0, 18, "18", 0.5, 99096.92, True, None]
+    entry = mot_entry(answer=18, generated=["x"] * 7, results=results)
+    recording = imported("mot-cascade", save("x.json", dumped([entry])))
+    assert rows(recording)["answer"] == ["18", "18", "18", "0.5", "99096.92", "yes", None]
+    assert recording.questions("toy")[0].answer_key == "18"
+    assert "1 of 7 stored answers are text among numbers" in notes(recording)
+
+
+def test_whole_numbers_beyond_64_bits_keep_their_digits(save: Save, imported: Import) -> None:
+    number = 123456789012345678901234567890
+    entry = mot_entry(answer=number, generated=["x", "x"], results=[number, number + 1])
+    recording = imported("mot-cascade", save("x.json", dumped([entry])))
+    assert rows(recording)["answer"] == [str(number), str(number + 1)]
+
+
+def test_a_number_too_long_for_a_key_is_kept_as_text(save: Save, imported: Import) -> None:
+    source = save("x.json", dumped([mot_entry(generated=["x", "x"], results=[10**4000, 1e308])]))
+    recording = imported("mot-cascade", source)
+    assert rows(recording)["answer"] == [str(10**4000), "1" + "0" * 308]
+
+
+def test_the_option_marked_1_is_the_gold(save: Save, imported: Import) -> None:
+    recording = imported("mot-cascade", save("x.json", dumped([mot_entry(answer={"2": 1, "3": 0})])))
+    assert recording.questions("toy")[0].answer == "2"
+    assert "object {option: 0 or 1}" in notes(recording)
+
+
+@pytest.mark.parametrize("options", [{"2": 1, "3": 1}, {"2": 0}, {}, {"2": True}])
+def test_refuses_a_gold_object_without_one_right_option(save: Save, imported: Import, options: dict[str, int]) -> None:
+    with pytest.raises(SourceError, match="options marked 1"):
+        imported("mot-cascade", save("x.json", dumped([mot_entry(answer=options)])))
+
+
+def test_samples_stored_twice_are_imported_once_unless_asked(save: Save, imported: Import) -> None:
+    entry = mot_entry(generated=["a", "b"] * 2, results=["2", "3"] * 2)
+    source = save("x.json", dumped([entry, entry]))
+    once, twice = imported("mot-cascade", source), imported("mot-cascade", source, keep_duplicates=True)
+    assert rows(once)["text"] == ["a", "b"] * 2
+    assert "only the first half was imported" in notes(once)
+    assert rows(twice)["text"] == ["a", "b"] * 4
+    assert "both halves were kept" in notes(twice)
+
+
+def test_equal_samples_of_one_question_are_no_duplicates(save: Save, imported: Import) -> None:
+    repeated = mot_entry(generated=["a", "b"] * 2, results=["2", "3"] * 2)
+    other = mot_entry(generated=["a", "b", "c", "d"], results=["2", "3", "2", "3"])
+    assert len(rows(imported("mot-cascade", save("x.json", dumped([repeated, other]))))["text"]) == 8
+    greedy = mot_entry(generated=["a", "a"], results=["2", "2"])
+    assert len(rows(imported("mot-cascade", save("y.json", dumped([greedy, greedy]))))["text"]) == 4
+
+
+def test_pools_may_be_ragged(save: Save, imported: Import) -> None:
+    entries = [mot_entry(), mot_entry(), mot_entry(generated=["a"], results=["2"])]
+    recording = imported("mot-cascade", save("x.json", dumped(entries)))
+    assert "ragged: 1 to 3 samples; 1 of 3 have not 3" in notes(recording)
+    assert [len(recording.texts("toy", "toy-llm", q)) for q in range(3)] == [3, 3, 1]
+
+
+def test_equal_questions_with_different_golds_are_two_questions(save: Save, imported: Import) -> None:
+    recording = imported("mot-cascade", save("x.json", dumped([mot_entry(answer="yes"), mot_entry(answer="no")])))
+    assert [q.answer for q in recording.questions("toy")] == ["yes", "no"]
+
+
+def test_refuses_other_numbers_of_texts_and_answers(save: Save, imported: Import) -> None:
+    with pytest.raises(
+        SourceError, match=r"Question 1 of x\.json has 3 texts in 'generated' and 4 answers in 'results'"
+    ):
+        imported("mot-cascade", save("x.json", dumped([mot_entry(), mot_entry(results=["2"] * 4)])))
+
+
+def test_mot_cascade_texts_whose_results_are_missing_are_named_or_have_no_answer(save: Save, imported: Import) -> None:
+    # As in the published files of programs: (texts, results) of (3, 3), (3, 2), (3, 0) and (0, 0).
+    entries = [mot_entry(), mot_entry(results=["2", "3"]), mot_entry(results=[]), mot_entry(generated=[], results=[])]
+    recording = imported("mot-cascade", save("x.json", dumped(entries)))
+    assert [len(recording.texts("toy", "toy-llm", q)) for q in range(4)] == [3, 0, 3, 0]
+    assert rows(recording)["answer"] == ["2", "3", None, None, None, None]
+    assert "Questions with texts and no result: 1 (toy/2)" in notes(recording)
+    assert "Questions with fewer results than texts: 1 of 4 (toy/1)" in notes(recording)
+    assert "Questions without samples: 2 (toy/1, toy/3)" in notes(recording)
+
+
+def test_samples_stored_twice_are_known_beside_empty_pools_and_missing_results(save: Save, imported: Import) -> None:
+    entries = [
+        mot_entry(generated=["a", "b"] * 2, results=["2", "3"] * 2),
+        mot_entry(generated=["a", "b"] * 2, results=["2"] * 2),
+        mot_entry(generated=[], results=[]),
+    ]
+    recording = imported("mot-cascade", save("x.json", dumped(entries)))
+    assert rows(recording)["text"] == ["a", "b"]
+    assert "only the first half was imported" in notes(recording)
+    assert "fewer results than texts: 1 of 3 (toy/1)" in notes(recording)
+
+
+def test_reads_an_esc_file_by_its_authors_rule(save: Save, imported: Import) -> None:
+    texts = [
+        "A: The last letter. The answer is YAJO.",
+        "so yajo",
+        "the answer is 42",
+        "The answer is x. The answer is y",
+    ]
+    line = {"question": "Q: letters?", "answer": "yajO", "generated_answer": texts}
+    recording = imported("esc", save("x.jsonl", lines(line)))
+    assert rows(recording)["answer"] == ["yajo", "soyajo", "", "y"]
+    assert recording.questions("toy")[0].answer_key == "yajO"
+    assert "1 texts lack the phrase" in notes(recording)
+    assert "extracted from the texts by the authors' rule" in notes(recording)
+
+
+def test_another_answer_kind_extracts_in_its_own_way(save: Save, imported: Import) -> None:
+    line = {"question": "Q: letters?", "answer": "yajO", "generated_answer": ["The answer is YAJO."]}
+    recording = imported("esc", save("x.jsonl", lines(line)), answer_kind="letters")
+    assert rows(recording)["answer"] == ["yajo"]
+    assert recording.questions("toy")[0].answer_key == "yajo"
+
+
+@pytest.mark.parametrize(
+    ("reply", "letter"),
+    [
+        ("B", "B"), ("A.", "A"), ('"C"', "C"), ("D) the last", "D"), ("B,\nand", "B"), ("C\n\nD", "C"), (" A", "E"), ("", "E"),
+        ("a", "E"), ("Answer: A", "E"), ("B\n", "B"), ("nan", "E"),
+    ],
+)  # fmt: skip
+def test_reads_mmlu_replies_by_their_authors_rule(reply: str, letter: str) -> None:
+    assert mmlu_answer(reply) == letter
+
+
+def test_esc_rule_takes_the_last_phrase() -> None:
+    assert esc_answer("The answer is A. No, the answer is B-c.") == "bc"
+
+
+def test_reads_coupled_mmlu_with_an_answer_key(save: Save, imported: Import) -> None:
+    key = save("key.csv", MMLU_KEY)
+    recording = imported("coupled-mmlu", save("responses_0_2_seed123.csv", MMLU_REPLIES), questions=key)
+    assert rows(recording)["answer"] == ["A"] * 10 + ["B"] * 9 + ["E"]
+    assert [q.answer for q in recording.questions("toy")] == ["A", "B"]
+    assert requests(recording)["prompt"] == [None, None]
+    assert "nothing can be priced" in notes(recording)
+    assert "noise seed 123" in notes(recording)
+    assert manifest(recording)["llms"][0]["decoding"] == {"noise": {"scheme": "coupled-llm-evaluation", "seed": 123}}
+
+
+def test_reads_coupled_mmlu_with_texts_and_options(save: Save, imported: Import) -> None:
+    choices = [{"label": label, "text": f"option {label}"} for label in "ABCD"]
+    questions = lines(*({"id": f"toy/{i}", "question": f"Q{i}", "answer": "A", "choices": choices} for i in (1, 0)))
+    recording = imported(
+        "coupled-mmlu", save("x.csv", MMLU_REPLIES), questions=save("q.jsonl", questions), answer_kind="choice"
+    )
+    assert [q.text for q in recording.questions("toy")] == ["Q0", "Q1"]
+    assert recording.questions("toy")[0].choices[3] == ("D", "option D")
+    assert rows(recording)["answer"] == ["A"] * 10 + ["B"] * 9 + [None]
+
+
+def test_coupled_mmlu_needs_its_questions(save: Save, imported: Import) -> None:
+    source = save("x.csv", MMLU_REPLIES)
+    with pytest.raises(UsageError, match="--questions FILE"):
+        imported("coupled-mmlu", source)
+    with pytest.raises(SourceError, match=r"replies to 2 questions, 'toy/0' to 'toy/1'; the questions file has 3"):
+        imported("coupled-mmlu", source, questions=save("key.csv", MMLU_KEY + b"algebra,2,C\n"))
+    with pytest.raises(SourceError, match="must hold the same questions"):
+        imported(
+            "coupled-mmlu",
+            source,
+            questions=save("q.jsonl", lines({"question": "a", "id": 7}, {"question": "b", "id": 8})),
+        )
+
+
+@pytest.mark.parametrize(
+    ("data", "sentence"),
+    [
+        (MMLU_REPLIES + b"C\n", "21 replies; it should be 10 for each question"),
+        (b"0\n", "0 replies"),
+        (b"1\nA\n", "one column named 0"),
+        (b"0,1\nA,B\n", "one column named 0"),
+        (MMLU_REPLIES + b"C,D\n", "Record 21 of x.csv has 2 cells"),
+        (MMLU_REPLIES.replace(b"B\n", b"B\n\n", 1), "has 0 cells"),
+        (b'0\n"unclosed\n', "not valid CSV"),
+        (b"0\nA\0\n", "NUL character"),
+        (b"0\n" + b"A" * 200_000 + b"\n", "not valid CSV: line 2: field larger than field limit"),
+        (b"0\n\xff\n", r"not UTF-8: byte 2 \(line 2\) is 0xff"),
+    ],
+)
+def test_refuses_other_csv(save: Save, imported: Import, data: bytes, sentence: str) -> None:
+    with pytest.raises(SourceError, match=sentence):
+        imported("coupled-mmlu", save("x.csv", data), questions=save("key.csv", MMLU_KEY))
+
+
+def test_blank_lines_at_the_end_of_a_csv_file_are_nothing(save: Save, imported: Import) -> None:
+    recording = imported("coupled-mmlu", save("x.csv", MMLU_REPLIES + b"\n\n"), questions=save("key.csv", MMLU_KEY))
+    assert len(rows(recording)["answer"]) == 20
+
+
+def test_modelswitch_is_put_in_the_order_of_its_numbers(save: Save, imported: Import) -> None:
+    entries = [
+        switch_entry(no=7, question="b", solution=4),
+        switch_entry(no=3, question="a", step_sampling=["x", "y"], intermediate_results=["", "Error"]),
+    ]
+    recording = imported("modelswitch", save("x.json", dumped(entries)))
+    assert [(q.id, q.text, q.answer) for q in recording.questions("toy")] == [("toy/3", "a", "2"), ("toy/7", "b", "4")]
+    assert rows(recording)["answer"] == [None, None, "2"]
+    assert "Stored answers of toy-llm that are empty or 'Error', and were read as no answer: 2." in notes(recording)
+    assert "shuffled order" in notes(recording)
+
+
+def test_modelswitch_files_of_open_models_name_their_llms(save: Save, imported: Import) -> None:
+    source = save("x.json", dumped([open_entry(1), open_entry(0, gemma_Sampling=None, gemma_ans_list=None)]))
+    recording = imported("modelswitch", source, llm=None)
+    assert recording.llm_names("toy") == ["Llama-3.1-70B-Instruct", "gemma"]
+    assert rows(recording, llm="Llama-3.1-70B-Instruct")["answer"] == ["2", "3"] * 2
+    assert rows(recording, llm="gemma")["question_id"] == ["toy/1"]
+    assert "Questions without samples of gemma: 1." in notes(recording)
+    assert imported("modelswitch", source, llm="gemma").llm_names("toy") == ["gemma"]
+    with pytest.raises(UnknownNameError, match=r"no LLM in x\.json, 'o'\.(.*)Known: Llama-3\.1-70B-Instruct, gemma"):
+        imported("modelswitch", source, llm="o")
+
+
+def test_modelswitch_questions_without_numbers_are_numbered_by_their_rows(save: Save, imported: Import) -> None:
+    recording = imported("modelswitch", save("x.json", dumped([open_entry(None), open_entry(None)])), llm="gemma")
+    assert [q.id for q in recording.questions("toy")] == ["toy/0", "toy/1"]
+    assert "does not number its questions" in notes(recording)
+    with pytest.raises(SourceError, match=r"entry 1 of x\.json has no 'no'"):
+        imported("modelswitch", save("x.json", dumped([open_entry(0), open_entry(None)])), llm="gemma")
+
+
+def test_modelswitch_files_that_hold_only_a_list_of_answers(save: Save, imported: Import) -> None:
+    with_texts = switch_entry(ans_list=["2"])
+    del with_texts["intermediate_results"]
+    without_texts = {name: value for name, value in with_texts.items() if name != "step_sampling"} | {"no": 1}
+    without_texts["ans_list"] = ["2", "", "Error"]
+    recording = imported("modelswitch", save("x.json", dumped([with_texts, without_texts])))
+    assert rows(recording)["answer"] == ["2", "2", None, None]
+    assert rows(recording)["text"] == ["It is \\boxed{2}.", "2", "", ""]
+    assert "Questions with answers of toy-llm and no texts: 1. Each answer stands for its text" in notes(recording)
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        (
+            {"gemma_ans_list": ["2", "3"]},
+            "Entry 0 of x.json has 1 texts in 'gemma_Sampling' and 2 answers in 'gemma_ans_list'",
+        ),
+        ({"gemma_ans_list": "2"}, "'gemma_ans_list' of entry 0 of x.json should be a list"),
+        ({"gemma_ans_list": None}, "has no 'gemma_ans_list'"),
+        ({"solution": None}, "has no 'solution'"),
+    ],
+)
+def test_refuses_other_modelswitch_files_of_open_models(
+    save: Save, imported: Import, change: dict[str, Any], sentence: str
+) -> None:
+    with pytest.raises(SourceError, match=sentence):
+        imported("modelswitch", save("x.json", dumped([open_entry(0, **change), open_entry(1)])), llm=None)
+
+
+@pytest.mark.parametrize(
+    ("other", "sentence"), [({"solution": "3"}, "two gold answers for the question id 'toy/0'"), ({}, "two entries")]
+)
+def test_modelswitch_refuses_a_number_twice(save: Save, imported: Import, other: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(ConflictError, match=sentence):
+        imported("modelswitch", save("x.json", dumped([switch_entry(), switch_entry(**other)])))
+
+
+def test_reads_a_reference_archive(save: Save, imported: Import) -> None:
+    recording = imported("feval-ttc", save("api.zip", archive(archive_members())), dataset="gsm8k", llm=None)
+    assert recording.llm_names("gsm8k") == [ARCHIVE_LLM, "o3-mini"]
+    assert [(q.id, q.text, q.answer) for q in recording.questions("gsm8k")] == [
+        ("gsm8k/0", "1 + 1?", "2"),
+        ("gsm8k/1", "2 + 2?", "4"),
+    ]
+    table = rows(recording, "gsm8k", ARCHIVE_LLM)
+    assert table["answer"] == ["2", None, "3", "2", "2", None]
+    assert table["output_tokens"] == [4, 2048, 1, 4, 4, 0]
+    assert table["finish_reason"] == ["stop", "length", "content_filter", "error", "error", "error"]
+    asked = requests(recording, "gsm8k", ARCHIVE_LLM)
+    assert json.loads(asked["prompt"][0]) == [{"role": "user", "content": "Q: 1 + 1?"}]
+    assert asked["prompt_tokens"] == [5, 5]
+    described = manifest(recording)
+    assert described["datasets"][0]["system_prompt"] == "Be brief."
+    assert [llm["temperature"] for llm in described["llms"]] == [0.7, None]
+    assert {pair["counter"] for pair in described["pairs"]} == {"usage"}
+    assert "1.365 tokens per word" in notes(recording)
+
+
+def test_an_archive_can_be_counted_anew(save: Save, imported: Import) -> None:
+    source = save("api.zip", archive(archive_members()))
+    recording = imported("feval-ttc", source, dataset="gsm8k", llm=["o3-mini"], counter="words")
+    assert recording.llm_names("gsm8k") == ["o3-mini"]
+    assert rows(recording, "gsm8k", "o3-mini")["output_tokens"] == [1, 1]
+    assert requests(recording, "gsm8k", "o3-mini")["prompt_tokens"] == [5, 5]
+
+
+def test_an_archive_says_what_it_holds(save: Save, imported: Import) -> None:
+    source = save("api.zip", archive(archive_members()))
+    with pytest.raises(SourceError, match=r"does not hold the dataset 'svamp' \(as 'SVAMP'\); it holds gsm8k"):
+        imported("feval-ttc", source, dataset="svamp", llm=None)
+    with pytest.raises(UnknownNameError, match=r"'gpt-4'.*Known: .*o3-mini"):
+        imported("feval-ttc", source, dataset="gsm8k", llm="gpt-4")
+
+
+def with_llm(*responses: Any, **config: Any) -> dict[str, Any]:
+    """What replaces the first LLM's member: its responses (one stands for two), and its config."""
+    responses = responses * 2 if len(responses) == 1 else responses
+    return {
+        f"LLM_{ARCHIVE_LLM}_dataset_GSM8K.txt": {
+            "config": {"name": ARCHIVE_LLM, **config},
+            "responses": list(responses),
+        }
+    }
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        (with_llm(response(), response(), response()), "3 responses to 2 questions"),
+        (with_llm(1), r"response 0 of LLM_.* should be an object"),
+        ({"LLM_o3-mini_dataset_GSM8K.txt": {"config": {"name": "o3-mini"}}}, "has no 'responses'; it has 'config'"),
+        (with_llm(response(), name="other"), "its config for 'other'"),
+        (with_llm(response(), max_tokens="x"), "'max_tokens' of the config"),
+        (with_llm(response(), temperature=True), "'temperature' of the config"),
+        (with_llm(response(cot(reason="done"))), "finish reason of CoT 0 of response 0"),
+        (with_llm(response(cot(tokens=1.5))), "token count of sample 0"),
+        (with_llm(response(cot(tokens=-1))), "token count of sample 0"),
+        (with_llm(response(cot(tokens=2**31))), "token count of sample 0"),
+        (with_llm(response({"raw_text": "x"})), r"CoT 0 of response 0 of .* has no 'metadata'"),
+        (with_llm(response(cot() | {"metadata": {}})), "has no 'token_cost'"),
+        (with_llm(response(cot() | {"metadata": []})), "'metadata' of CoT 0"),
+        (with_llm(response([])), "should be an object; found a list"),  # type: ignore[arg-type]
+        (with_llm(response(cot() | {"answer": 2})), "Answer 0 of"),
+        (with_llm(response(cot() | {"raw_text": None})), "Sample 0 of"),
+        (with_llm({"cots": [], "request": {"raw_text": "x"}}), "'token_cost' of the request"),
+        ({"dataset_GSM8K_models.txt": {"llms": []}}, "should list each LLM once"),
+        ({"dataset_GSM8K_models.txt": {"llms": ["o3-mini", "o3-mini"]}}, "should list each LLM once"),
+        ({"dataset_GSM8K_models.txt": {"llms": ["absent"]}}, "has no member 'LLM_absent_dataset_GSM8K.txt'"),
+        ({"dataset_GSM8K.txt": {"data": [], "system_prompt": None}}, "holds no questions"),
+        ({"dataset_GSM8K.txt": {"data": [], "system_prompt": 1}}, "'system_prompt'"),
+        ({"dataset_GSM8K.txt": [1]}, "should be an object"),
+        ({"dataset_GSM8K.txt": b'{"data"'}, "not valid JSON"),
+        ({"../evil": b""}, "points outside of it"),
+        ({"/evil": b""}, "points outside of it"),
+        ({"C:\\evil": b""}, "points outside of it"),
+    ],
+)
+def test_refuses_other_archives(save: Save, imported: Import, changes: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(SourceError, match=sentence):
+        imported("feval-ttc", save("api.zip", archive(archive_members(**changes))), dataset="gsm8k", llm=None)
+
+
+def test_refuses_an_archive_with_a_member_twice(save: Save, imported: Import) -> None:
+    members = [*archive_members().items(), ("dataset_GSM8K.txt", {"data": []})]
+    with pytest.warns(UserWarning, match="Duplicate name"):
+        data = archive(members)
+    with pytest.raises(SourceError, match="two members of one name"):
+        imported("feval-ttc", save("api.zip", data), dataset="gsm8k", llm=None)
+
+
+def test_refuses_an_encrypted_archive(save: Save, imported: Import) -> None:
+    data = bytearray(archive(archive_members()))
+    local, central = data.index(b"PK\x03\x04"), data.index(b"PK\x01\x02")
+    data[local + 6] |= 1
+    data[central + 8] |= 1
+    with pytest.raises(SourceError, match="encrypted"):
+        imported("feval-ttc", save("api.zip", bytes(data)), dataset="gsm8k", llm=None)
+
+
+@pytest.mark.parametrize("compression", [zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
+def test_refuses_compression_that_cannot_be_bounded(save: Save, imported: Import, compression: int) -> None:
+    with pytest.raises(SourceError, match="another way than deflate"):
+        imported("feval-ttc", save("api.zip", archive(archive_members(), compression)), dataset="gsm8k", llm=None)
+
+
+def test_refuses_a_damaged_archive(save: Save, imported: Import) -> None:
+    data = bytearray(archive(archive_members(), zipfile.ZIP_STORED))
+    data[data.index(b"1 + 1?")] = ord("9")
+    with pytest.raises(SourceError, match="damaged one: Bad CRC-32"):
+        imported("feval-ttc", save("api.zip", bytes(data)), dataset="gsm8k", llm=None)
+    with pytest.raises(SourceError, match="no zip archive"):
+        imported("feval-ttc", save("b.zip", bytes(data[:-40])), dataset="gsm8k", llm=None)
+    with pytest.raises(SourceError, match="no zip archive"):
+        imported("feval-ttc", save("c.zip", b"{}"), dataset="gsm8k", llm=None)
+
+
+def test_a_temperature_must_not_contradict_the_archive(save: Save, imported: Import) -> None:
+    source = save("api.zip", archive(archive_members()))
+    with pytest.raises(SourceError, match=r"says temperature 0\.7, and 0\.5 was given"):
+        imported("feval-ttc", source, dataset="gsm8k", llm=ARCHIVE_LLM, temperature=0.5)
+    recording = imported("feval-ttc", source, dataset="gsm8k", llm="o3-mini", temperature=1.0, max_tokens=9)
+    assert manifest(recording)["llms"][0] | {"name": ""} == {
+        "name": "", "base": "o3-mini", "temperature": 1.0, "max_tokens": 9, "decoding": {},
+    }  # fmt: skip
+
+
+# --- generic JSON Lines -------------------------------------------------------------------------------------------------
+
+
+def test_reads_a_line_per_question(save: Save, imported: Import) -> None:
+    first = {
+        "id": "a",
+        "question": "1 + 1?",
+        "answer": 2,
+        "choices": [{"label": "A", "text": "2"}],
+        "prompt": [{"role": "system", "content": "Brief."}, {"role": "user", "content": "1 + 1?"}],
+        "prompt_tokens": 11,
+        "samples": [
+            {"text": "so 2", "answer": 2.0, "tokens": 3, "finish_reason": "stop"},
+            {"text": "well", "answer": None, "tokens": 1, "finish_reason": "max_tokens"},
+        ],
+    }
+    second = {
+        "id": 5,
+        "question": "?",
+        "prompt": "Q: ?",
+        "samples": [{"text": None, "answer": "x", "tokens": 2.0}],
+        "mood": 1,
+    }
+    recording = imported("jsonl", save("x.jsonl", lines(first, second)))
+    table, asked = rows(recording), requests(recording)
+    assert [(q.id, q.answer, q.choices) for q in recording.questions("toy")] == [
+        ("a", "2", (("A", "2"),)),
+        ("5", None, ()),
+    ]
+    assert table["answer"] == ["2", None, "x"]
+    assert table["text"] == ["so 2", "well", None]
+    assert table["output_tokens"] == [3, 1, 2]
+    assert table["finish_reason"] == ["stop", "length", "unknown"]
+    assert json.loads(asked["prompt"][0]) == first["prompt"]
+    assert asked["prompt_tokens"] == [11, None]
+    assert "Members that are not understood and were not imported: mood (such as 1)." in notes(recording)
+    assert "1 question has no gold answer" in notes(recording)
+    assert "1 request has no token count" in notes(recording)
+
+
+def test_a_line_without_an_id_is_named_by_its_row(save: Save, imported: Import) -> None:
+    source = save("x.jsonl", b"\n" + lines(*({"question": q, "samples": [{"text": "t", "answer": "1"}]} for q in "ab")))
+    assert [q.id for q in imported("jsonl", source).questions("toy")] == ["toy/0", "toy/1"]
+
+
+def test_reads_a_line_per_cot(save: Save, imported: Import) -> None:
+    source = lines(
+        {
+            "question_id": "a",
+            "id": "cot-1",
+            "question": "A?",
+            "gold": "1",
+            "llm": "m",
+            "sample": 1,
+            "text": "t1",
+            "answer": "1",
+        },
+        {"question_id": "b", "question": "B?", "llm": "m", "sample": 0, "text": "t2", "answer": "2"},
+        {"question_id": "a", "llm": "m", "sample": 0, "text": "t3", "answer": "3"},
+        {"question_id": "a", "llm": "n", "text": "t4", "answer": "4"},
+    )
+    recording = imported("jsonl", save("x.jsonl", source), llm=None)
+    assert recording.llm_names("toy") == ["m", "n"]
+    assert [q.id for q in recording.questions("toy")] == ["a", "b"]
+    assert rows(recording, llm="m")["text"] == ["t3", "t1", "t2"]
+    assert rows(recording, llm="n")["question_id"] == ["a"]
+    chosen = imported("jsonl", save("x.jsonl", source), llm="n")
+    assert chosen.llm_names("toy") == ["n"]
+    with pytest.raises(UnknownNameError, match=r"no LLM in x\.jsonl, 'o'"):
+        imported("jsonl", save("x.jsonl", source), llm="o")
+
+
+def test_the_documented_examples_can_be_imported(save: Save, imported: Import) -> None:
+    guide = (ROOT / "docs" / "importing.md").read_text("utf-8")
+    questions, by_question, by_cot = (block.encode() for block in re.findall(r"```json\n(.*?)```", guide, re.DOTALL))
+    first = imported("jsonl", save("a.jsonl", by_question))
+    assert rows(first)["answer"] == ["2", None]
+    assert rows(first)["finish_reason"] == ["stop", "length"]
+    assert rows(imported("jsonl", save("b.jsonl", by_cot), llm=None), llm="gpt-3.5-turbo")["answer"] == ["2", "3"]
+    source = save("c.jsonl", lines({"id": "aqua/0", "text": "The answer is (A).", "tokens": 7}))
+    third = imported("jsonl", source, questions=save("q.jsonl", questions), answer_kind="choice")
+    assert rows(third)["answer"] == ["A"]
+
+
+def test_gaps_in_sample_numbers_are_noted(save: Save, imported: Import) -> None:
+    source = lines(*({"id": "a", "question": "A?", "sample": n, "text": f"t{n}", "answer": "1"} for n in (4, 2)))
+    recording = imported("jsonl", save("x.jsonl", source))
+    assert rows(recording)["text"] == ["t2", "t4"]
+    assert "gaps" in notes(recording)
+
+
+OPTIONS = [{"label": label, "text": "x"} for label in "AB"]
+
+
+def without(record: dict[str, Any], name: str) -> dict[str, Any]:
+    return {key: value for key, value in record.items() if key != name}
+
+
+@pytest.mark.parametrize(
+    ("values", "error", "sentence"),
+    [
+        ([COT, COT | {"gold": "2"}], ConflictError, "has two gold answers: '1' before, and '2' on line 2"),
+        ([COT, COT | {"question": "B?"}], ConflictError, "two texts"),
+        ([COT | {"choices": [option]} for option in OPTIONS], ConflictError, "two sets of choices"),
+        ([COT | {"prompt": "a"}, COT | {"prompt": "b"}], ConflictError, "two prompts: 'a' before"),
+        ([COT | {"prompt_tokens": 1}, COT | {"prompt_tokens": 2}], ConflictError, "prompt token counts"),
+        ([COT | {"sample": 1}, COT | {"sample": 1}], ConflictError, "sample number twice: 1 on line 1 of x.jsonl and on line 2"),
+        ([COT | {"sample": 1}, COT], SourceError, "on each line, or on none"),
+        ([COT | {"llm": "m"}, COT], SourceError, r"Some lines of x.jsonl name an LLM and others do not \(line 2"),
+        ([COT | {"llm": 3}], SourceError, "'llm' of line 1"),
+        ([QUESTION, QUESTION], ConflictError, "has the question id 'a' a second time"),
+        ([QUESTION | {"samples": []}, QUESTION], ConflictError, "a second time"),
+        ([QUESTION, COT], SourceError, "Line 2 of x.jsonl is a CoT, and the lines before are questions"),
+        ([COT, QUESTION], SourceError, "a file has one layout"),
+        ([{"text": "x"}], SourceError, "neither 'samples' nor an 'id'"),
+        ([COT | {"id": True}], SourceError, "'id' of line 1"),
+        ([COT | {"id": ""}], SourceError, "'id' of line 1"),
+        ([COT | {"gold": [1]}], SourceError, "'gold' of line 1"),
+        ([COT | {"answer": {}}], SourceError, "'answer' of line 1"),
+        ([COT | {"tokens": 1.5}], SourceError, "'tokens' of line 1"),
+        ([COT | {"tokens": True}], SourceError, "'tokens' of line 1"),
+        ([COT | {"prompt_tokens": -1}], SourceError, "'prompt_tokens' of line 1"),
+        ([COT | {"prompt": 1}], SourceError, "'prompt' of line 1"),
+        ([COT | {"prompt": [{"role": "user", "content": []}]}], SourceError, "a message of 'prompt' of line 1"),
+        ([COT | {"finish_reason": "bored"}], SourceError, "'finish_reason' of line 1"),
+        ([COT | {"choices": [{"label": "A", "text": "x"}] * 2}], SourceError, "label twice"),
+        ([COT | {"text": 1}], SourceError, "'text' of line 1"),
+        ([COT | {"text": None}], SourceError, "neither text nor a token count"),
+        ([without(COT, "question")], SourceError, "Nobody gives the text of question 'a'"),
+        ([COT, without(COT, "answer")], SourceError, "1 of 2 samples in x.jsonl have 'answer', and line 2"),
+        ([QUESTION | {"samples": [1]}], SourceError, "Sample 0 of line 1"),
+        ([QUESTION | {"samples": None}], SourceError, "'samples' of line 1"),
+        ([[1]], SourceError, "Line 1 of x.jsonl should be an object; found a list of 1"),
+        (["x"], SourceError, "Line 1 of x.jsonl should be an object"),
+        ([None], SourceError, "found null"),
+    ],
+)  # fmt: skip
+def test_refuses_other_json_lines(
+    save: Save, imported: Import, values: list[Any], error: type[FevalError], sentence: str
+) -> None:
+    with pytest.raises(error, match=sentence):
+        imported("jsonl", save("x.jsonl", lines(*values)))
+
+
+def test_verbatim_needs_stored_answers(save: Save, imported: Import) -> None:
+    source = save("x.jsonl", lines({"id": "a", "question": "A?", "gold": "1", "text": "The answer is 1."}))
+    with pytest.raises(UsageError, match="Verbatim answers are the stored ones of a jsonl source"):
+        imported("jsonl", source)
+    with pytest.raises(UsageError, match="answers from the texts were asked for"):
+        imported("jsonl", source, answers="text")
+    assert rows(imported("jsonl", source, answer_kind="number"))["answer"] == ["1"]
+
+
+# --- options ------------------------------------------------------------------------------------------------------------
+
+
+def test_answers_can_be_extracted_again(save: Save, imported: Import) -> None:
+    source = save("x.json", dumped([mot_entry(results=["9", "9", "9"], generated=["The answer is 2."] * 3)]))
+    assert rows(imported("mot-cascade", source, answer_kind="number"))["answer"] == ["9"] * 3
+    assert rows(imported("mot-cascade", source, answer_kind="number", answers="text"))["answer"] == ["2"] * 3
+
+
+def test_unreadable_answers_and_golds_are_noted(save: Save, imported: Import) -> None:
+    entries = [mot_entry(results=["2", "plates", None]), mot_entry(answer="no number")]
+    recording = imported("mot-cascade", save("x.json", dumped(entries)), answer_kind="number")
+    assert rows(recording)["answer"][:3] == ["2", None, None]
+    assert "1 raw answer cannot be read as number; it counts" in notes(recording)
+    assert "1 gold answer cannot be read as number; accuracies need a gold" in notes(recording)
+
+
+def test_the_card_gives_the_answer_kind(save: Save, imported: Import) -> None:
+    source = save("x.json", dumped([mot_entry(answer="5/1/2021", results=["05/01/2021", "May 1, 2021", None])]))
+    recording = imported("mot-cascade", source, dataset="bigbench_date", answer_kind=None)
+    assert rows(recording, "bigbench_date")["answer"] == ["05/01/2021", "05/01/2021", None]
+    assert rows(recording, "bigbench_date")["answer_raw"] == ["05/01/2021", "May 1, 2021", None]
+    assert "the dataset's card says 369" in notes(recording)
+    with pytest.raises(UsageError, match="pass it, --answer-kind KIND"):
+        imported("mot-cascade", source, answer_kind=None)
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "sentence"),
+    [
+        ({"answer_kind": "nonsense"}, UnknownNameError, "no answer kind 'nonsense'"),
+        ({"answers": "guessed"}, UnknownNameError, "'guessed'"),
+        ({"counter": "guess"}, UnknownNameError, "token counter 'guess'"),
+        ({"counter": "usage"}, TokenCounterError, "this mot-cascade source has none for toy-llm"),
+        ({"prices": "1999-01-01"}, FevalError, "1999-01-01"),
+        ({"temperature": -1.0}, OutOfRangeError, "temperature"),
+        ({"temperature": float("nan")}, OutOfRangeError, "temperature"),
+        ({"max_tokens": 0}, OutOfRangeError, "is 1 to 2147483647; 0"),
+        ({"max_tokens": 2**64}, OutOfRangeError, "is 1 to 2147483647"),
+        ({"llm": "@t=0.8"}, UsageError, "put the name before"),
+        ({"llm": None}, UsageError, "none was given; pass its name, --llm NAME"),
+        ({"llm": ["a", "b"]}, UsageError, "2 were given"),
+        ({"llm": "bad\nname"}, UsageError, "control characters"),
+        ({"dataset": ""}, UsageError, "name"),
+        ({"questions": "absent.jsonl"}, SourceError, "there is nothing"),
+    ],
+)
+def test_refuses_other_options(
+    save: Save, imported: Import, options: dict[str, Any], error: type[FevalError], sentence: str
+) -> None:
+    with pytest.raises(error, match=sentence):
+        imported("mot-cascade", save("x.json", dumped([mot_entry()])), **options)
+
+
+def test_names_the_formats_it_knows(save: Save, imported: Import) -> None:
+    with pytest.raises(UnknownNameError, match=r"no import format 'mot'.*coupled-mmlu, esc, feval-ttc, game24"):
+        imported("mot", save("x.json", b"[]"))
+    assert sorted(IMPORTERS) == [
+        "coupled-mmlu", "esc", "feval-ttc", "game24", "inspect-ai", "jsonl", "lighteval", "linc", "lm-eval", "modelswitch",
+        "mot-cascade",
+    ]  # fmt: skip
+    assert all(name == importer.name for name, importer in IMPORTERS.items())
+
+
+def test_never_overwrites(save: Save, tmp_path: Path) -> None:
+    source = save("x.json", dumped([mot_entry()]))
+    out = tmp_path / "out"
+    out.mkdir()
+    (out / "mine.txt").write_text("mine")
+    with pytest.raises(StorageError, match="is there already"):
+        import_recording("mot-cascade", source, out, dataset="toy", llm="m", answer_kind="verbatim")
+    assert (out / "mine.txt").read_text() == "mine"
+
+
+def test_the_manifest_says_where_it_came_from(save: Save, imported: Import) -> None:
+    source = save("x.json", dumped([mot_entry()]))
+    operation = manifest(imported("mot-cascade", source, temperature=0.4))["operation"]
+    assert operation["name"] == "import"
+    assert operation["format"] == "mot-cascade"
+    assert operation["source"]["file"] == "x.json"  # and no folder
+    assert operation["source"]["bytes"] == source.stat().st_size
+    assert len(operation["source"]["sha256"]) == 64
+
+
+def test_the_same_source_gives_the_same_recording_hash(save: Save, imported: Import) -> None:
+    plain = save("x.json", dumped([mot_entry()]))
+    packed = save("y.json", gzip.compress(dumped([mot_entry()])))
+    assert imported("mot-cascade", plain).hash == imported("mot-cascade", packed).hash
+
+
+def test_reports_progress(save: Save, tmp_path: Path) -> None:
+    source, seen = save("api.zip", archive(archive_members())), []
+    import_recording(
+        "feval-ttc", source, tmp_path / "r", dataset="gsm8k", progress=lambda done, total: seen.append((done, total))
+    )
+    assert seen == [(1, 4), (2, 4), (3, 4), (4, 4)]
+
+
+# --- the questions file -------------------------------------------------------------------------------------------------
+
+
+def question_file(**changes: Any) -> bytes:
+    choices = [{"label": "A", "text": "two"}, {"label": "B", "text": "three"}]
+    return lines({"id": "toy/0", "question": "What is 1 + 1?", "answer": "A", "choices": choices, **changes})
+
+
+def test_the_questions_file_adds_options(save: Save, imported: Import) -> None:
+    entry = mot_entry(answer="(A)", results=["two", "(B)", None], question="Q: What  is 1 + 1?")
+    recording = imported(
+        "mot-cascade", save("x.json", dumped([entry])), questions=save("q.jsonl", question_file()), answer_kind="choice"
+    )
+    question = recording.questions("toy")[0]
+    assert (question.text, question.answer, question.answer_key) == ("Q: What  is 1 + 1?", "(A)", "A")
+    assert question.choices == (("A", "two"), ("B", "three"))
+    assert rows(recording)["answer"] == ["A", "B", None]
+
+
+def test_the_questions_file_gives_texts_and_golds(save: Save, imported: Import) -> None:
+    source = save("x.jsonl", lines({"id": "toy/0", "text": "t", "answer": "A"}))
+    recording = imported("jsonl", source, questions=save("q.jsonl.gz", gzip.compress(question_file())))
+    question = recording.questions("toy")[0]
+    assert (question.text, question.answer) == ("What is 1 + 1?", "A")
+    assert manifest(recording)["operation"]["questions"]["file"] == "q.jsonl.gz"
+
+
+def test_the_questions_file_may_use_the_names_of_other_tools(save: Save, imported: Import) -> None:
+    source = save("x.jsonl", lines({"id": "q7", "text": "t", "answer": "A"}))
+    file = lines({"id": 0, "question_id": "q7", "problem": "1 + 1?", "target": "A", "options": ["two", "three"]})
+    (question,) = imported("jsonl", source, questions=save("q.jsonl", file)).questions("toy")
+    assert (question.text, question.answer, question.choices) == ("1 + 1?", "A", (("A", "two"), ("B", "three")))
+    file = lines({"id": "q7", "question": "1 + 1?", "answer": "A", "gold": "B"})
+    with pytest.raises(ConflictError, match=r"Line 1 of q\.jsonl has 'answer' \('A'\) and 'gold' \('B'\)"):
+        imported("jsonl", source, questions=save("q.jsonl", file))
+
+
+@pytest.mark.parametrize(
+    ("data", "error", "sentence"),
+    [
+        (question_file(answer="B"), ConflictError, "two gold answers: '2' in the source and 'B' in the questions file"),
+        (question_file(answer=None, question="What is 2 + 2?"), ConflictError, "in the source and 'What is 2"),
+        (question_file(id="toy/1"), SourceError, r"has no question 'toy/0' \(its ids look like 'toy/1'\)"),
+        (question_file() * 2, ConflictError, "two entries for the question id 'toy/0'"),
+        (question_file() + question_file(answer="B"), ConflictError, "two gold answers for the question id 'toy/0'"),
+        (question_file(question=None), SourceError, "'question' of line 1"),
+        (question_file(choices="AB"), SourceError, "'choices' of line 1"),
+        (b"[1]\n", SourceError, "line 1 of q.jsonl should be an object"),
+        (b"{}\n", SourceError, "has no 'question'; it has nothing"),
+        (b"subject,index\n", SourceError, "no questions file"),
+        (b"subject,index,answer\n", SourceError, "holds no questions"),
+        (b"subject,index,answer\nx,0\n", SourceError, "Record 1 of q.jsonl should be subject, index and answer"),
+        (b"", SourceError, "is empty"),
+    ],
+)
+def test_refuses_other_questions_files(
+    save: Save, imported: Import, data: bytes, error: type[FevalError], sentence: str
+) -> None:
+    with pytest.raises(error, match=sentence):
+        imported("mot-cascade", save("x.json", dumped([mot_entry()])), questions=save("q.jsonl", data))
+
+
+# --- broken and hostile files -------------------------------------------------------------------------------------------
+
+READS_JSON = ["mot-cascade", "modelswitch"]
+
+
+@pytest.mark.parametrize("format_name", sorted(IMPORTERS))
+@pytest.mark.parametrize("data", [b"", b"  \n", gzip.compress(b"", mtime=0)])
+def test_refuses_an_empty_file(save: Save, imported: Import, format_name: str, data: bytes) -> None:
+    with pytest.raises(SourceError, match=r"is empty|no zip archive|no Parquet file"):
+        imported(format_name, save("x", data), questions=save("key.csv", MMLU_KEY))
+
+
+@pytest.mark.parametrize("format_name", ["esc", "jsonl"])
+def test_names_the_broken_line(save: Save, imported: Import, format_name: str) -> None:
+    good = COT if format_name == "jsonl" else {"question": "q", "answer": "a", "generated_answer": ["t"]}
+    data = b"".join(lines(good) for _ in range(16)) + b'{"question": "q"\n'
+    with pytest.raises(SourceError, match=r"Line 17 of x is not valid JSON: .*column 17\b"):
+        imported(format_name, save("x", data))
+
+
+@pytest.mark.parametrize("format_name", READS_JSON)
+def test_names_the_line_of_a_broken_document(save: Save, imported: Import, format_name: str) -> None:
+    data = b"[\n" * 1 + b"1,\n" * 15 + b"{]\n"
+    with pytest.raises(SourceError, match=r"not valid JSON: .*line 17 column 2"):
+        imported(format_name, save("x", data))
+
+
+@pytest.mark.parametrize("format_name", READS_JSON)
+@pytest.mark.parametrize(
+    ("data", "sentence"),
+    [
+        (b"[" * 2000 + b"]" * 2000, "nested too deeply"),
+        (b"[" * 200_000, "nested too deeply"),
+        (b"[" + b"1" * 5000 + b"]", "number that cannot be read"),
+        (b"{}", "should be a JSON array"),
+        (b"[]", "should be a JSON array"),
+        (b"[[]]", "should be an object; found a list of 0"),
+        (b"\xff\xfe[\x00]\x00", "not UTF-8: byte 0"),
+        (b'["\xed\xa0\x80"]', "not UTF-8: byte 2"),
+    ],
+)
+def test_refuses_broken_documents(save: Save, imported: Import, format_name: str, data: bytes, sentence: str) -> None:
+    with pytest.raises(SourceError, match=sentence):
+        imported(format_name, save("x", data))
+
+
+def test_half_surrogate_pairs_are_replaced_and_noted(save: Save, imported: Import) -> None:
+    entry = dumped([mot_entry(generated=["half \ud800, pair \U0001f600", "b", "c"], results=["\udc00", None, "2"])])
+    assert b"\\ud800" in entry
+    recording = imported("mot-cascade", save("x.json", entry))
+    assert rows(recording)["text"][0] == "half \ufffd, pair \U0001f600"
+    assert rows(recording)["answer"][0] == "\ufffd"
+    assert "2 half surrogate pairs" in notes(recording)
+
+
+def test_nan_and_infinity_are_no_answers(save: Save, imported: Import) -> None:
+    data = dumped([mot_entry(results=[float("nan"), float("-inf"), 2])]).replace(b'"2"', b"1e999", 1)
+    recording = imported("mot-cascade", save("x.json", data))
+    assert rows(recording)["answer"] == [None, None, "2"]
+    assert recording.questions("toy")[0].answer is None
+    assert "3 values were NaN or infinite" in notes(recording)
+
+
+@pytest.mark.parametrize("format_name", ["mot-cascade", "jsonl"])
+def test_a_byte_order_mark_is_left_out(save: Save, imported: Import, format_name: str) -> None:
+    data = dumped([mot_entry()]) if format_name == "mot-cascade" else lines(COT)
+    recording = imported(format_name, save("x.json", b"\xef\xbb\xbf" + data))
+    assert "byte order mark" in notes(recording)
+
+
+def test_gzip_is_known_by_its_bytes(save: Save, imported: Import) -> None:
+    data = dumped([mot_entry()])
+    assert imported("mot-cascade", save("x.txt", gzip.compress(data))).questions("toy")
+    assert imported("mot-cascade", save("x.json.gz", data)).questions("toy")
+
+
+@pytest.mark.parametrize("cut", [5, 12, 40])
+def test_refuses_truncated_gzip(save: Save, imported: Import, cut: int) -> None:
+    with pytest.raises(SourceError, match="is damaged"):
+        imported("mot-cascade", save("x.gz", gzip.compress(dumped([mot_entry()]))[:cut]))
+
+
+def test_refuses_gzip_with_a_wrong_checksum(save: Save, imported: Import) -> None:
+    data = bytearray(gzip.compress(dumped([mot_entry()])))
+    data[-6] ^= 1
+    with pytest.raises(SourceError, match="is damaged"):
+        imported("mot-cascade", save("x.gz", bytes(data)))
+
+
+def test_refuses_a_gzip_bomb(save: Save, imported: Import) -> None:
+    with pytest.raises(SourceError, match="expands to more than 200 times"):
+        imported("mot-cascade", save("x.gz", gzip.compress(b" " * (40 << 20))))
+
+
+def test_refuses_a_zip_bomb(save: Save, imported: Import) -> None:
+    data = archive(archive_members(**{"dataset_GSM8K.txt": b" " * (40 << 20)}))
+    with pytest.raises(SourceError, match="expands to more than 200 times"):
+        imported("feval-ttc", save("x.zip", data), dataset="gsm8k", llm=None)
+
+
+def test_a_bomb_is_refused_before_it_fills_the_memory(save: Save, imported: Import) -> None:
+    source = save("x.gz", gzip.compress(bytes(256 << 20), compresslevel=9))
+    tracemalloc.start()
+    try:
+        with pytest.raises(SourceError, match="expands to more than 200 times"):
+            imported("mot-cascade", source)
+        assert tracemalloc.get_traced_memory()[1] < 80 << 20
+    finally:
+        tracemalloc.stop()
+
+
+def test_a_zip_that_lies_about_its_sizes_is_damaged(save: Save, imported: Import) -> None:
+    data = bytearray(archive(archive_members(**{"dataset_GSM8K.txt": b" " * 100_000})))
+    central = data.index(b"PK\x01\x02")
+    struct.pack_into("<L", data, central + 24, 10)  # the expanded size
+    with pytest.raises(SourceError, match=r"damaged|not valid JSON"):
+        imported("feval-ttc", save("x.zip", bytes(data)), dataset="gsm8k", llm=None)
+
+
+def test_refuses_more_bytes_than_the_limit(save: Save, imported: Import, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reading, "MAX_EXPANDED_BYTES", 100)
+    with pytest.raises(SourceError, match="expands to more than 100 bytes"):
+        imported("mot-cascade", save("x.json", dumped([mot_entry()])))
+
+
+def test_a_file_name_that_is_no_text_is_written_with_replacements(tmp_path: Path, imported: Import) -> None:
+    source = tmp_path / os.fsdecode(b"x\xff.json")
+    try:
+        source.write_bytes(dumped([mot_entry()]))
+    except OSError:
+        pytest.skip("this file system takes Unicode names only")
+    assert manifest(imported("mot-cascade", source))["operation"]["source"]["file"] == "x\ufffd.json"
+    source.write_bytes(b"[")
+    with pytest.raises(SourceError, match=r"is not valid JSON"):
+        imported("mot-cascade", source)
+
+
+def test_a_source_is_a_file(tmp_path: Path, imported: Import, save: Save) -> None:
+    with pytest.raises(SourceError, match="there is a folder"):
+        imported("mot-cascade", tmp_path)
+    with pytest.raises(SourceError, match="there is nothing"):
+        imported("mot-cascade", tmp_path / "absent")
+    with pytest.raises(SourceError, match="neither file nor folder"):
+        imported("mot-cascade", Path("/dev/null"))
+    with pytest.raises(SourceError, match="could not be read"):
+        imported("mot-cascade", tmp_path / ("x" * 5000))
+    link = tmp_path / "link.json"
+    link.symlink_to(save("x.json", dumped([mot_entry()])))
+    assert imported("mot-cascade", link).questions("toy")
+
+
+def test_a_file_of_another_shape_gets_the_format_that_fits(imported: Import, save: Save) -> None:
+    with pytest.raises(SourceError, match=r"It can be read as 'mot-cascade': name that format\.$"):
+        imported("modelswitch", save("x.json", dumped([mot_entry()])))
+    with pytest.raises(SourceError) as told:
+        imported("mot-cascade", save("y.json", b"{}"))
+    assert "can be read as" not in str(told.value)
+
+
+def test_json_of_brackets_is_refused_before_it_takes_thirty_times_its_size(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(reading, "BRACKETS_FREE", 1000)
+    for brackets in (b"[" + b"[]," * 2000 + b"[]]", b"[" + b"{}," * 2000 + b"{}]"):
+        with pytest.raises(SourceError, match=r"brackets in .* bytes, as no recording has"):
+            reading.Reader().json(brackets, "x.json")
+    assert len(reading.Reader().json(b"[" + b"[1,2]," * 2000 + b"[]]", "x.json")) == 2001
+
+
+def test_a_questions_file_that_is_not_there_is_told_from_the_source(
+    imported: Import, save: Save, tmp_path: Path
+) -> None:
+    for path, found in ((tmp_path / "none.jsonl", "nothing"), (tmp_path, "a folder")):
+        with pytest.raises(
+            SourceError, match=rf"should be the questions file \(--questions\); there is {found}\. Check"
+        ):
+            imported("mot-cascade", save("x.json", dumped([mot_entry()])), questions=path)

@@ -1,0 +1,945 @@
+"""Importers of harness logs, of LINC and of the Game of 24: on files that the real tools wrote (`tests/data`), on small ones."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import re
+import struct
+import zipfile
+import zlib
+from collections import Counter
+from collections.abc import Callable
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from foreign_sources import (
+    PUZZLES,
+    archive,
+    details,
+    details_row,
+    dumped,
+    game_entry,
+    harness_line,
+    inspect_archive,
+    inspect_log,
+    inspect_sample,
+    lines,
+)
+from hypothesis import given
+from hypothesis import strategies as st
+from places import DATA
+from test_importers import Import, manifest, notes, requests, rows
+from typer.testing import CliRunner
+
+import feval
+from feval.cli import app
+from feval.errors import ConflictError, FevalError, SourceError, TokenCounterError, UsageError
+from feval.importers import archive as archives
+from feval.importers import import_recording
+from feval.importers.harnesses import lighteval
+from feval.importers.papers.game24 import answer_of
+from feval.importers.reading import Reader
+from feval.recording import Recording
+
+SAMPLES = "lm-eval/samples_tiny_sums_2026-11-21T19-33-23.832881.jsonl"
+CUT_SAMPLES = "lm-eval/samples_tiny_sums_plain_2026-11-21T19-33-23.832881.jsonl"
+TRANSFORMERS = (
+    "lighteval/details/tiny-42k/2026-11-21T19-48-17.584347/details_tiny_sums_2026-11-21T19-48-17.584347.parquet"
+)
+LITELLM = (
+    "lighteval/details/openai/feval/tiny-42k/2026-11-21T19-49-05.542535/"
+    "details_tiny_sums_2026-11-21T19-49-05.542535.parquet"
+)
+WRITTEN = {
+    "lm-eval": ("lm-eval", SAMPLES),
+    "lm-eval cut": ("lm-eval", CUT_SAMPLES),
+    "inspect-ai archive": ("inspect-ai", "inspect-ai/tiny_sums.eval"),
+    "inspect-ai JSON": ("inspect-ai", "inspect-ai/tiny_sums_cut.json.gz"),
+    "lighteval transformers": ("lighteval", TRANSFORMERS),
+    "lighteval litellm": ("lighteval", LITELLM),
+}
+QUESTIONS = [json.loads(line) for line in (DATA / "tiny_sums.jsonl").read_text("utf-8").splitlines()]
+
+Save = Callable[[str, bytes], Path]
+
+
+@pytest.fixture
+def save(tmp_path: Path) -> Save:
+    def write(name: str, data: bytes) -> Path:
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(data)
+        return path
+
+    return write
+
+
+@pytest.fixture
+def imported(tmp_path: Path) -> Import:
+    return Import(tmp_path)
+
+
+def written(imported: Import, name: str, **options: Any) -> Recording:
+    format_name, file = WRITTEN[name]
+    return imported(format_name, DATA / file, **{"dataset": "tiny_sums", "llm": None, "answer_kind": None, **options})
+
+
+def columns(recording: Recording, dataset: str = "tiny_sums") -> dict[str, list[Any]]:
+    (llm,) = recording.llm_names(dataset)
+    return rows(recording, dataset, llm)
+
+
+def accuracy(recording: Recording, dataset: str = "tiny_sums") -> Fraction:
+    """Mean over the questions of the share of right samples."""
+    gold = {question.id: question.answer_key for question in recording.questions(dataset)}
+    table = columns(recording, dataset)
+    pools: dict[str, list[bool]] = {}
+    for question, answer in zip(table["question_id"], table["answer"], strict=True):
+        pools.setdefault(question, []).append(answer is not None and answer == gold[question])
+    return sum((Fraction(sum(pool), len(pool)) for pool in pools.values()), Fraction(0)) / len(pools)
+
+
+def majorities(recording: Recording, dataset: str = "tiny_sums") -> Fraction:
+    """Share of questions whose most frequent answer, the first seen among equals, is right."""
+    gold = {question.id: question.answer_key for question in recording.questions(dataset)}
+    table = columns(recording, dataset)
+    votes: dict[str, Counter[str]] = {question: Counter() for question in gold}
+    for question, answer in zip(table["question_id"], table["answer"], strict=True):
+        votes[question].update([answer] if answer is not None else [])
+    right = sum(bool(count) and count.most_common(1)[0][0] == gold[question] for question, count in votes.items())
+    return Fraction(right, len(votes))
+
+
+# --- what the real tools wrote ------------------------------------------------------------------------------------------
+
+
+def stated(file: str, *path: str) -> float:
+    """A figure of the results that a tool wrote."""
+    value = json.loads((DATA / file).read_text("utf-8"))
+    for name in path:
+        value = value[name]
+    return float(value)
+
+
+def test_the_harness_metric_is_the_accuracy_of_one_call(imported: Import) -> None:
+    results = "lm-eval/results_2026-11-21T19-33-23.832881.json"
+    recording = written(imported, "lm-eval")
+    assert float(accuracy(recording)) == pytest.approx(stated(results, "results", "tiny_sums", "exact_match,every"))
+    assert float(accuracy(written(imported, "lm-eval cut"))) == stated(
+        results, "results", "tiny_sums_plain", "exact_match,none"
+    )
+
+
+def test_the_metrics_of_inspect_are_the_accuracy_of_one_call(imported: Import) -> None:
+    with archives.opened(DATA / WRITTEN["inspect-ai archive"][1]) as log:
+        header = log.json("header.json", Reader())
+    metric = header["results"]["scores"][0]["metrics"]["accuracy"]["value"]
+    assert float(accuracy(written(imported, "inspect-ai archive"))) == pytest.approx(metric)
+    assert header["results"]["scores"][0]["name"] == "pattern"
+
+
+@pytest.mark.parametrize(("name", "model"), [("transformers", "tiny-42k"), ("litellm", "openai/feval/tiny-42k")])
+def test_the_metrics_of_lighteval_are_accuracy_and_majority(imported: Import, name: str, model: str) -> None:
+    date = (TRANSFORMERS if name == "transformers" else LITELLM).rpartition("_")[2].removesuffix(".parquet")
+    results = f"lighteval/results/{model}/results_{date}.json"
+    recording = written(imported, f"lighteval {name}")
+    assert float(accuracy(recording)) == pytest.approx(stated(results, "results", "tiny_sums|0", "avg@3"))
+    assert float(majorities(recording)) == stated(results, "results", "tiny_sums|0", "maj@3")
+
+
+@pytest.mark.parametrize(
+    ("name", "llm", "temperature", "limit", "counter", "shape"),
+    [
+        ("lm-eval", "feval/tiny-42k", 1.0, 64, "words", (4, 3)),
+        ("lm-eval cut", "feval/tiny-42k", 1.0, 8, "words", (4, 2)),
+        ("inspect-ai archive", "openai-api/local/feval/tiny-42k", 1.0, 48, "usage", (2, 3)),
+        ("inspect-ai JSON", "openai/feval/tiny-42k", 1.0, 8, "usage", (3, 2)),
+        ("lighteval transformers", "tiny-42k", 1.0, 64, "usage", (4, 3)),
+        ("lighteval litellm", "openai/feval/tiny-42k", 1.0, 64, "words", (4, 3)),
+    ],
+)
+def test_the_logs_say_who_was_asked_and_how(
+    imported: Import, name: str, llm: str, temperature: float, limit: int, counter: str, shape: tuple[int, int]
+) -> None:
+    recording = written(imported, name)
+    told = manifest(recording)
+    assert recording.llm_names("tiny_sums") == [llm]
+    assert (told["llms"][0]["temperature"], told["llms"][0]["max_tokens"]) == (temperature, limit)
+    assert told["pairs"][0]["counter"] == counter
+    questions = recording.questions("tiny_sums")
+    assert [(q.text, q.answer) for q in questions] == [(q["question"], q["answer"]) for q in QUESTIONS[: shape[0]]]
+    assert Counter(columns(recording)["question_id"]) == {question.id: shape[1] for question in questions}
+
+
+@pytest.mark.parametrize("name", sorted(WRITTEN))
+def test_what_the_tools_wrote_can_be_verified_run_and_drawn(imported: Import, name: str, tmp_path: Path) -> None:
+    recording = written(imported, name)
+    samples = max(columns(recording)["sample_index"]) + 1
+    folder = str(recording.path)
+    assert run("verify", folder)["ok"]
+    assert run("run", "self-consistency", "--recording", folder, "--set", f"n={samples}")
+    drawn = run(
+        "curve", "self-consistency", "--recording", folder, "--n", f"1..{samples}", "--out", str(tmp_path / "c")
+    )
+    assert drawn["points"][0]["accuracy"] == pytest.approx(float(accuracy(recording)))
+
+
+def run(*arguments: str) -> dict[str, Any]:
+    """A command's JSON."""
+    result = CliRunner().invoke(app, [*arguments, "--json"])
+    assert result.exit_code == 0, result.output
+    return dict(json.loads(result.stdout))
+
+
+def test_finish_reasons_and_tokens_of_inspect_are_kept(imported: Import) -> None:
+    whole, cut = written(imported, "inspect-ai archive"), written(imported, "inspect-ai JSON")
+    assert set(columns(whole)["finish_reason"]) == {"stop"}
+    assert set(columns(cut)["finish_reason"]) == {"length"}
+    assert columns(cut)["output_tokens"] == [8] * 6
+    assert columns(cut)["answer"] == [None] * 6  # its scorer found none, though the cut texts hold numbers
+    assert "all samples are the same text" in notes(cut)
+    with archives.opened(DATA / WRITTEN["inspect-ai archive"][1]) as log:
+        usage = log.json("header.json", Reader())["stats"]["model_usage"]["openai-api/local/feval/tiny-42k"]
+    assert sum(columns(whole)["output_tokens"]) == usage["output_tokens"]
+    asked = requests(whole, "tiny_sums", whole.llm_names("tiny_sums")[0])["prompt_tokens"]
+    assert 3 * sum(asked) == usage["input_tokens"]
+
+
+def test_padding_is_not_counted(imported: Import) -> None:
+    recording = written(imported, "lighteval transformers")
+    words = [text.split() for text in columns(recording)["text"]]
+    stored = pq.read_table(DATA / TRANSFORMERS).to_pylist()
+    ids = {row["doc"]["id"]: row["model_response"]["output_tokens"] for row in stored}
+    unpadded = [len(bytes(i % 256 for i in some).rstrip(b"\4")) + (some[-1] == 4) for q in "0123" for some in ids[q]]
+    assert columns(recording)["output_tokens"] == unpadded
+    assert sum(unpadded) < sum(len(some) for rows_ in ids.values() for some in rows_)
+    assert all(words)
+    assert "filled up with their end token" in notes(recording)
+
+
+def test_requests_to_chat_endpoints_are_messages(imported: Import) -> None:
+    for name in ("lm-eval", "lighteval litellm", "inspect-ai archive"):
+        recording = written(imported, name)
+        asked = requests(recording, "tiny_sums", recording.llm_names("tiny_sums")[0])
+        assert json.loads(asked["prompt"][0]) == [{"role": "user", "content": QUESTIONS[0]["question"]}]
+
+
+def test_files_read_beside_a_source_stand_in_the_manifest(imported: Import) -> None:
+    for name, beside in [("lm-eval", 1), ("lighteval litellm", 1)]:
+        operation = manifest(written(imported, name))["operation"]
+        assert [file["file"][:8] for file in operation["beside"]] == ["results_"] * beside
+    assert "beside" not in manifest(written(imported, "inspect-ai archive"))["operation"]
+
+
+def test_a_name_given_by_the_user_wins(imported: Import) -> None:
+    assert written(imported, "inspect-ai archive", llm="feval/tiny-42k@t=1").llm_names("tiny_sums") == [
+        "feval/tiny-42k@t=1"
+    ]
+    with pytest.raises(UsageError, match="2 were given"):
+        written(imported, "lm-eval", llm=["a", "b"])
+    with pytest.raises(SourceError, match=r"says temperature 1\.0, and 0\.5 was given"):
+        written(imported, "lm-eval", temperature=0.5)
+    with pytest.raises(SourceError, match="says max_tokens 48, and 9 was given"):
+        written(imported, "inspect-ai archive", max_tokens=9)
+
+
+@pytest.mark.parametrize("name", ["lm-eval", "lighteval transformers"])
+def test_without_results_beside_it_the_user_names_the_llm(save: Save, imported: Import, name: str) -> None:
+    format_name, file = WRITTEN[name]
+    source = save("elsewhere/" + Path(file).name, (DATA / file).read_bytes())
+    with pytest.raises(UsageError, match="pass its name, --llm NAME"):
+        imported(format_name, source, llm=None, answer_kind="number")
+    assert imported(format_name, source, answer_kind="number").llm_names("toy") == ["toy-llm"]
+
+
+def test_a_wrong_format_is_told_the_right_one(imported: Import) -> None:
+    with pytest.raises(SourceError, match="It can be read as 'lm-eval': name that format"):
+        imported("esc", DATA / SAMPLES)
+    with pytest.raises(SourceError, match="It can be read as 'inspect-ai'"):
+        imported("feval-ttc", DATA / "inspect-ai/tiny_sums.eval")
+    with pytest.raises(SourceError, match="It can be read as 'lighteval'"):
+        imported("lm-eval", DATA / LITELLM)
+
+
+# --- lm-evaluation-harness ----------------------------------------------------------------------------------------------
+
+
+def test_reads_the_filter_that_keeps_every_repeat(save: Save, imported: Import) -> None:
+    first = [harness_line(filter="first", filtered_resps=["2"], doc_id=n) for n in (1, 0)]
+    every = [harness_line(doc_id=n) for n in (1, 0)]
+    recording = imported("lm-eval", save("x.jsonl", lines(*first, *every)))
+    assert rows(recording)["answer"] == ["2", "3", None] * 2
+    assert [question.id for question in recording.questions("toy")] == ["toy/0", "toy/1"]
+    assert manifest(recording)["llms"][0]["temperature"] == 0.7
+    assert "those of the filter 'every'; the filters are 'first', 'every'" in notes(recording)
+    assert requests(recording)["prompt"][0] == '[{"role":"user","content":"Q: What is 1 + 1?\\nA:"}]'
+
+
+def test_a_filter_that_keeps_the_texts_extracts_nothing(save: Save, imported: Import) -> None:
+    line = harness_line(filter="none", resps=[["It is 2."]], filtered_resps=["It is 2."])
+    source = save("x.jsonl", lines(line))
+    assert rows(imported("lm-eval", source, answer_kind="number"))["answer_raw"] == ["2"]
+    with pytest.raises(UsageError, match="Verbatim answers are the stored ones"):
+        imported("lm-eval", source)
+
+
+def test_worked_solutions_lists_and_options_become_golds(save: Save, imported: Import) -> None:
+    options = {"text": ["two", "three"], "label": ["A", "B"]}
+    source = lines(
+        harness_line(target="1 + 1 = <<1+1=2>>2\n#### 2"),
+        harness_line(doc_id=1, target=["2", "two"], doc={"problem": "1 + 1?", "choices": options}),
+        harness_line(doc_id=2, target=2, doc={"choices": ["two", "three"]}),
+        harness_line(doc_id=3, target="A", doc={"question": "?", "choices": ["A", "B"]}),
+    )
+    recording = imported("lm-eval", save("x.jsonl", source))
+    questions = recording.questions("toy")
+    assert [question.answer for question in questions] == ["2", "2", "2", "A"]
+    assert [question.text for question in questions] == ["What is 1 + 1?", "1 + 1?", "Q: What is 1 + 1?\nA:", "?"]
+    assert [question.choices for question in questions] == [(), (("A", "two"), ("B", "three"))] * 1 + [
+        (("A", "two"), ("B", "three")), (),
+    ]  # fmt: skip
+    assert "several accepted answers, whose first is the gold answer: 1." in notes(recording)
+    assert "worked solution, with the gold answer behind '####': 1." in notes(recording)
+
+
+def test_equal_repeats_are_noted(save: Save, imported: Import) -> None:
+    line = harness_line(resps=[["It is 2."] * 3])
+    assert "one seed was sent" in notes(imported("lm-eval", save("x.jsonl", lines(line))))
+
+
+def test_the_order_before_chat_requests_is_read(save: Save, imported: Import) -> None:
+    source = save(
+        "x.jsonl", lines(harness_line(arguments=[["Q: ?", {"do_sample": False, "until": ["\n"], "deep": [[]]}]]))
+    )
+    told = manifest(imported("lm-eval", source))["llms"][0]
+    assert (told["temperature"], told["decoding"]) == (0.0, {"do_sample": False, "until": ["\n"]})
+
+
+def test_results_beside_the_samples_say_more(save: Save, imported: Import) -> None:
+    source = save("samples_toy_2026-01-02T03-04-05.678.jsonl", lines(harness_line()))
+    results = {
+        "model_name": "org/m",
+        "system_instruction": "Be brief.",
+        "n-samples": {"toy": {"original": 9, "effective": 1}},
+    }
+    save("results_2026-01-02T03-04-05.678.json", dumped(results))
+    recording = imported("lm-eval", source, llm=None)
+    assert recording.llm_names("toy") == ["org/m"]
+    assert manifest(recording)["datasets"][0]["system_prompt"] == "Be brief."
+    assert "asked 1 of the task's 9 questions" in notes(recording)
+    save("results_2026-01-02T03-04-05.678.json", b"[1]")
+    with pytest.raises(SourceError, match=r"results_2026-01-02T03-04-05\.678\.json should be an object"):
+        imported("lm-eval", source)
+
+
+@pytest.mark.parametrize(
+    ("changed", "error", "sentence"),
+    [
+        ({"resps": [[[-1.5, True]], [[-2.5, False]]]}, SourceError, "'resps' of line 2 of x.jsonl holds 2 requests or their log"),
+        ({"resps": [[[-1.5, True]]]}, SourceError, "output_type generate_until"),
+        ({"resps": [["a", 1]]}, SourceError, "Sample 1 of line 2"),
+        ({"resps": "x"}, SourceError, "'resps' of line 2"),
+        ({"doc_id": -1}, SourceError, "0 or more"),
+        ({"doc_id": "1"}, SourceError, "'doc_id' of line 2"),
+        ({"doc": []}, SourceError, "'doc' of line 2"),
+        ({"filter": None}, SourceError, "'filter' of line 2"),
+        ({"target": {}}, SourceError, "The gold answer of line 2"),
+        ({"arguments": {}}, SourceError, "has no 'gen_args_0'"),
+        ({"arguments": []}, SourceError, "'arguments' of line 2"),
+        ({"arguments": {"gen_args_0": {"arg_0": 1}}}, SourceError, "The request of line 2"),
+        ({"arguments": {"gen_args_0": {"arg_0": ["no JSON"]}}}, SourceError, "of line 2 of x.jsonl is not valid JSON"),
+        ({"arguments": {"gen_args_0": {"arg_0": ['{"role": 1}']}}}, SourceError, "a list of messages"),
+        ({"arguments": {"gen_args_0": {"arg_0": ["[" * 5000]}}}, SourceError, "nested too deeply"),
+        ({"doc_id": 0}, ConflictError, "doc_id 0 a second time for the filter 'every'"),
+        ({"doc_id": 0, "filter": "b", "doc": {"question": "Other?"}}, ConflictError, "another question, target or other texts"),
+        ({"doc_id": 0, "filter": "b", "resps": [["x", "y", "z"]]}, ConflictError, "another question, target or other texts"),
+    ],
+)  # fmt: skip
+def test_refuses_other_samples(
+    save: Save, imported: Import, changed: dict[str, Any], error: type[FevalError], sentence: str
+) -> None:
+    source = save("x.jsonl", lines(harness_line(), harness_line(**{"doc_id": 1, **changed})))
+    with pytest.raises(error, match=re.escape(sentence)):
+        imported("lm-eval", source)
+
+
+def test_names_the_missing_member_and_its_line(save: Save, imported: Import) -> None:
+    for name in ("doc_id", "doc", "target", "resps", "filter", "filtered_resps"):
+        line = {key: value for key, value in harness_line(doc_id=1).items() if key != name}
+        with pytest.raises(SourceError, match=f"line 2 of x.jsonl has no '{name}'"):
+            imported("lm-eval", save("x.jsonl", lines(harness_line(), line)))
+    with pytest.raises(SourceError, match=r"The temperature of the generation arguments in x\.jsonl"):
+        arguments = {"gen_args_0": {"arg_0": "?", "arg_1": {"temperature": "hot"}}}
+        imported("lm-eval", save("x.jsonl", lines(harness_line(arguments=arguments))))
+
+
+TEXTS = st.text(st.characters(codec="utf-8"), max_size=20)
+
+
+@given(
+    samples=st.lists(
+        st.lists(st.tuples(TEXTS, st.none() | st.text("0123456789", min_size=1, max_size=4)), min_size=1, max_size=4),
+        min_size=1,
+        max_size=4,
+    )
+)
+def test_samples_written_by_the_harness_come_back(
+    samples: list[list[tuple[str, str | None]]], tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    folder = tmp_path_factory.mktemp("round")
+    source = folder / "x.jsonl"
+    source.write_bytes(
+        lines(
+            *(
+                harness_line(
+                    doc_id=number,
+                    resps=[[text + " ." for text, _ in pool]],
+                    filtered_resps=[[answer or "[invalid]" for _, answer in pool]],
+                )
+                for number, pool in enumerate(samples)
+            )
+        )
+    )
+    out = import_recording("lm-eval", source, folder / "out", dataset="toy", llm="toy-llm", answer_kind="number")
+    table = rows(feval.open_recording(out))
+    flat = [sample for pool in samples for sample in pool]
+    assert table["text"] == [text + " ." for text, _ in flat]
+    stored = any(answer is not None for _, answer in flat)
+    if stored:
+        assert table["answer_raw"] == [answer for _, answer in flat]
+        assert table["answer"] == [None if answer is None else str(int(answer)) for _, answer in flat]
+
+
+# --- inspect-ai ---------------------------------------------------------------------------------------------------------
+
+
+def test_reads_a_log_and_its_archive_alike(save: Save, imported: Import) -> None:
+    log = inspect_log(inspect_sample(epoch=2), inspect_sample(id=2), inspect_sample())
+    plain = imported("inspect-ai", save("x.json", dumped(log)), llm=None)
+    packed = imported("inspect-ai", save("x.eval", inspect_archive(log)), llm=None)
+    assert plain.hash == packed.hash
+    assert plain.llm_names("toy") == ["openai/gpt-4o"]
+    assert [question.id for question in plain.questions("toy")] == ["1", "2"]
+    table = rows(plain, llm="openai/gpt-4o")
+    assert table["question_id"] == ["1", "1", "2"]
+    assert (table["answer"], table["output_tokens"], table["finish_reason"]) == (["2"] * 3, [5] * 3, ["stop"] * 3)
+    asked = requests(plain, llm="openai/gpt-4o")
+    assert asked["prompt_tokens"] == [12, 12]  # 3 of them from the provider's cache
+    assert [message["role"] for message in json.loads(asked["prompt"][0])] == ["system", "user"]
+    told = manifest(plain)["llms"][0]
+    assert (told["temperature"], told["max_tokens"], told["decoding"]) == (0.5, 100, {"top_p": 0.9})
+    assert "The pools are ragged: 1 to 2 samples" in notes(plain)
+
+
+@pytest.mark.parametrize(
+    ("reason", "word"),
+    [("stop", "stop"), ("max_tokens", "length"), ("model_length", "length"), ("tool_calls", "tool_calls"),
+     ("content_filter", "content_filter"), ("unknown", "unknown"), (None, "unknown")],
+)  # fmt: skip
+def test_stop_reasons_become_finish_reasons(save: Save, imported: Import, reason: str | None, word: str) -> None:
+    output = inspect_sample()["output"]
+    output["choices"][0]["stop_reason"] = reason
+    recording = imported("inspect-ai", save("x.json", dumped(inspect_log(inspect_sample(output=output)))))
+    assert rows(recording)["finish_reason"] == [word]
+
+
+def test_a_failed_sample_is_no_answer(save: Save, imported: Import) -> None:
+    failed = inspect_sample(epoch=2, output={"choices": []}, error={"message": "boom"}, messages=[], scores=None)
+    partly = inspect_sample(epoch=3, error={"message": "boom"})
+    source = save("x.json", dumped(inspect_log(inspect_sample(), failed, partly, status="error")))
+    recording = imported("inspect-ai", source)
+    table = rows(recording)
+    assert table["answer"] == ["2", None, None]
+    assert table["finish_reason"] == ["stop", "error", "error"]
+    assert table["output_tokens"] == [5, 0, 5]
+    assert "and the finish reason 'error': 2." in notes(recording)
+    assert "did not end well (status 'error')" in notes(recording)
+
+
+def test_the_first_scorer_that_extracts_gives_the_answers(save: Save, imported: Import) -> None:
+    scores = {"includes": {"value": "C", "answer": "IT IS 2."}, "number": {"value": "C", "answer": "2"}}
+    recording = imported("inspect-ai", save("x.json", dumped(inspect_log(inspect_sample(scores=scores)))))
+    assert rows(recording)["answer"] == ["2"]
+    assert "those of the scorer 'number'; the scorers are 'includes', 'number'" in notes(recording)
+    only = inspect_log(inspect_sample(scores={"includes": scores["includes"]}))
+    again = imported("inspect-ai", save("y.json", dumped(only)), answer_kind="number")
+    assert rows(again)["answer_raw"] == ["2"]
+    assert "None of the scorers ('includes') says which answer it extracted" in notes(again)
+
+
+def test_several_calls_and_choices_are_told_apart(save: Save, imported: Import) -> None:
+    talk = [
+        *inspect_sample()["messages"],
+        {"role": "user", "content": "Sure?"},
+        {"role": "assistant", "content": "Yes: 2."},
+    ]
+    usage = {"openai/gpt-4o": {"input_tokens": 30, "output_tokens": 11}}
+    several = inspect_sample(messages=talk, model_usage=usage)
+    recording = imported("inspect-ai", save("x.json", dumped(inspect_log(several))))
+    assert rows(recording)["output_tokens"] == [11]
+    assert "the tokens of all: 1." in notes(recording)
+    output = inspect_sample()["output"]
+    parts = [[{"type": "reasoning", "reasoning": "hm"}, {"type": "text", "text": f"It is {n}."}] for n in (2, 3)]
+    output["choices"] = [{"message": {"role": "assistant", "content": content}} for content in parts]
+    both = imported(
+        "inspect-ai", save("y.json", dumped(inspect_log(inspect_sample(output=output)))), answer_kind="number"
+    )
+    assert rows(both)["text"] == ["It is 2.", "It is 3."]
+    assert [pool.reasoning for pool in both.pools("toy", both.llm_names("toy")[0])] == [["hm", "hm"]]
+    assert rows(both)["answer"] == ["2", "3"]
+    assert manifest(both)["pairs"][0]["counter"] == "words"  # usage is of both together
+    assert "each of them a CoT: 1." in notes(both)
+
+
+def test_attachments_options_and_conversations_are_resolved(save: Save, imported: Import) -> None:
+    talk = [{"role": "user", "content": "attachment://a1"}]
+    asked = inspect_sample(
+        input=talk, messages=talk, attachments={"a1": "A long question?"}, choices=["two", "three"], target=["A", "B"]
+    )
+    recording = imported("inspect-ai", save("x.json", dumped(inspect_log(asked))))
+    (question,) = recording.questions("toy")
+    assert (question.text, question.answer, question.choices) == (
+        "A long question?",
+        "A",
+        (("A", "two"), ("B", "three")),
+    )
+    assert json.loads(requests(recording)["prompt"][0]) == [{"role": "user", "content": "A long question?"}]
+    assert "several accepted targets, whose first is the gold answer: 1." in notes(recording)
+
+
+def with_usage(usage: Any) -> dict[str, Any]:
+    return inspect_log(inspect_sample(output=inspect_sample()["output"] | {"usage": usage}))
+
+
+def without_member(log: dict[str, Any], name: str) -> dict[str, Any]:
+    return {key: value for key, value in log.items() if key != name}
+
+
+@pytest.mark.parametrize(
+    ("log", "error", "sentence"),
+    [
+        (inspect_log(version=3), SourceError, "format version 3; feval reads up to 2"),
+        (without_member(inspect_log(), "version"), SourceError, "x.json has no 'version'"),
+        (without_member(inspect_log(), "eval"), SourceError, "x.json has no 'eval'"),
+        (without_member(inspect_log(), "samples"), SourceError, "x.json has no 'samples'"),
+        (inspect_log(samples=[]), SourceError, "holds no samples"),
+        (inspect_log(samples=[1]), SourceError, "sample 0 of x.json should be an object"),
+        (inspect_log(without_member(inspect_sample(), "id")), SourceError, "sample 0 of x.json has no 'id'"),
+        (inspect_log(without_member(inspect_sample(), "epoch")), SourceError, "has no 'epoch'"),
+        (inspect_log(without_member(inspect_sample(), "input")), SourceError, "has no 'input'"),
+        (inspect_log(inspect_sample(input=[])), SourceError, "no user message"),
+        (inspect_log(inspect_sample(), inspect_sample()), ConflictError, "is epoch 1 of sample '1' a second time"),
+        (inspect_log(inspect_sample(), inspect_sample(epoch=2, input="Other?")), ConflictError, "different questions, targets"),
+        (inspect_log(inspect_sample(), inspect_sample(epoch=2, target="3")), ConflictError, "with target '2' before"),
+        (inspect_log(inspect_sample(output=[])), SourceError, "'output' of sample 0"),
+        (inspect_log(inspect_sample(output={"choices": [{}]})), SourceError, "a choice of sample 0 of x.json has no 'message'"),
+        (inspect_log(inspect_sample(scores={"a": {"answer": 2}})), SourceError, "The answer of scorer 'a'"),
+        (with_usage({"output_tokens": -1}), SourceError, "The usage of sample 0"),
+        (with_usage({"input_tokens": 3}), SourceError, "has no 'output_tokens'"),
+        (with_usage({"output_tokens": 3, "input_tokens": "3"}), SourceError, "whole numbers"),
+        (inspect_log(plan={"config": {"max_tokens": 0}}), SourceError, "The limit on output tokens of the decoding in x.json"),
+    ],
+)  # fmt: skip
+def test_refuses_other_logs(
+    save: Save, imported: Import, log: dict[str, Any], error: type[FevalError], sentence: str
+) -> None:
+    with pytest.raises(error, match=re.escape(sentence)):
+        imported("inspect-ai", save("x.json", dumped(log)))
+
+
+def test_usage_must_be_there_to_be_taken(save: Save, imported: Import) -> None:
+    source = save("x.json", dumped(with_usage(None)))
+    assert manifest(imported("inspect-ai", source))["pairs"][0]["counter"] == "words"
+    with pytest.raises(TokenCounterError, match="this inspect-ai source has none"):
+        imported("inspect-ai", source, counter="usage")
+    with pytest.raises(UsageError, match="pass its name, --llm NAME"):
+        nameless = inspect_log() | {"eval": {"model": None}}
+        imported("inspect-ai", save("y.json", dumped(nameless)), llm=None)
+
+
+def test_an_unfinished_archive_is_read_by_its_journal(save: Save, imported: Import) -> None:
+    log = inspect_log()
+    start = {name: log[name] for name in ("version", "eval", "plan")}
+    members = [("_journal/start.json", start), ("samples/1_epoch_1.json", inspect_sample())]
+    recording = imported("inspect-ai", save("x.eval", archive(members)), llm=None)
+    assert "only the samples that it finished" in notes(recording)
+    with pytest.raises(SourceError, match=r"has no member 'header\.json'"):
+        imported("inspect-ai", save("y.eval", archive(members[1:])))
+
+
+def zstandard_archive(members: dict[str, bytes], *, crc: int | None = None, size: int | None = None) -> bytes:
+    """A zip as inspect-ai writes it: method 93, which Python's own writer does not know before 3.14."""
+    packed = {name: pa.compress(data, "zstd", asbytes=True) for name, data in members.items()}
+    plain = io.BytesIO()
+    with zipfile.ZipFile(plain, "w", zipfile.ZIP_STORED) as file:
+        for name, data in packed.items():
+            file.writestr(zipfile.ZipInfo(name), data)
+    raw = bytearray(plain.getvalue())
+    for name, data in members.items():
+        stored = zlib.crc32(packed[name]), len(packed[name])
+        told = zlib.crc32(data) if crc is None else crc, len(data) if size is None else size
+        for header in (b"PK\3\4", b"PK\1\2"):
+            place = raw.index(header)
+            while name.encode() != raw[place + (30 if header[2] == 3 else 46) :][: len(name)]:
+                place = raw.index(header, place + 1)
+            base = place + (8 if header[2] == 3 else 10)
+            raw[base : base + 2] = struct.pack("<H", 93)
+            assert struct.unpack("<III", raw[base + 6 : base + 18]) == (stored[0], stored[1], stored[1])
+            raw[base + 6 : base + 18] = struct.pack("<III", told[0], stored[1], told[1])
+    return bytes(raw)
+
+
+def zstandard_members() -> dict[str, bytes]:
+    log = inspect_log()
+    members = {"header.json": dumped({name: value for name, value in log.items() if name != "samples"})}
+    return members | {f"samples/1_epoch_{number}.json": dumped(inspect_sample(epoch=number)) for number in (1, 2)}
+
+
+def test_zstandard_archives_are_read_and_checked(save: Save, imported: Import) -> None:
+    good = imported("inspect-ai", save("x.eval", zstandard_archive(zstandard_members())))
+    assert good.hash == imported("inspect-ai", save("y.eval", inspect_archive(inspect_log()))).hash
+    for spoilt in (zstandard_archive(zstandard_members(), crc=1), zstandard_archive(zstandard_members(), size=5)):
+        with pytest.raises(SourceError, match="Bad CRC-32 or size"):
+            imported("inspect-ai", save("z.eval", spoilt))
+    broken = bytearray(zstandard_archive(zstandard_members()))
+    place = broken.index(b"\x28\xb5\x2f\xfd")
+    broken[place : place + 4] = b"nope"
+    with pytest.raises(SourceError, match="no zip archive, or a damaged one"):
+        imported("inspect-ai", save("w.eval", bytes(broken)))
+
+
+def test_bombs_in_archives_are_refused(save: Save, imported: Import, monkeypatch: pytest.MonkeyPatch) -> None:
+    bomb = zstandard_members() | {"samples/9_epoch_1.json": b'"' + b" " * (20 << 20) + b'"'}
+    with pytest.raises(SourceError, match="expands to more than 200 times"):
+        imported("inspect-ai", save("x.eval", zstandard_archive(bomb)))
+    monkeypatch.setattr(archives, "MAX_EXPANDED_BYTES", 100)  # many members, each within the bounds
+    with pytest.raises(SourceError, match=r"expand to .* bytes; 100 is the most"):
+        imported("inspect-ai", save("y.eval", inspect_archive(inspect_log())))
+
+
+@pytest.mark.parametrize("name", ["../samples/1.json", "/samples/1.json", "samples\\1.json", "C:/1.json"])
+def test_members_outside_of_a_log_are_refused(save: Save, imported: Import, name: str) -> None:
+    data = inspect_archive(inspect_log())
+    source = save("x.eval", data)
+    with zipfile.ZipFile(source, "a") as file:
+        file.writestr(name.replace("\\", "|"), b"{}")
+    source.write_bytes(source.read_bytes().replace(b"samples|1", b"samples\\1"))
+    with pytest.raises(SourceError, match="points outside of it"):
+        imported("inspect-ai", source)
+
+
+def test_deep_json_in_a_log_is_refused(save: Save, imported: Import) -> None:
+    deep = dumped(inspect_log()).replace(
+        b'"samples": [', b'"metadata": ' + b"[" * 5000 + b"]" * 5000 + b', "samples": ['
+    )
+    with pytest.raises(SourceError, match="nested too deeply"):
+        imported("inspect-ai", save("x.json", deep))
+
+
+# --- lighteval ----------------------------------------------------------------------------------------------------------
+
+
+def test_reads_details(save: Save, imported: Import) -> None:
+    second = details_row(id="1", choices=["two", "three"], gold_index=1, query="Which?")
+    source = save("x.parquet", details(second, details_row()))
+    recording = imported("lighteval", source, answer_kind="number")
+    questions = recording.questions("toy")
+    assert [(q.id, q.answer, q.choices) for q in questions] == [
+        ("toy/0", "2", ()), ("toy/1", "B", (("A", "two"), ("B", "three"))),
+    ]  # fmt: skip
+    assert rows(recording)["output_tokens"] == [2, 3] * 2
+    assert rows(recording)["answer"][:2] == ["2", "3"]
+    assert requests(recording)["prompt_tokens"] == [2, 2]
+
+
+def test_golds_may_be_labels_or_several(save: Save, imported: Import) -> None:
+    letters = details_row(choices=[" A", " B"], gold_index=1)
+    ways = details_row(id="1", choices=["1/2", "0.5"], gold_index=0)
+    recording = imported("lighteval", save("x.parquet", details(letters, ways)), answer_kind="number")
+    assert [(q.answer, q.choices) for q in recording.questions("toy")] == [
+        ("B", ()), ("A", (("A", "1/2"), ("B", "0.5"))),
+    ]  # fmt: skip
+    several = details_row(choices=["1/2", "0.5"], gold_index=[0, 1])
+    again = imported("lighteval", save("y.parquet", details(several)), answer_kind="number")
+    assert [(q.answer, q.choices) for q in again.questions("toy")] == [("1/2", ())]
+    assert "several accepted answers, whose first is the gold answer: 1." in notes(again)
+
+
+def test_a_text_that_never_came_is_empty(save: Save, imported: Import) -> None:
+    row = details_row(text=["It is 2.", None], output_tokens=[])
+    recording = imported("lighteval", save("x.parquet", details(row)), answer_kind="number")
+    assert rows(recording)["text"] == ["It is 2.", ""]
+    assert rows(recording)["answer"] == ["2", None]
+    assert "1 samples have no text (null)" in notes(recording)
+
+
+@pytest.mark.parametrize(
+    ("rows_", "error", "sentence"),
+    [
+        ([details_row(), details_row()], ConflictError, "two entries for the question id 'toy/0'"),
+        ([details_row(), details_row(choices=["3"])], ConflictError, "two gold answers"),
+        ([details_row(gold_index=1)], SourceError, "'gold_index' of row 0 of x.parquet"),
+        ([details_row(query=None)], SourceError, "'query' of row 0 of x.parquet"),
+        ([details_row(text=[1, 2])], SourceError, "Sample 0 of row 0"),
+        ([({"query": "?", "choices": ["2"], "gold_index": 0}, {"logprobs": [1.0]})], SourceError, "model_response"),
+    ],
+)
+def test_refuses_other_details(
+    save: Save, imported: Import, rows_: list[Any], error: type[FevalError], sentence: str
+) -> None:
+    with pytest.raises(error, match=re.escape(sentence)):
+        imported("lighteval", save("x.parquet", details(*rows_)), answer_kind="number")
+
+
+def parquet(table: pa.Table, **options: Any) -> bytes:
+    buffer = io.BytesIO()
+    pq.write_table(table, buffer, **options)
+    return buffer.getvalue()
+
+
+def test_refuses_details_of_another_version(save: Save, imported: Import) -> None:
+    older = parquet(pa.table({"example": ["?"], "predictions": ["2"], "gold": ["2"]}))
+    with pytest.raises(
+        SourceError, match=r"no column doc and no model_response.*its columns are example, predictions, gold"
+    ):
+        imported("lighteval", save("x.parquet", older), answer_kind="number")
+    empty = pq.read_table(io.BytesIO(details())).slice(0, 0)
+    with pytest.raises(SourceError, match="holds no questions"):
+        imported("lighteval", save("y.parquet", parquet(empty)), answer_kind="number")
+    with pytest.raises(SourceError, match="damaged Parquet file"):
+        imported("lighteval", save("z.parquet", details()[:-20]), answer_kind="number")
+
+
+def test_parquet_bombs_are_refused(save: Save, imported: Import, monkeypatch: pytest.MonkeyPatch) -> None:
+    doc, response = details_row(text=["x" * (3 << 20)], output_tokens=[])
+    many = parquet(
+        pa.Table.from_pylist([{"doc": doc | {"id": str(n)}, "model_response": response} for n in range(100)])
+    )
+    assert len(many) < 1 << 20  # one text of 3 MiB, which a dictionary holds once
+    with pytest.raises(SourceError, match=r"expands to more than|more than is read"):
+        imported("lighteval", save("x.parquet", many), answer_kind="number")
+    monkeypatch.setattr(lighteval, "_MAX_VALUES", 10)
+    with pytest.raises(SourceError, match="more than is read of a file of its size"):
+        imported("lighteval", save("y.parquet", details()), answer_kind="number")
+
+
+# --- LINC ---------------------------------------------------------------------------------------------------------------
+
+
+def linc_run(save: Save, **parts: Any) -> Path:
+    for part, value in parts.items():
+        save(f"m_folio-cot-1shot_{part}.json", dumped(value))
+    return save("m_folio-cot-1shot_generations_prc.json", dumped([["True", "Error"], ["Uncertain", "Uncertain"]]))
+
+
+RESULTS = {"folio-cot-1shot": {"accuracy (pass@1 majority)": 0.5}, "config": {"model": "m"}}
+
+
+def test_reads_a_linc_run_with_what_lies_beside_it(save: Save, imported: Import) -> None:
+    texts = [["ANSWER: True", "hm"], ["a", "b"]]
+    source = linc_run(save, references=["True", "False"], generations_raw=texts, results=RESULTS)
+    recording = imported("linc", source, llm=None)
+    llm = "m@folio-cot-1shot"
+    assert recording.llm_names("toy") == [llm]
+    assert [question.answer for question in recording.questions("toy")] == ["True", "False"]
+    assert rows(recording, llm=llm)["answer"] == ["True", None, "Uncertain", "Uncertain"]
+    assert rows(recording, llm=llm)["text"] == ["ANSWER: True", "hm", "a", "b"]
+    assert "1 labels are 'Error'" in notes(recording)
+    assert len(manifest(recording)["operation"]["beside"]) == 3
+
+
+def test_labels_stand_for_texts_that_linc_does_not_store(save: Save, imported: Import) -> None:
+    questions = lines({"question": "Is it?", "answer": "True"}, {"question": "Was it?", "answer": "False"})
+    source = linc_run(save)
+    recording = imported("linc", source, questions=save("q.jsonl", questions))
+    assert rows(recording)["text"] == ["True", "Error", "Uncertain", "Uncertain"]
+    assert [(q.text, q.answer) for q in recording.questions("toy")] == [("Is it?", "True"), ("Was it?", "False")]
+    assert "each label stands for its text" in notes(recording)
+    with pytest.raises(UsageError, match="--llm NAME"):
+        imported("linc", source, llm=None)
+
+
+@pytest.mark.parametrize(
+    ("parts", "sentence"),
+    [
+        ({"references": ["True"]}, "has 1 gold labels and .* 2 questions"),
+        ({"references": [1, 2]}, "should be text"),
+        ({"references": {}}, "should be a JSON array"),
+        ({"generations_raw": [["a"], ["b", "c"]]}, "other numbers of questions or samples"),
+        ({"generations_raw": ["a", "b"]}, "should be a list of samples"),
+    ],
+)
+def test_refuses_linc_files_of_different_runs(save: Save, imported: Import, parts: Any, sentence: str) -> None:
+    with pytest.raises(SourceError, match=sentence):
+        imported("linc", linc_run(save, **parts))
+
+
+@pytest.mark.parametrize("value", [[["Maybe"]], [["True", 1]], [1], [], {}])
+def test_refuses_other_labels(save: Save, imported: Import, value: Any) -> None:
+    with pytest.raises(SourceError, match=r"should be"):
+        imported("linc", save("x_generations_prc.json", dumped(value)))
+
+
+# --- the Game of 24 -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "answer"),
+    [
+        ("Answer: (5 * (10 - 4)) - 6 = 24", "24"),
+        ("First 4 + 6.\nanswer: 4 + 5 + 6 + 10 = 25", "25"),
+        ("10 - 4 - 5 - 6", "-5"),
+        ("Answer: (4 + 6) / (10 * 5)", "1/5"),
+        ("Answer: -4 + 5 + 6 + 10", "17"),
+        ("Answer: 4 * 6 = 24", None),
+        ("Answer: 4 * 6 + 10 - 5 - 5 = 24", None),
+        ("Answer: 4 5 6 10", None),
+        ("Answer: (4 + 5 + 6 + 10", None),
+        ("Answer: 4 + 5 + 6 + 10)", None),
+        ("Answer: 10 / (4 + 6 - 5 - 5)", None),
+        ("Answer: 4 ** 5 + 6 + 10", None),
+        ("Answer: 4 ^ 5 + 6 + 10", None),
+        ("Answer: x + 4 + 5 + 6 + 10", None),
+        ("", None),
+        ("(" * 100_000 + "4 + 5 + 6 + 10", None),
+    ],
+)
+def test_the_answer_is_what_the_expression_comes_to(text: str, answer: str | None) -> None:
+    assert answer_of(text, ["4", "5", "6", "10"]) == answer
+
+
+EXPRESSIONS = st.recursive(
+    st.integers(1, 13).map(str),
+    lambda inner: st.tuples(inner, st.sampled_from("+-*/"), inner).map(lambda part: f"({part[0]} {part[1]} {part[2]})"),
+    max_leaves=6,
+)
+
+
+@given(expression=EXPRESSIONS)
+def test_expressions_are_computed_as_python_computes_them(expression: str) -> None:
+    numbers = re.findall(r"\d+", expression)
+    try:
+        value = evaluated(expression)
+    except ZeroDivisionError:
+        assert answer_of(f"Answer: {expression} = 24", numbers) is None
+    else:
+        assert answer_of(f"Answer: {expression} = 24", numbers) == str(value)
+
+
+def evaluated(expression: str) -> Fraction:
+    """By Python's own syntax tree."""
+    import ast
+    import operator
+
+    functions = {ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Div: operator.truediv}
+
+    def walk(node: ast.expr) -> Fraction:
+        if isinstance(node, ast.BinOp):
+            return Fraction(functions[type(node.op)](walk(node.left), walk(node.right)))
+        assert isinstance(node, ast.Constant)
+        assert isinstance(node.value, int)
+        return Fraction(node.value)
+
+    return walk(ast.parse(expression, mode="eval").body)
+
+
+def test_reads_a_log_of_the_game(save: Save, imported: Import) -> None:
+    source = save(
+        "x.json", dumped([game_entry(), game_entry(idx=1, ys=["Answer: 6 * 4 * 1 * 1"] * 3, accs=[True] * 3)])
+    )
+    recording = imported("game24", source, questions=save("24.csv", PUZZLES), answer_kind="number")
+    assert [(q.id, q.text, q.answer) for q in recording.questions("toy")] == [
+        ("toy/0", "4 5 6 10", "24"), ("toy/1", "1 1 4 6", "24"),
+    ]  # fmt: skip
+    assert rows(recording)["answer"] == ["24", "25", None, "24", "24", "24"]
+    assert "1 samples end without an expression" in notes(recording)
+    assert "30 completion and 10 prompt tokens" in notes(recording)
+    assert "another than that of exact arithmetic" not in notes(recording)
+    told = [{"r": 0}, {"r": 1}, {"r": 0}]
+    entry = {key: value for key, value in game_entry(infos=told).items() if key != "accs"}
+    other = imported("game24", save("y.json", dumped([entry])), questions=save("24.csv", PUZZLES), answer_kind="number")
+    assert "The authors' verdict on 2 samples is another" in notes(other)
+
+
+@pytest.mark.parametrize(
+    ("entry", "sentence"),
+    [
+        (game_entry(steps=[{}]), "Entry 0 of x.json is the log of a tree search"),
+        (game_entry(idx=7), "has no puzzle 'toy/7'"),
+        (game_entry(accs=[True]), "The verdicts of entry 0 of x.json should be 3 times true or false"),
+        (game_entry(accs=[2, 0, 0]), "should be 3 times true or false"),
+        (game_entry(ys="x"), "'ys' of entry 0"),
+        ({"idx": 0, "ys": []}, "has no 'infos'"),
+        ([], "should be an object"),
+    ],
+)
+def test_refuses_other_games(save: Save, imported: Import, entry: Any, sentence: str) -> None:
+    with pytest.raises(SourceError, match=re.escape(sentence)):
+        imported("game24", save("x.json", dumped([entry])), questions=save("24.csv", PUZZLES))
+
+
+def test_the_game_needs_its_puzzles(save: Save, imported: Import) -> None:
+    source = save("x.json", dumped([game_entry()]))
+    with pytest.raises(UsageError, match=r"pass 24\.csv, --questions FILE"):
+        imported("game24", source)
+    with pytest.raises(SourceError, match=r"Record 1 of 24\.csv should have numbers under Puzzles"):
+        imported("game24", source, questions=save("24.csv", b"Rank,Puzzles\n1,four\n"))
+
+
+def test_logs_may_be_packed(save: Save, imported: Import) -> None:
+    plain = imported("inspect-ai", save("x.json", dumped(inspect_log())))
+    assert plain.hash == imported("inspect-ai", save("y.json", gzip.compress(dumped(inspect_log())))).hash
+
+
+# Thoughts.
+
+
+def thoughts(recording: Recording) -> list[str | None] | None:
+    ((pool,),) = [list(recording.pools("toy", llm)) for llm in recording.llm_names("toy")]
+    return None if pool.reasoning is None else list(pool.reasoning)
+
+
+@pytest.mark.parametrize(
+    ("part", "expected"),
+    [
+        ({"type": "reasoning", "reasoning": "hm"}, "hm"),
+        ({"type": "reasoning", "reasoning": "gAAAA", "summary": "In short.", "redacted": True}, "In short."),
+        ({"type": "reasoning", "reasoning": "gAAAA", "redacted": True}, None),
+        ({"type": "reasoning", "reasoning": "attachment://a1"}, "Long thoughts."),
+    ],
+)
+def test_the_reasoning_of_inspect_is_kept(
+    save: Save, imported: Import, part: dict[str, Any], expected: str | None
+) -> None:
+    output = inspect_sample()["output"]
+    said = {"role": "assistant", "content": [part, {"type": "text", "text": "It is 2."}]}
+    output["choices"] = [{"message": said, "stop_reason": "stop"}]
+    sample = inspect_sample(output=output, attachments={"a1": "Long thoughts."})
+    recording = imported("inspect-ai", save("x.json", dumped(inspect_log(sample))))
+    assert thoughts(recording) == ([expected] if expected else None)
+    assert rows(recording)["text"] == ["It is 2."]
+
+
+def test_the_reasonings_of_lighteval_are_kept(tmp_path: Path, imported: Import) -> None:
+    path = tmp_path / "details.parquet"
+    path.write_bytes(details(details_row(reasonings=["hm", None])))
+    assert thoughts(imported("lighteval", path, answer_kind="number")) == ["hm", None]
+
+
+def test_thoughts_in_the_texts_of_lm_eval_are_split_off(save: Save, imported: Import) -> None:
+    resps = [["<think>It is 3.</think>\nIt is 2.", "<think>It is 3."]]
+    line = harness_line(resps=resps, filtered_resps=["3", "3"])
+    recording = imported("lm-eval", save("x.jsonl", lines(line)), answer_kind="number")
+    assert rows(recording)["text"] == ["It is 2.", ""]
+    assert rows(recording)["answer"] == ["3", None]  # the first is the filter's, and the second has no reply
+    assert rows(imported("lm-eval", save("x.jsonl", lines(line)), answer_kind="number", answers="text"))["answer"] == [
+        "2",
+        None,
+    ]
+    assert thoughts(recording) == ["It is 3.", "It is 3."]

@@ -1,0 +1,253 @@
+"""DSC against its definition, one question at a time."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from golden_difficulty import difficulty, ranked
+from golden_methods import Real, recorded
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.stats import beta
+
+from feval.errors import NotRecordedError, OutOfRangeError, UnknownNameError, UsageError
+from feval.methods import DifficultyAdaptive
+from feval.methods.protocol import BatchMethod, WholeSetMethod
+from feval.replay.pools import Pool
+
+Draws = list[int]
+
+
+def pool_of(codes: npt.NDArray[Any]) -> Pool:
+    sizes = np.full(len(codes), codes.shape[1])
+    tokens = 1 + np.arange(codes.size).reshape(codes.shape)
+    return Pool(
+        "gpt", codes, tokens, 5 + sizes, sizes, np.zeros_like(codes, np.uint8), codes.max(axis=1, initial=-1) + 1
+    )
+
+
+def stops(draws: Draws) -> bool:
+    first, second, *_ = [*sorted(Counter(d for d in draws if d >= 0).values(), reverse=True), 0, 0]
+    return bool(beta.sf(0.5, first + 1, second + 1) >= 0.95)
+
+
+def plurality(draws: Draws) -> int:
+    votes = Counter(d for d in draws if d >= 0)
+    return max(votes, key=votes.__getitem__) if votes else -1
+
+
+def by_definition(
+    method: DifficultyAdaptive, chains: list[Draws], easy_to_hard: list[int]
+) -> list[tuple[int, int, int]]:
+    """(answer, rounds, CoTs) of each question."""
+    p = method.window
+
+    def sure(q: int) -> bool:
+        return len(set(chains[q][:p])) == 1 and chains[q][0] >= 0
+
+    easy: set[int] = set()
+    run = 0
+    for rank in reversed(range(len(chains))):
+        run = run + 1 if sure(easy_to_hard[rank]) else 0
+        if run == method.judged:
+            easy = set(easy_to_hard[: rank + (method.judged if method.judged_are == "easy" else 0)])
+            break
+    result = {q: (chains[q][0], 1, 1) for q in easy}
+    needs: list[int] = []
+    for q in easy_to_hard:
+        if q in easy and method.allocate_over == "hard":
+            continue
+        first = p
+        if method.preallocate and len(needs) >= method.neighbours and not sure(q):
+            mean = sum(needs[-method.neighbours :]) / method.neighbours
+            first = min(max(p * round(mean / p), p), method.budget)
+        needs.append(next((n for n in range(1, method.budget + 1) if stops(chains[q][:n])), method.budget))
+        if q in easy:
+            continue
+        size, rounds = first, 1
+        while size < method.budget and not stops(chains[q][:size]):
+            size, rounds = min(size + p, method.budget), rounds + 1
+        if method.requests == "billed":
+            rounds = max(1, size // first)
+        result[q] = plurality(chains[q][:size]), rounds, size
+    return [result[q] for q in range(len(chains))]
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(st.lists(st.sampled_from([0, 0, 0, 0, 0, 1, 2, -1]), min_size=10, max_size=10), min_size=1, max_size=14),
+    st.integers(1, 3),
+    st.integers(1, 4),
+    st.integers(1, 3),
+    st.sampled_from(["easy", "hard"]),
+    st.booleans(),
+    st.sampled_from(["hard", "all"]),
+    st.sampled_from(["made", "billed"]),
+    st.randoms(use_true_random=False),
+)
+def test_it_does_what_its_definition_says(
+    chains: list[Draws],
+    window: int,
+    judged: int,
+    neighbours: int,
+    fate: str,
+    preallocate: bool,
+    allocate_over: str,
+    requests: str,
+    random: Any,
+) -> None:
+    ranks = [float(random.randrange(5)) for _ in chains]
+    method = DifficultyAdaptive(
+        window=window,
+        judged=judged,
+        neighbours=neighbours,
+        budget=10,
+        judged_are=fate,
+        preallocate=preallocate,
+        allocate_over=allocate_over,
+        requests=requests,
+    )
+    pool = ranked(pool_of(np.array(chains, np.int8)), ranks)
+    shuffled = np.array([[random.sample(range(10), 10) for _ in chains] for _ in range(3)], np.uint16)
+    decided = method.decide([pool], [shuffled])
+    easy_to_hard = sorted(range(len(chains)), key=ranks.__getitem__)
+    for replicate, order in enumerate(shuffled.tolist()):
+        drawn = [[own[place] for place in places] for own, places in zip(chains, order, strict=True)]
+        for q, (answer, rounds, size) in enumerate(by_definition(method, drawn, easy_to_hard)):
+            [ledger] = decided.ledgers
+            where = replicate, q
+            assert (decided.answer[where], ledger.rounds[where], ledger.cots[where]) == (answer, rounds, size), where
+            assert ledger.output_tokens[where] == pool.output_tokens[q, order[q][:size]].sum()
+
+
+@pytest.mark.parametrize(
+    ("fields", "first", "rounds"),
+    [
+        ({}, [4, 4, 4, 4, 8], [1, 1, 2, 3, 2]),
+        ({"requests": "billed"}, [4, 4, 4, 4, 8], [1, 1, 2, 3, 1]),
+        # The first hard question starts with the mean of what the two easy ones before it need: (12 + 4) / 2.
+        ({"allocate_over": "all"}, [4, 4, 8, 4, 8], [1, 1, 1, 3, 2]),
+        ({"allocate_over": "all", "requests": "billed"}, [4, 4, 8, 4, 8], [1, 1, 1, 3, 1]),
+    ],
+)
+def test_first_draws_are_allocated_over_the_hard_questions_or_all(
+    fields: dict[str, str], first: list[int], rounds: list[int]
+) -> None:
+    undecided = [0, 1] * 6  # needs all 12
+    codes = np.array([undecided, [0] * 12, [0, 1] + [0] * 10, undecided, undecided], np.int8)  # needs 12, 4, 7, 12, 12
+    pool = ranked(pool_of(codes), [0.0, 1.0, 2.0, 3.0, 4.0])
+    orders = np.arange(12, dtype=np.uint16)[None, None].repeat(5, axis=1)
+    method = DifficultyAdaptive(judged=1, neighbours=2, budget=12, **fields)
+    easy, planned = method.plan([pool], [orders])
+    assert easy.tolist() == [[True, True, False, False, False]]
+    assert planned.tolist() == [first]
+    [ledger] = method.decide([pool], [orders]).ledgers
+    assert ledger.cots.tolist() == [[1, 1, 8, 12, 12]]
+    assert ledger.rounds.tolist() == [rounds]
+
+
+@pytest.mark.parametrize(
+    ("recording", "ranking", "judged", "neighbours", "easy", "cots", "made", "billed"),
+    [
+        ("last_letters_gpt35", "distinct", 32, 16, 241, 2677, 747, 630),
+        ("last_letters_gpt35", "distinct", 8, 16, 315, 2291, 711, 601),
+        ("last_letters_gpt35", "length", 8, 4, 494, 626, 516, 511),
+        ("date_cot1_40", "distinct", 32, 16, 140, 3792, 688, 467),
+        ("date_cot1_40", "distinct", 4, 16, 265, 2549, 543, 400),
+        ("date_cot1_40", "length", 32, 16, 0, 4040, 816, 576),
+        ("date_cot1_40", "length", 8, 4, 201, 2397, 596, 499),
+    ],
+)
+def test_allocated_over_all_it_draws_and_bills_what_the_authors_code_does(
+    shared: Path,
+    recording: str,
+    ranking: str,
+    judged: int,
+    neighbours: int,
+    easy: int,
+    cots: int,
+    made: int,
+    billed: int,
+) -> None:
+    """Figures of cmp_cal.py (WangXinglin/DSC, 4d6b9a1): split_easy_hard_greedy, allocate_window and DSC_window in recorded order.
+
+    `made` counts the requests that DSC_window's loop stands for, `billed` those that its script charges the prompt for.
+    """
+    real = Real(shared)
+    [pool], _ = real.pools(recording)
+    pool = ranked(pool, difficulty(real, recording, ranking))
+    for requests, rounds in (("made", made), ("billed", billed)):
+        method = DifficultyAdaptive(judged=judged, neighbours=neighbours, allocate_over="all", requests=requests)
+        [ledger] = recorded(method, [pool]).ledgers
+        assert (int((ledger.cots == 1).sum()), int(ledger.cots.sum()), int(ledger.rounds.sum())) == (easy, cots, rounds)
+
+
+def test_ranking_calls_are_billed_where_they_were_recorded() -> None:
+    pool = ranked(pool_of(np.zeros((3, 4), np.int8)), [3.0, 1.0, 2.0])
+    scores = pool.scores()
+    tokens = np.full(scores.values.shape, -1, np.int32)
+    tokens[:, 0] = 70, 80, 90
+    from feval.replay.pools import ArrayChannels
+
+    paid = replace(scores, prompt_tokens=tokens, output_tokens=tokens // 10)
+    pool = replace(pool, channels=ArrayChannels({"rank": paid}))
+    orders = np.arange(4, dtype=np.uint16)[None, None].repeat(3, axis=1).repeat(2, axis=0)
+    [ledger] = DifficultyAdaptive(budget=4).decide([pool], [orders]).ledgers
+    assert ledger.auxiliary_calls is not None
+    assert ledger.auxiliary_prompt_tokens is not None
+    assert ledger.auxiliary_output_tokens is not None
+    assert ledger.auxiliary_calls.tolist() == [[1] * 3] * 2
+    assert ledger.auxiliary_prompt_tokens.tolist() == [[70, 80, 90]] * 2
+    assert ledger.auxiliary_output_tokens.tolist() == [[7, 8, 9]] * 2
+
+
+def test_no_answers_are_no_ground_to_stop_however_low_the_threshold() -> None:
+    pool = ranked(pool_of(np.array([[-1] * 8, [0, 1] * 4], np.int8)), [1.0, 2.0])
+    orders = np.arange(8, dtype=np.uint16)[None, None].repeat(2, axis=1)
+    [ledger] = DifficultyAdaptive(budget=8, threshold="0.5").decide([pool], [orders]).ledgers
+    assert ledger.cots.tolist() == [[8, 4]]
+
+
+def test_it_says_that_it_sees_the_whole_set() -> None:
+    assert isinstance(DifficultyAdaptive(), WholeSetMethod)
+    assert isinstance(DifficultyAdaptive(), BatchMethod)
+    assert not callable(DifficultyAdaptive())
+
+
+def test_nonsense_is_refused() -> None:
+    with pytest.raises(UnknownNameError, match="prompt-length"):
+        DifficultyAdaptive(ranking="length")
+    with pytest.raises(UnknownNameError, match="fate"):
+        DifficultyAdaptive(judged_are="lost")
+    with pytest.raises(UnknownNameError, match="allocate over"):
+        DifficultyAdaptive(allocate_over="easy")
+    with pytest.raises(UnknownNameError, match="count of requests"):
+        DifficultyAdaptive(requests="paid")
+    for fields in (
+        {"window": 0},
+        {"judged": 0},
+        {"neighbours": 0},
+        {"budget": 3},
+        {"threshold": 1.0},
+        {"threshold": "much"},
+    ):
+        with pytest.raises(OutOfRangeError):
+            DifficultyAdaptive(**fields)
+    with pytest.raises(UsageError, match="one LLM; 2"):
+        DifficultyAdaptive().draws(2)
+    plain = pool_of(np.zeros((2, 4), np.int8))
+    orders = [np.arange(4, dtype=np.uint16)[None, None].repeat(2, axis=1)]
+    with pytest.raises(NotRecordedError, match="feval score"):
+        DifficultyAdaptive(budget=4).decide([plain], orders)
+    with pytest.raises(NotRecordedError, match="question in row 1"):
+        DifficultyAdaptive(budget=4).decide([ranked(plain, [1.0, float("nan")])], orders)
+    with pytest.raises(NotRecordedError, match="prompt tokens"):
+        unknown = replace(plain, prompt_tokens=np.array([3, -1]))
+        DifficultyAdaptive(budget=4, ranking="prompt-length").decide([unknown], orders)
+    assert DifficultyAdaptive(budget=4, ranking="prompt-length").decide([plain], orders).answer.tolist() == [[0, 0]]

@@ -1,0 +1,54 @@
+"""Every reference value of methods, through the table of `golden_methods`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from golden_methods import GOLDENS, Real
+from places import SHARED
+
+FILE = SHARED / "golden" / "methods.json"
+ENTRIES: list[dict[str, Any]] = json.loads(FILE.read_text("utf-8"))["goldens"] if FILE.exists() else []
+
+
+@pytest.fixture(scope="module")
+def real(shared: Path) -> Real:
+    return Real(shared)
+
+
+def call_of(name: str) -> Any:
+    prefixes = [prefix for prefix in GOLDENS if name.startswith(prefix)]
+    assert prefixes, f"no call computes {name}"
+    return GOLDENS[max(prefixes, key=len)]
+
+
+def same(found: Any, expected: Any, tolerance: float, where: str) -> None:
+    """Every part of what is expected is found: numbers within the tolerance, everything else exactly."""
+    if isinstance(expected, dict):
+        for key, value in expected.items():
+            if key == "exact":  # the rational number behind the decimal one, which is compared
+                continue
+            assert key in found, f"{where} lacks {key}"
+            same(found[key], value, tolerance, f"{where}.{key}")
+    elif isinstance(expected, list):
+        assert len(found) == len(expected), where
+        for place, pair in enumerate(zip(found, expected, strict=True)):
+            same(*pair, tolerance, f"{where}[{place}]")
+    elif isinstance(expected, float):
+        assert found == pytest.approx(expected, abs=tolerance, rel=tolerance), where
+    else:
+        assert found == expected, where
+
+
+@pytest.mark.parametrize("entry", [pytest.param(entry, id=entry["id"]) for entry in ENTRIES])
+def test_reference_value(entry: dict[str, Any], real: Real) -> None:
+    found = call_of(entry["id"])(real, entry)
+    same(found, entry["expected"], entry["tolerance"], entry["id"])
+
+
+def test_every_reference_value_was_tried(shared: Path) -> None:
+    assert (shared / "golden" / "methods.json") == FILE
+    assert len(ENTRIES) >= 73

@@ -1,0 +1,148 @@
+"""AutoMix's threshold rule, the cost of verification, and the benefit per cost of a cascade."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+from dealt import assert_both_forms_agree, dealt, in_recorded_order, letters_of, pools_of
+from golden_confidence import scores_of
+from hypothesis import given
+from hypothesis import strategies as st
+
+from feval.errors import NotRecordedError, OutOfRangeError, UnknownNameError, UsageError
+from feval.estimators.benefit import incremental_benefit_per_cost, relative_benefit_per_cost
+from feval.methods import AutoMix
+from feval.replay.channels import ArrayChannels
+from feval.replay.pools import Pool
+
+
+def verified(answers: Sequence[Any], values: Sequence[float], tokens: int = 4) -> list[Pool]:
+    """A small LLM with a verification of each of its CoTs, one per question, and a large one that says z."""
+    table = np.array(values, np.float64)[:, None]
+    channels = [ArrayChannels({"self": scores_of(table, tokens=tokens)}), ArrayChannels()]
+    return pools_of(list(answers), ["z"] * len(answers), channels=channels)
+
+
+def test_an_answer_is_kept_at_the_threshold_in_the_paper_and_not_in_its_code() -> None:
+    pools = verified(["a", "b", "c", [None]], [0.75, 0.5, math.nan, 1.0])
+    assert letters_of(in_recorded_order(AutoMix(0.75), pools).answer[0]) == ["a", "z", "z", "z"]
+    assert letters_of(in_recorded_order(AutoMix(0.75, strict=True), pools).answer[0]) == ["z"] * 4
+    assert letters_of(in_recorded_order(AutoMix(0), pools).answer[0]) == ["a", "b", "z", "z"]
+
+
+def test_a_mean_of_verifications_reaches_the_fraction_that_it_is() -> None:
+    steps = {(0, 0): np.array([1.0, 0.0, 0.0]), (1, 0): np.array([1.0, 1.0, 0.0])}
+    scores = scores_of(np.full((2, 1), math.nan), steps)
+    pools = pools_of(["a", "b"], ["z", "z"], channels=[ArrayChannels({"self": scores}), ArrayChannels()])
+    for threshold, expected in (("1/3", ["a", "b"]), ("0.34", ["z", "b"]), ("2/3", ["z", "b"]), (0.67, ["z", "z"])):
+        assert letters_of(in_recorded_order(AutoMix(threshold, aggregate="mean"), pools).answer[0]) == expected
+
+
+def test_verification_is_billed_to_the_small_llm_wherever_there_was_an_answer_to_verify() -> None:
+    pools = verified(["a", "b", [None]], [1.0, 0.0, 0.5])
+    small, large = in_recorded_order(AutoMix(), pools).ledgers
+    assert small.rounds.tolist() == [[1, 1, 1]]
+    assert large.rounds.tolist() == [[0, 1, 1]]
+    for taken, expected in (
+        (small.auxiliary_calls, [[1, 1, 0]]),
+        (small.auxiliary_prompt_tokens, [[4, 4, 0]]),
+        (small.auxiliary_output_tokens, [[4, 4, 0]]),
+    ):
+        assert taken is not None
+        assert taken.tolist() == expected
+    assert large.auxiliary_calls is None
+
+
+def test_verification_may_cost_what_the_answer_did_as_in_the_paper() -> None:
+    pools = verified(["a", "b", [None]], [1.0, 0.0, 0.5], tokens=-1)
+    small, _ = in_recorded_order(AutoMix(verification="as-answer"), pools).ledgers
+    prompts, outputs = small.auxiliary_prompt_tokens, small.auxiliary_output_tokens
+    assert prompts is not None
+    assert outputs is not None
+    assert prompts.tolist() == [[10, 10, 0]]
+    assert outputs.tolist() == [[*pools[0].output_tokens[:2, 0].tolist(), 0]]
+    unknown = replace(pools[0], prompt_tokens=np.array([10, -1, 10]))
+    with pytest.raises(NotRecordedError, match="prompt tokens of the small LLM"):
+        in_recorded_order(AutoMix(verification="as-answer"), [unknown, pools[1]])
+
+
+def test_verifications_of_unknown_cost_are_not_passed_over_in_silence() -> None:
+    pools = verified(["a", "b"], [1.0, 0.0], tokens=-1)
+    with pytest.raises(NotRecordedError):
+        in_recorded_order(AutoMix(), pools)
+    free = in_recorded_order(AutoMix(verification="free"), pools)
+    assert letters_of(free.answer[0]) == ["a", "z"]
+    assert free.ledgers[0].auxiliary_calls is None
+    with pytest.raises(NotRecordedError, match="no scores"):
+        in_recorded_order(AutoMix(), pools_of(["a"], ["b"]))
+
+
+@pytest.mark.parametrize(
+    "method", [AutoMix(), AutoMix("1/4", strict=True), AutoMix(0.75, verification="free", scorer="self")], ids=str
+)
+@given(case=dealt(llms=2, samples=2), data=st.data())
+def test_both_forms_agree(method: AutoMix, case: tuple[Any, Any], data: st.DataObject) -> None:
+    pools, orders = case
+    value = st.one_of(st.just(math.nan), st.integers(0, 4).map(lambda n: n / 4))
+    size = pools[0].codes.size
+    values = np.array(data.draw(st.lists(value, min_size=size, max_size=size))).reshape(pools[0].codes.shape)
+    small = replace(pools[0], channels=ArrayChannels({"self": scores_of(values, tokens=9)}))
+    assert_both_forms_agree(method, [small, pools[1]], orders)
+
+
+def test_bad_fields_are_refused() -> None:
+    for fields, error in (
+        ({"threshold": 1.5}, OutOfRangeError),
+        ({"aggregate": "median"}, UnknownNameError),
+        ({"verification": "cheap"}, UnknownNameError),
+    ):
+        with pytest.raises(error):
+            AutoMix(**fields)  # type: ignore[arg-type]
+    for llms in (1, 3):
+        with pytest.raises(UsageError):
+            AutoMix().draws(llms)
+
+
+# -- benefit per cost -----------------------------------------------------------------------------------------------
+
+NUMBERS = st.fractions(0, 1, max_denominator=50)
+
+
+@given(st.lists(st.tuples(NUMBERS, NUMBERS), min_size=1, max_size=4), *[st.tuples(NUMBERS, NUMBERS)] * 2)
+def test_benefit_per_cost_is_the_papers(
+    cascades: list[tuple[Fraction, Fraction]], small: tuple[Fraction, Fraction], large: tuple[Fraction, Fraction]
+) -> None:
+    def benefit(one: tuple[Fraction, Fraction]) -> Fraction | None:
+        return (one[0] - small[0]) / (one[1] - small[1]) if one[1] > small[1] else None
+
+    base = benefit(large)
+    performance, cost = np.array(cascades, np.float64).T
+    own = incremental_benefit_per_cost(performance, cost, float(small[0]), float(small[1]))
+    floats = (float(large[0]), float(large[1])), (float(small[0]), float(small[1]))
+    delta = relative_benefit_per_cost(performance, cost, small=floats[1], large=floats[0])
+    for cascade, found, relative in zip(cascades, own, delta, strict=True):
+        expected = benefit(cascade)
+        if expected is None:
+            assert math.isnan(found)
+            assert math.isnan(relative)
+            continue
+        assert found == pytest.approx(float(expected), rel=1e-9, abs=1e-12)
+        if base is None or base <= 0:
+            assert math.isnan(relative)
+        else:
+            assert relative == pytest.approx(float(100 * (expected - base) / base), rel=1e-9, abs=1e-9)
+
+
+def test_the_large_llm_alone_has_no_relative_benefit_and_negative_costs_are_refused() -> None:
+    small, large = (0.5, 1.0), (0.8, 61.0)
+    assert relative_benefit_per_cost(0.8, 61.0, small=small, large=large) == pytest.approx(0.0)
+    assert relative_benefit_per_cost(0.8, 31.0, small=small, large=large) == pytest.approx(100.0)
+    assert incremental_benefit_per_cost([[0.8], [0.5]], [[61.0], [1.0]], 0.5, 1.0).shape == (2, 1)
+    with pytest.raises(OutOfRangeError):
+        incremental_benefit_per_cost(0.5, -1.0, 0.4, 0.0)

@@ -1,0 +1,166 @@
+"""Best-of-N against its definition, written out as a loop."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+from itertools import permutations
+from math import perm
+from typing import Any
+
+import numpy as np
+import pytest
+from dealt import Orders, assert_both_forms_agree, in_recorded_order, letters_of, pools_of
+from golden_confidence import scores_of
+from hypothesis import given
+from hypothesis import strategies as st
+
+from feval.errors import NotRecordedError, OutOfRangeError, UnknownNameError, UsageError
+from feval.estimators.votes.best_of_n import subset_best_accuracy
+from feval.evaluation.exact import exact_expectation
+from feval.evaluation.exact_errors import exact_errors
+from feval.methods import BestOfN, SelfConsistency, WeightedBestOfN
+from feval.replay.channels import ArrayChannels
+from feval.replay.pools import Pool
+
+METHODS: list[Any] = [BestOfN, WeightedBestOfN]
+
+
+def scored(answers: str, scores: list[float | None], steps: list[list[float]] | None = None) -> Pool:
+    """One question; "-" is no answer."""
+    values = np.array([[math.nan if s is None else s for s in scores]])
+    lists = {(0, i): np.array(own) for i, own in enumerate(steps or []) if own}
+    [pool] = pools_of(
+        [[None if a == "-" else a for a in answers]], channels=[ArrayChannels({"prm": scores_of(values, lists)})]
+    )
+    return pool
+
+
+def answer(method: Any, pool: Pool) -> str | None:
+    return letters_of(in_recorded_order(method, [pool]).answer[0])[0]
+
+
+def test_the_best_wins_and_the_sum_wins() -> None:
+    pool = scored("abb-c", [0.6, 0.35, 0.35, 0.9, None])
+    assert answer(BestOfN(5, aggregate="score"), pool) == "a"  # 0.9 has no answer
+    assert answer(WeightedBestOfN(5, aggregate="score"), pool) == "b"
+    assert answer(BestOfN(3, aggregate="score"), scored("cab", [0.2, 0.7, 0.7])) == "a"  # the first of the best
+    assert answer(WeightedBestOfN(3, aggregate="score"), scored("cab", [0.2, 0.7, 0.7])) == "a"
+    assert answer(WeightedBestOfN(3, aggregate="score"), scored("abb", [0.3, 0.1, 0.2])) == "a"  # 0.1 + 0.2 is 0.3
+    assert answer(BestOfN(2, aggregate="score"), scored("ab", [-5.0, -4.0])) == "b"
+    assert answer(WeightedBestOfN(3, aggregate="score"), scored("abb", [-5.0, -3.0, -3.0])) == "a"
+    for method in METHODS:
+        assert answer(method(2, aggregate="score"), scored("--", [0.5, 0.5])) is None
+        assert answer(method(3, aggregate="score"), scored("-ab", [1.0, None, -9.0])) == "b"
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 5])
+def test_errors_over_all_draws(n: int) -> None:
+    """Wrong for want of an answer with a score, or by its choice; nothing else."""
+    for answers, scores in (
+        ("ab-ca", [0.1, 0.3, 0.9, None, 0.2]),
+        ("--b--", [1.0, 1.0, 0.5, 0.2, None]),
+        ("-----", [0.1] * 5),
+    ):
+        pool, gold, method = scored(answers, scores), np.array([0]), BestOfN(n, aggregate="score")
+        right = exact_expectation(method, [pool], gold).right
+        shares = exact_errors(method, pool, gold, right, lambda _, __: iter(()))
+        drawn = list(permutations(range(5), n))
+        silent = [all(answers[i] == "-" or scores[i] is None for i in own) for own in drawn]
+        assert shares.no_answer == pytest.approx([np.mean(silent)], abs=1e-12)
+        assert shares.stopped_early == pytest.approx([0])
+        assert shares.routed_wrong == pytest.approx([0])
+
+
+def test_aggregates_of_steps() -> None:
+    pool = scored("abcd", [None] * 4, [[0.9, 0.9, 0.1], [0.4, 0.4], [0.1, 0.8], []])
+    assert [answer(BestOfN(4, aggregate=a), pool) for a in ("last", "min", "prod", "mean")] == ["c", "b", "b", "a"]
+
+
+POOLS = st.integers(1, 7).flatmap(
+    lambda n: st.tuples(
+        st.text("abc-", min_size=n, max_size=n),
+        st.lists(st.one_of(st.none(), st.integers(-3, 3)), min_size=n, max_size=n),
+        st.permutations(range(n)),
+    )
+)
+
+
+@given(POOLS)
+def test_any_pool_in_any_order(case: tuple[str, list[int | None], list[int]]) -> None:
+    answers, scores, order = case
+    pool = scored(answers, [None if s is None else s / 10 for s in scores])
+    drawn = [(answers[i], scores[i]) for i in order]
+    valid = [(a, Fraction(s, 10)) for a, s in drawn if a != "-" and s is not None]
+    sums = {a: sum(s for b, s in valid if b == a) for a, _ in valid}
+    best = max(valid, key=lambda pair: pair[1])[0] if valid else None
+    expected = {BestOfN: best, WeightedBestOfN: max(sums, key=lambda a: sums[a]) if sums else None}
+    orders: Orders = np.array([[order]], np.uint16)
+    for method, right in expected.items():
+        found = assert_both_forms_agree(method(len(order), aggregate="score"), [pool], [orders])
+        assert letters_of(found.answer[0]) == [right]
+
+
+@given(POOLS, st.data())
+def test_the_exact_expectation_is_the_mean_over_all_orders(
+    case: tuple[str, list[int | None], list[int]], data: st.DataObject
+) -> None:
+    answers, scores, _ = case
+    answers, scores = answers[:6], scores[:6]
+    n = data.draw(st.integers(1, len(answers)))
+    pool = scored(answers, [None if s is None else s / 10 for s in scores])
+    right = Fraction(0)
+    for drawn in permutations(range(len(answers)), n):
+        valid = [(s, i) for i in drawn if (s := scores[i]) is not None and answers[i] != "-"]
+        right += bool(valid) and answers[max(valid, key=lambda pair: pair[0])[1]] == "a"
+    exact = exact_expectation(BestOfN(n, aggregate="score"), [pool], np.array([0]))
+    assert exact.right[0] == pytest.approx(float(right / perm(len(answers), n)), abs=1e-12)
+    assert exact.cots[0] == n
+    assert exact.output_tokens[0] == pytest.approx(n * pool.output_tokens[0].mean())
+    assert exact_expectation(BestOfN(n, aggregate="score"), [pool], np.array([-1])).right[0] == 0
+
+
+def test_a_table_of_questions_with_ties_gaps_and_pools_of_any_size_is_the_mean_over_all_draws() -> None:
+    rng = np.random.default_rng(5)
+    sizes = rng.integers(2, 6, 40)
+    scores = np.where(np.arange(5) < sizes[:, None], rng.integers(0, 3, (40, 5)), np.nan)
+    scores[rng.random((40, 5)) < 0.2] = np.nan
+    scores[0, :2] = np.inf
+    right = rng.random((40, 5)) < 0.5
+    for n in (1, 2):
+        told = subset_best_accuracy(scores, right, sizes, n)
+        for row, size in enumerate(sizes.tolist()):
+            wins = []
+            for drawn in permutations(range(size), n):
+                known = [k for k in drawn if not math.isnan(scores[row, k])]
+                best = max(known, key=lambda k: scores[row, k], default=None)  # the first of equals
+                wins.append(best is not None and bool(right[row, best]))
+            assert told[row] == pytest.approx(sum(wins) / len(wins), abs=1e-14)
+
+
+def test_with_equal_scores_the_sum_is_self_consistency() -> None:
+    draw = np.random.default_rng(3)
+    codes = draw.integers(-1, 4, (50, 9))
+    names = [[None if c < 0 else "abcd"[c] for c in row] for row in codes.tolist()]
+    [pool] = pools_of(names, channels=[ArrayChannels({"prm": scores_of(np.full(codes.shape, 0.1))})])
+    found = in_recorded_order(WeightedBestOfN(9, aggregate="score"), [pool])
+    expected = in_recorded_order(SelfConsistency(9), [pool])
+    assert (found.answer == expected.answer).all()
+    assert (
+        found.ledgers[0].output_tokens == expected.ledgers[0].output_tokens
+    ).all()  # best-of-N costs what voting costs
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_bad_fields_and_missing_scores(method: Any) -> None:
+    with pytest.raises(OutOfRangeError, match="n=0"):
+        method(0)
+    with pytest.raises(UnknownNameError, match="prod"):
+        method(aggregate="product")
+    with pytest.raises(UsageError, match="2 were given"):
+        method().draws(2)
+    [bare] = pools_of([["a", "b"]])
+    with pytest.raises(NotRecordedError, match="feval score"):
+        answer(method(2), bare)
+    with pytest.raises(NotRecordedError, match="no step scores to take 'last' of"):
+        answer(method(2), scored("ab", [0.5, 0.1]))

@@ -1,0 +1,263 @@
+"""Cascades with a scorer: when a stage is trusted, what is paid, and how thresholds are chosen."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from fractions import Fraction
+from itertools import permutations, product
+from typing import Any
+
+import numpy as np
+import pytest
+from dealt import Orders, assert_both_forms_agree, dealt, in_recorded_order, letters_of, pools_of
+from golden_confidence import scores_of
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from feval.errors import NotRecordedError, OutOfRangeError, ShortPoolError, UnknownNameError, UsageError
+from feval.methods import Cascade, MixtureOfThoughts
+from feval.methods.cascades.cascade_search import bars, written
+from feval.replay.channels import ArrayChannels
+from feval.replay.pools import Pool
+
+GOLD = np.array([0, 0, 0, 0])
+
+
+def scored(*llms: tuple[Sequence[Any], Sequence[Sequence[float | None]]]) -> list[Pool]:
+    """Pools from answers and scores of each LLM; `None` for no score."""
+    values = [np.array([[math.nan if s is None else s for s in own] for own in scores]) for _, scores in llms]
+    channels = [ArrayChannels({"judge": scores_of(own, tokens=3)}) for own in values]
+    return pools_of(*(answers for answers, _ in llms), channels=channels)
+
+
+def test_the_first_answer_whose_score_passes_is_returned() -> None:
+    pools = scored(
+        (["a", "a", "a", [None]], [[0.9], [0.3], [None], [1.0]]),
+        (["b", "b", "b", "b"], [[0.0], [0.8], [0.1], [0.9]]),
+        (["c", "c", "c", "c"], [[None]] * 4),
+    )
+    decided = in_recorded_order(Cascade((0.5, 0.5)), pools)
+    assert letters_of(decided.answer[0]) == ["a", "b", "c", "b"]
+    assert [ledger.rounds[0].tolist() for ledger in decided.ledgers] == [[1, 1, 1, 1], [0, 1, 1, 1], [0, 0, 1, 0]]
+    other_way = in_recorded_order(Cascade((0.15,), order=(1, 0)), pools)
+    assert letters_of(other_way.answer[0]) == ["a", "a", "a", "b"]
+    assert other_way.ledgers[2].cots.tolist() == [[0, 0, 0, 0]]
+
+
+def test_a_score_on_the_threshold_is_accepted_unless_strict() -> None:
+    # 1 - 0.9 is 0.09999999999999998 in floats, which is less than 0.1.
+    pools = scored(("a", [[0.9]]), ("b", [[None]]))
+    for delta, strict, expected in ((0.1, True, "b"), ("1/10", False, "a"), ("0.1000001", True, "a"), (0, False, "b")):
+        assert letters_of(in_recorded_order(Cascade((delta,), strict=strict), pools).answer[0]) == [expected]
+
+
+def test_the_score_is_that_of_the_cot_that_first_gave_the_answer() -> None:
+    pools = scored((["baa"], [[0.9, 0.2, 0.9]]), (["ccc"], [[None] * 3]))
+    assert letters_of(in_recorded_order(Cascade((0.5,), samples=3), pools).answer[0]) == ["c"]
+    assert letters_of(in_recorded_order(Cascade((0.9,), samples=3), pools).answer[0]) == ["a"]
+
+
+def test_missing_scores_are_said() -> None:
+    pools = pools_of(["a"], ["b"])
+    with pytest.raises(NotRecordedError, match="no scores"):
+        in_recorded_order(Cascade((0.5,)), pools)
+    assert letters_of(in_recorded_order(Cascade((), order=(1,)), pools).answer[0]) == ["b"]
+
+
+@given(case=dealt(llms=2, samples=4), threshold=st.fractions(0, 1, max_denominator=8), strict=st.booleans())
+def test_with_the_vote_share_and_two_llms_it_is_cot_1d_vote(case: Any, threshold: Fraction, strict: bool) -> None:
+    pools, orders = case
+    assume(strict or threshold > 0)  # at 0 all is accepted
+    cascade = Cascade((str(1 - threshold),), samples=(4, 3), score="vote-share", strict=strict)
+    mixture = MixtureOfThoughts(str(threshold), samples=4, strict=strict)
+    one, other = (method.decide(pools, orders) for method in (cascade, mixture))
+    assert (one.answer == other.answer).all()
+    assert (one.ledgers[1].output_tokens == other.ledgers[1].output_tokens).all()
+
+
+QUARTERS = st.one_of(st.none(), st.integers(0, 4).map(lambda n: n / 4))
+
+
+@st.composite
+def scored_and_dealt(draw: st.DrawFn, llms: int = 3, samples: int = 3) -> tuple[list[Pool], list[Orders]]:
+    pools, orders = draw(dealt(llms, samples))
+    judged = []
+    for pool in pools:
+        size = pool.codes.size
+        values = np.array(draw(st.lists(QUARTERS, min_size=size, max_size=size)), np.float64).reshape(pool.codes.shape)
+        judged.append(replace(pool, channels=ArrayChannels({"judge": scores_of(values, tokens=5)})))
+    return judged, orders
+
+
+@pytest.mark.parametrize(
+    "method",
+    [
+        Cascade(("0.5", "0.25")),
+        Cascade((0.5, 0.75), samples=(3, 2, 1), strict=False),
+        Cascade((0.3,), samples=3, order=(2, 0), scorer="judge"),
+        Cascade(("1/3", "2/3"), samples=3, score="vote-share"),
+        Cascade(("1/3", "0"), samples=(3, 1, 2), score="vote-share", strict=False),
+    ],
+    ids=str,
+)
+@given(case=scored_and_dealt())
+def test_both_forms_agree(method: Cascade, case: tuple[Any, Any]) -> None:
+    assert_both_forms_agree(method, *case)
+
+
+# -- choosing thresholds ------------------------------------------------------------------------------------------
+
+
+def asked_as_fit_does(pools: Sequence[Pool], samples: int) -> list[Orders]:
+    questions, times = len(pools[0].sizes), pools[0].codes.shape[1] // samples
+    order = np.arange(times * samples, dtype=np.uint16).reshape(times, 1, samples)
+    return [np.broadcast_to(order, (times, questions, samples)) for _ in pools]
+
+
+def judged(cascade: Cascade, pools: Sequence[Pool], orders: Sequence[Orders], gold: Any) -> tuple[int, int]:
+    """Right answers and minus the tokens of a cascade on training questions."""
+    decided = cascade.decide(pools, orders)
+    tokens = sum(
+        int(ledger.output_tokens.sum() + ((ledger.rounds > 0) * pool.prompt_tokens).sum())
+        for ledger, pool in zip(decided.ledgers, pools, strict=True)
+    )
+    return int(((decided.answer == gold) & (gold >= 0)).sum()), -tokens
+
+
+@pytest.mark.parametrize("score", ["recorded", "vote-share"])
+@pytest.mark.parametrize("strict", [True, False])
+@settings(max_examples=20, deadline=None)
+@given(data=st.data())
+def test_fit_finds_what_trying_everything_finds(score: str, strict: bool, data: st.DataObject) -> None:
+    samples = 1 if score == "recorded" else 3
+    pools, _ = data.draw(scored_and_dealt(llms=3, samples=3))
+    gold = np.array(data.draw(st.lists(st.integers(-1, 2), min_size=len(pools[0].sizes), max_size=len(pools[0].sizes))))
+    orders = asked_as_fit_does(pools, samples)
+    chains = data.draw(st.sampled_from(["given", "permutations", "any"]))
+    base = Cascade(samples=samples, score=score, strict=strict, chains=chains, non_decreasing=False, grid=12)
+    deltas = ["-1/3", "0", "1/4", "1/3", "1/2", "2/3", "3/4", "1", "1.1"]  # accept from nothing to everything
+    orders_of_llms: list[tuple[int, ...]] = [(0, 1, 2)]
+    if chains != "given":
+        orders_of_llms = [
+            p for n in ((3,) if chains == "permutations" else (1, 2, 3)) for p in permutations(range(3), n)
+        ]
+    tried = [
+        judged(replace(base, order=chain, thresholds=chosen), pools, orders, gold)
+        for chain in orders_of_llms
+        for chosen in product(deltas, repeat=len(chain) - 1)
+    ]
+    costs = sorted({-cost for _, cost in tried})
+    most = data.draw(st.sampled_from(costs))
+    within = [result for result in tried if -result[1] <= most]
+    budget = (most + 0.5) / (orders[0].shape[0] * len(gold))
+    fitted = replace(base, budget=budget).fit(pools, gold)
+    assert judged(fitted, pools, orders, gold) == max(within)
+
+
+@settings(max_examples=30, deadline=None)
+@given(data=st.data())
+def test_the_share_accepted_does_not_decrease_from_stage_to_stage(data: st.DataObject) -> None:
+    pools, _ = data.draw(scored_and_dealt(llms=3, samples=3))
+    gold = np.zeros(len(pools[0].sizes), np.int64)
+    base = Cascade(grid=3)
+    orders = asked_as_fit_does(pools, 1)
+    lists = [
+        [written(1 - bar) for bar in bars(pool.scores().values.T[: orders[0].shape[0]].ravel(), 3, strict=True).values]
+        for pool in answered(pools)
+    ]
+    tried = [judged(Cascade((lists[0][i], lists[1][j])), pools, orders, gold) for i in range(5) for j in range(i, 5)]
+    assert judged(base.fit(pools, gold), pools, orders, gold) == max(tried)
+
+
+def answered(pools: Sequence[Pool]) -> list[Pool]:
+    """The pools without the scores of CoTs that have no answer: no threshold is made of them."""
+    values = [np.where(pool.codes < 0, np.nan, pool.scores().values) for pool in pools]
+    return [
+        replace(pool, channels=ArrayChannels({"judge": scores_of(own)}))
+        for pool, own in zip(pools, values, strict=True)
+    ]
+
+
+def test_a_budget_in_dollars_and_one_that_nothing_meets() -> None:
+    right_when_sure = (["a", "a", "b", "b"], [[0.9], [0.8], [0.2], [0.1]])
+    pools = scored(right_when_sure, (["a", "a", "a", "a"], [[None]] * 4))
+    fitted = Cascade().fit(pools, GOLD)
+    assert letters_of(in_recorded_order(fitted, pools).answer[0]) == ["a"] * 4
+    assert in_recorded_order(fitted, pools).ledgers[1].rounds[0].tolist() == [0, 0, 1, 1]
+    prices = ((0.0, 0.0), (1.0, 0.0))  # a prompt of the second LLM is 20 tokens
+    one = Cascade(prices=prices, budget=20e-6 / 4).fit(pools, GOLD)
+    assert in_recorded_order(one, pools).ledgers[1].rounds.sum() == 1
+    none = Cascade(prices=prices, budget=19e-6 / 4).fit(pools, GOLD)
+    assert in_recorded_order(none, pools).ledgers[1].rounds.sum() == 0
+    with pytest.raises(OutOfRangeError, match="cheapest LLM alone takes"):
+        Cascade(budget=1).fit(pools, GOLD)
+
+
+def test_the_last_llm_need_not_be_scored_unless_the_order_may_change() -> None:
+    pools = scored((["a", "b", "a", "b"], [[1.0], [0.0], [1.0], [0.0]]), (["a"] * 4, [[None]] * 4))
+    unscored = [pools[0], pools_of(["a"] * 4, ["a"] * 4)[1]]
+    assert Cascade().fit(unscored, GOLD).order == (0, 1)
+    with pytest.raises(NotRecordedError):
+        Cascade(chains="permutations").fit(unscored, GOLD)
+    assert Cascade(chains="any").fit(pools[::-1], GOLD).order == (0,)  # it is always right, alone
+
+
+def test_an_unfitted_cascade_refuses_to_decide() -> None:
+    pools = scored((["a"] * 4, [[1.0]] * 4), (["b"] * 4, [[1.0]] * 4))
+    with pytest.raises(UsageError, match="fit"):
+        in_recorded_order(Cascade(), pools)
+    with pytest.raises(UsageError, match="fit"):
+        Cascade()("?", *pools)  # type: ignore[arg-type]  it is refused before anything is asked
+    fitted = Cascade().fit(pools, GOLD)
+    assert fitted == Cascade(fitted.thresholds, order=(0, 1))
+    assert hash(fitted) == hash(Cascade(list(fitted.thresholds or ()), order=[0, 1]))  # type: ignore[arg-type]  as JSON gives it
+
+
+def test_what_cannot_be_fitted_is_said() -> None:
+    pools = scored((["a"] * 4, [[1.0]] * 4), (["b"] * 4, [[1.0]] * 4))
+    with pytest.raises(ShortPoolError):
+        Cascade(samples=2).fit(pools, GOLD)
+    with pytest.raises(UsageError, match="no question"):
+        Cascade().fit([pool.rows(np.arange(0)) for pool in pools], GOLD[:0])
+    with pytest.raises(OutOfRangeError, match="set grid to"):
+        Cascade(grid=3000).fit([*pools, pools[0]], GOLD)
+    unknown = [replace(pool, prompt_tokens=np.full(4, -1)) for pool in pools]
+    with pytest.raises(NotRecordedError, match="prompt tokens"):
+        Cascade().fit(unknown, GOLD)
+
+
+@pytest.mark.parametrize(
+    ("fields", "error"),
+    [
+        ({"thresholds": ("high",)}, OutOfRangeError),
+        ({"samples": 0}, OutOfRangeError),
+        ({"score": "votes"}, UnknownNameError),
+        ({"chains": "all"}, UnknownNameError),
+        ({"aggregate": "median"}, UnknownNameError),
+        ({"order": (0, 0)}, OutOfRangeError),
+        ({"order": ()}, OutOfRangeError),
+        ({"grid": 0}, OutOfRangeError),
+        ({"budget": -1.0}, OutOfRangeError),
+        ({"budget": math.inf}, OutOfRangeError),
+        ({"prices": ((1.0,),)}, OutOfRangeError),
+        ({"prices": ((1.0, -1.0),)}, OutOfRangeError),
+    ],
+    ids=str,
+)
+def test_bad_fields_are_refused(fields: dict[str, Any], error: type[Exception]) -> None:
+    with pytest.raises(error):
+        Cascade(**fields)
+
+
+def test_fields_must_fit_the_llms() -> None:
+    for method in (Cascade(()), Cascade((1, 1)), Cascade((0.5,), order=(0, 2)), Cascade(prices=((1, 1),))):
+        with pytest.raises(UsageError):
+            method.draws(2)
+
+
+def test_thresholds_are_written_as_decimals_where_they_have_one() -> None:
+    for text in ("0.35", "-0.25", "1/3", "0", "1", "0.10000000000000001"):
+        assert written(Fraction(text)) == text
+        assert Fraction(written(Fraction(0.1) + 1)) == Fraction(0.1) + 1

@@ -1,0 +1,305 @@
+"""CISC and DeepConf against their definitions, written out as loops."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from fractions import Fraction
+from itertools import chain
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from dealt import assert_both_forms_agree, in_recorded_order, letters_of, pools_of
+from golden_confidence import ragged, scores_of
+from hypothesis import given
+from hypothesis import strategies as st
+
+from feval.errors import NotRecordedError, OutOfRangeError, UnknownNameError, UsageError
+from feval.estimators.stopping.traces import known_percentiles, low_groups, tokens_until_below, trace_confidences
+from feval.methods import ConfidenceWeighted, DeepConfidence, SelfConsistency
+from feval.methods.scored.confidence_weighted import TEMPERATURES, confidence_weights
+from feval.replay.channels import ArrayChannels
+from feval.replay.pools import Pool, TokenLogprobs
+
+Traces = list[list[float] | None]
+
+
+def named(answers: str) -> list[str | None]:
+    return [None if a == "-" else a for a in answers]
+
+
+def sure(answers: Sequence[str], confidences: Sequence[Sequence[float | None]], tokens: int = 30) -> Pool:
+    """Questions with self-checks by "p-true" of so many tokens."""
+    values = np.array([[math.nan if c is None else c for c in own] for own in confidences])
+    [pool] = pools_of(
+        [named(own) for own in answers], channels=[ArrayChannels({"p-true": scores_of(values, tokens=tokens)})]
+    )
+    return pool
+
+
+def answered(method: Any, pool: Pool) -> list[str | None]:
+    return letters_of(in_recorded_order(method, [pool]).answer[0])
+
+
+# -- CISC -----------------------------------------------------------------------------------------------------------
+
+
+def cisc(**fields: Any) -> ConfidenceWeighted:
+    return ConfidenceWeighted(**({"confidence": "p-true", "temperature": 1.0} | fields))
+
+
+def test_temperature_goes_from_the_most_confident_cot_to_self_consistency() -> None:
+    pool = sure(["abbc-"], [[0.9, 0.5, 0.5, None, 1.0]])
+    assert answered(cisc(n=5, temperature=1e-300), pool) == ["a"]
+    assert answered(cisc(n=5, temperature=0.1), pool) == ["a"]  # 1 against 2 exp(-4)
+    assert answered(cisc(n=5, temperature=1), pool) == ["b"]  # 1 against 2 exp(-0.4)
+    assert answered(cisc(n=5, temperature=math.inf), pool) == ["b"]
+    assert answered(cisc(n=2, temperature=math.inf), sure(["ba"], [[0.1, 0.9]])) == ["b"]
+    assert answered(cisc(n=2), sure(["-a"], [[0.1, None]])) == [None]
+
+
+@given(st.lists(st.tuples(st.sampled_from("abc-"), st.one_of(st.none(), st.integers(0, 8))), min_size=1, max_size=8))
+def test_the_limits_of_temperature(votes: list[tuple[str, int | None]]) -> None:
+    pool = sure(["".join(a for a, _ in votes)], [[None if c is None else c / 8 for _, c in votes]])
+    valid = [(a, c) for a, c in votes if a != "-" and c is not None]
+    most = max((c for _, c in valid), default=0)
+    for temperature, voters in ((math.inf, valid), (1e-9, [(a, c) for a, c in valid if c == most])):
+        counts = {a: sum(a == b for b, _ in voters) for a, _ in valid}  # in draw order, which decides ties
+        expected = max(counts, key=lambda a: counts[a]) if counts else None
+        orders = np.arange(len(votes), dtype=np.uint16)[None, None, :]
+        found = assert_both_forms_agree(cisc(n=len(votes), temperature=temperature), [pool], [orders])
+        assert letters_of(found.answer[0]) == [expected]
+
+
+def test_weights_are_a_softmax_up_to_their_sum() -> None:
+    confidences = np.array([[0.2, np.nan, 0.7, 0.4], [np.nan] * 4])
+    weights = confidence_weights(confidences, 0.5)
+    expected = np.exp(np.array([0.2, 0.7, 0.4]) / 0.5)
+    assert weights[0, [0, 2, 3]] / weights[0].sum() == pytest.approx(expected / expected.sum())
+    assert weights[0, 1] == 0
+    assert (weights[1] == 0).all()
+
+
+def test_infinite_temperature_is_self_consistency() -> None:
+    draw = np.random.default_rng(5)
+    answers = ["".join("abcd-"[c] for c in row) for row in draw.integers(0, 5, (60, 9))]
+    pool = sure(answers, draw.random((60, 9)).tolist())
+    assert answered(cisc(n=9, temperature=math.inf), pool) == answered(SelfConsistency(9), pool)
+
+
+def test_self_checks_are_billed_as_recorded() -> None:
+    pool = sure(["ab-"], [[0.9, 0.5, 0.5]], tokens=30)
+    requests, cots = int(pool.prompt_tokens[0]), pool.output_tokens[0].tolist()
+    whole, cached, free = (
+        in_recorded_order(cisc(n=3, self_check=how), [pool]).ledgers[0] for how in ("whole", "cached", "free")
+    )
+    assert [int(whole.auxiliary_calls[0, 0]), int(whole.auxiliary_prompt_tokens[0, 0])] == [3, 90]
+    assert int(whole.auxiliary_output_tokens[0, 0]) == 90
+    assert int(cached.auxiliary_prompt_tokens[0, 0]) == sum(30 - requests - cot for cot in cots)
+    assert free.auxiliary_calls is None
+    assert int(whole.output_tokens[0, 0]) == int(free.output_tokens[0, 0]) == sum(cots)
+
+
+def test_a_temperature_is_learnt_from_training_questions_only() -> None:
+    # One confident CoT is right, two doubtful ones agree on something else; elsewhere confidence says nothing.
+    training = sure(["abb"] * 10, [[0.9, 0.5, 0.5]] * 10)
+    untrained = ConfidenceWeighted(3, "p-true")
+    with pytest.raises(UsageError, match="needs a temperature"):
+        answered(untrained, training)
+    with pytest.raises(UsageError, match="there is none"):
+        untrained.fit([training.rows(np.array([], np.intp))], np.array([], int))
+    gold = np.zeros(10, int)
+    fitted = untrained.fit([training], gold)
+    assert fitted == replace(untrained, temperature=fitted.temperature)
+    assert fitted.temperature is not None
+    # "a" wins from exp(0.4 / T) > 2 on: the largest such value is taken, and no larger one would do.
+    limit = 0.4 / math.log(2)
+    assert fitted.temperature == max(t for t in TEMPERATURES if t < limit)
+    assert answered(fitted, training) == ["a"] * 10
+    assert untrained.fit([training], gold + 1).temperature == TEMPERATURES[-1]
+    assert untrained.fit([replace(training, question_keys=None)], gold) == fitted
+    assert untrained.fit([training], gold - 1).temperature == TEMPERATURES[-1]  # no gold: nothing is ever right
+    assert len(TEMPERATURES) == len(set(TEMPERATURES)) == 80
+
+
+def test_fields_of_cisc_and_missing_channels() -> None:
+    with pytest.raises(OutOfRangeError, match="n=0"):
+        ConfidenceWeighted(0)
+    for temperature in (0.0, -1.0, math.nan):
+        with pytest.raises(OutOfRangeError, match="above 0"):
+            ConfidenceWeighted(temperature=temperature)
+    with pytest.raises(UnknownNameError, match="whole"):
+        ConfidenceWeighted(self_check="wohle")
+    with pytest.raises(UsageError, match="3 were given"):
+        ConfidenceWeighted().draws(3)
+    [bare] = pools_of([["a", "b"]])
+    with pytest.raises(NotRecordedError, match="feval record --logprobs K"):
+        answered(ConfidenceWeighted(2, temperature=1.0), bare)
+    with pytest.raises(NotRecordedError, match="feval score"):
+        answered(cisc(n=2), bare)
+    with pytest.raises(NotRecordedError, match="not known how many tokens"):
+        answered(cisc(n=2), sure(["ab"], [[0.5, 0.5]], tokens=-1))
+    assert answered(cisc(n=2, self_check="free"), sure(["ab"], [[0.5, 0.5]], tokens=-1)) == ["a"]
+
+
+# -- DeepConf ---------------------------------------------------------------------------------------------------------
+
+
+def traced(answers: Sequence[str], traces: Sequence[Traces]) -> Pool:
+    """Questions with token confidences; each CoT has as many tokens as it has confidences, and 9 where there are none."""
+    shape = (len(answers), len(answers[0]))
+    lists = {(q, s): np.array(t) for q, own in enumerate(traces) for s, t in enumerate(own) if t}
+    kept = TokenLogprobs(np.full(shape, np.nan), ragged(lists, shape), ragged({}, shape))
+    tokens = [[[len(t) if t else 9 for t in own] for own in traces]]
+    [pool] = pools_of([named(own) for own in answers], tokens=tokens, channels=[ArrayChannels(logprobs=kept)])
+    return pool
+
+
+def groups_of(trace: Sequence[float], group: int) -> list[float]:
+    if len(trace) < group:
+        return [sum(trace) / len(trace)]
+    return [sum(trace[i : i + group]) / group for i in range(len(trace) - group + 1)]
+
+
+def by_hand(trace: Sequence[float], measure: str, group: int, tail: int) -> float:
+    groups = sorted(groups_of(trace, group))
+    worst = groups[: max(1, int(0.1 * len(groups)))]
+    ends = trace[-tail:]
+    return {
+        "mean": sum(trace) / len(trace),
+        "tail": sum(ends) / len(ends),
+        "lowest-group": groups[0],
+        "bottom-10%": sum(worst) / len(worst),
+    }[measure]
+
+
+def end_to_end(traces: list[list[float]]) -> npt.NDArray[np.float64]:
+    return np.array(list(chain.from_iterable(traces)))
+
+
+TRACES = st.lists(st.lists(st.integers(0, 12), max_size=45), min_size=1, max_size=6)
+
+
+@given(TRACES, st.sampled_from(["mean", "tail", "lowest-group", "bottom-10%"]), st.integers(1, 12), st.integers(1, 12))
+def test_measures_of_traces(traces: list[list[int]], measure: str, group: int, tail: int) -> None:
+    values = [[c / 4 for c in own] for own in traces]
+    lengths = np.array([len(own) for own in values])
+    found = trace_confidences(end_to_end(values), lengths, measure, group, tail)
+    expected = [by_hand(own, measure, group, tail) if own else math.nan for own in values]
+    assert found == pytest.approx(expected, nan_ok=True)
+
+
+@given(TRACES, st.integers(1, 12), st.integers(0, 48))
+def test_the_first_group_below_a_bar(traces: list[list[int]], group: int, bar: int) -> None:
+    values = [[c / 4 for c in own] for own in traces]
+    low = low_groups([(end_to_end(values), np.array([len(own) for own in values]))], group)
+    found = tokens_until_below(low, np.arange(len(values)), np.full(len(values), bar / 16))
+    for own, tokens in zip(traces, found.tolist(), strict=True):
+        starts = range(len(own) - group + 1)
+        ends = [i + group for i in starts if Fraction(sum(own[i : i + group]), 4 * group) < Fraction(bar, 16)]
+        assert tokens == (ends[0] if ends else 1 << 62)
+
+
+@given(
+    st.lists(st.lists(st.one_of(st.just(math.nan), st.floats(0, 20)), min_size=5, max_size=5), min_size=1, max_size=4),
+    st.floats(0, 100),
+)
+def test_percentiles_are_those_of_numpy(rows: list[list[float]], percent: float) -> None:
+    found = known_percentiles(np.array(rows), percent)
+    for row, value in zip(rows, found.tolist(), strict=True):
+        known = [v for v in row if not math.isnan(v)]
+        assert value == (np.percentile(known, percent) if known else -math.inf)
+
+
+def test_offline_keeps_the_best_of_those_that_answered() -> None:
+    # Means 1, 2, 3, 4 and an unanswered 9: the 10th percentile of four is 1.3, so the first trace is left out.
+    pool = traced(["abac-"], [[[1.0], [2.0, 2.0], [3.0], [4.0], [9.0]]])
+    assert answered(DeepConfidence(5, keep="high"), pool) == ["c"]  # 4 against 3 and 2
+    assert answered(DeepConfidence(5, keep=100), pool) == ["a"]  # 1 + 3 and 4: a tie, the first drawn
+    assert answered(DeepConfidence(5, keep="low"), pool) == ["c"]
+    assert answered(DeepConfidence(5, keep="high", vote="plain"), pool) == ["b"]
+    assert answered(DeepConfidence(2), traced(["ab"], [[None, [1.0]]])) == ["b"]
+    assert answered(DeepConfidence(2), traced(["a-"], [[None, [1.0]]])) == [None]
+
+
+def test_online_cuts_at_the_first_full_group_below_the_bar() -> None:
+    traces: Traces = [
+        [4.0, 4.0], [2.0, 2.0],  # warm-up: lowest groups 4 and 2, the bar at 50 percent is 3
+        [5.0, 3.0, 3.0, 2.0, 1.0],  # groups 4, 3, 2.5: cut after its fourth token
+        [6.0, 4.0, 4.0],  # stays above
+        [1.0],  # shorter than a group: never cut, but below the bar
+        None,  # not known: not cut, no vote
+    ]  # fmt: skip
+    pool = traced(["abbcbb"], [traces])
+    decided = in_recorded_order(DeepConfidence(6, "online", keep=50, group=2, warm_up=2), [pool])
+    assert letters_of(decided.answer[0]) == ["a"]  # 4 against 4
+    [ledger] = decided.ledgers
+    assert int(ledger.output_tokens[0, 0]) == 2 + 2 + 4 + 3 + 1 + 9
+    assert [int(ledger.rounds[0, 0]), int(ledger.cots[0, 0])] == [2, 6]
+
+
+def test_consensus_stops_asking() -> None:
+    pool = traced(["aabaa"], [[[4.0, 4.0], [4.0, 4.0], [4.0, 4.0], [4.0, 4.0], [4.0, 4.0]]])
+    for share, warm_up, cots in ((1, 2, 2), ("2/3", 3, 3), (0.75, 3, 4), ("0.75", 2, 2), (0.8, 3, 5), (1, 3, 5)):
+        method = DeepConfidence(5, "online", group=2, warm_up=warm_up, consensus=share)
+        [ledger] = in_recorded_order(method, [pool]).ledgers
+        assert [int(ledger.cots[0, 0]), int(ledger.rounds[0, 0])] == [cots, 1 + cots - warm_up]
+        assert int(ledger.output_tokens[0, 0]) == 2 * cots
+
+
+@st.composite
+def traced_pools(draw: st.DrawFn) -> tuple[Pool, npt.NDArray[np.uint16]]:
+    questions, samples = draw(st.integers(1, 3)), draw(st.integers(2, 6))
+    trace = st.one_of(st.none(), st.lists(st.integers(0, 6).map(lambda c: c / 2), min_size=1, max_size=9))
+    answers = [draw(st.text("ab-", min_size=samples, max_size=samples)) for _ in range(questions)]
+    traces = [draw(st.lists(trace, min_size=samples, max_size=samples)) for _ in range(questions)]
+    order = [[draw(st.permutations(range(samples))) for _ in range(questions)] for _ in range(2)]
+    return traced(answers, traces), np.array(order, np.uint16)
+
+
+@given(
+    traced_pools(),
+    st.sampled_from(["low", "high", 50, 100]),
+    st.integers(1, 4),
+    st.integers(1, 3),
+    st.sampled_from([None, 0.5, "2/3", 1]),
+    st.sampled_from(["weighted", "plain"]),
+)
+def test_both_forms_agree_on_any_pool(
+    case: tuple[Pool, npt.NDArray[np.uint16]], keep: Any, group: int, warm_up: int, consensus: Any, vote: str
+) -> None:
+    pool, order = case
+    n = order.shape[2]
+    online = DeepConfidence(n, "online", keep, vote=vote, group=group, warm_up=min(warm_up, n), consensus=consensus)
+    assert_both_forms_agree(online, [pool], [order])
+    for measure in ("mean", "tail", "lowest-group", "bottom-10%"):
+        assert_both_forms_agree(DeepConfidence(n, keep=keep, measure=measure, group=group, tail=2), [pool], [order])
+
+
+def test_fields_of_deepconf_and_missing_channels() -> None:
+    for fields, error, words in (
+        ({"mode": "onlin"}, UnknownNameError, "online"),
+        ({"measure": "median"}, UnknownNameError, "measure"),
+        ({"vote": "majority"}, UnknownNameError, "vote"),
+        ({"keep": 0}, OutOfRangeError, "keep=0"),
+        ({"keep": 101}, OutOfRangeError, "keep=101"),
+        ({"keep": "lots"}, OutOfRangeError, "keep"),
+        ({"group": 0}, OutOfRangeError, "1 or more"),
+        ({"n": 0}, OutOfRangeError, "1 or more"),
+        ({"mode": "online", "n": 15}, OutOfRangeError, "warms up with 16"),
+        ({"mode": "online", "consensus": 1.5}, OutOfRangeError, "consensus"),
+        ({"mode": "online", "measure": "tail"}, UsageError, "lowest group"),
+        ({"consensus": 0.95}, UsageError, "mode='online'"),
+    ):
+        with pytest.raises(error, match=words):
+            DeepConfidence(**fields)
+    with pytest.raises(UsageError, match="0 were given"):
+        DeepConfidence().draws(0)
+    [bare] = pools_of([["a", "b"]])
+    with pytest.raises(NotRecordedError, match="feval record --logprobs K"):
+        answered(DeepConfidence(2), bare)
+    empty = traced(["ab"], [[[1.0], [1.0]]]).rows(np.array([], np.intp))
+    assert answered(DeepConfidence(2, "online", warm_up=1), empty) == []

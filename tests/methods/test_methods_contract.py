@@ -1,0 +1,248 @@
+"""Every entry of METHODS, in its readable form and in its batch form, on the same draws: equal answers, equal ledgers."""
+
+from __future__ import annotations
+
+from dataclasses import FrozenInstanceError, dataclass, fields, is_dataclass, replace
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from method_cases import CASES, Case
+from real_files import Codes, golden, real_codes
+from small import write_scored_toy
+
+from feval.errors import OutOfRangeError, ShortPoolError, UsageError
+from feval.estimators.counts import vote_counts
+from feval.estimators.votes.plurality import subset_plurality_accuracy
+from feval.evaluation.evaluation import decisions, evaluate
+from feval.methods import METHODS, AdaptiveConsistency, DeepConfidence, MixtureOfThoughts, SelfConsistency
+from feval.methods.decisions import Decisions
+from feval.methods.scored.confidence_weighted import TEMPERATURES
+from feval.replay.loading import LLM, Dataset, load
+from feval.replay.pools import Pool
+
+REPLICATES = 12
+
+# Clear, tied, all different, all equal, partly and wholly without answers; the fourth pool is larger than the others.
+POOLS: list[list[str | None]] = [
+    ["a", "b", "a", "a", None, "b", "c", "a"],
+    ["a", "a", "a", "a", "b", "b", "b", "b"],
+    ["a", "b", "c", "d", "e", "f", "g", "h"],
+    ["z", "z", "z", "z", "z", "z", "z", "z", "y", "y"],
+    [None, None, "b", None, "a", None, None, None],
+    [None] * 8,
+]
+GOLDS = ["a", "b", "c", "z", "a", "nobody"]
+
+
+@pytest.fixture(scope="module")
+def replay(tmp_path_factory: pytest.TempPathFactory) -> tuple[Dataset, list[LLM]]:
+    answers = {"strong": POOLS, "weak": POOLS[::-1], "other": [POOLS[2], *POOLS[:2], *POOLS[3:5], POOLS[0]]}
+    out = write_scored_toy(tmp_path_factory.mktemp("contract") / "toy", answers, GOLDS)
+    return load("toy", recording=out, seed=7)
+
+
+def cases() -> list[Any]:
+    return [pytest.param(name, case, id=f"{name}-{case}") for name in METHODS for case in CASES[name]]
+
+
+def whole_set(name: str) -> bool:
+    """Whether a method has the batch form only, since it sees all questions at once; it has a test of its own."""
+    return getattr(METHODS[name], "whole_set", False)
+
+
+def decide(method: Any, llms: list[LLM], replicates: int = REPLICATES) -> Decisions:
+    [whole] = decisions(method, llms, order="seeded", replicates=replicates)
+    return whole
+
+
+@pytest.mark.parametrize(("name", "case"), [case for case in cases() if not whole_set(case.values[0])])
+def test_both_forms_agree(name: str, case: Case, replay: tuple[Dataset, list[LLM]]) -> None:
+    dataset, llms = replay[0], replay[1][: case.llms]
+    method = METHODS[name](**case.settings)
+    batch = decide(method, llms)
+    for replicate in range(REPLICATES):
+        for row, question_id in enumerate(dataset.question_ids):
+            metered = [llm.ask(row, replicate) for llm in llms]
+            answer = method(dataset[question_id].question, *metered)
+            code = int(batch.answer[replicate, row])
+            assert answer == (None if code < 0 else dataset.candidates(row)[code])
+            for llm, ledger in zip(metered, batch.ledgers, strict=True):
+                for field in fields(ledger):
+                    consumed = getattr(ledger, field.name)
+                    expected = 0 if consumed is None else int(consumed[replicate, row])
+                    assert getattr(llm, field.name) == expected, field.name
+
+
+@pytest.mark.parametrize(("name", "case"), cases())
+def test_a_method_is_a_frozen_value_that_shows_its_settings(name: str, case: Case) -> None:
+    method = METHODS[name](**case.settings)
+    assert is_dataclass(method)
+    assert method == METHODS[name](**case.settings)
+    assert hash(method) == hash(METHODS[name](**case.settings))
+    for field in fields(method):
+        assert f"{field.name}={getattr(method, field.name)!r}" in repr(method)
+        with pytest.raises(FrozenInstanceError):
+            setattr(method, field.name, None)
+    assert type(method).__doc__
+
+
+DEFAULTS: dict[str, dict[str, Any]] = {
+    "single-call": {},
+    "self-consistency": {"n": 20, "no_answer": "drop"},  # FEval-TTC
+    "best-of-n": {"n": 20, "aggregate": "last"},  # FEval-TTC, search-and-learn
+    "weighted-best-of-n": {"n": 20, "aggregate": "last"},
+    "model-switch": {"samples": 5, "normaliser": "distinct", "gate": "all", "weights": None},  # the authors' scripts
+    "mixture-of-thoughts": {"strong_samples": 3, "strict": False, "rule": "vote", "no_answer": "drop"},  # section 3
+    "adaptive-consistency": {"criterion": "beta", "budget": 40, "top": None, "no_answer": "drop"},
+    "early-stopping": {"window": 5, "budget": 40, "answer": "all"},
+    "difficulty-adaptive": {
+        "window": 4, "judged": 32, "neighbours": 16, "budget": 40, "threshold": 0.95, "judged_are": "easy",
+        "preallocate": True,
+    },
+    "confidence-weighted": {"temperature": None, "self_check": "whole"},  # learnt, never given
+    "deep-confidence": {
+        "mode": "offline", "keep": "high", "group": 2048, "tail": 2048, "warm_up": 16, "vote": "weighted",
+    },
+    "cascade": {
+        "thresholds": None, "samples": 1, "strict": True, "non_decreasing": True, "grid": 40, "score": "recorded"
+    },
+    "automix": {"strict": False, "aggregate": "score", "verification": "recorded"},  # kept at v = t
+}  # fmt: skip
+"""What papers and authors' code take, where they say so."""
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_defaults_are_those_of_the_papers(name: str) -> None:
+    method = METHODS[name]()
+    assert {field: getattr(method, field) for field in DEFAULTS[name]} == DEFAULTS[name]
+
+
+def test_numbers_behind_words_are_those_of_the_papers() -> None:
+    rules = {name: AdaptiveConsistency(name).rule.threshold for name in ("beta", "dirichlet", "entropy", "majority")}
+    assert rules == {
+        "beta": Fraction(19, 20), "dirichlet": Fraction(19, 20), "entropy": Fraction(3, 4), "majority": Fraction(4, 5)
+    }  # fmt: skip
+    assert AdaptiveConsistency("random").rule.threshold == Fraction(1, 10)
+    assert (DeepConfidence(keep="low")._eta, DeepConfidence(keep="high")._eta) == (10, 90)
+    assert len(set(TEMPERATURES)) == 80
+    assert [MixtureOfThoughts().draws(llms) for llms in (2, 3)] == [(20, 3), (7, 7, 3)]
+
+
+@pytest.mark.parametrize(("name", "case"), cases())
+def test_results_do_not_depend_on_how_replicates_are_chunked(
+    name: str, case: Case, replay: tuple[Dataset, list[LLM]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    llms = replay[1][: case.llms]
+    method = METHODS[name](**case.settings)
+    whole = decide(method, llms)
+    monkeypatch.setattr("feval.evaluation.evaluation._CHUNK_CODES", 11)
+    parts = list(decisions(method, llms, order="seeded", replicates=REPLICATES))
+    assert len(parts) > 1
+    assert (np.concatenate([part.answer for part in parts]) == whole.answer).all()
+    for llm, ledger in enumerate(whole.ledgers):
+        assert (np.concatenate([part.ledgers[llm].output_tokens for part in parts]) == ledger.output_tokens).all()
+
+
+@pytest.mark.parametrize(("name", "case"), cases())
+def test_nothing_depends_on_how_answers_are_numbered(name: str, case: Case, replay: tuple[Dataset, list[LLM]]) -> None:
+    """Per question the codes are turned round; answers turn with them, and what was consumed stays."""
+    llms = replay[1][: case.llms]
+    method = METHODS[name](**case.settings)
+    pools = [llm.pool for llm in llms]
+    last = pools[0].candidates[:, None] - 1
+    turned = [replace(pool, codes=np.where(pool.codes < 0, pool.codes, last - pool.codes)) for pool in pools]
+    orders = [llm.orders(range(REPLICATES), n) for llm, n in zip(llms, method.draws(len(llms)), strict=True)]
+    one, other = method.decide(pools, orders), method.decide(turned, orders)
+    assert (np.where(one.answer < 0, one.answer, last.T - one.answer) == other.answer).all()
+    for mine, theirs in zip(one.ledgers, other.ledgers, strict=True):
+        for field in fields(mine):
+            assert np.array_equal(getattr(mine, field.name), getattr(theirs, field.name)), field.name
+
+
+# -- self-consistency -----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Canned:
+    """Stands in for a live LLM."""
+
+    answers: list[str | None]
+
+    def sample(self, k: int = 1) -> Canned:
+        return Canned(self.answers[:k])
+
+
+def test_the_readable_form_runs_on_anything_that_samples() -> None:
+    assert SelfConsistency(3)("What is 1 + 1?", Canned(["2", "3", "2", "3", "3"])) == "2"
+    assert SelfConsistency(5)("What is 1 + 1?", Canned(["2", "3", "2", "3", "3"])) == "3"
+    assert SelfConsistency(2)("What is 1 + 1?", Canned([None, None, "2"])) is None
+
+
+def pool_of(codes: Codes) -> Pool:
+    none = np.zeros(len(codes), int)
+    sizes, candidates = (codes != -2).sum(axis=1), codes.max(axis=1, initial=-1) + 1
+    return Pool("gpt", codes, np.ones_like(codes), none, sizes, np.zeros_like(codes, np.uint8), candidates)
+
+
+def recorded_orders(pool: Pool, draws: int) -> npt.NDArray[np.uint16]:
+    return np.broadcast_to(np.arange(draws, dtype=np.uint16), (1, len(pool.sizes), draws))
+
+
+def test_shortage_and_nonsense_are_refused() -> None:
+    pool = pool_of(np.array([[0, 0, 1], [0, 1, -2]], np.int16))
+    with pytest.raises(OutOfRangeError, match="n=0"):
+        SelfConsistency(0)
+    with pytest.raises(ShortPoolError, match="gpt has 2 recorded CoTs on the question in row 1"):
+        SelfConsistency(3).decide([pool], [recorded_orders(pool, 3)])
+    for pools, orders, words in (
+        ([], [], "CoTs of one LLM; 0 were given"),
+        ([pool] * 2, [recorded_orders(pool, 2)], "CoTs of one LLM; 2 were given"),
+        ([pool], [recorded_orders(pool, 1)], "1 LLM and orders of 2 draws"),
+    ):
+        with pytest.raises(UsageError, match=words):
+            SelfConsistency(2).decide(pools, orders)
+
+
+def test_no_question_needs_no_decision() -> None:
+    decided = SelfConsistency(2).decide([pool_of(np.zeros((0, 4), np.int16))], [np.zeros((3, 0, 2), np.uint16)])
+    assert decided.answer.shape == decided.ledgers[0].cots.shape == (3, 0)
+
+
+def test_seeded_replicates_agree_with_the_exact_expectation(replay: tuple[Dataset, list[LLM]]) -> None:
+    dataset, [llm, *_] = replay
+    counts = vote_counts(llm.pool.codes, dataset.gold)
+    for n in (1, 2, 5, 8):
+        exact = subset_plurality_accuracy(counts.gold, counts.rivals, counts.no_answer, [n]).per_question()[:, 0]
+        seeded = evaluate(SelfConsistency(n), dataset, [llm], order="seeded", replicates=4000).right
+        assert evaluate(SelfConsistency(n), dataset, llm).right == pytest.approx(exact, abs=1e-12)
+        assert seeded == pytest.approx(exact, abs=0.035), n  # four standard errors
+
+
+# -- reference values: recorded order -------------------------------------------------------------------------------
+
+
+def right_in_recorded_order(codes: Codes, gold: Codes, n: int, *, no_answer_votes: bool = False) -> int:
+    pool = pool_of(codes)
+    pool = pool.with_no_answer_as_vote() if no_answer_votes else pool
+    decided = SelfConsistency(n).decide([pool], [recorded_orders(pool, n)]).answer[0]
+    return int(((decided == gold) & (gold >= 0)).sum())
+
+
+def test_reference_values_of_recorded_order(shared: Path) -> None:
+    entries = golden(shared, "sc.prefix.")
+    assert len(entries) == 6
+    for name, entry in entries.items():
+        codes, gold = real_codes(shared, entry["inputs"][0])
+        assert right_in_recorded_order(codes, gold, entry["params"]["N"]) == entry["expected"]["correct"], name
+
+
+def test_reference_values_of_recorded_order_with_and_without_votes_of_no_answers(shared: Path) -> None:
+    codes, gold = real_codes(shared, "date_pot1")
+    for name, entry in golden(shared, "sc.none.").items():
+        n, expected = entry["params"]["N"], entry["expected"]
+        assert right_in_recorded_order(codes, gold, n) == expected["prefix_drop_correct"], name
+        assert right_in_recorded_order(codes, gold, n, no_answer_votes=True) == expected["prefix_vote_correct"], name

@@ -1,0 +1,169 @@
+"""ModelSwitch: the gate, the weights, the vote, and where the reference package's example goes wrong."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+from fractions import Fraction
+from itertools import groupby
+from math import log
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from dealt import assert_both_forms_agree, dealt, in_recorded_order, letters_of, pools_of
+from golden_cascades import sampled_orders
+from golden_methods import Real
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.stats import entropy
+
+from feval.errors import OutOfRangeError, UnknownNameError, UsageError
+from feval.methods import ModelSwitch
+from feval.methods.cascades.model_switch import consistency_weight
+from feval.methods.vote import weighted_plurality, weighted_plurality_codes
+
+
+@given(st.lists(st.integers(1, 9), min_size=2, max_size=9))
+def test_the_weight_is_the_papers_with_scipys_entropy(counts: list[int]) -> None:
+    n = sum(counts)
+    for normaliser, base in (("distinct", len(counts)), ("samples", n)):
+        expected = 1 / n + (1 - 1 / n) * (1 - entropy(counts, base=base))
+        assert consistency_weight(counts, normaliser) == pytest.approx(expected, abs=1e-12)
+
+
+def test_the_weight_of_one_answer_and_of_none() -> None:
+    for normaliser in ("distinct", "samples"):
+        assert consistency_weight([1], normaliser) == consistency_weight([7], normaliser) == 1
+        assert consistency_weight([], normaliser) == 0
+
+
+def test_the_first_llm_that_agrees_with_itself_decides_and_later_ones_cost_nothing() -> None:
+    pools = pools_of(["aab", "bbb", "abc"], ["ccc", "aaa", "bbb"], ["aaa", "aaa", "aaa"])
+    decided = in_recorded_order(ModelSwitch(3), pools)
+    assert letters_of(decided.answer[0]) == ["c", "b", "b"]
+    assert [ledger.rounds[0].tolist() for ledger in decided.ledgers] == [[1, 1, 1], [1, 0, 1], [0, 0, 0]]
+    assert decided.ledgers[1].output_tokens[0].tolist() == [1 + 2 + 3, 0, 7 + 1 + 2]
+
+
+def test_a_missing_answer_prevents_the_stop_unless_only_answers_count() -> None:
+    pools = pools_of([["a", None, "a"], [None, None, None]], ["bbb", "ccc"])
+    assert letters_of(in_recorded_order(ModelSwitch(3), pools).answer[0]) == ["b", "c"]
+    assert letters_of(in_recorded_order(ModelSwitch(3, gate="answered"), pools).answer[0]) == ["a", "c"]
+
+
+def test_ties_go_to_the_llm_asked_first() -> None:
+    pools = pools_of(["ab", "ba"], ["ba", "ab"])
+    assert letters_of(in_recorded_order(ModelSwitch(2), pools).answer[0]) == ["a", "b"]
+
+
+def test_external_weights_decide_between_llms() -> None:
+    pools = pools_of(["aab"], ["bbc"])
+    assert letters_of(in_recorded_order(ModelSwitch(3, weights=(1.0, 1.0)), pools).answer[0]) == ["b"]
+    assert letters_of(in_recorded_order(ModelSwitch(3, weights=(9.0, 1.0)), pools).answer[0]) == ["a"]
+
+
+@pytest.mark.parametrize(
+    "method",
+    [
+        ModelSwitch(4),
+        ModelSwitch((1, 2, 4)),
+        ModelSwitch(3, normaliser="samples", gate="answered"),
+        ModelSwitch(4, weights=(2.0, 0.0, 0.5)),
+    ],
+    ids=str,
+)
+@given(case=dealt(llms=3, samples=4))
+def test_both_forms_agree(method: ModelSwitch, case: tuple[Any, Any]) -> None:
+    assert_both_forms_agree(method, *case)
+
+
+@given(case=dealt(llms=2, samples=5, letters="abcde"), shift=st.integers(1, 4))
+def test_nothing_depends_on_how_answers_are_numbered(case: tuple[Any, Any], shift: int) -> None:
+    pools, orders = case
+    turned = [replace(pool, codes=np.where(pool.codes < 0, pool.codes, (pool.codes + shift) % 5)) for pool in pools]
+    before, after = (ModelSwitch(4).decide(some, orders).answer for some in (pools, turned))
+    assert (np.where(before < 0, before, (before + shift) % 5) == after).all()
+
+
+@given(st.lists(st.tuples(st.sampled_from(["a", "b", "c", None]), st.integers(0, 4)), min_size=1, max_size=8))
+def test_the_weighted_vote_is_the_exact_one(votes: list[tuple[str | None, int]]) -> None:
+    exact = [(answer, Fraction(tenths, 10)) for answer, tenths in votes]
+    sums = {a: sum(w for b, w in exact if b == a) for a, _ in exact if a is not None}
+    expected = max(sums, key=sums.__getitem__) if sums else None  # the first of several
+    answers, weights = [a for a, _ in votes], [t / 10 for _, t in votes]
+    assert weighted_plurality(answers, weights) == expected
+    codes = np.array([[-1 if a is None else ord(a) - ord("a") for a in answers]])
+    assert letters_of(weighted_plurality_codes(codes, np.array([weights]))) == [expected]
+
+
+@pytest.mark.parametrize(
+    ("fields", "error"),
+    [
+        ({"samples": 0}, OutOfRangeError),
+        ({"samples": ()}, OutOfRangeError),
+        ({"samples": (5, 0)}, OutOfRangeError),
+        ({"samples": 2.5}, UsageError),
+        ({"normaliser": "distnct"}, UnknownNameError),
+        ({"gate": "some"}, UnknownNameError),
+        ({"weights": (1.0, -1.0)}, OutOfRangeError),
+        ({"weights": (float("nan"),)}, OutOfRangeError),
+    ],
+    ids=str,
+)
+def test_bad_fields_are_refused(fields: dict[str, Any], error: type[Exception]) -> None:
+    with pytest.raises(error):
+        ModelSwitch(**fields)
+
+
+def test_numbers_per_llm_must_be_as_many_as_the_llms() -> None:
+    for method in (ModelSwitch((5, 5)), ModelSwitch(weights=(1.0, 1.0))):
+        assert method.draws(2) == (5, 5)
+        with pytest.raises(UsageError):
+            method.draws(3)
+    with pytest.raises(UsageError):
+        ModelSwitch().draws(0)
+    assert hash(ModelSwitch([3, 4])) == hash(ModelSwitch((3, 4)))  # type: ignore[arg-type]  as JSON gives it
+
+
+# -- the reference package's example --------------------------------------------------------------------------------
+
+
+def faulty_weight(answers: list[int]) -> float:
+    """Its entropy is fed with counts where probabilities belong: a unanimous list of five weighs 1.8."""
+    n = len(answers)
+    entropy_of_counts = -sum(count * log(count) / n for count in Counter(answers).values())
+    return 1 / n + (1 - 1 / n) * (1 - entropy_of_counts / log(n))
+
+
+def faulty_answer(answers_of_llms: list[list[int]]) -> int:
+    """Its vote adds up runs of equal answers, not all equal answers; the last LLM has no gate."""
+    votes: list[tuple[int, float]] = []
+    for place, answers in enumerate(answers_of_llms):
+        if len(set(answers)) == 1 and place + 1 < len(answers_of_llms):
+            return answers[0]
+        votes += [(answer, faulty_weight(answers)) for answer in answers]
+    runs = [(answer, sum(weight for _, weight in run)) for answer, run in groupby(votes, key=lambda vote: vote[0])]
+    most = max(weight for _, weight in runs)
+    return [answer for answer, weight in runs if weight == most][-1]
+
+
+def test_the_reference_example_weighs_and_groups_wrongly() -> None:
+    assert faulty_weight([0] * 5) == pytest.approx(1.8)
+    pools = pools_of(["ababb"], ["acada"])
+    assert faulty_answer([pool.codes[0].tolist() for pool in pools]) == 1  # b: three of ten votes
+    assert letters_of(in_recorded_order(ModelSwitch(5), pools).answer[0]) == ["a"]  # five of ten
+
+
+def test_the_reference_example_loses_nine_questions_of_date_on_the_same_draws(shared: Path) -> None:
+    pools, gold = Real(shared).pools("llama2_date_cot1", "date_cot1_40", "gpt4_date_cot1")
+    orders = sampled_orders(pools, 5, seed=1)
+    drawn = [
+        [pool.codes[question, order[0, question]].tolist() for pool, order in zip(pools, orders, strict=True)]
+        for question in range(len(gold))
+    ]
+    wrong = sum(faulty_answer(answers) == right for answers, right in zip(drawn, gold, strict=True))
+    ours = int((ModelSwitch((5, 5, 3)).decide(pools, orders).answer[0] == gold).sum())
+    assert f"{wrong / 369:.3f}" == "0.846"  # as it prints
+    assert (wrong, ours) == (312, 321)

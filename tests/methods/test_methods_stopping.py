@@ -1,0 +1,485 @@
+"""Methods that stop early: Adaptive-Consistency and ESC. Referees: enumeration of all orders, brute force, SciPy."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from fractions import Fraction
+from functools import cache
+from itertools import permutations, product
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+from recorded_pools import Recorded, pool_of
+
+from feval.errors import FevalError, OutOfRangeError, UnknownNameError, UsageError
+from feval.estimators.stopping.by_partition import over_partitions
+from feval.estimators.stopping.early_plurality import early_plurality
+from feval.estimators.stopping.early_stopping import early_stops, expected_samples
+from feval.estimators.stopping.orders import Pools, ends_of_rule, over_orders, partitions
+from feval.estimators.stopping.stopping import (
+    Criterion,
+    beta_confidence,
+    crp_confidence,
+    dirichlet_confidence,
+    normalised_entropy,
+)
+from feval.evaluation.exact import Held, exact_expectation
+from feval.methods import AdaptiveConsistency, EarlyStopping, SelfConsistency
+
+ROWS = [
+    [0, 0, 0, 1, 1, 2],
+    [0, 0, 1, 1, 2, 2],
+    [-1, 0, 1, 0, -1, 1],
+    [-1] * 6,
+    [3] * 6,
+    [0, 1, 2, 3, 4, 5],
+    [0, 0, 1, 1, 1, -1],
+]
+GOLD = np.array([0, 1, 1, -1, 3, 2, 0])
+ORDERS = np.array(list(permutations(range(6))), np.uint16)[:, None]
+
+
+ADAPTIVE = [
+    AdaptiveConsistency(criterion, threshold, budget, rule)
+    for criterion in ("beta", "dirichlet", "entropy", "majority", "crp")
+    for budget, threshold in ((6, None), (4, 0.7), (5, "0.8"))
+    for rule in ("drop", "vote")
+]
+EARLY = [
+    EarlyStopping(window, budget, answer)
+    for window, budget in ((1, 6), (2, 6), (2, 5), (3, 6), (3, 4), (6, 6), (4, 6))
+    for answer in ("all", "window")
+]
+
+
+@pytest.fixture(params=["merged", "walk"])
+def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Adaptive-Consistency by merged counts, as small budgets are, and by the walk, as large ones."""
+    if request.param == "walk":
+        monkeypatch.setattr("feval.estimators.stopping.by_partition.MOST_PARTITIONS", 0)
+
+
+@pytest.mark.usefixtures("way")
+@pytest.mark.parametrize("method", [*ADAPTIVE, *EARLY], ids=str)
+def test_the_exact_expectation_is_the_mean_over_all_orders(method: Any) -> None:
+    pool = pool_of(ROWS)
+    orders = np.broadcast_to(ORDERS[:, :, : method.draws(1)[0]], (len(ORDERS), len(ROWS), method.draws(1)[0]))
+    decided = method.decide([pool], [orders])
+    ledger, exact = decided.ledgers[0], exact_expectation(method, [pool], GOLD)
+    right = (decided.answer == GOLD) & (GOLD >= 0)
+    assert exact.right == pytest.approx(right.mean(axis=0), abs=1e-12)
+    assert exact.rounds == pytest.approx(ledger.rounds.mean(axis=0), abs=1e-12)
+    assert exact.cots == pytest.approx(ledger.cots.mean(axis=0), abs=1e-12)
+    assert exact.output_tokens == pytest.approx(ledger.output_tokens.mean(axis=0), abs=1e-10)
+
+
+@pytest.mark.parametrize("method", [*ADAPTIVE[::3], *ADAPTIVE[1::6], *EARLY[::3]], ids=str)
+def test_a_gold_that_nobody_gave_is_never_right(method: Any) -> None:
+    rows = [row for row in ROWS if max(row) < 3]
+    for unseen in (3, 4, 9):  # 3 is what a vote of no answer would be numbered, were the gold forgotten
+        assert not exact_expectation(method, [pool_of(rows)], np.full(len(rows), unseen)).right.any()
+
+
+@pytest.mark.parametrize("method", [*ADAPTIVE[::4], *EARLY[::2]], ids=str)
+def test_pools_of_different_sizes_do_not_disturb_each_other(method: Any) -> None:
+    rows = [*ROWS[:6], [0, 0, 1, 1, 1, -1, 2, 1], [1, 0, 0, -1, 0, 1, 0]]
+    gold = np.array([*GOLD[:6], 1, 0])
+    table = [[*row, *[-2] * (8 - len(row))] for row in rows]
+    together = exact_expectation(method, [pool_of(table)], gold)
+    for row in range(len(rows)):
+        whole = pool_of(table).rows(np.array([row]))
+        size = len(rows[row])
+        alone = replace(whole, codes=whole.codes[:, :size], output_tokens=whole.output_tokens[:, :size])
+        own = exact_expectation(method, [alone], gold[row : row + 1])
+        for name in ("right", "rounds", "cots", "output_tokens"):
+            assert getattr(together, name)[row] == pytest.approx(getattr(own, name)[0], abs=1e-12), (name, row)
+
+
+unlike = st.lists(st.integers(-1, 8), min_size=14, max_size=14)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(unlike, min_size=1, max_size=5),
+    st.lists(st.integers(12, 14), min_size=5, max_size=5),
+    st.sampled_from(["beta", "dirichlet", "entropy", "majority", "crp"]),
+    st.sampled_from([None, "1/2", "2/3", 0.9]),
+    st.integers(1, 12),
+    st.sampled_from(["drop", "vote"]),
+)
+def test_merged_counts_give_what_the_walk_gives(
+    rows: list[list[int]], sizes: list[int], criterion: str, threshold: Any, budget: int, rule: str
+) -> None:
+    method = AdaptiveConsistency(criterion, threshold, budget, rule)
+    held = Held.of(pool_of([[*row[:size], *[-2] * (14 - size)] for row, size in zip(rows, sizes, strict=False)]),
+                    np.arange(len(rows)) - 1, rule)  # fmt: skip
+    ends = ends_of_rule(method.rule.stop_mask, held.pools.bounds(), budget)
+    walked = over_orders(held.pools, held.gold_tokens, held.rival_tokens, held.none_tokens, ends)
+    merged = over_partitions(held.pools, held.gold_tokens, held.rival_tokens, held.none_tokens, ends)
+    assert merged.right == pytest.approx(walked.right, abs=1e-12)
+    assert merged.samples == pytest.approx(walked.samples, abs=1e-12)
+    assert merged.output_tokens == pytest.approx(walked.output_tokens, abs=1e-11)
+    assert (merged.samples >= 1 - 1e-12).all()
+
+
+def test_partitions_are_counted() -> None:
+    from feval.estimators.stopping.by_partition import number_of_partitions
+
+    for budget in (0, 1, 5, 12):
+        bounds = np.array([0, *[budget] * budget])
+        assert number_of_partitions(budget) == sum(len(partitions(bounds, n)) for n in range(budget + 1))
+
+
+def test_no_questions_and_pools_without_answers_have_expectations() -> None:
+    method = AdaptiveConsistency(budget=3)
+    silent = exact_expectation(method, [pool_of([[-1] * 4])], np.array([0]))
+    assert (silent.right[0], silent.cots[0]) == (0.0, 3.0)
+    for nobody in (method, EarlyStopping(2, 4), EarlyStopping(2, 3, "window")):
+        assert exact_expectation(nobody, [pool_of(np.zeros((0, 4)))], np.zeros(0, np.int64)).right.shape == (0,)
+    for early in (EarlyStopping(2, 4), EarlyStopping(2, 3, "window")):
+        assert exact_expectation(early, [pool_of([[-1] * 4])], np.array([0])).right[0] == 0.0
+
+
+def test_the_numbering_of_answers_makes_no_difference() -> None:
+    renamed = np.array([4, 2, 5, 0, 3, 1, -1])  # the last place is that of -1
+    for method in (*ADAPTIVE[::5], *EARLY[::3]):
+        one = exact_expectation(method, [pool_of(ROWS)], GOLD)
+        other = exact_expectation(method, [pool_of(renamed[np.array(ROWS)])], renamed[GOLD])
+        assert one.right == pytest.approx(other.right, abs=1e-12)
+        assert one.output_tokens == pytest.approx(other.output_tokens, abs=1e-10)
+
+
+def test_a_coin_that_looks_at_nothing_mixes_self_consistency() -> None:
+    pool = pool_of(ROWS)
+    method = AdaptiveConsistency("random", "0.3", 5)
+    chances = [Fraction(3, 10) * Fraction(7, 10) ** (n - 1) for n in range(1, 5)] + [Fraction(7, 10) ** 4]
+    right = sum(
+        float(chance) * exact_expectation(SelfConsistency(n), [pool], GOLD).right for n, chance in enumerate(chances, 1)
+    )
+    exact = exact_expectation(method, [pool], GOLD)
+    assert exact.right == pytest.approx(right, abs=1e-12)
+    assert exact.cots == pytest.approx(float(sum(n * c for n, c in enumerate(chances, 1))))
+
+
+answers = st.lists(st.sampled_from([-1, 0, 1, 2, 3]), min_size=12, max_size=12)
+CRITERIA = st.sampled_from(["beta", "dirichlet", "entropy", "majority", "crp", "random"])
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    st.lists(answers, min_size=1, max_size=4),
+    CRITERIA,
+    st.sampled_from([None, "1/2", "2/3", 0.75, 0.875, 1, "0.3"]),
+    st.integers(1, 12),
+    st.sampled_from(["drop", "vote"]),
+    st.sampled_from([None, 2, 3]),
+)
+def test_both_forms_of_adaptive_consistency_agree(
+    rows: list[list[int]], criterion: str, threshold: Any, budget: int, rule: str, top: int | None
+) -> None:
+    from feval.replay.draws import uniforms
+
+    method = AdaptiveConsistency(criterion, threshold, budget, rule, top)
+    pool = pool_of(rows)
+    order = np.broadcast_to(np.arange(12, dtype=np.uint16), (1, len(rows), 12))
+    decided = method.decide([pool], [order])
+    assert pool.question_keys is not None
+    coins = uniforms(pool.question_keys, order)[0]
+    for row, codes in enumerate(rows):
+        llm = Recorded([None if code < 0 else str(code) for code in codes], coins[row])
+        answer = method("?", llm)
+        assert answer == (None if decided.answer[0, row] < 0 else str(decided.answer[0, row]))
+        assert llm.cots == llm.rounds == decided.ledgers[0].cots[0, row] == decided.ledgers[0].rounds[0, row]
+
+
+# -- criteria ---------------------------------------------------------------------------------------------------------
+
+
+def test_beta_is_the_tail_of_the_beta_distribution() -> None:
+    from scipy.stats import beta
+
+    for first in range(12):
+        for second in range(first + 1):
+            assert float(beta_confidence((first, second))) == pytest.approx(beta.sf(0.5, first + 1, second + 1))
+
+
+def test_beta_stops_where_the_authors_quadrature_stops() -> None:
+    least = [next(v for v in range(41) if v >= s and beta_confidence((v, s)) >= Fraction(19, 20)) for s in range(11)]
+    assert least == [4, 6, 8, 9, 11, 12, 14, 15, 17, 18, 19]  # Adaptive-Consistency, threshold 0.95
+
+
+@pytest.mark.parametrize("votes", [(1,), (3, 1), (2, 2), (4, 2, 1), (3, 3, 3), (5, 1, 1, 1), (2, 1, 1, 1, 1, 1)])
+def test_dirichlet_is_the_integral_of_its_definition(votes: tuple[int, ...]) -> None:
+    from scipy.integrate import quad
+    from scipy.stats import gamma
+
+    rivals = votes[1:] or (0,)
+    integral = quad(
+        lambda x: gamma.pdf(x, votes[0] + 1) * np.prod([gamma.cdf(x, v + 1) for v in rivals]), 0, 60, epsabs=1e-12
+    )[0]
+    assert float(dirichlet_confidence(votes)) == pytest.approx(integral, abs=1e-9)
+
+
+def test_dirichlet_of_two_answers_is_beta() -> None:
+    for votes in ((4,), (6, 1), (3, 3), (9, 3)):
+        assert dirichlet_confidence(votes) == beta_confidence(votes)
+
+
+@cache
+def keeps_the_lead(votes: tuple[int, ...], leader: int, to_come: int, alpha: Fraction) -> Fraction:
+    """The predictive rule written out draw by draw."""
+    if not to_come:
+        return Fraction(int(votes[leader] == max(votes)))
+    total = sum(votes) + alpha
+    grown = [(*votes[:i], votes[i] + 1, *votes[i + 1 :]) for i in range(len(votes))]
+    return sum(
+        (v / total * keeps_the_lead(more, leader, to_come - 1, alpha) for v, more in zip(votes, grown, strict=True)),
+        start=alpha / total * keeps_the_lead((*votes, 1), leader, to_come - 1, alpha),
+    )
+
+
+@pytest.mark.parametrize("votes", [(1,), (2, 1), (2, 2), (3, 1, 1), (1, 1, 1)])
+@pytest.mark.parametrize("alpha", [Fraction(1), Fraction(1, 2), Fraction(3)])
+def test_the_restaurant_keeps_its_leader_as_often_as_its_rule_says(votes: tuple[int, ...], alpha: Fraction) -> None:
+    for to_come in range(6):
+        assert crp_confidence(votes, to_come, alpha) == keeps_the_lead(votes, 0, to_come, alpha)
+
+
+def test_entropy_is_compared_exactly() -> None:
+    assert normalised_entropy((4, 2, 1, 1)) == pytest.approx(0.875)
+    exactly = Criterion("entropy", Fraction(7, 8), 40)
+    barely = Criterion("entropy", Fraction(7, 8) - Fraction(1, 10**15), 40)
+    assert exactly.stops((4, 2, 1, 1), 8)
+    assert not barely.stops((4, 2, 1, 1), 8)
+    assert exactly.stop_mask(np.array([[4, 2, 1, 1], [2, 2, 2, 2]]), 8).tolist() == [True, False]
+    assert barely.stop_mask(np.array([[4, 2, 1, 1]]), 8).tolist() == [False]
+
+
+def test_a_lone_answer_has_a_phantom_rival() -> None:
+    assert [normalised_entropy((n,)) for n in (3, 4)] == pytest.approx([0.8113, 0.7219], abs=1e-4)
+    entropy = Criterion("entropy", Fraction(3, 4), 40)
+    assert [entropy.stops((n,), n) for n in range(1, 6)] == [False, False, False, True, True]
+
+
+@pytest.mark.parametrize("name", ["beta", "dirichlet", "entropy", "majority", "crp"])
+@pytest.mark.parametrize("threshold", ["0.5", "0.7", "0.75", "0.95"])
+def test_floats_decide_as_fractions_do(name: str, threshold: str) -> None:
+    rule = Criterion(name, Fraction(threshold), 12)
+    for drawn in range(1, 10 if name == "crp" else 12):
+        counts = partitions(np.array([1, *[drawn] * drawn]), drawn)[:, 1:]
+        exact = [rule.stops(tuple(row[row > 0].tolist()), drawn) for row in counts]
+        assert rule.stop_mask(counts, drawn).tolist() == exact
+
+
+# -- ESC --------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("answers", "cots", "whole", "of_window"),
+    [
+        ("aaab", 2, "a", "a"),
+        ("abaa", 4, "a", "a"),
+        ("abbcaa", 6, "a", "a"),
+        ("abcbbb", 6, "b", "b"),
+        ("ababcc", 6, "a", "c"),  # tied: the one seen first; the window says otherwise
+        ("----aa", 6, "a", "a"),
+        ("a-a-bc", 6, "a", "a"),
+        ("------", 6, None, None),
+    ],
+)
+def test_stops_when_the_first_window_agrees(answers: str, cots: int, whole: str | None, of_window: str | None) -> None:
+    given = [None if a == "-" else a for a in answers]
+    for answer, expected in (("all", whole), ("window", of_window)):
+        llm = Recorded(given)
+        assert EarlyStopping(2, 7, answer)("?", llm) == expected
+        assert (llm.cots, llm.rounds) == (cots, cots // 2)
+
+
+def test_what_is_left_of_the_budget_is_not_drawn() -> None:
+    assert EarlyStopping(3, 40).draws(1) == (39,)
+    assert EarlyStopping(40, 40).windows == 1
+
+
+def test_windows_of_one_sample_stop_at_the_first_answer() -> None:
+    """With windows of one CoT it stops at the first answer: the number drawn is one more than a negative hypergeometric."""
+    none, answered = 20, 20
+    found = early_stops(
+        np.array([[answered]]),
+        np.array([0]),
+        np.array([40]),
+        np.array([[answered]]),
+        np.array([40]),
+        window=1,
+        windows=40,
+    )
+    assert found.windows == pytest.approx((none + answered + 1) / (answered + 1), abs=1e-12)
+    assert found.gold_window == pytest.approx(1.0, abs=1e-12)
+    assert found.output_tokens == pytest.approx(found.windows, abs=1e-12)
+
+
+def vote_over_all_orders(held: tuple[int, ...], none: int, window: int, windows: int, unstopped: bool) -> Fraction:
+    """That everything drawn votes for the first candidate, ties uniform: every word that a window can be, in fractions."""
+    words = list(product(range(-1, len(held)), repeat=window))
+
+    @cache
+    def after(drawn: tuple[int, ...], silent: int) -> Fraction:
+        """From here on, where nothing has stopped."""
+        total = Fraction(0)
+        for word in words:
+            now, chance, quiet = list(drawn), Fraction(1), silent
+            for code in word:
+                left = (none - quiet) if code < 0 else held[code] - now[code]
+                chance *= Fraction(max(left, 0), sum(held) + none - sum(now) - quiet)
+                if code < 0:
+                    quiet += 1
+                else:
+                    now[code] += 1
+            if not chance:
+                continue
+            stopped = word[0] >= 0 and len(set(word)) == 1
+            if stopped or sum(now) + quiet == window * windows:
+                won = now[0] == max(now) > 0 and not (stopped and unstopped)
+                total += chance * Fraction(int(won), now.count(max(now)))
+            else:
+                total += chance * after(tuple(now), quiet)
+        return total
+
+    return after((0,) * len(held), 0)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(st.integers(0, 8), min_size=1, max_size=4),
+    st.integers(0, 4),
+    st.integers(1, 3),
+    st.integers(1, 5),
+    st.booleans(),
+)
+def test_the_vote_of_windows_is_the_mean_over_all_orders(
+    held: list[int], none: int, window: int, windows: int, unstopped: bool
+) -> None:
+    size = sum(held) + none
+    windows = min(windows, size // window)
+    assume(windows > 0)
+    exact = vote_over_all_orders(tuple(held), none, window, windows, unstopped)
+    found = early_plurality(
+        np.array([held[0]]),
+        np.array([held[1:]], np.int64).reshape(1, -1),
+        np.array([size]),
+        window=window,
+        windows=windows,
+        only_unstopped=unstopped,
+    )
+    assert found.error[0] < 1e-11
+    assert abs(found.right[0] - float(exact)) <= min(found.error[0] + 1e-15, 1e-12)
+
+
+@pytest.mark.parametrize("held", [(40,), (39, 1), (37, 3), (33, 7), (31, 6, 2), (3, 33), (9, 8, 3)])
+@pytest.mark.parametrize("unstopped", [False, True])
+def test_twenty_windows_of_two_do_not_cancel(held: tuple[int, ...], unstopped: bool) -> None:
+    none = 42 - sum(held)
+    exact = vote_over_all_orders(held, none, 2, 20, unstopped)
+    found = early_plurality(
+        np.array(held[:1]),
+        np.array([held[1:]], np.int64).reshape(1, -1),
+        np.array([42]),
+        window=2,
+        windows=20,
+        only_unstopped=unstopped,
+    )
+    assert abs(found.right[0] - float(exact)) <= min(found.error[0], 1e-12) + 1e-15
+
+
+@pytest.mark.parametrize("answer", ["all", "window"])
+def test_the_walk_over_counts_takes_over_where_rounding_would_show(
+    answer: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pool = pool_of([[0] * 4 + [1] * 3 + [2] * 3 + [-1] * 2, [0] * 6 + [1] * 3 + [2] * 2 + [3], [0] * 9 + [-1] * 3])
+    for method in (EarlyStopping(2, 10, answer), EarlyStopping(3, 9, answer), EarlyStopping(4, 8, answer)):
+        closed = exact_expectation(method, [pool], np.array([0, 1, 0])).right
+        with monkeypatch.context() as patched:
+            patched.setattr("feval.evaluation.exact.TOLERANCE", -1.0)
+            walked = exact_expectation(method, [pool], np.array([0, 1, 0])).right
+        assert closed == pytest.approx(walked, abs=1e-13)
+        assert (closed > 0.02).all()
+
+
+@pytest.mark.parametrize(("window", "windows"), [(2, 20), (3, 14), (1, 30), (4, 8)])
+def test_stops_are_the_same_in_fractions(window: int, windows: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    counts = np.array([[45, 0, 0], [44, 1, 0], [37, 3, 5], [30, 9, 2], [21, 17, 4], [15, 15, 14], [0, 9, 9], [0, 0, 0]])
+    size, gold = np.full(8, 45), np.array([0, 0, 1, 0, 1, 2, 0, -1])
+    tokens = counts * np.array([90, 310, 150])
+    all_tokens = tokens.sum(axis=1) + 200 * (45 - counts.sum(axis=1))
+
+    def found() -> Any:
+        return early_stops(counts, gold, size, tokens, all_tokens, window=window, windows=windows)
+
+    fast = found()
+    monkeypatch.setattr("feval.estimators.stopping.early_stopping._TOLERANCE", -1.0)
+    exact = found()
+    assert fast.gold_window == pytest.approx(exact.gold_window, abs=1e-12)
+    assert fast.no_stop == pytest.approx(exact.no_stop, abs=1e-12)
+    assert fast.windows == pytest.approx(exact.windows, abs=1e-11)
+    assert fast.output_tokens == pytest.approx(exact.output_tokens, rel=1e-12, abs=1e-8)
+
+
+def test_numbers_that_do_not_fit_are_not_returned() -> None:
+    found = early_plurality(np.array([1001]), np.array([[0]]), np.array([1001]), window=5, windows=8)
+    assert found.error[0] == np.inf
+    found = early_plurality(np.array([99]), np.array([[0]]), np.array([200]), window=1, windows=90)
+    assert found.error[0] > 1e-10
+
+
+def test_the_control_scheme_by_hand() -> None:
+    first = np.array([[2, 0], [1, 1]])  # q = 1, and q = 1/2
+    assert expected_samples(first, window=2, budget=7).tolist() == [2.0, 2 * (0.5 * 1 + 0.25 * 2 + 0.25 * 3)]
+
+
+def test_partitions_are_all_of_them_once() -> None:
+    found = partitions(np.array([2, 3, 3, 2]), 5)
+    brute = [
+        (w, a, b, c)
+        for w in range(3) for a in range(4) for b in range(4) for c in range(3)
+        if w + a + b + c == 5 and a >= b >= c
+    ]  # fmt: skip
+    assert sorted(map(tuple, found.tolist())) == sorted(brute)
+    pools = Pools.of(np.array([2]), np.array([[0, 3, 1]]), np.array([1]))
+    assert pools.bounds().tolist() == [1, 3, 2, 1]
+
+
+# -- bad input --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("make", "error", "words"),
+    [
+        (lambda: AdaptiveConsistency("bets"), UnknownNameError, "beta"),
+        (lambda: AdaptiveConsistency(threshold="high"), OutOfRangeError, "'high'"),
+        (lambda: AdaptiveConsistency(threshold=0), OutOfRangeError, "threshold=0"),
+        (lambda: AdaptiveConsistency(threshold=1.5), OutOfRangeError, "threshold=1.5"),
+        (lambda: AdaptiveConsistency(threshold="1/0"), OutOfRangeError, "'1/0'"),
+        (lambda: AdaptiveConsistency(concentration=0), OutOfRangeError, "concentration=0"),
+        (lambda: AdaptiveConsistency(budget=0), OutOfRangeError, "budget=0"),
+        (lambda: AdaptiveConsistency(top=1), OutOfRangeError, "top=1"),
+        (lambda: AdaptiveConsistency(no_answer="keep"), UnknownNameError, "keep"),
+        (lambda: SelfConsistency(no_answer="keep"), UnknownNameError, "keep"),
+        (lambda: EarlyStopping(6, 5), OutOfRangeError, "window=6 and budget=5"),
+        (lambda: EarlyStopping(0), OutOfRangeError, "window=0"),
+        (lambda: EarlyStopping(answer="last"), UnknownNameError, "last"),
+        (lambda: EarlyStopping().draws(2), UsageError, "2 were given"),
+        (lambda: AdaptiveConsistency().draws(0), UsageError, "0 were given"),
+        (lambda: expected_samples(np.array([[0, 0]]), window=2, budget=4), OutOfRangeError, "one answer or more"),
+    ],
+)
+def test_nonsense_is_refused(make: Any, error: type[FevalError], words: str) -> None:
+    with pytest.raises(error, match=words):
+        make()
+
+
+def test_too_large_a_budget_is_refused_with_a_way_out() -> None:
+    pool = pool_of(np.zeros((1, 400), np.int16))
+    with pytest.raises(UsageError, match="seeded"):
+        exact_expectation(AdaptiveConsistency(budget=350), [pool], np.array([0]))

@@ -1,0 +1,415 @@
+"""The page of a recording: front matter that the Hub and `datasets` read, prose that people read, words that stay."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+import yaml
+from huggingface_hub import DatasetCard
+from markdown_it import MarkdownIt
+from published import write
+
+from feval.errors import CardError
+from feval.evaluation.curves import self_consistency_curve
+from feval.hub.commits import RepoState
+from feval.importers import import_recording
+from feval.publish.configs import configs_of, split_names
+from feval.publish.figures import figures_of, picture
+from feval.publish.page import PICTURE
+from feval.publish.release import Release, Seen, prepare
+from feval.publish.words import BEGIN, END
+from feval.recording import open_recording, select
+from feval.replay.loading import load
+from recorders.demo import DATASET, LLMS, bundled_recording
+
+REPO = "somebody/recording"
+EVIL = "<script>alert(1)</script>|[x](javascript:y)`*#\u202e\u200b"
+
+
+def seen(page: str | None = None) -> Seen:
+    state = None if page is None else RepoState(REPO, "0" * 40, True, {}, {})
+    return Seen(REPO, state, page)
+
+
+def page(release: Release) -> str:
+    content = release.files["README.md"]
+    assert isinstance(content, bytes)
+    return content.decode()
+
+
+def body(text: str) -> str:
+    return text.split("\n---\n", 1)[1]
+
+
+def matter(text: str) -> dict[str, object]:
+    found = yaml.safe_load(text.removeprefix("---\n").split("\n---\n", 1)[0])
+    assert isinstance(found, dict)
+    return found
+
+
+@pytest.fixture(scope="module")
+def demo_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The bundled recording in the format that is written today."""
+    with bundled_recording() as folder:
+        return select(folder, tmp_path_factory.mktemp("demo") / "recording")
+
+
+@pytest.fixture(scope="module")
+def demo_page() -> str:
+    with bundled_recording() as folder:
+        return page(prepare(folder, seen(), tag="v1"))
+
+
+def test_a_recording_of_an_older_format_is_told_how_to_get_its_columns(demo_page: str) -> None:
+    assert "`feval select` of this recording writes the columns `llm` and `correct`" in demo_page
+
+
+# --- front matter ---------------------------------------------------------------------------------------------------------
+
+
+def test_the_hubs_client_reads_the_front_matter(demo_page: str) -> None:
+    data = DatasetCard(demo_page).data
+    assert (data.license, data.pretty_name) == ("odbl", "Tiny sums: recorded chains of thought")
+    assert data.size_categories == ["10K<n<100K"]
+    assert data.task_categories == ["text-generation", "question-answering"]
+    assert "feval" in (data.tags or ())
+    assert matter(demo_page)["license_details"] == (
+        "Collection: Open Database License (ODbL) 1.0. Questions: tiny_sums Apache-2.0. Outputs: not stated."
+    )
+
+
+def test_every_configuration_has_its_files_and_counts(demo_page: str) -> None:
+    import pyarrow.parquet as pq
+
+    found = matter(demo_page)
+    configs = {config["config_name"]: config for config in found["configs"]}  # type: ignore[attr-defined]
+    infos = {info["config_name"]: info for info in found["dataset_info"]}  # type: ignore[attr-defined]
+    assert list(configs) == list(infos) == ["tiny_sums", "tiny_sums-questions", "tiny_sums-requests", "tiny_sums-texts"]
+    assert [name for name, config in configs.items() if config.get("default")] == ["tiny_sums"]
+    with bundled_recording() as folder:
+        for name, config in configs.items():
+            for file, split in zip(config["data_files"], infos[name]["splits"], strict=True):
+                table = pq.read_table(folder / file["path"])
+                assert (file["split"], table.num_rows) == (split["name"], split["num_examples"])
+                assert [feature["name"] for feature in infos[name]["features"]] == table.column_names
+            sizes = [(folder / file["path"]).stat().st_size for file in config["data_files"]]
+            assert infos[name]["download_size"] == sum(sizes)
+
+
+@pytest.mark.skipif(find_spec("datasets") is None, reason="the library `datasets` is not installed")
+def test_features_and_sizes_are_spelled_as_datasets_spells_them(tmp_path: Path) -> None:
+    recording = open_recording(write(tmp_path / "r"))
+    told = [(config.features, str(recording.path / config.splits[0].path)) for config in configs_of(recording)]
+    code = (
+        "import sys, json, pyarrow.parquet as pq\nfrom datasets import Features\n"
+        "for features, path in json.loads(sys.argv[1]):\n"
+        "    own = Features.from_arrow_schema(pq.read_schema(path))\n"
+        "    assert own._to_yaml_list() == features, (own._to_yaml_list(), features)\n"
+    )
+    import json
+
+    subprocess.run([sys.executable, "-c", code, json.dumps(told)], check=True, timeout=120)
+
+
+def test_split_names_are_what_datasets_accepts_and_differ(tmp_path: Path) -> None:
+    llms = ["a/b-1", "a/b_1", "All", "..x..y", "-", "Ω", "gpt-3.5@t=0.8"]
+    names = split_names(open_recording(write(tmp_path / "r", llms=llms)))
+    assert list(names) == llms
+    assert all(re.fullmatch(r"\w+(\.\w+)*", name, re.ASCII) for name in names.values())
+    assert len({name.casefold() for name in names.values()}) == len(llms)
+    assert names["gpt-3.5@t=0.8"] == "gpt_3.5_t_0.8"
+    assert "all" not in {name.casefold() for name in names.values()}
+
+
+def test_datasets_whose_names_meet_get_configurations_of_their_own(tmp_path: Path) -> None:
+    names = [config.name for config in configs_of(open_recording(write(tmp_path / "r", ["toy", "toy-texts"])))]
+    assert len(set(names)) == len(names)
+    assert {"toy", "toy-texts"} <= set(names)
+
+
+def test_files_without_rows_are_no_splits(tmp_path: Path) -> None:
+    folder = write(tmp_path / "r", sizes={"q1": 0, "q2": 0, "q3": 0})
+    assert {config.part for config in configs_of(open_recording(folder))} == {"questions", "requests"}
+    assert "## Load it" not in page(prepare(folder, seen()))
+
+
+# --- figures ----------------------------------------------------------------------------------------------------------------
+
+
+def test_accuracies_and_dollars_are_those_of_the_curve() -> None:
+    with bundled_recording() as folder:
+        dataset, llms = load(DATASET, LLMS, folder)
+        for llm, figures in zip(llms, figures_of(open_recording(folder)), strict=True):
+            first, last = self_consistency_curve(dataset, llm, [1, 40]).points
+            for point, own, usd in (
+                (first, figures.single, figures.usd_single),
+                (last, figures.vote, figures.usd_vote),
+            ):
+                assert own is not None
+                found = [own.value, own.low, own.high, usd]
+                told = [point.accuracy, point.accuracy_low, point.accuracy_high, point.usd_per_question]
+                assert found == pytest.approx(told, rel=1e-9)
+
+
+def test_pools_of_unequal_size_vote_with_what_they_have(tmp_path: Path) -> None:
+    alpha, _ = figures_of(open_recording(write(tmp_path / "r", sizes={"q1": 3, "q3": 0})))
+    # q1: 1 1 2, the gold leads; q2: 7 2 7 2, the gold shares the lead; q3 was not asked.
+    assert (alpha.asked, alpha.questions, alpha.cots) == (2, 3, 7)
+    assert alpha.single is not None
+    assert alpha.vote is not None
+    assert (alpha.single.value, alpha.vote.value) == pytest.approx(((2 / 3 + 1 / 2) / 2, (1 + 1 / 2) / 2))
+    assert (alpha.smallest, alpha.largest) == (3, 4)
+
+
+def test_rates_are_shares_of_all_cots(tmp_path: Path) -> None:
+    alpha, _ = figures_of(open_recording(write(tmp_path / "r")))
+    assert (alpha.no_answer, alpha.truncated, alpha.withheld) == (1 / 12, 1 / 12, 0.0)
+    unknown, _ = figures_of(open_recording(write(tmp_path / "u", finish="unknown", sizes={"q1": 3})))
+    assert (unknown.truncated, unknown.withheld) == (None, None)
+
+
+def test_without_golds_nothing_is_right_and_nothing_is_drawn(tmp_path: Path) -> None:
+    folder = write(tmp_path / "r", golds={})
+    release = prepare(folder, seen())
+    assert all(figures.single is None for figures in figures_of(open_recording(folder)))
+    assert picture(open_recording(folder)) is None
+    assert PICTURE not in release.files
+    assert PICTURE not in page(release)
+    assert "no gold answers" in page(release)
+
+
+def test_questions_without_a_gold_are_left_out_of_accuracies_and_that_is_said(tmp_path: Path) -> None:
+    folder = write(tmp_path / "r", golds={"q1": "1"})
+    alpha, _ = figures_of(open_recording(folder))
+    assert alpha.single is not None
+    assert alpha.single.value == pytest.approx(1 / 2)  # q1: 1 1 2 2, the others have no gold
+    assert "questions without a gold answer left out" in page(prepare(folder, seen()))
+    assert picture(open_recording(folder)) is not None
+    assert "left out" not in page(prepare(write(tmp_path / "all"), seen()))
+
+
+# --- the page ---------------------------------------------------------------------------------------------------------------
+
+
+def test_the_page_says_what_is_in_the_recording(demo_page: str) -> None:
+    for words in (
+        "# Tiny sums: recorded chains of thought",
+        "24,000 chains of thought",
+        "40 times each",
+        f"]({PICTURE})",
+        "b07065b2e24c0280aed35a85aed507c0435e3bd7ee67fd35ccb5266dec1d774c",
+        "Price list `tiny-2026-11` of 2026-11-21",
+        "@misc{recording,",
+        "On 111 of 200 questions all CoTs are equal word for word",
+        'load_dataset("somebody/recording", "tiny_sums", split="feval_tiny_30k", revision="v1")',
+        "hf://somebody/recording@v1",
+    ):
+        assert words in demo_page
+    assert re.findall("^## (.*)$", demo_page, re.MULTILINE) == [
+        "Load it", "Accuracy", "Questions", "LLMs and decoding", "Where it comes from", "Prices", "Known gaps",
+        "What is in the files", "Licences", "Citation",
+    ]  # fmt: skip
+
+
+def claims(folder: Path) -> str:
+    """The first sentences of a page."""
+    return page(prepare(folder, seen())).split("\n**", 1)[1].split("\n", 1)[0]
+
+
+def test_the_first_lines_claim_only_what_every_cot_and_request_has(demo_page: str, tmp_path: Path) -> None:
+    assert "its tokens and why it ended; every question its gold answer and every request the prompt" in demo_page
+    told = claims(write(tmp_path / "unknown", finish="unknown", golds={"q1": "1"}))
+    assert (
+        "has its text, its answer as extracted and its tokens." in told
+    )  # "test" made it: maybe other prompts were sent
+    line = (
+        '{"id": "q1", "question": "1 + 1?", "answer": "2", "samples": [{"text": null, "answer": "2", "tokens": 3}]}\n'
+    )
+    (tmp_path / "x.jsonl").write_text(line)
+    imported = import_recording(
+        "jsonl", tmp_path / "x.jsonl", tmp_path / "i", dataset="d", llm="m", answer_kind="number"
+    )
+    assert "has its answer as extracted and its tokens; every question its gold answer." in claims(imported)
+
+
+def test_the_page_says_where_a_recording_comes_from(demo_page: str, tmp_path: Path) -> None:
+    assert "Merged from 3 recordings on 2026-11-21 with feval 0.1.0:\n\n- Recorded `feval/tiny-30k` on" in demo_page
+    assert "Answers were extracted from the texts" in demo_page
+    assert "Made by `test` on " in page(prepare(write(tmp_path / "r"), seen()))
+
+
+def test_estimated_tokens_are_told(demo_page: str, tmp_path: Path) -> None:
+    assert "The tokens are those that the provider reported (`usage`)." in demo_page
+    line = '{"id": "q1", "question": "1 + 1?", "answer": "2", "samples": [{"text": "It is 2.", "answer": "2"}]}\n'
+    (tmp_path / "x.jsonl").write_text(line)
+    imported = import_recording(
+        "jsonl", tmp_path / "x.jsonl", tmp_path / "i", dataset="d", llm="m", answer_kind="number"
+    )
+    text = page(prepare(imported, seen()))
+    assert "The tokens are estimates, 1.365 for each word" in text
+    assert "Imported from `x.jsonl` (format `jsonl`, SHA-256 `" in text
+    assert "Answers were taken as the source has them" in text
+
+
+def test_names_from_outside_are_no_markup(tmp_path: Path) -> None:
+    folder = write(
+        tmp_path / "r",
+        [f"d{EVIL}"],
+        [f"llm{EVIL}"],
+        title=EVIL,
+        text=f"```\n</details>{EVIL}",
+        system_prompt=f"````{EVIL}",
+        notes=[EVIL],
+    )
+    text = page(prepare(folder, seen(), title=f"T {EVIL}"))
+    html = MarkdownIt("gfm-like", {"html": True, "linkify": False}).render(body(text))
+    assert "<script" not in html
+    assert 'href="javascript' not in html
+    assert html.count("<details>") == html.count("</details>") == 1
+    for table in re.findall("<table>.*?</table>", html, re.DOTALL):
+        rows = re.findall("<tr>.*?</tr>", table, re.DOTALL)
+        assert len({len(re.findall("<t[hd]", row)) for row in rows}) == 1
+    evil = EVIL.encode("ascii", "backslashreplace").decode()
+    assert str(matter(text)["pretty_name"]) == f"T {evil}"
+    assert "\u202e" not in body(text)
+    assert "\u200b" not in body(text)
+
+
+def test_many_llms_are_folded_away_by_dataset(tmp_path: Path) -> None:
+    folder = write(tmp_path / "r", [f"set{n}" for n in range(3)], [f"llm{n}" for n in range(12)])
+    text = page(prepare(folder, seen()))
+    assert text.count("<details>") == 3 + 3 + 1  # accuracy and gaps of each dataset, and the example
+    assert "<summary>set0: 12 LLMs, best full vote 50.0 %</summary>" in text
+
+
+def test_the_picture_has_a_panel_for_each_dataset(tmp_path: Path) -> None:
+    one = picture(open_recording(write(tmp_path / "one")))
+    folder = write(tmp_path / "two", ["toy", "toy2"])
+    two = picture(open_recording(folder))
+    assert one is not None
+    assert two is not None
+    assert one[:8] == two[:8] == b"\x89PNG\r\n\x1a\n"
+    assert one != two == picture(open_recording(folder))
+
+
+def sections(text: str, language: str) -> list[str]:
+    return re.findall(rf"```{language}\n(.*?)```", text, re.DOTALL)
+
+
+@pytest.mark.skipif(find_spec("duckdb") is None, reason="DuckDB is not installed")
+def test_the_duckdb_example_runs(demo_folder: Path) -> None:
+    import duckdb
+
+    query = sections(page(prepare(demo_folder, seen(), tag="v1")), "sql")[0].replace(
+        f"hf://datasets/{REPO}@v1", str(demo_folder)
+    )
+    rows = dict(duckdb.sql(query).fetchall())
+    figures = figures_of(open_recording(demo_folder))
+    assert rows == pytest.approx({own.llm: own.single.value for own in figures if own.single})
+
+
+@pytest.mark.skipif(find_spec("polars") is None, reason="polars is not installed")
+def test_the_polars_example_runs(demo_folder: Path) -> None:
+    blocks = sections(page(prepare(demo_folder, seen(), tag="v1")), "python")
+    code = next(code for code in blocks if "polars" in code)
+    code = code.replace(f"hf://datasets/{REPO}@v1", str(demo_folder))
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=True)
+    assert "0.38225" in done.stdout
+
+
+# --- the owner's words ------------------------------------------------------------------------------------------------------
+
+
+def test_the_owners_section_survives(tmp_path: Path) -> None:
+    folder = write(tmp_path / "r")
+    first = page(prepare(folder, seen()))
+    mine = "## Why\n\nBecause.  \n<!-- a comment -->\n```\n---\n```"
+    edited = re.sub(
+        f"{re.escape(BEGIN)}.*{re.escape(END)}", lambda _: f"{BEGIN}\n\n{mine}\n{END}", first, flags=re.DOTALL
+    )
+    again = page(prepare(folder, seen(edited.replace("\n", "\r\n"))))
+    assert mine in again
+    assert page(prepare(folder, seen(again))) == again
+    assert page(prepare(folder, seen(first))) == first
+
+
+def test_words_from_a_file_stand_in_the_section(tmp_path: Path) -> None:
+    folder = write(tmp_path / "r")
+    text = page(prepare(folder, seen("# A page by hand"), words=" Mine.\n"))
+    assert f"{BEGIN}\n\nMine.\n\n{END}" in text
+    with pytest.raises(CardError, match="Leave the marks out"):
+        prepare(folder, seen(), words=END)
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        BEGIN,
+        END,
+        f"{END}\n{BEGIN}",
+        f"{BEGIN}\n{BEGIN}\n{END}",
+        f"{BEGIN}\n<!-- feval:words-end",
+        f"{BEGIN} x\n{END}",
+        f"{BEGIN}\n{END}\n{END}",
+        f"{BEGIN}\n<!-- FEVAL:WORDS-END -->",
+    ],
+)
+def test_a_broken_mark_is_an_error_and_no_loss(tmp_path: Path, broken: str) -> None:
+    with pytest.raises(CardError, match=rf"The marks of your own section in README\.md of {REPO} are broken"):
+        prepare(write(tmp_path / "r"), seen(f"# Page\n\nmine\n{broken}\n"))
+
+
+def test_a_page_that_somebody_wrote_is_not_replaced(tmp_path: Path) -> None:
+    folder = write(tmp_path / "r")
+    with pytest.raises(CardError, match="was not written by feval, and a push would replace it"):
+        prepare(folder, seen("---\nlicense: mit\n---\n\nMy own page.\n"))
+    assert "odbl" not in page(
+        prepare(folder, seen("---\nlicense: mit\n---\n"))
+    )  # as the Hub makes it with a new repository
+
+
+def pulled(folder: Path, text: str) -> Path:
+    """The recording as a release has it: no README.md in the manifest, and a page that may be edited."""
+    release = prepare(folder, seen())
+    manifest = release.files["manifest.json"]
+    assert isinstance(manifest, bytes)
+    (folder / "manifest.json").write_bytes(manifest)
+    (folder / "README.md").write_text(text)
+    return folder
+
+
+def test_a_folder_that_was_pulled_keeps_its_words(tmp_path: Path) -> None:
+    mine, theirs = (f"# Page\n\n{BEGIN}\n{words}\n{END}\n" for words in ("Mine.", "Theirs."))
+    folder = pulled(write(tmp_path / "r"), mine)
+    assert "Mine." in page(prepare(folder, seen()))
+    assert "Mine." in page(prepare(folder, seen(mine)))
+    with pytest.raises(CardError, match=r"differs between .* Say which words to keep, with --words FILE"):
+        prepare(folder, seen(theirs))
+
+
+def test_what_feval_does_not_write_stays_in_the_front_matter(tmp_path: Path) -> None:
+    folder = write(tmp_path / "r")
+    first = page(prepare(folder, seen(), title="My title", licence="cc-by-4.0", languages=["en"]))
+    edited = first.replace("tags:\n", "viewer: false\ntags:\n- mine\n", 1)
+    again = matter(page(prepare(folder, seen(edited))))
+    assert (again["viewer"], again["pretty_name"], again["license"], again["language"]) == (
+        False,
+        "My title",
+        "cc-by-4.0",
+        ["en"],
+    )
+    assert "mine" in again["tags"]  # type: ignore[operator]
+    assert matter(page(prepare(folder, seen(edited), title="New")))["pretty_name"] == "New"
+
+
+@pytest.mark.parametrize(
+    "front", ["a: &x [1]\nb: *x", "a: [", "a: " + "[" * 30 + "]" * 30, "a: !!python/name:os.system"]
+)
+def test_front_matter_that_is_no_plain_yaml_is_an_error(tmp_path: Path, front: str) -> None:
+    with pytest.raises(CardError, match=r"front matter of README\.md"):
+        prepare(write(tmp_path / "r"), seen(f"---\n{front}\n---\n{BEGIN}\n{END}\n"))

@@ -1,0 +1,384 @@
+"""Releases: what is pushed, what is refused, and that others load what was pushed, with the same numbers."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from importlib.util import find_spec
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+import yaml
+from hub_double import HubDouble
+from hub_settings import TOKEN, use
+from huggingface_hub import close_session
+from places import ROOT
+from published import write
+from typer.testing import CliRunner, Result
+
+from feval.cli import app
+from feval.errors import CardError, ConflictError, DamagedRecordingError, ReleaseError, UsageError
+from feval.evaluation.curves import self_consistency_curve
+from feval.publish.release import changes, look, prepare, push
+from feval.recording import open_recording, verify_recording
+from feval.replay.loading import load
+from recorders.demo import COUNTS, DATASET, LLMS, bundled_recording
+
+REPO = "somebody/recording"
+HASH = "b07065b2e24c0280aed35a85aed507c0435e3bd7ee67fd35ccb5266dec1d774c"
+MARK = "feval:words-begin"
+
+
+@pytest.fixture
+def hub(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[HubDouble]:
+    with HubDouble() as double:
+        use(double, monkeypatch, tmp_path)
+        yield double
+        close_session()
+
+
+@pytest.fixture
+def toy(tmp_path: Path) -> Path:
+    return write(tmp_path / "toy")
+
+
+def feval(*arguments: str | Path) -> Result:
+    return CliRunner().invoke(app, list(map(str, arguments)), prog_name="feval")
+
+
+def published(hub: HubDouble, revision: str = "main") -> dict[str, bytes]:
+    return {path: data for path, data in hub.files(REPO, revision).items() if path != ".gitattributes"}
+
+
+# --- the round trip ---------------------------------------------------------------------------------------------------------
+
+
+def test_the_demo_goes_to_the_hub_and_comes_back_with_the_same_curve(hub: HubDouble, tmp_path: Path) -> None:
+    with bundled_recording() as folder:
+        told = json.loads(feval("push", folder, REPO, "--tag", "v1", "--json").stdout)
+        before = [self_consistency_curve(*pair, COUNTS).points for pair in _pairs(folder)]
+    assert told["recording_hash"] == HASH
+    assert told["address"] == f"hf://{REPO}@{told['commit']}"
+    for address in (told["address"], f"hf://{REPO}@v1"):
+        assert [self_consistency_curve(*pair, COUNTS).points for pair in _pairs(address)] == before
+    pulled = tmp_path / "pulled"
+    assert feval("pull", f"{REPO}@v1", "--out", pulled).exit_code == 0
+    assert verify_recording(pulled).problems == ()
+    assert open_recording(pulled).hash == HASH
+    assert json.loads(feval("push", pulled, REPO, "--dry-run", "--json").stdout)["new"] == []
+
+
+def _pairs(place: str | Path) -> list[tuple[object, object]]:
+    dataset, llms = load(DATASET, LLMS, place)
+    return [(dataset, llm) for llm in llms]
+
+
+def test_what_the_page_says_of_feval_runs(hub: HubDouble, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with bundled_recording() as folder:
+        assert feval("push", folder, REPO, "--tag", "v1").exit_code == 0
+        dataset, [llm] = load(DATASET, LLMS[:1], folder)
+        drawn = llm(dataset.question_ids[0], n=1).answers
+    page = published(hub)["README.md"].decode()
+    code = page.split("```python\n")[1].split("```")[0]
+    command = page.split("```sh\n")[1].split("```")[0].split()
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "HF_HOME": str(tmp_path / "home"), "HF_HUB_DISABLE_XET": "1"}
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=300, check=False
+    )
+    assert (done.returncode, done.stdout) == (0, f"{drawn}\n"), done.stderr
+    assert (command[0], command[-2:]) == ("feval", ["--out", "my-curve"])
+    monkeypatch.chdir(tmp_path)
+    assert feval(*command[1:]).exit_code == 0
+    assert (tmp_path / "my-curve" / "curve.csv").is_file()
+
+
+def test_a_recording_on_the_hub_can_be_published_elsewhere(hub: HubDouble, toy: Path) -> None:
+    commit = push(prepare(toy, look(REPO))).commit
+    result = feval("push", f"hf://{REPO}@{commit}", "somebody/else", "--json")
+    assert result.exit_code == 0, result.output
+    assert json.loads(result.stdout)["recording_hash"] == open_recording(toy).hash
+    assert {*hub.files("somebody/else")} == {*hub.files(REPO)}
+
+
+_LOAD_ALL = """
+import json, sys, yaml
+from datasets import get_dataset_config_names, get_dataset_split_names, load_dataset
+repo, revision, expected = sys.argv[1], sys.argv[2], json.loads(sys.argv[3])
+assert sorted(get_dataset_config_names(repo)) == sorted(expected), expected
+for config, rows in expected.items():
+    loaded = load_dataset(repo, config, revision=revision)
+    assert {name: split.num_rows for name, split in loaded.items()} == rows, loaded
+    for name in rows:
+        streamed = load_dataset(repo, config, revision=revision, split=name, streaming=True)
+        assert next(iter(streamed)) == loaded[name][0]
+assert list(load_dataset(repo)) == list(expected[next(iter(expected))])
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(find_spec("datasets") is None, reason="the library `datasets` is not installed")
+def test_datasets_loads_and_streams_every_configuration(hub: HubDouble, tmp_path: Path) -> None:
+    folder = write(tmp_path / "r", ["toy", "a/b c"], ["alpha", "beta@t=0.8", "org/gamma-1.5"])
+    assert feval("push", folder, REPO, "--tag", "v1").exit_code == 0
+    front = yaml.safe_load(published(hub)["README.md"].decode().split("---\n")[1])
+    expected = {
+        info["config_name"]: {split["name"]: split["num_examples"] for split in info["splits"]}
+        for info in front["dataset_info"]
+    }
+    assert len(expected) == 2 * 4
+    assert expected["toy"] == {"alpha": 12, "beta_t_0.8": 12, "org_gamma_1.5": 12}
+    environment = {
+        **os.environ,
+        "HF_HOME": str(tmp_path / "home"),
+        "HF_HUB_DISABLE_XET": "1",
+        "HF_HUB_DISABLE_TELEMETRY": "1",
+        "HF_DATASETS_DISABLE_PROGRESS_BARS": "1",
+    }
+    arguments = [sys.executable, "-c", _LOAD_ALL, REPO, "v1", json.dumps(expected)]
+    done = subprocess.run(arguments, env=environment, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stderr[-3000:]
+
+
+def test_the_hub_validates_the_front_matter(hub: HubDouble, toy: Path) -> None:
+    assert feval("push", toy, REPO).exit_code == 0
+    assert hub.asked("^POST /api/validate-yaml")
+
+
+# --- what is pushed ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_release_is_the_recording_with_its_page(hub: HubDouble, toy: Path) -> None:
+    push(prepare(toy, look(REPO)))
+    files = published(hub)
+    recording = open_recording(toy)
+    own = {path for path in recording.manifest.files if path != "README.md"}
+    assert set(files) == {*own, "README.md", "LICENSE", "manifest.json", "figures/cost-accuracy.png"}
+    assert all(files[path] == (toy / path).read_bytes() for path in own)
+    manifest = json.loads(files["manifest.json"])
+    assert set(manifest["files"]) == own
+    assert manifest | {"files": {}} == recording.manifest.raw | {"files": {}}
+    assert MARK in files["README.md"].decode()
+    assert "Open Database License" in files["LICENSE"].decode()
+    assert hub.datasets[REPO].private
+
+
+def test_the_recording_stays_as_it_is(hub: HubDouble, toy: Path) -> None:
+    before = {path: path.read_bytes() for path in toy.rglob("*") if path.is_file()}
+    push(prepare(toy, look(REPO)))
+    assert {path: path.read_bytes() for path in toy.rglob("*") if path.is_file()} == before
+
+
+def test_the_same_again_makes_no_commit(hub: HubDouble, toy: Path) -> None:
+    first = push(prepare(toy, look(REPO)))
+    hub.forget()
+    again = push(prepare(toy, look(REPO)))
+    assert (again.commit, again.uploaded) == (first.commit, ())
+    assert hub.asked("^POST .*/commit/") == []
+
+
+def test_one_more_llm_sends_what_is_new(hub: HubDouble, toy: Path, tmp_path: Path) -> None:
+    push(prepare(toy, look(REPO)))
+    more = write(tmp_path / "more", llms=["alpha", "beta@t=0.8", "gamma"])
+    release = prepare(more, look(REPO))
+    todo = changes(release)
+    assert set(todo.new) == {f"{part}/toy/gamma.parquet" for part in ("requests", "samples", "texts")}
+    assert set(todo.changed) == {
+        "README.md",
+        "manifest.json",
+        "votes/toy.votes",
+        "votes/toy.details",
+        "figures/cost-accuracy.png",
+    }
+    assert todo.removed == ()
+    assert set(push(release).uploaded) == set(todo.sent)
+
+
+def test_what_others_have_put_beside_it_stays(hub: HubDouble, toy: Path) -> None:
+    push(prepare(toy, look(REPO)))
+    hub.add_dataset(REPO, {**hub.files(REPO), "results/receipt.json": b"{}", "notes.md": b"mine"})
+    push(prepare(toy, look(REPO), title="Another title"))
+    assert {"results/receipt.json", "notes.md"} <= set(published(hub))
+
+
+def test_words_written_on_the_hub_survive_the_next_release(hub: HubDouble, toy: Path) -> None:
+    push(prepare(toy, look(REPO)))
+    files = hub.files(REPO)
+    lines = files["README.md"].decode().split("\n")
+    place = next(number for number, line in enumerate(lines) if MARK in line)
+    lines.insert(place + 1, "Recorded in **Kyoto**.")
+    hub.add_dataset(REPO, {**files, "README.md": "\n".join(lines).encode()})
+    push(prepare(toy, look(REPO), title="Another title"))
+    text = published(hub)["README.md"].decode()
+    assert "Recorded in **Kyoto**." in text
+    assert "# Another title" in text
+
+
+# --- what is refused --------------------------------------------------------------------------------------------------------
+
+
+def test_nothing_is_sent_where_something_was_found(hub: HubDouble, tmp_path: Path) -> None:
+    folder = write(tmp_path / "r", text="Ask joe@firm.com:")
+    result = feval("push", folder, REPO)
+    assert result.exit_code == 1
+    assert "texts/toy/alpha.parquet, row 0, column text: an e-mail address, ***@***.com" in result.stderr
+    assert "joe" not in result.output
+    assert feval("push", folder, REPO, "--dry-run").exit_code == 1
+    assert REPO not in hub.datasets
+    allowed = feval("push", folder, REPO, "--allow", "emails")
+    assert allowed.exit_code == 0
+    assert "note: allowed: texts/toy/alpha.parquet, row 0" in allowed.stderr
+    assert "19 more findings" in allowed.stderr or "more findings; --json lists them" in allowed.stderr
+
+
+def test_a_path_in_the_manifest_is_refused(hub: HubDouble, tmp_path: Path) -> None:
+    folder = write(tmp_path / "r", notes=["Made from /scratch/joe/samples.jsonl."])
+    with pytest.raises(ReleaseError, match=r"manifest\.json, line \d+: a path of a machine"):
+        push(prepare(folder, look(REPO)))
+
+
+def test_a_damaged_recording_is_not_published(hub: HubDouble, toy: Path) -> None:
+    (toy / "texts/toy/alpha.parquet").write_bytes(b"changed")
+    with pytest.raises(DamagedRecordingError):
+        prepare(toy, look(REPO))
+
+
+def test_an_older_release_does_not_take_away_what_it_lacks(hub: HubDouble, toy: Path, tmp_path: Path) -> None:
+    push(prepare(write(tmp_path / "more", llms=["alpha", "beta@t=0.8", "gamma"]), look(REPO)))
+    with pytest.raises(ConflictError, match=r"holds 3 files that this recording lacks: .*gamma\.parquet"):
+        push(prepare(toy, look(REPO)))
+    push(prepare(toy, look(REPO)), remove=True)
+    assert not any("gamma" in path for path in published(hub))
+
+
+def test_a_release_that_is_not_up_to_date_is_refused(hub: HubDouble, toy: Path) -> None:
+    push(prepare(toy, look(REPO)))
+    release = prepare(toy, look(REPO), title="Mine")
+    push(prepare(toy, look(REPO), title="Theirs"))
+    with pytest.raises(ConflictError, match="has changed since it was looked at"):
+        push(release)
+
+
+def test_somebody_elses_page_is_not_replaced(hub: HubDouble, toy: Path) -> None:
+    hub.add_dataset(REPO, {"README.md": b"# Their data\n"})
+    with pytest.raises(CardError, match="was not written by feval"):
+        prepare(toy, look(REPO))
+
+
+def test_a_licence_is_spelled_as_the_hub_does(hub: HubDouble, toy: Path) -> None:
+    with pytest.raises(UsageError, match=r"odbl, cc-by-4\.0 or mit"):
+        prepare(toy, look(REPO), licence="My own licence")
+
+
+# --- the limits of the Hub --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+def test_sixteen_datasets_and_fourteen_llms_stay_within_the_hubs_limits(hub: HubDouble, tmp_path: Path) -> None:
+    folder = write(tmp_path / "r", [f"dataset_{n}" for n in range(16)], [f"org/model-{n}@t=0.{n}" for n in range(14)])
+    release = prepare(folder, look(REPO))
+    folders = Counter(path.rpartition("/")[0] for path in release.files)
+    assert len(release.files) == 16 * (1 + 2 + 3 * 14) + 4
+    assert max(folders.values()) <= 32
+    assert release.notes == ()
+    for path, content in release.files.items():
+        if path.endswith(".parquet"):
+            assert isinstance(content, Path)
+            told = pq.read_metadata(content)
+            for group in (told.row_group(number) for number in range(told.num_row_groups)):
+                assert group.total_byte_size <= 100 * 10**6
+                for column in (group.column(number) for number in range(group.num_columns)):
+                    assert column.has_offset_index
+                    assert column.has_column_index
+    page = release.files["README.md"]
+    assert isinstance(page, bytes)
+    front = yaml.safe_load(page.decode().split("---\n")[1])
+    assert len(front["configs"]) == 16 * 4
+    assert max(len(config["data_files"]) for config in front["configs"]) == 14
+    assert len(page) < 400_000
+    assert len(push(release).uploaded) == len(release.files)
+    assert len(hub.asked("^POST .*/commit/")) == 1
+
+
+def test_more_splits_than_the_viewer_shows_are_told(hub: HubDouble, tmp_path: Path) -> None:
+    release = prepare(write(tmp_path / "r", llms=[f"llm{n}" for n in range(31)]), look(REPO))
+    assert release.notes == ("The Hub's viewer shows at most 30 splits; toy has more, and loads all the same.",)
+
+
+# --- the command ------------------------------------------------------------------------------------------------------------
+
+
+def test_a_dry_run_sends_nothing_and_lists_what_it_would(hub: HubDouble, toy: Path, tmp_path: Path) -> None:
+    result = feval("push", toy, REPO, "--dry-run", "--page", tmp_path / "page")
+    assert result.exit_code == 0
+    lines = result.stdout.splitlines()
+    assert lines[0].startswith(f"Nothing was sent. A push to {REPO} would send 13 files")
+    assert [line.split()[:5] for line in lines if line.startswith("samples/")] == [["samples/", "2", "0", "0", "0"]]
+    assert REPO not in hub.datasets
+    assert all(line.startswith("GET ") for line in hub.asked())
+    assert MARK in (tmp_path / "page" / "README.md").read_text()
+    assert (tmp_path / "page" / "figures" / "cost-accuracy.png").is_file()
+    told = json.loads(feval("push", toy, REPO, "--dry-run", "--json").stdout)
+    assert told["dry_run"] is True
+    assert len(told["new"]) == 13
+    assert told["changed"] == told["unchanged"] == told["removed"] == []
+
+
+def test_a_dry_run_says_that_a_tag_is_taken(hub: HubDouble, toy: Path) -> None:
+    assert feval("push", toy, REPO, "--tag", "v1").exit_code == 0
+    assert feval("push", toy, REPO, "--tag", "v1", "--dry-run").exit_code == 0  # nothing is new, so the tag is right
+    for more in (["--dry-run"], []):
+        result = feval("push", toy, REPO, "--tag", "v1", "--title", "Another", *more)
+        assert result.exit_code == 1
+        assert "has the tag 'v1' already" in result.stderr
+
+
+def test_a_push_says_where_it_is_and_how_to_cite_it(hub: HubDouble, toy: Path) -> None:
+    result = feval("push", toy, REPO, "--public", "--tag", "v1.0", "--message", "First")
+    assert result.exit_code == 0, result.output
+    commit = hub.datasets[REPO].refs["main"]
+    assert f"{hub.url}/datasets/{REPO}/tree/{commit}: 13 files sent" in result.stdout
+    assert f"To load and to cite: hf://{REPO}@{commit}" in result.stdout
+    assert open_recording(toy).hash in result.stdout
+    assert not hub.datasets[REPO].private
+    assert hub.datasets[REPO].tags == {"v1.0": commit}
+    assert 'revision="v1.0"' in published(hub)["README.md"].decode()
+    assert TOKEN not in result.output
+
+
+def test_a_pull_request_leaves_the_repository_as_it_is(hub: HubDouble, toy: Path, tmp_path: Path) -> None:
+    push(prepare(toy, look(REPO)))
+    before = published(hub)
+    more = write(tmp_path / "more", llms=["alpha", "beta@t=0.8", "gamma"])
+    result = feval("push", more, REPO, "--create-pr", "--json")
+    assert result.exit_code == 0, result.output
+    assert json.loads(result.stdout)["pull_request"]
+    assert published(hub) == before
+
+
+def test_words_come_from_a_file(hub: HubDouble, toy: Path, tmp_path: Path) -> None:
+    words = tmp_path / "words.md"
+    words.write_text("Recorded for the **exam**.")
+    assert (
+        feval(
+            "push", toy, REPO, "--words", words, "--title", "Mine", "--language", "en", "--licence", "cc-by-4.0"
+        ).exit_code
+        == 0
+    )
+    text = published(hub)["README.md"].decode()
+    assert "Recorded for the **exam**." in text
+    front = yaml.safe_load(text.split("---\n")[1])
+    assert (front["pretty_name"], front["language"], front["license"]) == ("Mine", ["en"], "cc-by-4.0")
+    missing = feval("push", toy, REPO, "--words", tmp_path / "none.md")
+    assert missing.exit_code == 1
+    assert "Check --words" in missing.stderr
+
+
+def test_a_repository_name_that_cannot_be_is_wrong_usage(hub: HubDouble, toy: Path) -> None:
+    result = feval("push", toy, "no-owner")
+    assert result.exit_code == 2
+    assert "somebody/my-recording" in result.stderr

@@ -1,0 +1,236 @@
+"""Answers worked out elsewhere: graded against hand-counted values, and what cannot be graded is said."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from small import write_toy
+
+from feval import SelfConsistency, evaluate, load
+from feval.errors import ConflictError, NotRecordedError, UnknownNameError, UsageError
+from feval.estimators.inference.intervals import wilson_interval
+from feval.methods.vote import plurality
+from feval.receipts.grading import Consumed, answers_by_id, grade_answers
+from feval.receipts.receipts import grade_receipt, verify_receipt
+from feval.replay.loading import LLM, Dataset
+
+POOLS = [["a", "a", "b", "a"], ["x", "y", None, "y"], ["b", "b", "b", "b"], ["c", "d", "c", None]]
+GOLDS = ["a", "y", "b", "d"]
+PRICED = "gpt-3.5-turbo"  # 0.5 and 1.5 USD per million tokens in the price list 2025-06-02; prompts have 7 tokens
+
+Loaded = tuple[Dataset, list[LLM]]
+
+
+@pytest.fixture
+def toy(tmp_path: Path) -> Path:
+    return write_toy(tmp_path / "toy", {PRICED: POOLS}, GOLDS)
+
+
+@pytest.fixture
+def loaded(toy: Path) -> Loaded:
+    return load("toy", recording=toy)
+
+
+def first(question: int, samples: int, requests: int = 1, llm: str = PRICED) -> Consumed:
+    return Consumed(llm, f"toy/{question}", requests, tuple(range(samples)))
+
+
+ASKED = [first(0, 2), first(1, 3, 3), first(2, 1)]
+ANSWERS = {"toy/0": "a", "toy/1": "x", "toy/2": "b"}
+
+
+def test_accuracy_and_cost_by_hand(loaded: Loaded) -> None:
+    dataset, llms = loaded
+    told = grade_answers(dataset, llms, ASKED, ANSWERS, run="mine", replicate=None).to_dict()
+    output = (10 + 11) + (10 + 11 + 12) + 10
+    assert (told["questions"], told["correct"], told["accuracy"]) == (3, 2, pytest.approx(2 / 3))
+    assert (told["requests"], told["samples"], told["tokens"]) == (5, 6, 3 * 7 + output)
+    assert told["usd"] == pytest.approx(1e-6 * (0.5 * 21 + 1.5 * output), rel=1e-12)
+    assert told["usd_per_question"] == pytest.approx(told["usd"] / 3)
+    assert told["by_llm"][PRICED] == {
+        "requests": 5, "samples": 6, "prompt_tokens": 21, "output_tokens": output, "usd": told["usd"],
+    }  # fmt: skip
+    assert (told["dataset_questions"], told["unanswered"], told["as_drawn"]) == (4, 0, True)
+    assert told["accuracy_low"] <= told["accuracy"] <= told["accuracy_high"]
+
+
+@pytest.mark.parametrize(("billing", "prompts"), [("once", 3), ("per_round", 5), ("per_sample", 6)])
+def test_prompts_are_billed_by_the_rule_of_the_load(toy: Path, billing: str, prompts: int) -> None:
+    dataset, llms = load("toy", recording=toy, billing=billing)
+    told = grade_answers(dataset, llms, ASKED, ANSWERS).to_dict()
+    assert told["by_llm"][PRICED]["prompt_tokens"] == 7 * prompts
+
+
+def test_a_vote_is_graded_as_evaluate_grades_it(loaded: Loaded) -> None:
+    """The same draws, the same vote: the same numbers as those of the built-in method."""
+    dataset, [llm] = loaded
+    consumed, answers = [], {}
+    for question in dataset.question_ids:
+        handed = llm(question, 3, replicate=0)
+        consumed.append(Consumed(llm.name, question, 1, handed.samples))
+        answers[question] = plurality(handed.answers)
+    told = grade_answers(dataset, [llm], consumed, answers, replicate=0)
+    usual = evaluate(SelfConsistency(3), dataset, llm, order="seeded", replicates=1)
+    assert (told.accuracy, told.accuracy_low, told.accuracy_high) == (
+        usual.accuracy,
+        usual.accuracy_low,
+        usual.accuracy_high,
+    )
+    assert told.to_dict()["usd_per_question"] == pytest.approx(usual.usd_per_question, rel=1e-12)
+    assert told.as_drawn
+    assert not grade_answers(dataset, [llm], consumed, answers, replicate=1).as_drawn
+
+
+def test_a_question_that_was_asked_and_not_answered_is_wrong_and_said(loaded: Loaded) -> None:
+    dataset, llms = loaded
+    told = grade_answers(dataset, llms, ASKED, {"toy/0": "a"})
+    assert (told.questions, told.unanswered, told.accuracy) == (3, 2, pytest.approx(1 / 3))
+    assert any(
+        sentence.startswith("2 questions were asked and not answered, which counts as wrong")
+        for sentence in told.remarks()
+    )
+
+
+def test_no_answer_to_a_question_that_was_not_asked_counts(loaded: Loaded) -> None:
+    dataset, llms = loaded
+    told = grade_answers(dataset, llms, ASKED, ANSWERS | {"toy/3": None})
+    assert (told.questions, told.to_dict()["answered"], told.accuracy) == (4, 3, 0.5)
+
+
+def test_all_right_has_wilsons_interval(loaded: Loaded) -> None:
+    dataset, llms = loaded
+    told = grade_answers(dataset, llms, ASKED, ANSWERS | {"toy/1": "y"})
+    wilson = wilson_interval(3.0, 3)
+    assert [told.accuracy_low] == wilson.low.tolist()
+    assert [told.accuracy_high] == wilson.high.tolist()
+
+
+def test_answers_are_made_canonical_by_the_answer_kind(tmp_path: Path) -> None:
+    from feval.recording import DatasetInfo, LLMInfo, PoolRows, Question, RecordingWriter
+
+    with RecordingWriter(tmp_path / "sums", operation={"name": "test"}, prices="none") as writer:
+        writer.add_dataset(
+            DatasetInfo("sums", "Sums", "number", "test-1"), [Question("one", "1/4 + 1/4?", "0.5", "0.5")]
+        )
+        writer.add_pools("sums", LLMInfo("m"), "words", [PoolRows("one", ["1/2"], ["1/2"], ["0.5"], [3], ["stop"])])
+    dataset, llms = load("sums", recording=tmp_path / "sums")
+    for written in ("1/2", "$0.50", 0.5, "<think>7, I guess</think> 0.5"):
+        answers = answers_by_id(dataset, {"one": written})
+        assert grade_answers(dataset, llms, [Consumed("m", "one", 1, (0,))], answers).accuracy == 1
+    for thought in ("<think>0.5", "<think>0.5</think>", "<think>\\boxed{0.5}</think> So it is 7."):
+        answers = answers_by_id(dataset, {"one": thought})
+        assert grade_answers(dataset, llms, [Consumed("m", "one", 1, (0,))], answers).accuracy == 0
+    told = grade_answers(dataset, llms, [Consumed("m", "one", 1, (0,))], {"one": "many"})
+    assert (told.accuracy, told.to_dict()["answered"], told.to_dict()["usd"]) == (0, 0, None)
+    assert any("no dollars" in sentence for sentence in told.remarks())
+
+
+def test_questions_are_found_by_id_by_text_and_within_a_prompt(loaded: Loaded) -> None:
+    dataset, _ = loaded
+    posted = [
+        {"question": "toy/0", "answer": "a"},
+        {"question": " What is question 1?\n", "answer": "y"},
+        {"id": "toy/3", "answer": None},
+        {"question_id": "Answer this. What is question 2? Think first.", "answer": 7},
+    ]
+    assert answers_by_id(dataset, posted) == {"toy/0": "a", "toy/1": "y", "toy/3": None, "toy/2": "7"}
+    assert answers_by_id(dataset, {"toy/0": "a", "What is question 1?": None}) == {"toy/0": "a", "toy/1": None}
+
+
+def test_the_same_answer_twice_is_one_and_two_answers_are_refused(loaded: Loaded) -> None:
+    dataset, _ = loaded
+    twice = [{"question": "toy/0", "answer": "a"}, {"question": "What is question 0?", "answer": "a"}]
+    assert answers_by_id(dataset, twice) == {"toy/0": "a"}
+    with pytest.raises(ConflictError, match=r"'toy/0' has two answers, 'a' and 'b'\. Keep one"):
+        answers_by_id(dataset, [*twice, {"question": "toy/0", "answer": "b"}])
+
+
+@pytest.mark.parametrize(
+    ("posted", "words"),
+    [
+        ({"toy/00": "a"}, "Did you mean 'toy/0'"),
+        ({"What is question 9?": "a"}, "The nearest text is that of 'toy/"),
+        ({"What is question 0? What is question 1?": "a"}, "more than one question"),
+        ("toy/0", "str was given"),
+        (["toy/0"], "'question' .its id or text. and 'answer'"),
+        ([{"question": "toy/0"}], "and 'answer'"),
+        ([{"question": "toy/0", "id": "toy/1", "answer": "a"}], "and 'answer'"),
+        ([{"question": 3, "answer": "a"}], "named by its id or text; 3"),
+        ({"toy/0": ["a"]}, "write text, a number, or null"),
+        ({"toy/0": True}, "write text, a number, or null"),
+        ({"toy/0": float("nan")}, "write text, a number, or null"),
+    ],
+)
+def test_what_is_no_answer(posted: object, words: str, loaded: Loaded) -> None:
+    with pytest.raises((UsageError, ConflictError), match=words):
+        answers_by_id(loaded[0], posted)
+
+
+def test_what_cannot_be_graded(loaded: Loaded) -> None:
+    dataset, llms = loaded
+    with pytest.raises(UsageError, match="'mine' asked nothing about toy"):
+        grade_answers(dataset, llms, [], {}, run="mine")
+    with pytest.raises(UsageError, match="1 question was answered that the run 'mine' never asked, such as 'toy/3'"):
+        grade_answers(dataset, llms, ASKED, ANSWERS | {"toy/3": "d"}, run="mine")
+    with pytest.raises(UnknownNameError, match="'toy/9'"):
+        grade_answers(dataset, llms, ASKED, {"toy/9": "d"})
+    with pytest.raises(ConflictError, match="twice"):
+        grade_answers(dataset, llms, [*ASKED, first(0, 1)], ANSWERS)
+    for wrong in (first(0, 5), first(0, 1, 2), first(0, 1, 0), first(9, 1), first(0, 1, llm="gpt-4")):
+        with pytest.raises(NotRecordedError, match="Give the recording that was served"):
+            grade_answers(dataset, llms, [wrong], {})
+
+
+def test_recycled_cots_are_paid_again(loaded: Loaded) -> None:
+    dataset, llms = loaded
+    again = Consumed(PRICED, "toy/0", 2, (0, 1, 2, 3, 0, 1))
+    told = grade_answers(dataset, llms, [again], {"toy/0": "a"}, replicate=None)
+    assert (told.to_dict()["tokens"], told.as_drawn) == (7 + 10 + 11 + 12 + 13 + 10 + 11, True)
+
+
+def test_a_question_without_a_gold_is_never_right_and_said(tmp_path: Path) -> None:
+    dataset, llms = load("toy", recording=write_toy(tmp_path / "toy", {PRICED: POOLS[:2]}, ["a", None]))
+    told = grade_answers(dataset, llms, ASKED[:2], {"toy/0": "a", "toy/1": "y"})
+    assert (told.accuracy, told.to_dict()["without_gold"]) == (0.5, 1)
+    assert any("without a gold answer" in sentence for sentence in told.remarks())
+
+
+def test_the_receipt_is_computed_again_and_a_better_number_is_noticed(
+    toy: Path, loaded: Loaded, tmp_path: Path
+) -> None:
+    dataset, llms = loaded
+    told = grade_answers(dataset, llms, ASKED, ANSWERS, run="mine", replicate=None)
+    path = tmp_path / "receipt.json"
+    receipt = grade_receipt(told, dataset, llms, tmp_path)
+    path.write_text(json.dumps(receipt))
+    found = verify_receipt(path)
+    assert (found.equal, found.kind, found.notes) == (True, "grade", ())
+    path.write_text(json.dumps(receipt | {"numbers": receipt["numbers"] | {"correct": 3}}))
+    assert [str(each) for each in verify_receipt(path).differences] == ["correct: the receipt says 3, now 2, -1"]
+    cheaper = receipt["request"] | {"consumed": receipt["request"]["consumed"][1:]}
+    path.write_text(json.dumps(receipt | {"request": cheaper}))
+    with pytest.raises(UsageError, match="never asked"):
+        verify_receipt(path)
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        {"consumed": [{"llm": PRICED, "question": "toy/0", "requests": 1, "samples": ["0"]}]},
+        {"consumed": [{"llm": PRICED, "question": "toy/0", "requests": True, "samples": [0]}]},
+        {"consumed": ["toy/0"]},
+        {"answers": {"toy/0": 1}},
+        {"answers": []},
+        {"replicate": -1},
+        {"seed": 0.5},
+    ],
+)
+def test_a_damaged_receipt_is_refused(part: dict[str, object], loaded: Loaded, tmp_path: Path) -> None:
+    dataset, llms = loaded
+    receipt = grade_receipt(grade_answers(dataset, llms, ASKED, ANSWERS), dataset, llms, tmp_path)
+    path = tmp_path / "receipt.json"
+    path.write_text(json.dumps(receipt | {"request": receipt["request"] | part}))
+    with pytest.raises(UsageError, match="damaged receipt: request"):
+        verify_receipt(path)

@@ -1,0 +1,584 @@
+"""Receipts: written by run and curve, verified, and what happens when something is not as it was."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+from small import write_toy
+from typer.testing import CliRunner
+
+from feval.cli import app
+from feval.errors import ConflictError, MethodError, UnknownNameError, UsageError
+from feval.receipts.receipts import Difference, verify_receipt
+from feval.receipts.semantics import CHANGES, VERSION
+
+POOLS = [["a", "a", "b", "a"], ["x", "y", None, "y"], ["b", "b", "b", "b"], ["c", "d", "c", None]]
+GOLDS = ["a", "y", "b", "d"]
+MINE = "def first(question, llm):\n    return llm.sample(1).answers[0]\n"
+RUNS: dict[str, list[str]] = {
+    "exact": ["run", "self-consistency", "--set", "n=3"],
+    "seeded": ["run", "self-consistency", "--set", "n=2", "--order", "seeded", "--replicates", "7", "--seed", "5"],
+    "recorded": ["run", "self-consistency", "--set", "n=2", "--order", "recorded", "--billing", "per_sample"],
+    "split": ["run", "self-consistency", "--set", "n=2", "--train-fraction", "0.5", "--split-seed", "3"],
+    "unpriced": ["run", "self-consistency", "--set", "n=2", "--prices", "none"],
+    "oracle": ["run", "oracle", "--set", "n=2"],
+    "estimate": [
+        "estimate",
+        "--g",
+        "3",
+        "--m",
+        "1..6",
+        "--method",
+        "exact,monte-carlo,two-call,ldgp,unbiased",
+        "--seed",
+        "4",
+    ],
+    "curve": ["curve", "self-consistency", "--n", "1..4"],
+    "curve-method": ["curve", "self-consistency", "--n", "1..4", "--set", "no_answer=vote"],
+    "curve-seeded": ["curve", "self-consistency", "--n", "1,3", "--order", "seeded", "--replicates", "9"],
+}
+
+
+def call(*arguments: object) -> Any:
+    return CliRunner().invoke(app, [str(argument) for argument in arguments])
+
+
+@pytest.fixture
+def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where receipts go that nobody named a place for, FEVAL_RECEIPTS being unset."""
+    monkeypatch.delenv("FEVAL_RECEIPTS")
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    return tmp_path / "state" / "feval" / "receipts"
+
+
+@pytest.fixture
+def toy(tmp_path: Path) -> Path:
+    return write_toy(tmp_path / "toy", {"gpt-3.5-turbo": POOLS}, GOLDS)
+
+
+def receipt(toy: Path, name: str = "seeded") -> Path:
+    out = toy.parent / name
+    done = call(*RUNS[name], "--recording", toy, "--out", out)
+    assert done.exit_code == 0, done.output
+    return out / "receipt.json"
+
+
+def changed(path: Path, **parts: Any) -> Path:
+    path.write_text(json.dumps(json.loads(path.read_text()) | parts))
+    return path
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_what_was_written_is_computed_again(name: str, toy: Path) -> None:
+    path = receipt(toy, name)
+    found = verify_receipt(path)
+    assert (found.equal, found.notes) == (True, ())
+    assert found.numbers > 10
+    done = call("verify", path)
+    assert done.exit_code == 0, done.output
+    what = {"compare": "a comparison", "estimate": "an estimate"}.get(found.kind, f"a {found.kind}")
+    assert f"{found.numbers} values of {what} computed again, all equal" in done.stdout
+
+
+@pytest.mark.parametrize("name", ["exact", "curve"])
+def test_the_receipt_alone(name: str, toy: Path) -> None:
+    folder = toy.parent / "alone"
+    path = folder / "mine.json"
+    done = call(*RUNS[name], "--recording", toy, "--receipt", path)
+    assert done.exit_code == 0, done.output
+    assert [own.name for own in folder.iterdir()] == ["mine.json"]
+    assert path.read_bytes() == receipt(toy, name).read_bytes()
+    assert verify_receipt(path).equal
+    path.write_text("something else")
+    done = call(*RUNS[name], "--recording", toy, "--receipt", path)
+    assert done.exit_code == 1
+    assert "--receipt" in done.stderr
+    assert path.read_text() == "something else"
+    assert call(*RUNS[name], "--recording", toy, "--receipt", path, "--force").exit_code == 0
+    assert verify_receipt(path).equal
+
+
+@pytest.mark.parametrize("name", ["exact", "estimate", "curve-seeded", "compare"])
+def test_a_receipt_nobody_named_a_place_for_goes_to_the_state_folder(
+    name: str, toy: Path, state: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (toy.parent / "here").mkdir()
+    monkeypatch.chdir(toy.parent / "here")
+    command = [*RUNS.get(name, []), "--recording", toy]
+    if name == "compare":
+        assert call("compare", "../plan.toml", "--init", "--recording", toy).exit_code == 0
+        command = ["compare", "../plan.toml"]
+    done = call(*command)
+    assert done.exit_code == 0, done.output
+    [kept] = state.glob("*/receipt.json")
+    assert done.stdout.splitlines()[-1] == f"wrote {kept}"
+    assert kept.parent.name.startswith(command[0])
+    assert call("verify", kept).exit_code == 0
+    assert verify_receipt(kept).equal
+    before = kept.read_bytes()
+    assert json.loads(call(*command, "--json").stdout)["receipt"] == str(kept)
+    assert ([kept], before) == (list(state.glob("*/receipt.json")), kept.read_bytes())
+    assert list(Path().iterdir()) == []
+
+
+def test_reading_works_where_nothing_can_be_written(toy: Path, state: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    here = toy.parent / "here"
+    here.mkdir()
+    (here / "feval-receipts").write_bytes(b"in the way of the folder of earlier versions")
+    monkeypatch.chdir(here)
+    done = call(*RUNS["curve"], "--recording", toy)
+    assert (done.exit_code, done.stderr) == (0, "")
+    assert [path.name for path in here.iterdir()] == ["feval-receipts"]
+
+
+def test_the_newest_receipt_is_verified_by_its_age(toy: Path, state: Path) -> None:
+    none = call("verify", "--last")
+    assert (none.exit_code, "There is no receipt in" in none.stderr) == (2, True)
+    for seed in (1, 2, 1):  # the third adds nothing, and the first is the newest again
+        printed = json.loads(call(*RUNS["seeded"], "--seed", seed, "--recording", toy, "--json").stdout)
+        for old in state.glob("*/receipt.json"):
+            if str(old) != printed["receipt"]:
+                os.utime(old, ns=(0, old.stat().st_mtime_ns - 10**9))
+        last = call("verify", "--last", "--json")
+        assert last.exit_code == 0, last.output
+        assert json.loads(last.stdout)["path"] == printed["receipt"]
+        assert json.loads(Path(printed["receipt"]).read_text())["request"]["seed"] == seed
+    assert len(list(state.glob("*/receipt.json"))) == 2
+    assert call("verify", "--last", toy).exit_code == 2
+    assert call("verify").exit_code == 2
+
+
+def test_json_says_where_the_receipt_is(toy: Path, state: Path) -> None:
+    def place(*options: object) -> Any:
+        return json.loads(call(*RUNS["exact"], "--recording", toy, "--json", *options).stdout)["receipt"]
+
+    alone, out = toy.parent / "mine.json", toy.parent / "out"
+    assert place("--receipt", alone) == str(alone)
+    assert place("--out", out) == str(out / "receipt.json")
+    assert "receipt" not in json.loads((out / "result.json").read_text())
+    assert place("--no-receipt") is None
+    state.parent.mkdir(parents=True)
+    state.write_bytes(b"in the way")
+    assert place() is None
+
+
+def test_what_differs_gets_a_receipt_of_its_own(toy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FEVAL_RECEIPTS", str(tmp_path / "kept"))
+    for seed in (1, 2):
+        assert call(*RUNS["seeded"], "--seed", seed, "--recording", toy).exit_code == 0
+    assert len(list((tmp_path / "kept").glob("run-self-consistency-toy-*/receipt.json"))) == 2
+
+
+@pytest.mark.parametrize("name", ["exact", "compare"])
+def test_links_on_the_way_to_a_receipt_or_a_recording(name: str, toy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    base = toy.parent
+    (base / "far" / "away").mkdir(parents=True)
+    for link, there in {"kept": "far", "plans": "far/away", "recordings": ".", "latest": "toy"}.items():
+        (base / link).symlink_to(base / there)
+    monkeypatch.setenv("FEVAL_RECEIPTS", "kept/receipts")
+    monkeypatch.chdir(base)
+    for number, place in enumerate(("toy", base / "recordings" / "toy", "latest", "plans/../../toy"), 1):
+        if name == "compare":
+            assert call("compare", "plans/plan.toml", "--init", "--recording", place, "--force").exit_code == 0
+            done = call("compare", "plans/plan.toml")
+        else:
+            done = call(*RUNS[name], "--recording", place)
+        assert done.exit_code == 0, done.output
+        kept = Path(done.stdout.splitlines()[-1].removeprefix("wrote "))
+        for path in (kept, base / kept, (base / kept).resolve()):
+            assert verify_receipt(path).equal, (number, path)
+        said = json.loads(kept.read_text())["recordings"][0]["path"]
+        assert said == f"../../../{'latest' if place == 'latest' else 'toy'}"
+
+
+def test_the_name_of_a_kept_receipt_is_one_that_file_systems_take(
+    tmp_path: Path, state: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    mine = tmp_path / "mine.py"
+    name = "\u0444" * 120
+    mine.write_text(MINE.replace("first", name))
+    write_toy(tmp_path / "toy", {"gpt-3.5-turbo": POOLS}, GOLDS)
+    done = call("run", f"mine.py:{name}", "--recording", "toy", "--replicates", "2")
+    assert done.exit_code == 0, done.output
+    [kept] = state.iterdir()
+    assert kept.name.startswith("run-\u0444\u0444")
+    assert len(kept.name.encode()) < 128
+    assert verify_receipt(kept / "receipt.json", methods=[f"mine.py:{name}"]).equal
+
+
+@pytest.mark.parametrize("said", ["", "  ", "~/kept", "~nobody-of-this-name/kept"])
+def test_where_receipts_are_kept(said: str, toy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FEVAL_RECEIPTS", said)
+    monkeypatch.setenv("HOME", str(toy.parent / "home"))
+    monkeypatch.setenv("XDG_STATE_HOME", str(toy.parent / "state"))
+    monkeypatch.setenv("USERPROFILE", str(toy.parent / "home"))
+    monkeypatch.chdir(toy.parent)
+    assert call(*RUNS["exact"], "--recording", "toy").exit_code == 0
+    where = {"": "state/feval/receipts", "~/kept": "home/kept"}.get(said.strip(), said)
+    assert [path.parent.parent for path in toy.parent.rglob("receipt.json")] == [toy.parent / where]
+
+
+@pytest.mark.parametrize("json_too", [[], ["--json"]])
+@pytest.mark.parametrize("place", [["--receipt", "receipt.json"], ["--out", "out"]])
+def test_numbers_are_not_lost_with_a_disk_that_is_full(
+    place: list[str], json_too: list[str], toy: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(file: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.chdir(toy.parent)
+    monkeypatch.setattr("feval.report.files.os.fsync", full)
+    done = call(*RUNS["exact"], "--recording", "toy", *place, *json_too)
+    assert done.exit_code == 1
+    assert "No space left on device" in done.stderr
+    assert "wrote" not in done.stdout
+    told = call(*RUNS["exact"], "--recording", "toy", "--no-receipt", *json_too)
+    assert (told.exit_code, told.stdout) == (0, done.stdout)
+    assert not [path for path in toy.parent.rglob("*") if "receipt.json" in path.name]
+
+
+def test_a_receipt_that_cannot_be_kept_is_a_remark(toy: Path, state: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(file: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as patch:
+        patch.setattr("feval.report.files.os.fsync", full)
+        done = call(*RUNS["exact"], "--recording", toy)
+        assert (done.exit_code, "wrote" in done.stdout) == (0, False)
+        assert done.stderr.startswith("note: No receipt was kept: ")
+        assert "No space left on device" in done.stderr
+    without = call(*RUNS["exact"], "--recording", toy, "--no-receipt")
+    assert (without.stdout, without.stderr) == (done.stdout, "")
+    shutil.rmtree(state.parent)
+    state.parent.write_bytes(b"in the way")
+    done = call(*RUNS["exact"], "--recording", toy)
+    assert (done.exit_code, done.stdout) == (0, without.stdout)
+    assert f"No receipt was kept: {state.parent} is a file" in done.stderr
+    monkeypatch.setenv("FEVAL_RECEIPTS", str(toy / "receipts"))
+    before = sorted(toy.rglob("*"))
+    done = call(*RUNS["exact"], "--recording", toy)
+    assert (done.exit_code, sorted(toy.rglob("*"))) == (0, before)
+    assert "lies inside the recording" in done.stderr
+
+
+def test_a_kept_receipt_that_was_changed_is_replaced_only_when_asked(toy: Path, state: Path) -> None:
+    assert call(*RUNS["exact"], "--recording", toy).exit_code == 0
+    [path] = state.glob("*/receipt.json")
+    path.write_text("mine")
+    refused = call(*RUNS["exact"], "--recording", toy)
+    assert (refused.exit_code, path.read_text()) == (0, "mine")
+    assert "note: No receipt was kept" in refused.stderr
+    assert "--force" in refused.stderr
+    assert call(*RUNS["exact"], "--recording", toy, "--force").exit_code == 0
+    assert verify_receipt(path).equal
+
+
+def test_no_receipt(toy: Path, state: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(toy.parent)
+    done = call(*RUNS["exact"], "--recording", "toy", "--no-receipt")
+    assert (done.exit_code, "wrote" in done.stdout) == (0, False)
+    assert [path.name for path in toy.parent.iterdir()] == ["toy"]
+    for place in ("--out", "--receipt"):
+        both = call(*RUNS["exact"], "--recording", "toy", "--no-receipt", place, "there")
+        assert (both.exit_code, both.stdout) == (2, "")
+        assert f"{place} writes a receipt. Leave one out" in both.stderr
+
+
+def test_a_named_place_that_takes_no_receipt_is_said_before_the_work(
+    toy: Path, state: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(toy)  # a recording never changes
+    before = sorted(toy.rglob("*"))
+    done = call(*RUNS["exact"], "--recording", ".", "--receipt", "r.json")
+    assert (done.exit_code, done.stdout) == (1, "")
+    assert f"{toy} is a recording, which never changes" in done.stderr
+    assert call(*RUNS["exact"], "--recording", ".").exit_code == 0
+    assert sorted(toy.rglob("*")) == before
+
+
+def test_a_receipt_pins_what_it_rests_on_and_no_absolute_path(toy: Path) -> None:
+    read = json.loads(receipt(toy).read_text())
+    pinned = {"feval", "draws", "semantics", "recordings", "prices", "counters"}
+    assert set(read) == {"feval_receipt", "kind", *pinned, "request", "numbers"}
+    assert read["counters"] == {"gpt-3.5-turbo": "words"}
+    assert read["draws"] == "draws-v1"
+    assert read["recordings"] == [
+        {"hash": json.loads((toy / "manifest.json").read_text())["recording_hash"], "path": "../toy"}
+    ]
+    assert read["prices"]["id"] == "2025-06-02"
+    assert len(read["prices"]["digest"]) == 64
+    assert str(toy.parent) not in json.dumps(read)
+
+
+def test_writing_it_again_gives_the_same_bytes(toy: Path) -> None:
+    path = receipt(toy)
+    before = path.read_bytes()
+    assert receipt(toy).read_bytes() == before
+
+
+def test_a_number_that_differs_is_named_with_the_difference(toy: Path) -> None:
+    path = receipt(toy)
+    numbers = json.loads(path.read_text())["numbers"]
+    changed(path, numbers=numbers | {"accuracy": numbers["accuracy"] + 1e-9, "questions": 5})
+    found = verify_receipt(path)
+    assert [d.where for d in found.differences] == ["questions", "accuracy"]
+    done = call("verify", path)
+    assert done.exit_code == 1
+    assert "accuracy: the receipt says" in done.stderr
+    assert "-1e-09" in done.stderr
+    assert "questions: the receipt says 5, now 4, -1" in done.stderr
+    told = json.loads(call("verify", path, "--json").stdout)
+    assert (told["ok"], told["differences"][0]["now"]) == (False, 4)
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_who_counted_the_tokens_is_compared(name: str, toy: Path) -> None:
+    path = receipt(toy, name)
+    counters = json.loads(path.read_text())["counters"]
+    assert set(counters.values()) == {"words"}
+    changed(path, counters=dict.fromkeys(counters, "usage"))
+    assert [str(d) for d in verify_receipt(path).differences] == [
+        f"counters.{llm}: the receipt says 'usage', now 'words'" for llm in counters
+    ]
+    changed(path, counters={"gpt-4": "words"})
+    assert [d.now for d in verify_receipt(path).differences] == [None]
+    changed(path, counters=["words"])
+    with pytest.raises(UsageError, match="damaged receipt: counters is missing or malformed"):
+        verify_receipt(path)
+    changed(path, counters={})  # as receipts of earlier versions
+    assert verify_receipt(path).equal
+
+
+def test_a_receipt_from_before_exact_numbers_had_a_split_still_verifies(toy: Path) -> None:
+    path = outdated(receipt(toy, "exact"), "errors-v2")
+    numbers = json.loads(path.read_text())["numbers"]
+    assert None not in numbers["errors"].values()
+    changed(path, numbers=numbers | {"errors": dict.fromkeys(numbers["errors"])})
+    assert verify_receipt(path).equal
+    changed(path, semantics=VERSION)
+    assert not verify_receipt(path).equal  # no present receipt leaves it open
+    changed(path, semantics=VERSION - 1)
+    changed(path, numbers=numbers | {"errors": numbers["errors"] | {"wrong_vote": 0.123}})
+    assert [difference.where for difference in verify_receipt(path).differences] == ["errors.wrong_vote"]
+
+
+def test_rounding_is_no_difference(toy: Path) -> None:
+    path = receipt(toy)
+    numbers = json.loads(path.read_text())["numbers"]
+    changed(path, numbers=numbers | {"accuracy": numbers["accuracy"] * (1 + 1e-13)})
+    assert verify_receipt(path).equal
+    changed(path, numbers=numbers | {"accuracy": numbers["accuracy"] * (1 + 1e-11)})
+    assert not verify_receipt(path).equal
+
+
+def test_a_receipt_travels_with_its_recording_or_without_it(toy: Path, tmp_path: Path) -> None:
+    path = receipt(toy)
+    moved = tmp_path / "elsewhere"
+    moved.mkdir()
+    shutil.copytree(toy, moved / "toy")
+    shutil.copytree(path.parent, moved / "seeded")
+    assert verify_receipt(moved / "seeded" / "receipt.json").equal
+    alone = shutil.copy(path, tmp_path / "alone.json")
+    assert verify_receipt(Path(alone), [toy]).equal
+    assert call("verify", alone, "--recording", toy).exit_code == 0
+
+
+def test_another_recording_is_refused(toy: Path, tmp_path: Path) -> None:
+    path = receipt(toy)
+    other = write_toy(tmp_path / "other", {"gpt-3.5-turbo": POOLS[::-1]}, GOLDS)
+    with pytest.raises(ConflictError, match="Give the right one with --recording"):
+        verify_receipt(path, [other])
+
+
+def test_another_price_list_is_refused(toy: Path) -> None:
+    path = receipt(toy)
+    changed(path, prices={"id": "2025-06-02", "digest": "0" * 64})
+    with pytest.raises(ConflictError, match="Give the right one with --prices"):
+        verify_receipt(path)
+
+
+def test_a_users_method_runs_only_when_it_is_given_again(toy: Path, tmp_path: Path) -> None:
+    mine = tmp_path / "mine.py"
+    mine.write_text(MINE)
+    out = tmp_path / "mine"
+    done = call("run", f"{mine}:first", "--recording", toy, "--out", out)
+    assert done.exit_code == 0, done.output
+    path = out / "receipt.json"
+    with pytest.raises(MethodError, match=r"only when it is given: --method FILE\.py:first\. None was given"):
+        verify_receipt(path)
+    assert verify_receipt(path, methods=[f"{mine}:first"]).equal
+    mine.write_text(MINE + "\nraise SystemExit('must not run')\n")
+    with pytest.raises(MethodError, match=r"mine\.py:first has"):
+        verify_receipt(path, methods=[f"{mine}:first"])
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("{", "not JSON"),
+        ("[" * 100_000, "not JSON"),
+        ("[]", "no receipt"),
+        ('{"feval_receipt": 2}', "format 2"),
+        ('{"feval_receipt": 1}', "damaged receipt: kind"),
+    ],
+)
+def test_what_is_no_receipt(text: str, words: str, tmp_path: Path) -> None:
+    path = tmp_path / "receipt.json"
+    path.write_text(text)
+    with pytest.raises(UsageError, match=words):
+        verify_receipt(path)
+    assert call("verify", path).exit_code == 2
+
+
+def test_a_kind_nobody_knows(toy: Path) -> None:
+    with pytest.raises(UnknownNameError, match="walk"):
+        verify_receipt(changed(receipt(toy), kind="walk"))
+
+
+def outdated(path: Path, errors: str | None) -> Path:
+    """The receipt as versions wrote it whose semantics had no number."""
+    whole = json.loads(path.read_text())
+    del whole["semantics"]
+    for choice in ("unlabelled", "short_pools"):
+        whole["request"].pop(choice, None)
+    path.write_text(json.dumps(whole | ({} if errors is None else {"errors": errors})))
+    return path
+
+
+@pytest.mark.parametrize(("errors", "version"), [(None, 0), ("errors-v1", 0), ("errors-v2", 1)])
+def test_what_has_changed_since_an_older_receipt_is_said(errors: str | None, version: int, toy: Path) -> None:
+    path = outdated(receipt(toy, "exact"), errors)
+    equal = verify_receipt(path)
+    assert (equal.equal, equal.semantics, equal.changes) == (True, version, ())
+    numbers = json.loads(path.read_text())["numbers"]
+    changed(path, numbers=numbers | {"accuracy": 0.123})
+    found = verify_receipt(path)
+    assert (found.equal, found.outdated, [d.where for d in found.differences]) == (False, True, ["accuracy"])
+    assert ("errors-v1" in " ".join(found.changes)) == (version < 1)
+    assert found.changes[-len(CHANGES[VERSION]) :] == CHANGES[VERSION]
+    done = call("verify", path)
+    assert (done.exit_code, done.stderr) == (3, "")
+    assert f"has changed since, from version {version} to {VERSION}. 1 of" in done.stdout
+    assert "accuracy: the receipt says 0.123, now" in done.stdout
+    assert f"  {CHANGES[VERSION][0]}" in done.stdout.splitlines()
+    told = json.loads(call("verify", path, "--json").stdout)
+    assert (told["ok"], told["semantics"], len(told["differences"])) == (False, {"receipt": version, "now": VERSION}, 1)
+    assert told["changes"] == list(found.changes)
+    changed(path, semantics=VERSION)
+    assert call("verify", path).exit_code == 1  # of the present meaning it is wrong
+
+
+def test_an_older_receipt_of_questions_that_are_refused_now_says_so(tmp_path: Path) -> None:
+    toy = write_toy(tmp_path / "toy", {"gpt-3.5-turbo": POOLS}, ["a", None, "b", "d"])
+    done = call(*RUNS["exact"], "--unlabelled", "drop", "--recording", toy, "--receipt", tmp_path / "r.json")
+    assert done.exit_code == 0, done.output
+    path = outdated(tmp_path / "r.json", "errors-v2")
+    found = verify_receipt(path)
+    assert (found.equal, found.outdated, found.numbers) == (False, True, 0)
+    assert "1 of 4 questions of toy has no gold answer" in found.notes[0]
+    done = call("verify", path)
+    assert done.exit_code == 3
+    assert "cannot be computed as they were meant" in done.stdout
+    changed(path, semantics=VERSION)
+    assert call("verify", path).exit_code == 1
+
+
+def test_numbers_with_a_later_meaning_are_refused(toy: Path) -> None:
+    with pytest.raises(UsageError, match=f"version {VERSION + 1} of their meaning.*Use a later one"):
+        verify_receipt(changed(path := receipt(toy), semantics=VERSION + 1))
+    with pytest.raises(UsageError, match="semantics is missing or malformed"):
+        verify_receipt(changed(path, semantics="2"))
+
+
+def test_a_split_that_an_older_receipt_leaves_open_is_not_compared(toy: Path) -> None:
+    path = outdated(receipt(toy, "exact"), None)
+    numbers = json.loads(path.read_text())["numbers"]
+    gaps = dict.fromkeys(("wrong_vote", "stopped_early"))
+    changed(path, numbers=numbers | {"errors": numbers["errors"] | gaps, "errors_unknown": "It is not known."})
+    assert verify_receipt(path).equal
+
+
+def test_another_version_is_a_note(toy: Path) -> None:
+    found = verify_receipt(changed(receipt(toy), feval="0.0.1"))
+    assert found.equal
+    assert found.notes[0].startswith("The receipt was written by feval 0.0.1")
+
+
+def test_options_of_receipts_are_not_for_recordings(toy: Path) -> None:
+    done = call("verify", toy, "--recording", toy)
+    assert done.exit_code == 2
+    assert "belong to receipts" in done.stderr
+
+
+def test_differences_of_words() -> None:
+    assert str(Difference("kind", "exact", None)) == "kind: the receipt says 'exact', now None"
+
+
+@pytest.mark.parametrize(
+    ("part", "value", "words"),
+    [
+        ("llms", 7, "request.llms"),
+        ("seed", "0", "request.seed"),
+        ("order", 3, "request.order"),
+        ("settings", [1], "request.settings"),
+        ("values", ["x"], "request.values"),
+        ("replicates", "many", "request.replicates"),
+        ("confidence", None, None),
+    ],
+)
+def test_a_malformed_request_is_named(part: str, value: Any, words: str | None, toy: Path) -> None:
+    path = receipt(toy, "curve-method")
+    changed(path, request=json.loads(path.read_text())["request"] | {part: value})
+    if words is None:
+        assert not verify_receipt(path).equal  # an interval was written, and none was asked for
+        return
+    with pytest.raises(UsageError, match=f"damaged receipt: {words} is missing or malformed"):
+        verify_receipt(path)
+
+
+@pytest.mark.parametrize(("part", "value"), [("g", "3"), ("m", 7), ("methods", [1]), ("simulations", 10**12)])
+def test_a_malformed_estimate_is_named(part: str, value: Any, toy: Path) -> None:
+    path = receipt(toy, "estimate")
+    changed(path, request=json.loads(path.read_text())["request"] | {part: value})
+    with pytest.raises(UsageError, match=rf"damaged receipt: request\.{part} is missing"):
+        verify_receipt(path)
+
+
+def test_other_draws_are_refused(toy: Path) -> None:
+    with pytest.raises(UsageError, match="draws-v9"):
+        verify_receipt(changed(receipt(toy), draws="draws-v9"))
+
+
+def test_a_receipt_never_chooses_code_or_files(toy: Path, tmp_path: Path) -> None:
+    (evil := tmp_path / "evil.py").write_text(
+        f"open({str(tmp_path / 'ran')!r}, 'w')\ndef method(q, llm): return None\n"
+    )
+    path = receipt(toy)
+    whole = json.loads(path.read_text())
+    changed(path, request=whole["request"] | {"method": f"{evil}:method", "settings": {}})
+    with pytest.raises(UsageError, match="without the hash of its source"):
+        verify_receipt(path)
+    assert not (tmp_path / "ran").exists()
+    changed(path, request=whole["request"], prices={"id": str(evil), "digest": "0" * 64})
+    with pytest.raises(UsageError, match="not among the cards"):
+        verify_receipt(path)
+
+
+def test_a_receipt_that_is_not_there(tmp_path: Path) -> None:
+    done = call("verify", tmp_path / "receipt.json")
+    assert (done.exit_code, "cannot be read: No such file" in done.stderr) == (2, True)
+
+
+def test_the_wording_of_warnings_is_no_number_of_a_receipt(toy: Path) -> None:
+    path = receipt(toy, "curve-method")
+    written = json.loads(path.read_text())
+    assert written["numbers"]["warnings"]
+    changed(path, numbers=written["numbers"] | {"warnings": ["worded otherwise"]})
+    assert verify_receipt(path).equal

@@ -1,0 +1,468 @@
+"""The engine: everything is asked for once, whatever goes wrong, and every early end says why and loses nothing."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from recording_doubles import FakeBackend, FakeClock, reply, request
+
+from feval.cards.prices import Price
+from feval.errors import OutOfRangeError, PriceNotFoundError, StorageError
+from recorders.asking.budget import estimate
+from recorders.asking.engine import IGNORES_N, Control, Outcome, Progress, record
+from recorders.asking.pace import Limits
+from recorders.asking.plan import Plan
+from recorders.errors import (
+    CostLimitReached,
+    Fatal,
+    InterruptedByUser,
+    MissingError,
+    RateLimited,
+    Refused,
+    StoppedError,
+    Transient,
+)
+from recorders.journal.journal import Journal
+from recorders.request import Completion, Decoding
+
+NOW = "2026-01-01T00:00:00Z"
+PRICE = Price(1.0, 10.0)
+
+
+def plan(questions: int, samples: int, decoding: Decoding | None = None) -> Plan:
+    return Plan([request(i, decoding) for i in range(questions)], samples)
+
+
+def texts(folder: Path) -> dict[tuple[str, int], str]:
+    with Journal.open(folder, {}) as journal:
+        return {
+            (e.record["question_id"], e.record["sample"]): e.record["text"]
+            for e in journal.entries()
+            if e.kind == "cot"
+        }
+
+
+def go(folder: Path, wanted: Plan, backend: Any, *, mode: str = "new_episodes", **options: Any) -> Outcome:
+    clock = options.pop("clock", FakeClock())
+    with Journal.open(folder, {}, mode=mode) as journal:
+        return clock.run(record(wanted, backend, journal, clock=clock, now=lambda: NOW, **options))
+
+
+EQUAL = (
+    "On 4 of 4 questions all CoTs are equal word for word, though the temperature 0.7 was asked for; the server may ignore the "
+    "temperature, or a cache may answer."
+)
+EVERYTHING = {(f"toy/{i}", s): reply(i, s).text for i in range(4) for s in range(5)}
+
+
+def test_everything_is_asked_for_once_with_n(tmp_path: Path) -> None:
+    backend = FakeBackend()
+    outcome = go(tmp_path, plan(4, 5), backend)
+    assert outcome.complete
+    assert (outcome.done, outcome.total, outcome.new, outcome.requests) == (20, 20, 20, 4)
+    assert outcome.error is None
+    assert outcome.notes == ()
+    assert backend.calls == [(f"toy/{i}", (0, 1, 2, 3, 4)) for i in range(4)]
+    assert texts(tmp_path) == EVERYTHING
+
+
+def test_the_same_again_asks_for_nothing(tmp_path: Path) -> None:
+    go(tmp_path, plan(4, 5), FakeBackend())
+    backend = FakeBackend()
+    assert go(tmp_path, plan(4, 5), backend).complete
+    assert backend.calls == []
+
+
+def test_more_samples_top_up(tmp_path: Path) -> None:
+    go(tmp_path, plan(4, 2), FakeBackend())
+    backend = FakeBackend()
+    go(tmp_path, plan(4, 5), backend)
+    assert backend.calls == [(f"toy/{i}", (2, 3, 4)) for i in range(4)]
+    assert texts(tmp_path) == EVERYTHING
+
+
+@pytest.mark.parametrize("mode", ["once", "none"])
+def test_modes_that_ask_for_nothing_say_what_is_missing(tmp_path: Path, mode: str) -> None:
+    go(tmp_path, plan(4, 2), FakeBackend(), mode="once")
+    assert go(tmp_path, plan(4, 2), FakeBackend(), mode=mode).complete
+    backend = FakeBackend()
+    with pytest.raises(MissingError, match="lacks 12 of 20 CoTs"):
+        go(tmp_path, plan(4, 5), backend, mode=mode)
+    assert backend.calls == []
+
+
+def test_equal_requests_are_asked_for_once(tmp_path: Path) -> None:
+    twins = Plan([request(0, text="Same?"), request(1, text="Same?")], 2)
+    backend = FakeBackend()
+    assert go(tmp_path, twins, backend).total == 2
+    assert len(backend.calls) == 1
+
+
+FAULTS: dict[str, Any] = {
+    "429": RateLimited(None),
+    "429 with Retry-After": RateLimited(30.0),
+    "transient": Transient("a 503"),
+    "transient with Retry-After": Transient("a 503", retry_after=5.0),
+    "one instead of n": lambda found: found[:1],
+    "fewer": lambda found: found[:-1],
+    "more": lambda found: [*found, found[0]],
+    "nothing": lambda found: [],
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+@pytest.mark.parametrize("times", [1, 3])
+def test_faults_change_nothing_in_the_journal(tmp_path: Path, fault: str, times: int) -> None:
+    outcome = go(tmp_path, plan(4, 5), FakeBackend([FAULTS[fault]] * times))
+    assert outcome.complete
+    assert texts(tmp_path) == EVERYTHING
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    faults=st.lists(st.sampled_from([None, *FAULTS.values()]), max_size=12),
+    per_request=st.sampled_from([None, 1, 2, 3]),
+    concurrency=st.integers(1, 6),
+    pause=st.integers(0, 3),
+)
+def test_any_mixture_of_faults_changes_nothing(
+    tmp_path_factory: pytest.TempPathFactory, faults: list[Any], per_request: int | None, concurrency: int, pause: int
+) -> None:
+    folder = tmp_path_factory.mktemp("j")
+    backend = FakeBackend(faults, pause=pause)
+    limits = Limits(concurrency, samples_per_request=per_request, retries=20)
+    assert go(folder, plan(4, 5), backend, limits=limits).complete
+    assert texts(folder) == EVERYTHING
+    assert backend.most_in_flight <= concurrency
+    assert all(count == 1 for count in backend.asked.values())
+
+
+def test_a_server_that_ignores_n_is_noticed_and_asked_one_by_one(tmp_path: Path) -> None:
+    backend = FakeBackend([lambda found: found[:1]] * 1000)
+    outcome = go(tmp_path, plan(4, 5), backend, limits=Limits(1))
+    assert outcome.complete
+    assert outcome.notes == (IGNORES_N,)
+    assert [len(samples) for _, samples in backend.calls] == [5, 4, *[1] * 18]
+
+
+def test_one_short_reply_does_not_give_up_n(tmp_path: Path) -> None:
+    backend = FakeBackend([lambda found: found[:1]])
+    go(tmp_path, plan(4, 5), backend, limits=Limits(1))
+    assert [len(samples) for _, samples in backend.calls] == [5, 4, 5, 5, 5]
+
+
+def test_with_seeds_one_sample_per_reply_is_no_fault(tmp_path: Path) -> None:
+    backend = FakeBackend([lambda found: found[:1]] * 1000, takes_seed=True)
+    outcome = go(tmp_path, plan(2, 3, Decoding(seed=100)), backend)
+    assert outcome.notes == ()
+    with Journal.open(tmp_path, {}) as journal:
+        seeds = {(e.record["sample"], e.record["seed"]) for e in journal.entries() if e.kind == "cot"}
+    assert seeds == {(0, 100), (1, 101), (2, 102)}
+
+
+def test_a_backend_without_seeds_records_none(tmp_path: Path) -> None:
+    go(tmp_path, plan(1, 1, Decoding(seed=100)), FakeBackend())
+    with Journal.open(tmp_path, {}) as journal:
+        assert all("seed" not in e.record for e in journal.entries())
+
+
+def test_what_a_server_ignores_is_noticed(tmp_path: Path) -> None:
+    same = FakeBackend(answer=lambda _, __: Completion("4", "length"))
+    notes = go(tmp_path, plan(4, 5, Decoding(logprobs=5)), same).notes
+    at_limit = (
+        "20 of the first 20 CoTs end at the limit of 2,048 output tokens, so that their answers are not known. Stop, and record "
+        "into another folder with a higher limit, such as --max-tokens 4096."
+    )
+    assert notes == (
+        at_limit,
+        "20 of 20 CoTs were cut off at the limit on output tokens.",
+        "20 of 20 CoTs came without a count of their tokens.",
+        "20 of 20 CoTs came without the log-probabilities that were asked for.",
+        EQUAL,
+    )
+
+
+def test_equal_cots_are_as_expected_at_temperature_0(tmp_path: Path) -> None:
+    same = FakeBackend(answer=lambda _, __: Completion("4", "stop", output_tokens=1))
+    assert go(tmp_path, plan(4, 5, Decoding(temperature=0)), same).notes == ()
+
+
+def test_notes_of_the_backend_reach_the_journal(tmp_path: Path) -> None:
+    said: list[str] = []
+    backend = FakeBackend([lambda found: (said.append("It has a cold."), found)[1]])
+    assert go(tmp_path, plan(4, 5), backend, backend_notes=said).notes == ("It has a cold.",)
+    with Journal.open(tmp_path, {}) as journal:
+        assert journal.notes == ["It has a cold."]
+
+
+def test_a_retry_after_is_honoured_by_every_request(tmp_path: Path) -> None:
+    clock = FakeClock()
+    sent: list[float] = []
+
+    class Watched(FakeBackend):
+        async def complete(self, request: Any, samples: Sequence[int]) -> list[Completion]:
+            sent.append(clock.now())
+            return await super().complete(request, samples)
+
+    assert go(tmp_path, plan(4, 5), Watched([RateLimited(30.0)]), clock=clock, limits=Limits(1)).complete
+    assert sent[0] == 0
+    assert sent[1] >= 30
+
+
+def test_a_reply_that_never_comes_is_given_up(tmp_path: Path) -> None:
+    never = FakeBackend([lambda found: asyncio.sleep(1000, found)])
+    outcome = go(tmp_path, plan(4, 5), never, limits=Limits(timeout_s=0.02))
+    assert outcome.complete
+    assert outcome.requests == 5
+
+
+def test_requests_that_keep_failing_are_left_out_and_said(tmp_path: Path) -> None:
+    def of_question_2(request: Any, sample: int) -> Completion:
+        if request.question_id == "toy/2":
+            raise Transient("the reply is cut short")
+        return reply(int(request.question_id[4:]), sample)
+
+    outcome = go(tmp_path, plan(4, 5), FakeBackend(answer=of_question_2), limits=Limits(retries=3))
+    assert (outcome.done, outcome.requests) == (15, 3 + 4)
+    assert isinstance(outcome.error, StoppedError)
+    assert "1 request failed 4 times each (the reply is cut short): 15 of 20 CoTs" in str(outcome.error)
+    assert go(tmp_path, plan(4, 5), FakeBackend()).new == 5
+
+
+def test_a_server_that_is_down_ends_the_run(tmp_path: Path) -> None:
+    backend = FakeBackend([Transient("a 503")] * 10_000)
+    outcome = go(tmp_path, plan(100, 5), backend, limits=Limits(4, retries=2))
+    assert isinstance(outcome.error, Transient)
+    assert (
+        "3 requests in a row failed 3 times each, the last one because a 503. Recording stopped: nothing is recorded yet."
+        in str(outcome.error)
+    )
+    assert len(backend.calls) < 20
+
+
+def test_a_busy_server_is_waited_for_as_long_as_it_answers_others(tmp_path: Path) -> None:
+    """Far more 429s than retries, but never without a reply between two of the same request."""
+    backend = FakeBackend([fault for _ in range(60) for fault in (RateLimited(None), None)])
+    outcome = go(tmp_path, plan(12, 5), backend, limits=Limits(2, retries=2, samples_per_request=1))
+    assert outcome.complete
+
+
+def test_a_fatal_error_stops_and_keeps_everything(tmp_path: Path) -> None:
+    backend = FakeBackend([None, None, Fatal("The key is wrong")])
+    outcome = go(tmp_path, plan(4, 5), backend, limits=Limits(1))
+    assert isinstance(outcome.error, Fatal)
+    assert str(outcome.error) == (
+        f"The key is wrong. Recording stopped: 10 of 20 CoTs are in {tmp_path}, and the same command goes on from there."
+    )
+    assert len(backend.calls) == 3
+    assert len(texts(tmp_path)) == 10
+
+
+def test_what_is_in_flight_when_a_fatal_error_comes_is_kept(tmp_path: Path) -> None:
+    async def late(found: list[Completion]) -> list[Completion]:
+        await asyncio.sleep(0.02)
+        return found
+
+    outcome = go(tmp_path, plan(4, 5), FakeBackend([late, Fatal("no"), late, late]))
+    assert outcome.done == 15
+
+
+def test_a_refused_question_has_cots_without_answers(tmp_path: Path) -> None:
+    def refuse_1(request: Any, sample: int) -> Completion:
+        if request.question_id == "toy/1":
+            raise Refused("content policy", "content_filter")
+        return reply(int(request.question_id[4:]), sample)
+
+    backend = FakeBackend(answer=refuse_1)
+    outcome = go(tmp_path, plan(4, 5), backend, limits=Limits(samples_per_request=1, concurrency=1))
+    assert outcome.complete
+    assert sum(question == "toy/1" for question, _ in backend.calls) == 1
+    with Journal.open(tmp_path, {}) as journal:
+        refused = [e.record for e in journal.entries() if e.kind == "cot" and "refused" in e.record]
+        assert journal.totals.replies == 15
+    assert [r["sample"] for r in refused] == [0, 1, 2, 3, 4]
+    assert {(r["text"], r["finish_reason"], r["refused"]) for r in refused} == {
+        ("", "content_filter", "content policy")
+    }
+
+
+def test_refusals_before_the_first_reply_wait_for_it(tmp_path: Path) -> None:
+    outcome = go(tmp_path, plan(4, 5), FakeBackend([Refused("too long"), Refused("too long")]), limits=Limits(1))
+    assert outcome.complete
+    found = texts(tmp_path)
+    assert sum(text == "" for text in found.values()) == 10
+
+
+@pytest.mark.parametrize("questions", [3, 100])
+def test_if_everything_is_refused_nothing_is_recorded(tmp_path: Path, questions: int) -> None:
+    backend = FakeBackend([Refused("no such parameter")] * 1000)
+    outcome = go(tmp_path, plan(questions, 5), backend, limits=Limits(2))
+    assert isinstance(outcome.error, Fatal)
+    assert "refused: no such parameter." in str(outcome.error)
+    assert len(backend.calls) <= 10
+    assert texts(tmp_path) == {}
+
+
+def test_a_mistake_in_a_backend_is_not_hidden(tmp_path: Path) -> None:
+    with pytest.raises(ZeroDivisionError):
+        go(tmp_path, plan(4, 5), FakeBackend([None, ZeroDivisionError()]), limits=Limits(1))
+    assert len(texts(tmp_path)) == 5
+
+
+def test_a_full_disk_stops_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    commits: list[int] = []
+    commit = Journal.commit
+
+    def failing(journal: Journal) -> list[tuple[str, int]]:
+        commits.append(1)
+        if len(commits) > 2:
+            raise StorageError("The disk is full.")
+        return commit(journal)
+
+    monkeypatch.setattr(Journal, "commit", failing)
+    with pytest.raises(StorageError, match="The disk is full"):
+        go(tmp_path, plan(100, 5), FakeBackend(pause=3), limits=Limits(2))
+    monkeypatch.undo()
+    assert 0 < len(texts(tmp_path)) < 500
+    assert go(tmp_path, plan(100, 5), FakeBackend()).complete
+
+
+def stop_after(replies: int, how: Callable[[Control], None]) -> tuple[FakeBackend, Control]:
+    """A backend during whose call number `replies` somebody presses Ctrl-C; later calls take very long."""
+    control = Control()
+
+    def press(found: list[Completion]) -> list[Completion]:
+        how(control)
+        return found
+
+    async def slow(found: list[Completion]) -> list[Completion]:
+        await asyncio.sleep(0.05)
+        return found
+
+    return FakeBackend([*[None] * replies, slow, slow, press]), control
+
+
+def test_the_first_interrupt_waits_for_what_is_in_flight(tmp_path: Path) -> None:
+    backend, control = stop_after(3, Control.interrupt)
+    outcome = go(tmp_path, plan(100, 5), backend, control=control)
+    assert isinstance(outcome.error, InterruptedByUser)
+    assert outcome.error.exit_code == 130
+    assert "Recording was interrupted: 80 of 500 CoTs are in" in str(outcome.error)
+    assert outcome.done == len(texts(tmp_path)) == 5 * len(backend.calls) == 80
+
+
+def test_the_second_interrupt_waits_for_nothing(tmp_path: Path) -> None:
+    backend, control = stop_after(3, lambda c: (c.interrupt(), c.interrupt())[0])
+    outcome = go(tmp_path, plan(100, 5), backend, control=control)
+    assert isinstance(outcome.error, InterruptedByUser)
+    assert outcome.done == len(texts(tmp_path)) == 5 * (len(backend.calls) - 2)
+
+
+def test_an_interrupt_ends_a_long_wait(tmp_path: Path) -> None:
+    control = Control()
+    clock = FakeClock()
+
+    async def press() -> None:
+        await clock.sleep(10)
+        control.interrupt()
+
+    async def both(journal: Journal) -> Outcome:
+        recording = record(
+            plan(4, 5), FakeBackend([RateLimited(3600.0)]), journal, clock=clock, control=control, limits=Limits(1)
+        )
+        return (await asyncio.gather(recording, press()))[0]
+
+    with Journal.open(tmp_path, {}) as journal:
+        outcome = clock.run(both(journal))
+    assert isinstance(outcome.error, InterruptedByUser)
+    assert clock.now() < 60
+
+
+def test_a_stop_before_the_start_sends_nothing(tmp_path: Path) -> None:
+    control = Control()
+    control.finish()
+    backend = FakeBackend()
+    assert isinstance(go(tmp_path, plan(4, 5), backend, control=control).error, InterruptedByUser)
+    assert backend.calls == []
+
+
+def test_cancellation_from_outside_keeps_what_came(tmp_path: Path) -> None:
+    async def work(journal: Journal) -> None:
+        task = asyncio.ensure_future(
+            record(plan(4, 5), FakeBackend([None, lambda f: asyncio.sleep(9, f)]), journal, limits=Limits(2))
+        )
+        await asyncio.sleep(0.05)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    with Journal.open(tmp_path, {}) as journal:
+        asyncio.run(work(journal))
+    assert len(texts(tmp_path)) >= 5
+
+
+def test_nothing_is_sent_that_could_pass_the_cost_limit(tmp_path: Path) -> None:
+    """20 prompt and 10 output tokens at 1 and 10 USD per million: 120 micro-dollars per reply of one CoT."""
+    backend = FakeBackend(pause=3)
+    decoding = Decoding(max_tokens=10)
+    options = {"price": PRICE, "limits": Limits(8, samples_per_request=1)}
+    outcome = go(tmp_path, plan(10, 10, decoding), backend, cost_limit_usd=0.0024, **options)
+    assert isinstance(outcome.error, CostLimitReached)
+    assert outcome.usd is not None
+    assert outcome.usd <= 0.0024
+    assert outcome.done == round(outcome.usd / 120e-6) >= 15
+    assert "of 0.0024 USD are spent), so nothing more was sent" in str(outcome.error)
+    again = go(tmp_path, plan(10, 10, decoding), FakeBackend(), cost_limit_usd=0.0024, **options)
+    assert again.done <= 20, "earlier runs count"
+    assert go(tmp_path, plan(10, 10, decoding), FakeBackend(), cost_limit_usd=1.0, **options).complete
+
+
+def test_a_cost_limit_needs_a_price_and_a_number(tmp_path: Path) -> None:
+    with pytest.raises(PriceNotFoundError, match="no price for this LLM"):
+        go(tmp_path, plan(1, 1), FakeBackend(), cost_limit_usd=1.0)
+    with pytest.raises(OutOfRangeError, match="above 0"):
+        go(tmp_path, plan(1, 1), FakeBackend(), cost_limit_usd=0.0, price=PRICE)
+    with pytest.raises(OutOfRangeError, match="has 1 to 1,048,576 CoTs"):
+        plan(1, 0)
+
+
+def test_prompts_are_paid_once_per_reply(tmp_path: Path) -> None:
+    assert go(tmp_path, plan(4, 5), FakeBackend(), price=PRICE).usd == pytest.approx(1e-6 * 4 * (20 + 5 * 10 * 10))
+    other = tmp_path / "single"
+    outcome = go(other, plan(4, 5), FakeBackend(), price=PRICE, limits=Limits(samples_per_request=1))
+    assert outcome.usd == pytest.approx(1e-6 * 20 * (20 + 10 * 10))
+
+
+def test_progress_ends_with_everything_done(tmp_path: Path) -> None:
+    seen: list[Progress] = []
+    acknowledged: list[tuple[str, int]] = []
+    go(tmp_path, plan(4, 5), FakeBackend(), price=PRICE, progress=seen.append, acknowledged=acknowledged.extend)
+    assert (seen[-1].done, seen[-1].total, seen[-1].new, seen[-1].in_flight) == (20, 20, 20, 0)
+    assert seen[-1].usd == pytest.approx(0.00208)
+    assert len(set(acknowledged)) == len(acknowledged) == 20
+
+
+def test_an_estimate_before_anything_is_an_upper_bound() -> None:
+    found = estimate(plan(4, 5, Decoding(max_tokens=100)), price=PRICE)
+    assert (found.cots, found.calls, found.output_tokens, found.at_most) == (20, 4, 2000, True)
+    assert found.usd == pytest.approx(1e-6 * (found.prompt_tokens + 20_000))
+    assert "an upper bound" in found.basis
+    unknown = estimate(plan(4, 5, Decoding(max_tokens=None)), price=PRICE)
+    assert (unknown.output_tokens, unknown.usd, unknown.at_most) == (None, None, False)
+    assert estimate(plan(4, 5), output_tokens_per_cot=7.5).output_tokens == 150
+    assert estimate(plan(4, 5), limits=Limits(samples_per_request=2)).calls == 12
+
+
+def test_an_estimate_after_some_is_what_they_were_like(tmp_path: Path) -> None:
+    go(tmp_path, plan(4, 2), FakeBackend())
+    with Journal.open(tmp_path, {}) as journal:
+        found = estimate(plan(4, 5), journal, price=PRICE)
+    assert (found.cots, found.calls, found.prompt_tokens, found.output_tokens) == (12, 4, 80, 120)
+    assert found.usd == pytest.approx(1e-6 * (80 + 1200))
+    assert not found.at_most

@@ -1,0 +1,786 @@
+"""The backend for OpenAI-compatible servers, through the real client, against a real server that fails as it is told to."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import math
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from faulty_server import BIG, FAULTS, HALF, REASONING, REFUSAL, WORST, FaultyServer, number_of, text_of
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from feval.cards.schema import FINISH_REASONS
+from feval.errors import OutOfRangeError, UsageError
+from recorders.backends import replies
+from recorders.backends.endpoint import Endpoint, Redaction
+from recorders.backends.faults import of_error_in_reply, retry_after
+from recorders.errors import BackendError, Fatal, RateLimited, Refused, Transient
+from recorders.request import Completion, Decoding, Message, Request
+
+openai = pytest.importorskip("openai", reason="the official client (extra `record`) is not installed")
+
+from recorders.backends.openai_compatible import OpenAICompatible  # noqa: E402  after the skip
+
+KEY = "sk-test-0123456789abcdef"
+
+
+def request(question: str = "What is 2 + 2?", **decoding: Any) -> Request:
+    return Request("gsm8k", "q1", (Message("user", question),), "some/model", Decoding(**decoding))
+
+
+def complete(
+    server: FaultyServer,
+    asked: Request,
+    samples: Sequence[int] = (0,),
+    *,
+    timeout_s: float = 20.0,
+    notes: list[str] | None = None,
+) -> list[Completion]:
+    heard: list[str] = [] if notes is None else notes
+
+    async def run() -> list[Completion]:
+        backend = OpenAICompatible(Endpoint(server.url, KEY), timeout_s=timeout_s, note=heard.append)
+        try:
+            return await backend.complete(asked, samples)
+        finally:
+            await backend.aclose()
+
+    return asyncio.run(run())
+
+
+@pytest.fixture
+def server() -> Iterator[FaultyServer]:
+    with FaultyServer() as server:
+        yield server
+
+
+def test_a_reply_becomes_a_completion_with_all_that_the_server_states(server: FaultyServer) -> None:
+    asked = request(temperature=0.5, top_p=0.9, max_tokens=64, stop=("\n\n",), seed=100, extra_body={"min_p": 0.1})
+    [completion] = complete(server, asked, [7])
+    text = text_of("What is 2 + 2?", 107)
+    assert completion == Completion(
+        text=text,
+        finish_reason="stop",
+        output_tokens=len(text),
+        reasoning_tokens=0,
+        prompt_tokens=5,
+        cached_tokens=1,
+        response_id=completion.response_id,
+        served_model="some/model-2026",
+        system_fingerprint="fp_1",
+    )
+    assert completion.response_id.startswith("chatcmpl-")
+    assert server.seen[0].body == {
+        "model": "some/model",
+        "messages": [{"role": "user", "content": "What is 2 + 2?"}],
+        "temperature": 0.5,
+        "top_p": 0.9,
+        "max_tokens": 64,
+        "stop": ["\n\n"],
+        "seed": 107,
+        "min_p": 0.1,
+    }
+    assert server.seen[0].headers["authorization"] == f"Bearer {KEY}"
+
+
+def test_what_is_none_is_not_sent(server: FaultyServer) -> None:
+    complete(server, request(temperature=None, max_tokens=None))
+    assert sorted(server.seen[0].body) == ["messages", "model"]
+
+
+def test_samples_asked_for_together_are_one_request_and_their_tokens_add_up(server: FaultyServer) -> None:
+    notes: list[str] = []
+    completions = complete(server, request(), range(5), notes=notes)
+    assert [completion.text for completion in completions] == [text_of("What is 2 + 2?", index) for index in range(5)]
+    # The server's tokens are bytes, so that the split by length is exact.
+    assert [completion.output_tokens for completion in completions] == [
+        len(completion.text) for completion in completions
+    ]
+    assert [seen.body["n"] for seen in server.seen] == [5]
+    assert len(notes) == 1
+    assert "split by length" in notes[0]
+
+
+def test_with_a_seed_every_sample_is_a_request_of_its_own(server: FaultyServer) -> None:
+    notes: list[str] = []
+    completions = complete(server, request(seed=3), [4, 5, 6], notes=notes)
+    assert [completion.text for completion in completions] == [text_of("What is 2 + 2?", 7)]
+    assert server.seen[0].body["seed"] == 7
+    assert "n" not in server.seen[0].body
+    assert notes == []
+
+
+def test_choices_are_taken_in_the_order_of_their_index() -> None:
+    choices = [{"index": index, "message": {"content": str(index)}, "finish_reason": "stop"} for index in (2, 0, 1)]
+    reading = replies.read({"choices": choices}, 3, None, str)
+    assert [completion.text for completion in reading.completions] == ["0", "1", "2"]
+
+
+@pytest.mark.parametrize(
+    ("fault", "wait_s"),
+    [
+        ("429", None),
+        ("429 seconds", 0.01),
+        ("429 milliseconds", 0.02),
+        ("429 date", 7.0),
+        ("429 nonsense", None),
+        ("rate error with 200", None),
+    ],
+)
+def test_a_rate_limit_says_how_long_to_wait(fault: str, wait_s: float | None) -> None:
+    with FaultyServer([fault]) as server, pytest.raises(RateLimited) as caught:
+        complete(server, request())
+    assert caught.value.retry_after == wait_s
+    assert len(server.seen) == 1  # the client does not retry
+
+
+@pytest.mark.parametrize(
+    ("fault", "words"),
+    [
+        ("408", "answered 408: Timed out upstream"),
+        ("409", "answered 409: Conflict"),
+        ("500", "answered 500: The server had an error"),
+        ("502 page", "answered 502: <html> <h1>Bad Gateway</h1>xxx"),
+        ("503", "answered 503: Overloaded"),
+        ("503 seconds", "answered 503: Overloaded"),
+        ("slow", "did not answer within 0.3 s"),
+        ("reset", "the connection to 127.0.0.1:"),
+        ("closed early", "the connection to 127.0.0.1:"),
+        ("no answer", "the connection to 127.0.0.1:"),
+        ("wrong gzip", "the connection to 127.0.0.1:"),
+        ("truncated", "no valid JSON"),
+        ("not JSON", "no valid JSON"),
+        ("not an object", "no object"),
+        ("empty body", "no valid JSON (0 bytes"),
+        ("empty choices", "holds no choice"),
+        ("no choices", "holds no choice"),
+        ("no message", "holds no choice"),
+        ("error with 200", "answered 503: Provider returned error"),
+    ],
+)
+def test_what_may_work_next_time_is_transient(fault: str, words: str) -> None:
+    timeout_s = 0.3 if fault == "slow" else 20.0
+    with FaultyServer([fault]) as server, pytest.raises(Transient) as caught:
+        complete(server, request(), timeout_s=timeout_s)
+    assert words in caught.value.reason
+    assert len(caught.value.reason) < 400
+    assert caught.value.retry_after == (0.01 if fault == "503 seconds" else None)
+    assert len(server.seen) == 1
+
+
+@pytest.mark.parametrize(
+    ("fault", "finish_reason"),
+    [("400", "error"), ("400 too long", "error"), ("400 policy", "content_filter"), ("413", "error"), ("422", "error")],
+)
+def test_what_never_works_for_this_request_is_refused(fault: str, finish_reason: str) -> None:
+    with FaultyServer([fault]) as server, pytest.raises(Refused) as caught:
+        complete(server, request())
+    assert caught.value.finish_reason == finish_reason
+
+
+@pytest.mark.parametrize(
+    ("fault", "advice"),
+    [
+        ("401", "Check the API key in the environment variable"),
+        ("402", "no money or quota left"),
+        ("429 quota", "no money or quota left"),
+        ("403", "may not use the model 'some/model'"),
+        ("404", "Check the model's name ('some/model') and the base URL (http://127.0.0.1:"),
+        ("405", "usually ends in /v1"),
+        ("400 setting", "does not take the setting 'temperature'"),
+    ],
+)
+def test_what_never_works_at_all_is_fatal_and_says_what_to_do(fault: str, advice: str) -> None:
+    with FaultyServer([fault]) as server, pytest.raises(Fatal) as caught:
+        complete(server, request())
+    assert advice in caught.value.reason
+
+
+def test_every_fault_is_tested() -> None:
+    tested = {
+        str(values[0] if isinstance(values, tuple) else values)
+        for test in globals().values()
+        for mark in getattr(test, "pytestmark", [])
+        if mark.name == "parametrize" and str(mark.args[0][0]) == "fault"
+        for values in mark.args[1]
+    }
+    assert set(FAULTS) - tested == {"fewer", "more", "no usage"}  # which have tests of their own, below
+
+
+def test_nobody_listening_is_transient() -> None:
+    with FaultyServer() as server:
+        gone = server
+    with pytest.raises(Transient, match="the connection to 127"):
+        complete(gone, request())
+
+
+@pytest.mark.parametrize(
+    "fault_by_client", ["reset", "closed early", "no answer", "wrong gzip", "slow", "503 seconds", "truncated"]
+)
+def test_where_a_proxy_stands_between_the_clients_own_transport_fails_alike(
+    monkeypatch: pytest.MonkeyPatch, fault_by_client: str
+) -> None:
+    reasons = []
+    for direct in (True, False):
+        monkeypatch.setattr("recorders.backends.openai_compatible.is_direct", lambda _url, direct=direct: direct)
+        with FaultyServer([fault_by_client]) as server, pytest.raises(Transient) as caught:
+            complete(server, request(), timeout_s=0.3 if fault_by_client == "slow" else 20.0)
+        reasons.append((caught.value.reason.partition(":")[0], caught.value.retry_after))
+    assert reasons[0] == reasons[1]
+
+
+def test_errors_are_not_chained_to_the_clients_which_quote_the_server() -> None:
+    for fault in ("500", "reset", "slow", "401"):
+        with FaultyServer([fault]) as server, pytest.raises(BackendError) as caught:
+            complete(server, request(), timeout_s=0.3)
+        assert caught.value.__cause__ is None
+        assert caught.value.__context__ is None
+
+
+def test_a_server_that_ignores_n_is_noticed() -> None:
+    notes: list[str] = []
+    with FaultyServer(takes_n=False) as server:
+        assert len(complete(server, request(), range(4), notes=notes)) == 1
+    assert "ignores n" in notes[0]
+
+
+def test_fewer_choices_than_asked_for_are_all_kept() -> None:
+    notes: list[str] = []
+    with FaultyServer(["fewer"]) as server:
+        assert len(complete(server, request(), range(4), notes=notes)) == 1
+    assert "ignores n" in notes[-1]
+
+
+def test_more_choices_than_asked_for_are_dropped_and_said() -> None:
+    notes: list[str] = []
+    with FaultyServer(["more"]) as server:
+        texts = [completion.text for completion in complete(server, request(), range(2), notes=notes)]
+    assert texts == [text_of("What is 2 + 2?", 0), text_of("What is 2 + 2?", 1)]
+    assert "more choices" in notes[-1]
+
+
+def test_a_server_that_refuses_n_is_asked_for_one_at_a_time() -> None:
+    notes: list[str] = []
+    with FaultyServer(refuses_n=True) as server:
+        assert len(complete(server, request(), range(4), notes=notes)) == 1
+        assert [seen.body.get("n") for seen in server.seen] == [4, None]
+    assert notes == ["The server refuses n above 1: each sample is asked for in a request of its own."]
+
+
+def test_a_server_that_wants_max_completion_tokens_gets_it_from_then_on() -> None:
+    with FaultyServer(wants="max_completion_tokens") as server:
+
+        async def run() -> None:
+            backend = OpenAICompatible(Endpoint(server.url, KEY))
+            await asyncio.gather(*(backend.complete(request(seed=number), [0]) for number in range(4)))
+            before = len(server.seen)
+            await backend.complete(request(), [0, 1])
+            assert len(server.seen) == before + 1
+            await backend.aclose()
+
+        asyncio.run(run())
+    assert "max_tokens" not in server.seen[-1].body
+    assert server.seen[-1].body["max_completion_tokens"] == 2048
+
+
+def test_both_adaptations_may_be_needed_for_one_request() -> None:
+    with FaultyServer(wants="max_completion_tokens", refuses_n=True) as server:
+        assert len(complete(server, request(), range(3))) == 1
+    assert len(server.seen) == 3
+
+
+@pytest.mark.parametrize("name", ["n", "seed", "stream", "model"])
+def test_an_extra_body_does_not_contradict_what_is_recorded(server: FaultyServer, name: str) -> None:
+    with pytest.raises(Fatal, match=f"extra body holds '{name}'"):
+        complete(server, request(extra_body={name: 1}))
+    assert server.seen == []
+
+
+@pytest.mark.parametrize(
+    ("code", "kind"),
+    [(429, RateLimited), ("429", RateLimited), (401, Fatal), ("busy", Transient), (None, Transient), (7, Transient)],
+)
+def test_an_error_in_the_place_of_a_reply_is_what_its_code_says(code: object, kind: type[Exception]) -> None:
+    found = of_error_in_reply({"error": {"message": "No", "code": code}}, Endpoint("https://host/v1"), "some/model")
+    assert type(found) is kind
+    assert of_error_in_reply({"error": None, "choices": []}, Endpoint("https://host/v1"), "some/model") is None
+
+
+def test_many_requests_at_a_time_share_connections_that_are_used_again() -> None:
+    with FaultyServer(delay_s=0.2) as server:
+
+        async def run() -> None:
+            backend = OpenAICompatible(Endpoint(server.url))
+            for _ in range(2):
+                replies = await asyncio.gather(*(backend.complete(request(f"{number}?"), [0]) for number in range(80)))
+                assert len(replies) == 80
+            await backend.aclose()
+
+        asyncio.run(run())
+    assert server.connections == 80
+    assert len(server.seen) == 160
+
+
+def test_missing_usage_is_none_and_said() -> None:
+    notes: list[str] = []
+    with FaultyServer(["no usage"]) as server:
+        [completion] = complete(server, request(), notes=notes)
+    assert (completion.output_tokens, completion.prompt_tokens, completion.cached_tokens) == (None, None, None)
+    assert notes == ["The server states no token usage: its replies are recorded without."]
+
+
+def test_a_refusal_is_a_text_that_ends_with_content_filter(server: FaultyServer) -> None:
+    notes: list[str] = []
+    [completion] = complete(server, request("[refusal]"), notes=notes)
+    assert (completion.text, completion.finish_reason) == (REFUSAL, "content_filter")
+    assert "refused" in notes[0]
+
+
+def test_length_and_content_filter_stay_what_they_are(server: FaultyServer) -> None:
+    [cut] = complete(server, request("[length]"))
+    [filtered] = complete(server, request("[content_filter]"))
+    assert (cut.finish_reason, filtered.finish_reason, filtered.text) == ("length", "content_filter", "")
+
+
+def test_an_unknown_finish_reason_is_unknown_and_said(server: FaultyServer) -> None:
+    notes: list[str] = []
+    [completion] = complete(server, request("[finish]"), notes=notes)
+    assert completion.finish_reason == "unknown"
+    assert "none of OpenAI's words" in notes[0]
+
+
+def test_reasoning_is_kept_apart(server: FaultyServer) -> None:
+    completions = complete(server, request("[reasoning]"), range(2))
+    assert {completion.reasoning for completion in completions} == {REASONING}
+    assert [completion.reasoning_tokens for completion in completions] == [len(REASONING)] * 2
+
+
+def test_the_worst_of_unicode_comes_through(server: FaultyServer) -> None:
+    [completion] = complete(server, request("[unicode]"))
+    assert completion.text == f"{WORST} {text_of('[unicode]', 0)}"
+
+
+def test_half_a_surrogate_pair_becomes_a_replacement_character(server: FaultyServer) -> None:
+    notes: list[str] = []
+    [completion] = complete(server, request("[half]"), notes=notes)
+    assert completion.text == f"\ufffd {text_of('[half]', 0)}"
+    assert "surrogate" in notes[0]
+
+
+def test_a_question_with_half_a_surrogate_pair_is_refused(server: FaultyServer) -> None:
+    with pytest.raises(Refused, match="surrogate"):
+        complete(server, request("\ud83e"))
+
+
+def test_a_megabyte_comes_through(server: FaultyServer) -> None:
+    [completion] = complete(server, request("[big]"))
+    assert completion.text == BIG + text_of("[big]", 0)
+    assert len(completion.text) > 1_000_000
+
+
+def test_log_probabilities_become_confidences(server: FaultyServer) -> None:
+    completions = complete(server, request(logprobs=4), range(2))
+    assert server.seen[0].body["logprobs"] is True
+    assert server.seen[0].body["top_logprobs"] == 4
+    for completion in completions:
+        words = len(completion.text.split())
+        assert completion.token_logprobs == (-0.25,) * words
+        assert completion.token_confidences == (0.625,) * words  # (0.25 + 0.5 + 0.75 + 1) / 4
+
+
+def test_log_probabilities_of_the_sampled_tokens_alone(server: FaultyServer) -> None:
+    [completion] = complete(server, request(logprobs=0))
+    assert "top_logprobs" not in server.seen[0].body
+    assert completion.token_logprobs is not None
+    assert completion.token_confidences is None
+
+
+def test_a_server_that_ignores_logprobs_is_noticed() -> None:
+    notes: list[str] = []
+    with FaultyServer(takes_logprobs=False) as server:
+        [completion] = complete(server, request(logprobs=5), notes=notes)
+    assert (completion.token_logprobs, completion.token_confidences) == (None, None)
+    assert "ignores logprobs" in notes[0]
+
+
+def test_a_note_is_said_once() -> None:
+    notes: list[str] = []
+    with FaultyServer(takes_n=False) as server:
+
+        async def run() -> None:
+            backend = OpenAICompatible(Endpoint(server.url), note=notes.append)
+            for _ in range(3):
+                await backend.complete(request(), [0, 1])
+            await backend.aclose()
+
+        asyncio.run(run())
+    assert len(notes) == 1
+
+
+def test_a_local_server_needs_no_key(server: FaultyServer) -> None:
+    endpoint = Endpoint.from_environment(server.url, environment={})
+    assert endpoint.client_key == "none"
+    assert endpoint.warning is None
+
+
+def test_credentials_in_the_base_url_are_sent_as_basic_and_shown_nowhere() -> None:
+    with FaultyServer() as server:
+        endpoint = Endpoint(f"http://user:s3cret-pass%2Fword@127.0.0.1:{server.port}/v1")
+
+        async def run() -> None:
+            backend = OpenAICompatible(endpoint)
+            await backend.complete(request(), [0])
+            await backend.aclose()
+
+        asyncio.run(run())
+    assert server.seen[0].headers["authorization"] == "Basic dXNlcjpzM2NyZXQtcGFzcy93b3Jk"
+    assert "s3cret" not in f"{endpoint!r} {endpoint.url} {endpoint.host}"
+    assert endpoint.redaction.reason("s3cret-pass/word dXNlcjpzM2NyZXQtcGFzcy93b3Jk") == "[key] [key]"
+
+
+# One by one: the parts of a reply.
+
+
+def choice(message: object, **fields: object) -> dict[str, object]:
+    return {"index": 0, "message": message, "finish_reason": "stop"} | fields
+
+
+def read_one(message: object, top: int | None = None, usage: object = None, **fields: object) -> Completion:
+    [completion] = replies.read({"choices": [choice(message, **fields)], "usage": usage}, 1, top, str).completions
+    return completion
+
+
+@pytest.mark.parametrize(
+    ("message", "text", "reasoning"),
+    [
+        ({"content": "a"}, "a", None),
+        ({"content": None}, "", None),
+        ({}, "", None),
+        ({"content": 7}, "", None),
+        ({"content": "a", "reasoning_content": "r"}, "a", "r"),
+        ({"content": "a", "reasoning": "r"}, "a", "r"),
+        ({"content": "a", "reasoning": {"effort": "low"}}, "a", None),
+        ({"content": "a", "reasoning_content": ""}, "a", None),
+        ({"content": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]}, "ab", None),
+        (
+            {
+                "content": [
+                    {"type": "thinking", "thinking": [{"type": "text", "text": "r"}]},
+                    {"type": "text", "text": "a"},
+                ]
+            },
+            "a",
+            "r",
+        ),
+        ({"content": [None, {"type": "text", "text": [[["deep"]]]}]}, "", None),
+        ({"content": "", "refusal": "no"}, "no", None),
+        ({"content": "yes", "refusal": "no"}, "yes", None),
+    ],
+)
+def test_the_forms_of_a_message(message: object, text: str, reasoning: str | None) -> None:
+    completion = read_one(message)
+    assert (completion.text, completion.reasoning) == (text, reasoning)
+
+
+@pytest.mark.parametrize(
+    ("usage", "counts"),
+    [
+        ({"prompt_tokens": 3, "completion_tokens": 5}, (3, 5, None, None)),
+        ({"prompt_tokens": 3.0, "completion_tokens": 5.0}, (3, 5, None, None)),
+        ({"prompt_tokens": -1, "completion_tokens": 5}, (None, 5, None, None)),
+        ({"prompt_tokens": True, "completion_tokens": "5"}, (None, None, None, None)),
+        ({"completion_tokens": 5, "completion_tokens_details": {"reasoning_tokens": 2}}, (None, 5, 2, None)),
+        (
+            {"completion_tokens": 5, "completion_tokens_details": None, "prompt_tokens_details": {"cached_tokens": 1}},
+            (None, 5, None, 1),
+        ),
+        ({"completion_tokens": 5, "prompt_tokens": 3, "prompt_cache_hit_tokens": 2}, (3, 5, None, 2)),
+        # xAI counts reasoning beside the completion, and the total shows it.
+        (
+            {
+                "prompt_tokens": 3,
+                "completion_tokens": 5,
+                "total_tokens": 10,
+                "completion_tokens_details": {"reasoning_tokens": 2},
+            },
+            (3, 7, 2, None),
+        ),
+        ([], (None, None, None, None)),
+    ],
+)
+def test_the_forms_of_usage(usage: object, counts: tuple[int | None, ...]) -> None:
+    completion = read_one({"content": "a"}, usage=usage)
+    found = (completion.prompt_tokens, completion.output_tokens, completion.reasoning_tokens, completion.cached_tokens)
+    assert found == counts
+
+
+@pytest.mark.parametrize(
+    ("logprobs", "sampled", "confidences"),
+    [
+        (None, None, None),
+        ({"content": None}, None, None),
+        ({"content": ["a"]}, None, None),
+        ({"content": []}, (), ()),
+        ({"content": [{"logprob": -1}]}, (-1.0,), None),
+        ({"content": [{"logprob": -1, "top_logprobs": []}]}, (-1.0,), None),
+        ({"content": [{"logprob": "-1", "top_logprobs": []}]}, None, None),
+        ({"content": [{"logprob": math.nan, "top_logprobs": []}]}, None, None),
+        ({"content": [{"logprob": -math.inf, "top_logprobs": [{"logprob": -1}, {"logprob": -2}]}]}, (-9999.0,), (1.5,)),
+        # Of k + 1 the k likeliest count: some servers add the sampled token.
+        ({"content": [{"logprob": -9, "top_logprobs": [{"logprob": x} for x in (-9, -1, -2)]}]}, (-9.0,), (1.5,)),
+        ({"content": [{"logprob": -1, "top_logprobs": [{"logprob": -1}, {"logprob": None}]}]}, (-1.0,), None),
+    ],
+)
+def test_the_forms_of_logprobs(logprobs: object, sampled: object, confidences: object) -> None:
+    completion = read_one({"content": "a"}, top=2, logprobs=logprobs)
+    assert (completion.token_logprobs, completion.token_confidences) == (sampled, confidences)
+
+
+def test_exact_counts_come_from_the_log_probabilities_where_they_add_up() -> None:
+    tokens = [{"logprob": -1.0, "top_logprobs": []}]
+    choices = [choice({"content": "aaaa"}, logprobs={"content": tokens * count}) for count in (1, 3)]
+    reading = replies.read({"choices": choices, "usage": {"completion_tokens": 4}}, 2, 0, str)
+    assert [completion.output_tokens for completion in reading.completions] == [1, 3]
+    assert not any("split" in note for note in reading.notes)
+
+
+def test_shares_of_tokens_add_up() -> None:
+    choices = [choice({"content": "a" * length}) for length in (1, 1, 1, 0)]
+    reading = replies.read({"choices": choices, "usage": {"completion_tokens": 100}}, 4, None, str)
+    assert [completion.output_tokens for completion in reading.completions] == [34, 33, 33, 0]
+
+
+@pytest.mark.parametrize("content", [b"{", b'{"a": ', b"\xff\xfe", b"[" * 100_000, b'"text"', b"null", b""])
+def test_a_body_that_is_no_object_is_transient(content: bytes) -> None:
+    with pytest.raises(Transient):
+        replies.parse(content)
+
+
+def test_a_body_with_nan_is_read() -> None:
+    assert math.isnan(replies.parse(b'{"a": NaN}')["a"])
+
+
+# One by one: waiting.
+
+NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("headers", "seconds"),
+    [
+        ({}, None),
+        ({"retry-after": "3"}, 3.0),
+        ({"retry-after": "1.5"}, 1.5),
+        ({"retry-after": "-3"}, 0.0),
+        ({"retry-after": "inf"}, None),
+        ({"retry-after": "nan"}, None),
+        ({"retry-after": ""}, None),
+        ({"retry-after": "Thu, 01 Jan 2026 12:00:30 GMT"}, 30.0),
+        ({"retry-after": "Thu, 01 Jan 2026 11:00:00 GMT"}, 0.0),
+        ({"retry-after": "Thu, 01 Jan 2026 12:00:30 GMT", "date": "Thu, 01 Jan 2026 12:00:25 GMT"}, 5.0),
+        ({"retry-after-ms": "250", "retry-after": "9"}, 0.25),
+        ({"retry-after-ms": "many", "retry-after": "9"}, 9.0),
+    ],
+)
+def test_the_forms_of_retry_after(headers: dict[str, str], seconds: float | None) -> None:
+    assert retry_after(headers, NOON) == seconds
+
+
+# One by one: endpoints and keys.
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "localhost:8000/v1",
+        "ftp://host/v1",
+        "https://",
+        "",
+        "https://host:port/v1",
+        "https://[::1/v1",
+        "https://host:0/v1",
+    ],
+)
+def test_a_base_url_that_names_no_server_is_refused(url: str) -> None:
+    with pytest.raises(UsageError, match="Give http:// or https://"):
+        Endpoint(url)
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "https://u:s3cret-p@ss@/v1",
+        "https://u:s3cret-p@host:port/v1",
+        "https://host/v1?key=s3cret-p",
+        "u:s3cret-p@host",
+        "x://u:s3cret-p@h",
+    ],
+)
+def test_a_refused_base_url_keeps_its_secrets(url: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        Endpoint(url)
+    assert "s3cret" not in str(caught.value)
+    assert caught.value.__cause__ is None
+
+
+@pytest.mark.parametrize(
+    "key", ["sk-0123456789\nabcdef", "sk-0123456789 abcdef", "sk-0123456789abcdéf", "sk-0123456789\x00"]
+)
+def test_a_key_no_header_can_carry_is_refused_and_not_shown(key: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        Endpoint("https://host/v1", key)
+    assert "0123456789" not in str(caught.value)
+
+
+def test_the_environment_is_read_as_the_official_client_reads_it() -> None:
+    environment = {
+        "OPENAI_API_KEY": f"{KEY}\n",
+        "OPENAI_BASE_URL": "https://one.example/v1/",
+        "OTHER_KEY": "sk-other-0123456789",
+    }
+    endpoint = Endpoint.from_environment(environment=environment)
+    assert (endpoint.url, endpoint.client_key) == ("https://one.example/v1", KEY)
+    other = Endpoint.from_environment("https://two.example:8443/v1", "OTHER_KEY", environment)
+    assert (other.url, other.host, other.client_key) == (
+        "https://two.example:8443/v1",
+        "two.example:8443",
+        "sk-other-0123456789",
+    )
+    assert KEY not in repr(endpoint)
+
+
+def test_openai_without_a_key_says_what_to_set() -> None:
+    with pytest.raises(UsageError, match="OPENAI_API_KEY is not set"):
+        Endpoint.from_environment(environment={})
+
+
+def test_a_named_variable_must_hold_a_key() -> None:
+    with pytest.raises(UsageError, match="'NEBIUS_API_KEY'; it is not set"):
+        Endpoint.from_environment("http://127.0.0.1/v1", "NEBIUS_API_KEY", {})
+
+
+@pytest.mark.parametrize(
+    ("url", "warns"),
+    [
+        ("https://api.example/v1", False),
+        ("http://127.0.0.1:8000/v1", False),
+        ("http://127.9.9.9/v1", False),
+        ("http://localhost:8000/v1", False),
+        ("http://[::1]:8000/v1", False),
+        ("http://api.localhost/v1", False),
+        ("http://api.example/v1", True),
+        ("http://192.168.1.7/v1", True),
+        ("http://localhost.example/v1", True),
+    ],
+)
+def test_unencrypted_connections_to_elsewhere_warn(url: str, warns: bool) -> None:
+    warning = Endpoint(url, KEY).warning
+    assert (warning is not None) == warns
+    assert warning is None or "credentials travel unencrypted" in warning
+
+
+def test_the_warning_is_a_note() -> None:
+    notes: list[str] = []
+    backend = OpenAICompatible(Endpoint("http://api.example/v1"), note=notes.append)
+    asyncio.run(backend.aclose())
+    assert notes == [Endpoint("http://api.example/v1").warning]
+
+
+def test_a_timeout_is_positive() -> None:
+    with pytest.raises(OutOfRangeError):
+        OpenAICompatible(Endpoint("https://host/v1"), timeout_s=0)
+
+
+@pytest.mark.parametrize(
+    ("said", "heard"),
+    [
+        (f"key {KEY} is wrong", "key [key] is wrong"),
+        (f"{KEY}{KEY}", "[key][key]"),
+        (f"{KEY[:15]}*** is wrong", "[key]*** is wrong"),
+        (f"***{KEY[-9:]}", "***[key]"),
+        ("c2stdGVzdC0wMTIzNDU2Nzg5YWJjZGVm", "[key]"),
+        ("no secret: sk-test", "no secret: sk-test"),
+        ("two\nlines\x1b[31m", "two lines\ufffd[31m"),
+        ("x" * 400, "x" * 300 + "..."),
+        ("x" * 295 + KEY, "x" * 295 + "[key]"),
+        ("y" * 30_000, "y" * 300 + "..."),
+    ],
+)
+def test_what_a_server_said_is_masked_and_shortened(said: str, heard: str) -> None:
+    assert Redaction(KEY).reason(said) == heard
+
+
+def test_short_keys_of_local_servers_are_no_secrets() -> None:
+    redaction = Redaction("EMPTY")
+    assert redaction.reason("an EMPTY text") == "an EMPTY text"
+    assert not redaction
+
+
+def test_in_replies_only_long_keys_are_masked() -> None:
+    assert Redaction("password").reply("The password is password.") == "The password is password."
+    assert Redaction(KEY).reply(f"{KEY[:12]} {KEY}.") == f"{KEY[:12]} [key]."
+
+
+def test_known_answers_follow_from_question_and_index() -> None:
+    numbers = [number_of("What is 2 + 2?", index) for index in range(40)]
+    assert len(set(numbers)) > 5
+    assert json.dumps(text_of("What is 2 + 2?", 3)).endswith(f'{numbers[3]}."')
+
+
+# Any JSON at all.
+
+NAMES = [
+    *("index", "message", "finish_reason", "logprobs", "content", "reasoning", "refusal", "type", "text", "thinking"),
+    *("logprob", "top_logprobs", "completion_tokens", "prompt_tokens", "total_tokens", "reasoning_tokens"),
+]
+NUMBERS = st.integers() | st.floats() | st.sampled_from([10**400, math.inf, -math.inf, math.nan, 2.0**70])
+LEAVES = st.none() | st.booleans() | NUMBERS | st.text() | st.sampled_from(["stop", "text", "thinking", HALF])
+VALUES = st.recursive(
+    LEAVES,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(NAMES), inner, max_size=6),
+    max_leaves=20,
+)
+MESSAGES = VALUES | st.fixed_dictionaries({}, optional=dict.fromkeys(("content", "reasoning", "refusal"), VALUES))
+ALTERNATIVES = st.fixed_dictionaries({"logprob": NUMBERS})
+TOKENS = st.fixed_dictionaries(
+    {"logprob": NUMBERS | VALUES, "top_logprobs": st.lists(ALTERNATIVES, max_size=3) | VALUES}
+)
+LOGPROBS = VALUES | st.fixed_dictionaries({"content": st.lists(TOKENS, max_size=3) | VALUES})
+CHOICES = VALUES | st.fixed_dictionaries(
+    {"message": MESSAGES}, optional={"finish_reason": VALUES, "logprobs": LOGPROBS, "index": VALUES}
+)
+COUNTS = st.integers(0, 10**30) | VALUES
+USAGES = VALUES | st.fixed_dictionaries(
+    {"completion_tokens": COUNTS}, optional={"prompt_tokens": COUNTS, "total_tokens": COUNTS}
+)
+
+
+@settings(deadline=None)
+@given(
+    reply=st.fixed_dictionaries(
+        {"choices": VALUES | st.lists(CHOICES, max_size=4)}, optional={"usage": USAGES, "id": VALUES}
+    ),
+    asked=st.integers(1, 4),
+    top=st.none() | st.integers(0, 3),
+)
+def test_any_json_is_read_or_transient(reply: dict[str, Any], asked: int, top: int | None) -> None:
+    try:
+        reading = replies.read(reply, asked, top, str)
+    except Transient:
+        return
+    assert 1 <= len(reading.completions) <= asked
+    for completion in reading.completions:
+        assert completion.finish_reason in FINISH_REASONS
+        for text in (completion.text, completion.reasoning, completion.response_id):
+            assert text is None or text.encode() is not None
+        for count in (completion.output_tokens, completion.reasoning_tokens, completion.prompt_tokens):
+            assert count is None or 0 <= count < 2**32
+        assert all(
+            math.isfinite(value)
+            for value in (*(completion.token_logprobs or ()), *(completion.token_confidences or ()))
+        )

@@ -1,0 +1,519 @@
+"""Pairwise verdicts of a judge on loopback: how they are asked for, read and kept, and what rankings they give."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from small import pool, question
+from test_scorers import Server, chat
+from typer.testing import CliRunner, Result
+
+from feval.cli import app
+from feval.errors import ConflictError, NotRecordedError, OutOfRangeError, StorageError, UnknownNameError, UsageError
+from feval.estimators.coupling.winrates import preference_cycle
+from feval.forecast.coupled import Coupling, couple
+from feval.recording import (
+    DatasetInfo,
+    LLMInfo,
+    PoolRows,
+    RecordingWriter,
+    ScorerInfo,
+    ScoreRows,
+    open_recording,
+    verify_recording,
+)
+from feval.recording.derived.merging import add_scorers
+from feval.recording.scores import verdicts_name
+from feval.replay.loading import load
+from feval.report.pictures.coupled import coupling_png
+from feval.report.tables.coupled import coupling_tables
+from recorders.asking.pace import Limits
+from recorders.errors import JournalError, StoppedError
+from recorders.journal.journal import journal_folder
+from recorders.scoring import scorers
+from recorders.scoring.pairwise import Judging, compare_pairs, estimate_pairs
+from recorders.scoring.scorers import Item, make_scorer
+
+SHARED = {"scheme": "gumbel-v1", "seed": 7}
+FAST = Limits(concurrency=4, retries=2, backoff_s=0.001, longest_backoff_s=0.002, timeout_s=20)
+JUDGE = "pairwise:some/model"
+# Quality of each call: [questions][calls].
+QUALITIES = {"a/one": [[3, 1], [2, 2]], "a/two": [[2, 2], [2, 0]], "a/three": [[1, 3], [3, 1]]}
+
+Reply = Callable[[int, int, str], str]
+
+
+def texts(name: str, rows: Sequence[Sequence[int]]) -> Iterator[PoolRows]:
+    for index, own in enumerate(rows):
+        plain = pool(index, ["1"] * len(own))
+        yield replace(plain, texts=[f"{name}, call {call}: quality {level}" for call, level in enumerate(own)])
+
+
+def written(
+    out: Path, qualities: Mapping[str, Sequence[Sequence[int]]], noise: Any = SHARED, gold: str | None = "1"
+) -> Path:
+    """A recording in which every CoT states its quality; LLMs named @apart have noise of their own."""
+    with RecordingWriter(out, operation={"name": "made"}, prices="none") as writer:
+        count = len(next(iter(qualities.values())))
+        questions = [question(index, gold) for index in range(count)]
+        writer.add_dataset(DatasetInfo("toy", "Toy questions", "verbatim", "test-1"), questions)
+        for name, rows in qualities.items():
+            decoding = {} if noise is None or name.endswith("@apart") else {"noise": noise}
+            info = LLMInfo(name, temperature=1.0, max_tokens=None, decoding=decoding)
+            writer.add_pools("toy", info, "words", texts(name, rows))
+    return out
+
+
+@pytest.fixture
+def three(tmp_path: Path) -> Path:
+    return written(tmp_path / "three", QUALITIES)
+
+
+def fair(a: int, b: int, _: str) -> str:
+    return "A" if a > b else "B" if b > a else "tie"
+
+
+def serving(reply: Reply) -> Server:
+    """A judge: `reply(quality of A, quality of B, question)` ends its verdict."""
+
+    def answer(_: str, body: Any) -> tuple[int, Any]:
+        shown = body["messages"][-1]["content"]
+        a, b = map(int, re.findall(r"quality (\d+)", shown))
+        asked = re.search(r"What is (question \d+)", shown)
+        assert asked is not None
+        return 200, chat(f"I compared them.\nVerdict: {reply(a, b, asked[1])}")
+
+    return Server(answer)
+
+
+@pytest.fixture(autouse=True)
+def _client() -> None:
+    pytest.importorskip("openai", reason="the official client (extra `record`) is not installed")
+
+
+def judged(recording: Path, out: Path, server: Server, **options: Any) -> Judging:
+    made = make_scorer("judge:some/model", base_url=f"{server.url}/v1", pairwise=True, name=options.pop("name", None))
+    return compare_pairs(recording, out, made, **{"limits": FAST, **options})
+
+
+def doubts(told: Coupling) -> tuple[str, ...]:
+    """What is said beside that two questions are few."""
+    return tuple(sentence for sentence in told.warnings if not sentence.startswith("Intervals over fewer"))
+
+
+def coupled(folder: Path, judge: str = "some/model", apart: bool = False) -> Coupling:
+    dataset, llms = load("toy", None, folder, prices="none")
+    own = [llm for llm in llms if not llm.name.endswith("@apart")]
+    others = [llm for llm in llms if llm.name.endswith("@apart")] if apart else []
+    return couple(dataset, own, others, judge=judge, resamples=400)
+
+
+# --- what is asked, and what is read ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("Both fine.\nVerdict: A", 1.0),
+        ("verdict: b", 0.0),
+        ("**Verdict:** tie.\n\n", 0.5),
+        ("> Verdict: **B**", 0.0),
+        ("Verdict: A\nsome thoughts\nVerdict: A", 1.0),
+        ("Verdict: A\nOn second thoughts\nVerdict: B", None),
+        ("Verdict: A or B", None),
+        ("Verdict: A\nThat is all.", None),
+        ("Verdict: C", None),
+        ("I prefer A", None),
+        ("My verdict: A", None),
+        ("Verdict: Answer A", None),
+        ("", None),
+    ],
+)
+def test_a_verdict_is_the_last_line_and_the_only_one(text: str, expected: float | None) -> None:
+    assert scorers._preference(text, {}) == expected
+
+
+def test_none_is_an_abstention_and_no_tie() -> None:
+    found = scorers._preference("I cannot say.\nVerdict: none", {})
+    assert found is not None
+    assert math.isnan(found)
+
+
+def test_the_judge_sees_question_and_both_texts_and_no_names(three: Path, tmp_path: Path) -> None:
+    [message, shown] = scorers._comparing(Item(question(3, "SECRETGOLD"), "the first", None, other="the second"))
+    assert message["role"] == "system"
+    assert (
+        shown["content"].index("question 3")
+        < shown["content"].index("the first")
+        < shown["content"].index("the second")
+    )
+    assert "SECRETGOLD" not in str(shown)
+    with serving(fair) as server:
+        judged(three, tmp_path / "out", server)
+        bodies = [body for _, _, body in server.seen]
+    assert {(body["model"], body["temperature"]) for body in bodies} == {("some/model", 0.0)}
+
+
+# --- verdicts -------------------------------------------------------------------------------------------------------------
+
+
+def test_every_comparison_is_asked_in_both_orders_and_kept(three: Path, tmp_path: Path) -> None:
+    with serving(fair) as server:
+        done = judged(three, tmp_path / "out", server)
+        assert len(server.seen) == len({json.dumps(body) for _, _, body in server.seen}) == 48
+    assert (done.comparisons, done.verdicts, done.new, done.contradicted, done.notes) == (24, 24, 48, 0, ())
+    recording = open_recording(tmp_path / "out")
+    assert recording.scorers("toy", "a/three") == []
+    assert sorted(recording.scorers("toy", "a/one")) == sorted(
+        verdicts_name(JUDGE, against, shift) for against in ("a/two", "a/three") for shift in (0, 1)
+    )
+    same = recording.scores("toy", "a/one", f"{JUDGE}:vs=a/two")
+    assert same.values.tolist() == [[1.0, 0.0], [0.5, 1.0]]
+    assert same.prompt_tokens.tolist() == [[22, 22], [22, 22]]  # of both orders
+    assert same.scorer.kind == "pairwise"
+    assert {name: same.scorer.parameters[name] for name in ("model", "prompt", "against", "shift", "orders")} == {
+        "model": "some/model", "prompt": "pairwise-1", "against": "a/two", "shift": 0, "orders": "both",
+    }  # fmt: skip
+    other = recording.scores("toy", "a/one", f"{JUDGE}:vs=a/three:shift=1")
+    assert other.values.tolist() == [[0.5, 0.5], [1.0, 0.0]]
+    assert verify_recording(tmp_path / "out").ok
+    assert not journal_folder(tmp_path / "out").exists()
+
+
+def test_win_rates_by_hand(three: Path, tmp_path: Path) -> None:
+    with serving(fair) as server:
+        judged(three, tmp_path / "out", server)
+    told = coupled(tmp_path / "out")
+    assert [entry.winrate for entry in told.ranking] == pytest.approx([0.5, 0.25, 0.625, 0.375, 0.375, 0.375])
+    assert [entry.ties for entry in told.ranking] == pytest.approx([1 / 8, 1 / 8, 0, 3 / 8, 1 / 8, 1 / 4])
+    assert (told.compared_by, told.ranked_questions, doubts(told)) == (JUDGE, 2, ())
+    assert coupled(tmp_path / "out", judge=JUDGE).ranking == told.ranking
+    # Bradley-Terry strengths satisfy the likelihood equations: expected wins are the wins, ties as halves.
+    half = np.array([[0, 5 / 8, 1 / 2], [3 / 8, 0, 1 / 4], [1 / 2, 3 / 4, 0]])
+    strength = np.array([entry.strength for entry in told.ranking[:3]])
+    chance = 1 / (1 + np.exp(strength[None, :] - strength[:, None]))
+    np.fill_diagonal(chance, 0.0)
+    assert chance.sum(axis=1) == pytest.approx(half.sum(axis=1), abs=1e-7)
+
+
+def test_a_judge_that_favours_a_place_gives_ties(three: Path, tmp_path: Path) -> None:
+    with serving(lambda *_: "A") as server:
+        done = judged(three, tmp_path / "out", server)
+    assert (done.verdicts, done.ties, done.contradicted) == (24, 24, 24)
+    assert done.notes == (f"In 24 of 24 comparisons {JUDGE} preferred the same place in both orders; they are ties.",)
+    told = coupled(tmp_path / "out")
+    assert [entry.ties for entry in told.ranking] == [1.0] * 6
+    assert [entry.strength for entry in told.ranking] == pytest.approx([0.0] * 6)
+    assert [entry.rank for entry in told.ranking] == [1] * 6
+    assert doubts(told) == tuple(
+        f"All {scheme} comparisons are ties, so nothing ranks the LLMs there." for scheme in ("coupled", "independent")
+    )
+
+
+def test_a_win_in_one_order_and_a_tie_in_the_other_is_a_tie(three: Path, tmp_path: Path) -> None:
+    with serving(lambda a, b, _: "A" if a > b else "tie") as server:
+        done = judged(three, tmp_path / "out", server)
+    assert (done.ties, done.contradicted) == (24, 0)
+
+
+def test_one_order_by_a_keyed_hash(three: Path, tmp_path: Path) -> None:
+    qualities = {name: rows * 8 for name, rows in QUALITIES.items()}
+    many = written(tmp_path / "many", qualities)
+    with serving(lambda *_: "A") as server:
+        judged(many, tmp_path / "first", server, orders="random", calls="same")
+        judged(many, tmp_path / "again", server, orders="random", calls="same")
+    names = [verdicts_name(JUDGE, against) for against in ("a/two", "a/three")]
+    tables = [
+        [open_recording(tmp_path / folder).scores("toy", "a/one", name).values for name in names]
+        for folder in ("first", "again")
+    ]
+    np.testing.assert_array_equal(tables[0], tables[1])
+    shares = Counter(np.concatenate(tables[0]).ravel().tolist())
+    assert set(shares) == {0.0, 1.0}
+    assert min(shares.values()) > 15  # of 64, each order half of the time
+    with serving(fair) as server:
+        done = judged(three, tmp_path / "fair", server, orders="random")
+        assert len(server.seen) == done.comparisons == 24
+    assert [entry.winrate for entry in coupled(tmp_path / "fair").ranking] == pytest.approx(
+        [0.5, 0.25, 0.625, 0.375, 0.375, 0.375]
+    )
+
+
+@pytest.mark.parametrize(
+    ("said", "field", "why"),
+    [
+        ("none", "abstained", f"{JUDGE} said that it cannot judge"),
+        ("A, or B?", "unreadable", f"what {JUDGE} said holds none that can be read"),
+    ],
+)
+def test_a_missing_verdict_is_no_tie(three: Path, tmp_path: Path, said: str, field: str, why: str) -> None:
+    with serving(lambda a, b, asked: said if asked == "question 1" and a == 0 else fair(a, b, asked)) as server:
+        done = judged(three, tmp_path / "out", server)
+        assert len(server.seen) == 48  # what cannot be read is not asked for again
+    # The CoT of quality 0 is in one comparison of each pair of a/two and both ways of pairing calls.
+    assert (done.verdicts, getattr(done, field)) == (20, 4)
+    assert done.notes == (f"4 of 24 comparisons have no verdict: {why}.",)
+    assert done.notes[0] in open_recording(tmp_path / "out").manifest.raw["notes"]
+    told = coupled(tmp_path / "out")
+    assert told.ranking[0].winrate == pytest.approx(np.mean([[0.5, 0.5], [0.0, 0.5]]))
+    assert told.ranked_questions == 2
+    assert doubts(told) == tuple(
+        f"2 of 12 {scheme} comparisons have no verdict by {JUDGE} and were left out."
+        for scheme in ("coupled", "independent")
+    )
+
+
+def test_questions_without_any_verdict_are_left_out_and_said(three: Path, tmp_path: Path) -> None:
+    with serving(lambda a, b, asked: "none" if asked == "question 1" else fair(a, b, asked)) as server:
+        judged(three, tmp_path / "out", server)
+    told = coupled(tmp_path / "out")
+    assert told.ranked_questions == 1
+    assert [entry.winrate for entry in told.ranking] == pytest.approx([0.5, 0.5, 0.5, 0.25, 0.5, 0.25])
+    assert told.warnings[-1].startswith("1 of 2 questions were left out of win-rates and ranks")
+    with serving(lambda *_: "none") as server:
+        judged(three, tmp_path / "silent", server)
+    with pytest.raises(NotRecordedError, match="no question on which every two LLMs have a verdict"):
+        coupled(tmp_path / "silent")
+
+
+def test_equal_texts_are_ties_that_nobody_is_asked_about(tmp_path: Path) -> None:
+    path = tmp_path / "r"
+    with RecordingWriter(path, operation={"name": "made"}, prices="none") as writer:
+        writer.add_dataset(DatasetInfo("toy", "Toy", "verbatim", "test-1"), [question(0, "1")])
+        for name in ("a/x", "a/y"):
+            info = LLMInfo(name, temperature=1.0, max_tokens=None, decoding={"noise": SHARED})
+            writer.add_pools("toy", info, "words", [pool(0, ["1", "2"])])
+    with Server(lambda *_: (200, chat("Verdict: tie"))) as server:
+        done = judged(path, tmp_path / "out", server)
+        assert len(server.seen) == 4  # call 0 against call 1 and call 1 against call 0, in both orders
+    assert (done.comparisons, done.ties, done.same_text) == (4, 4, 2)
+
+
+def test_independent_recordings_are_compared_call_by_call(tmp_path: Path) -> None:
+    qualities = {**QUALITIES, **{f"{name}@apart": rows for name, rows in QUALITIES.items()}}
+    path = written(tmp_path / "r", qualities)
+    with serving(fair) as server:
+        done = judged(path, tmp_path / "out", server, calls="same")
+        assert (len(server.seen), len(done.pairs)) == (48, 6)
+    told = coupled(tmp_path / "out", apart=True)
+    assert [entry.winrate for entry in told.ranking] == pytest.approx([0.5, 0.25, 0.625] * 2)
+    both = ["--recording", str(tmp_path / "out"), "--independent", str(tmp_path / "out"), "--judge", "some/model"]
+    shown = CliRunner().invoke(app, ["couple", *both, "--resamples", "50", "--json"])
+    assert shown.exit_code == 0, shown.output
+    account = json.loads(shown.stdout)
+    assert account["independent_from"] == "recordings"
+    assert [entry["winrate"] for entry in account["ranking"]] == pytest.approx([0.5, 0.25, 0.625] * 2)
+    with pytest.raises(NotRecordedError, match="calls with other noise"):
+        coupled(tmp_path / "out")
+
+
+# --- stopping, going on, what it costs ------------------------------------------------------------------------------------
+
+
+def test_a_run_goes_on_where_it_stopped_and_asks_nothing_twice(three: Path, tmp_path: Path) -> None:
+    out, answered = tmp_path / "out", Counter[str]()
+    failing = {"after": 17}
+    one_by_one = replace(FAST, concurrency=1)  # what is in flight when a run ends may be asked for again
+
+    def answer(_: str, body: Any) -> tuple[int, Any]:
+        if answered.total() >= failing["after"]:
+            return 503, {"error": {"message": "away"}}
+        answered[json.dumps(body)] += 1
+        a, b = map(int, re.findall(r"quality (\d+)", body["messages"][-1]["content"]))
+        return 200, chat(f"Verdict: {fair(a, b, '')}")
+
+    with Server(answer) as server:
+        with pytest.raises(StoppedError, match=r"17 of 48 requests are scored"):
+            judged(three, out, server, limits=one_by_one)
+        assert not out.exists()
+        failing["after"] = 10**6
+        with pytest.raises(JournalError):
+            judged(three, out, server, orders="random")
+        done = judged(three, out, server)
+    assert set(answered.values()) == {1}
+    assert answered.total() == 48
+    assert done.new == 48 - 17
+    assert [entry.winrate for entry in coupled(out).ranking[:3]] == pytest.approx([0.5, 0.25, 0.625])
+
+
+def test_refused_comparisons_have_no_verdict(three: Path, tmp_path: Path) -> None:
+    def answer(_: str, body: Any) -> tuple[int, Any]:
+        shown = body["messages"][-1]["content"]
+        a, b = map(int, re.findall(r"quality (\d+)", shown))
+        return (400, {"error": {"message": "too long"}}) if a == 0 else (200, chat(f"Verdict: {fair(a, b, '')}"))
+
+    with Server(answer) as server:
+        done = judged(three, tmp_path / "out", server)
+    assert (done.refused, done.verdicts) == (4, 20)
+    assert f"4 of 24 comparisons have no verdict: {JUDGE} refused them." in done.notes
+
+
+@pytest.fixture
+def prices(tmp_path: Path) -> str:
+    path = tmp_path / "prices.json"
+    path.write_text(
+        json.dumps({"id": "test-1", "date": "2026-01-01", "source": "a test", "prices": {"some/model": [1.0, 2.0]}})
+    )
+    return str(path)
+
+
+def command(*arguments: str | Path) -> Result:
+    return CliRunner().invoke(app, ["score", *map(str, arguments)], terminal_width=400)
+
+
+def test_the_command_with_a_limit_a_dry_run_and_an_end(
+    three: Path, tmp_path: Path, prices: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-x")
+    out = tmp_path / "out"
+    with serving(fair) as server:
+        asked: list[str | Path] = [
+            three,
+            "--scorer",
+            "judge:some/model",
+            "--pairwise",
+            "--base-url",
+            f"{server.url}/v1",
+            "--out",
+            out,
+        ]
+        dry = json.loads(command(*asked, "--dry-run", "--json", "--prices", prices).stdout)
+        assert (dry["calls"], dry["output_tokens"]) == (48, 48 * 1024)
+        assert "To come: 48 requests in 48 calls" in command(*asked, "--dry-run").stdout
+        assert server.seen == []
+        stopped = command(*asked, "--prices", prices, "--cost-limit", "0.0027")
+        assert stopped.exit_code == 1
+        assert "could pass the cost limit" in stopped.stderr
+        assert 0 < len(server.seen) < 48
+        done = command(*asked, "--prices", prices, "--cost-limit", "1")
+        assert done.exit_code == 0, done.stderr
+        assert len(server.seen) == 48
+    assert "24 of 24 comparisons have a verdict by pairwise:some/model" in done.stdout
+    shown = CliRunner().invoke(
+        app, ["couple", "--recording", str(out), "--judge", "some/model", "--resamples", "50"], terminal_width=400
+    )
+    assert shown.exit_code == 0, shown.output
+    assert "Average win-rates by pairwise:some/model" in shown.stdout
+
+
+def test_an_llm_that_comes_later_is_compared_with_the_others(three: Path, tmp_path: Path) -> None:
+    with serving(fair) as server:
+        judged(three, tmp_path / "two", server, llms=["a/one", "a/two"])
+        assert len(server.seen) == 16
+        done = judged(tmp_path / "two", tmp_path / "out", server)
+        assert len(server.seen) == 48
+        assert done.notes == ("2 comparisons of LLMs had verdicts already and stay as they are.",)
+        with pytest.raises(StorageError, match="already"):
+            judged(tmp_path / "out", tmp_path / "more", server)
+        partly = tmp_path / "partly"
+        judged(three, partly, server, llms=["a/two", "a/three"], orders="random")
+        with pytest.raises(StorageError, match="asked for in another way"):
+            judged(partly, tmp_path / "most", server)
+    assert [entry.winrate for entry in coupled(tmp_path / "out").ranking[:3]] == pytest.approx([0.5, 0.25, 0.625])
+
+
+# --- what cannot be compared ----------------------------------------------------------------------------------------------
+
+
+def test_what_cannot_be_compared_is_refused(three: Path, tmp_path: Path) -> None:
+    made = make_scorer("judge:some/model", asks=False, pairwise=True)
+
+    def refused(recording: Path, error: type[Exception], message: str, **options: Any) -> None:
+        with pytest.raises(error, match=message):
+            estimate_pairs(recording, tmp_path / "out", made, **options)
+
+    refused(three, UsageError, "no two LLMs to compare", llms=["a/one"])
+    refused(three, NotRecordedError, "no LLM 'a/four'", llms=["a/four"])
+    refused(three, UnknownNameError, "some", calls="some")
+    refused(three, UnknownNameError, "none", orders="none")
+    uneven = written(tmp_path / "uneven", {"a/x": [[1, 2]], "a/y": [[1]]})
+    refused(uneven, ConflictError, "a/x has 2 and a/y 1")
+    single = written(tmp_path / "single", {"a/x": [[1]], "a/y": [[2]]})
+    refused(single, ConflictError, "no other call to compare with")
+    assert estimate_pairs(single, tmp_path / "out", made, calls="same").calls == 2
+    mixed = written(tmp_path / "mixed", {"a/x": [[1, 2]], "a/y@apart": [[1, 3]]})
+    assert estimate_pairs(mixed, tmp_path / "out", made).calls == 4  # neither shares noise: call by call
+    with pytest.raises(UsageError, match="by a judge"):
+        make_scorer("verbal:some/model", asks=False, pairwise=True)
+    for arguments in (["--orders", "random"], ["--calls", "same"]):
+        done = command(three, "--scorer", "judge:m", "--out", tmp_path / "o", "--dry-run", *arguments)
+        assert "for --pairwise" in " ".join(done.stderr.split())
+    with pytest.raises(NotRecordedError, match="no verdicts by pairwise:some/model on a/one and a/two"):
+        coupled(three)
+    dataset, llms = load("toy", None, three, prices="none")
+    with pytest.raises(UsageError, match="both were given"):
+        couple(dataset, llms, judge="m", scorer="n")
+
+
+# --- cycles ---------------------------------------------------------------------------------------------------------------
+
+
+def margins(questions: int, *wins: tuple[int, int], llms: int = 3) -> np.ndarray[Any, np.dtype[np.float64]]:
+    table = np.zeros((questions, llms, llms))
+    for winner, loser in wins:
+        table[:, winner, loser], table[:, loser, winner] = 1.0, -1.0
+    return table
+
+
+def test_cycles_beyond_doubt_are_found() -> None:
+    circle = (0, 1), (1, 2), (2, 0)
+    assert preference_cycle(margins(12, *circle)) == (0, 1, 2)
+    assert preference_cycle(margins(12, *((two, one) for one, two in circle))) == (0, 2, 1)
+    assert preference_cycle(margins(3, *circle)) == ()  # three questions prove nothing
+    assert preference_cycle(margins(12, (0, 1), (1, 2), (0, 2))) == ()
+    assert preference_cycle(margins(12, (0, 1), (1, 2))) == ()
+    assert preference_cycle(margins(12)) == ()
+    assert preference_cycle(margins(12, (0, 1), (1, 2), (2, 3), (3, 0), llms=4)) == (0, 1, 2, 3)
+    assert preference_cycle(margins(12, (0, 1), (1, 2), (2, 3), (3, 1), llms=4)) == (1, 2, 3)
+    doubtful = margins(12, *circle)
+    doubtful[::2, 2, 0], doubtful[::2, 0, 2] = -1.0, 1.0
+    assert preference_cycle(doubtful) == ()
+    with pytest.raises(OutOfRangeError, match="pairs of LLMs"):
+        preference_cycle(np.zeros((3, 2)))
+
+
+def with_verdicts(path: Path, out: Path, verdicts: Mapping[tuple[str, str], float], questions: int) -> Path:
+    """Each pair's verdicts are all the same, for equal and for other calls."""
+    found: dict[str, dict[tuple[str, str], list[ScoreRows]]] = {}
+    for (first, second), score in verdicts.items():
+        for shift in (0, 1):
+            rows = [ScoreRows(f"toy/{index}", [0, 1], [score] * 2) for index in range(questions)]
+            found.setdefault(verdicts_name(JUDGE, second, shift), {})["toy", first] = rows
+    infos = [(ScorerInfo(name, "pairwise"), rows) for name, rows in found.items()]
+    return add_scorers(path, out, infos, operation={"kind": "pairwise"})
+
+
+def test_cyclic_preferences_work_and_are_said(tmp_path: Path) -> None:
+    qualities = {name: [[1, 1]] * 12 for name in ("a/rock", "a/scissors", "a/paper")}
+    circle = {("a/rock", "a/scissors"): 1.0, ("a/scissors", "a/paper"): 1.0, ("a/rock", "a/paper"): 0.0}
+    for gold in ("1", None):
+        folder = tmp_path / str(gold)
+        path = written(folder / "r", qualities, gold=gold)
+        told = coupled(with_verdicts(path, folder / "out", circle, 12))
+        assert [entry.winrate for entry in told.ranking] == [0.5] * 6
+        assert [entry.strength for entry in told.ranking] == pytest.approx([0.0] * 6)
+        assert [entry.rank for entry in told.ranking] == [1] * 6
+        cyclic = [sentence for sentence in told.warnings if "cyclic" in sentence]
+        assert len(cyclic) == 2
+        assert "(a/rock over a/scissors over a/paper over a/rock)" in cyclic[0]
+        assert len(coupling_tables(told)) == (3 if gold else 1)
+        assert coupling_png(told)[:4] == b"\x89PNG"
+        json.dumps(told.to_dict(), allow_nan=False)
+        assert bool(told.pairs) == bool(gold)
+    assert told.warnings[0] == "No question of toy has a gold answer, so nothing is said of who was right."
+
+
+def test_verdicts_are_found_whichever_llm_comes_first(tmp_path: Path) -> None:
+    path = written(tmp_path / "r", {"a/x": [[1, 1]] * 3, "a/y": [[1, 1]] * 3})
+    with_verdicts(path, tmp_path / "out", {("a/y", "a/x"): 1.0}, 3)
+    told = coupled(tmp_path / "out")
+    assert [(entry.llm, entry.winrate) for entry in told.ranking[:2]] == [("a/x", 0.0), ("a/y", 1.0)]

@@ -1,0 +1,511 @@
+"""Recording by running: the official client through the proxy to the tiny server, again without it, and into a recording."""
+
+from __future__ import annotations
+
+import gzip
+import http.client
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+import zlib
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from feval.cli import app
+from feval.errors import StorageError
+from feval.recording import Question, open_recording, verify_recording
+from recorders.backends.endpoint import Endpoint
+from recorders.journal.journal import Journal
+from recorders.servers.proxied import match, seal_proxied
+from recorders.servers.proxy import Proxy
+from recorders.servers.service import Answer, Call, Service, json_answer
+from recorders.servers.tiny_server import TinyServer
+from recorders.tiny import test_questions as problems
+
+openai = pytest.importorskip("openai", reason="the official client (extra `record`) is not installed")
+
+KEY = "sk-proj-MARKED0123456789abcdefghijkl"
+MODEL = "feval/tiny-42k"
+PROBLEMS = problems()[:4]
+FRAGMENTS = [KEY[start : start + 8] for start in range(len(KEY) - 7)]
+
+
+class Upstream:
+    """The tiny server, counted; or whatever a test puts in its place."""
+
+    def __init__(self) -> None:
+        self.calls: list[Call] = []
+        self.instead: Answer | None = None
+        self._tiny = TinyServer([MODEL])
+
+    def __call__(self, call: Call) -> Answer:
+        self.calls.append(call)
+        return self.instead or self._tiny(call)
+
+    def body(self, number: int) -> dict[str, Any]:
+        return dict(json.loads(self.calls[number].body))
+
+
+@pytest.fixture
+def upstream() -> Upstream:
+    return Upstream()
+
+
+class Run:
+    """One run of the proxy on `folder`."""
+
+    def __init__(self, client: Any, proxy: Proxy, journal: Journal) -> None:
+        self.client, self.proxy, self.journal = client, proxy, journal
+
+    def ask(self, text: str = PROBLEMS[0].question, **more: Any) -> Any:
+        messages = [{"role": "system", "content": "Think."}, {"role": "user", "content": text}]
+        return self.client.chat.completions.create(**({"model": MODEL, "messages": messages} | more))
+
+    def texts(self, *args: Any, **more: Any) -> list[str]:
+        return [choice.message.content for choice in self.ask(*args, **more).choices]
+
+
+@contextmanager
+def running(folder: Path, url: str) -> Iterator[Run]:
+    with ExitStack() as stack:
+        journal = stack.enter_context(Journal.open(folder / "r.journal", {"proxy": url, "dataset": "sums"}))
+        proxy = Proxy(Endpoint(url), journal, "sums")
+        service = stack.enter_context(Service(proxy))
+        client = openai.OpenAI(base_url=service.url, api_key=KEY, max_retries=0)
+        yield Run(stack.enter_context(client), proxy, journal)
+
+
+def assert_no_key(folder: Path) -> None:
+    for path in folder.rglob("*"):
+        content = path.read_bytes().decode("latin-1") if path.is_file() else str(path)
+        assert not [fragment for fragment in FRAGMENTS if fragment in content], path
+
+
+def test_what_was_recorded_is_given_again_without_the_server(upstream: Upstream, tmp_path: Path) -> None:
+    with Service(upstream) as server, running(tmp_path, server.url) as run:
+        first = [run.texts(temperature=0.9) for _ in range(3)]
+        one = run.texts(PROBLEMS[1].question, n=4)
+        assert len(upstream.calls) == 4
+        assert upstream.calls[0].headers["authorization"] == f"Bearer {KEY}"
+        assert run.proxy.recorded == 7
+    with running(tmp_path, server.url) as run:  # the server is gone
+        assert [run.texts(temperature=0.9) for _ in range(3)] == first
+        assert run.texts(PROBLEMS[1].question, n=3) + run.texts(PROBLEMS[1].question) == one
+        assert run.proxy.replayed == 7
+        with pytest.raises(openai.APIStatusError, match="did not answer") as caught:
+            run.texts(temperature=0.9)
+        assert caught.value.status_code == 502
+        with pytest.raises(openai.APIStatusError):
+            run.texts(temperature=0.8)
+    assert_no_key(tmp_path)
+
+
+def test_what_the_journal_lacks_is_asked_for(upstream: Upstream, tmp_path: Path) -> None:
+    with Service(upstream) as server:
+        with running(tmp_path, server.url) as run:
+            two = run.texts(n=2)
+            run.texts(n=2)
+            assert (run.proxy.recorded, run.proxy.replayed) == (4, 0)  # a run never gets a sample twice
+        with running(tmp_path, server.url) as run:
+            reply = run.client.chat.completions.with_raw_response.create(
+                model=MODEL,
+                n=6,
+                messages=[
+                    {"role": "system", "content": "Think."},
+                    {"role": "user", "content": [{"type": "text", "text": PROBLEMS[0].question}]},
+                ],
+            )
+            assert (reply.headers["x-feval-replayed"], reply.headers["x-feval-recorded"]) == ("4", "2")
+            choices = reply.parse().choices
+            assert [choice.message.content for choice in choices][:2] == two
+            assert [choice.index for choice in choices] == list(range(6))
+    assert upstream.body(-1)["n"] == 2
+
+
+def test_a_seed_finds_its_own_samples(upstream: Upstream, tmp_path: Path) -> None:
+    with Service(upstream) as server, running(tmp_path, server.url) as run:
+        first = {seed: run.texts(seed=seed, n=2, temperature=1.5) for seed in (1, 2, 3)}
+    with running(tmp_path, server.url) as run:
+        assert {seed: run.texts(seed=seed, n=2, temperature=1.5) for seed in (3, 1, 2)} == first
+
+
+def test_log_probabilities_and_usage_come_back_as_they_were(upstream: Upstream, tmp_path: Path) -> None:
+    asked = {"n": 2, "logprobs": True, "top_logprobs": 3, "stop": ["zzz"], "max_completion_tokens": 90}
+    with Service(upstream) as server, running(tmp_path, server.url) as run:
+        fresh = run.ask(**asked)
+    with running(tmp_path, server.url) as run:
+        again = run.ask(**asked)
+    assert again.choices == fresh.choices
+    assert again.usage == fresh.usage
+    assert (again.id, again.model, again.system_fingerprint) == (fresh.id, fresh.model, fresh.system_fingerprint)
+    assert len(again.choices[0].logprobs.content[0].top_logprobs) == 3
+
+
+@pytest.mark.parametrize("logprobs", [None, True])
+def test_streams_are_recorded_and_given_again(upstream: Upstream, tmp_path: Path, logprobs: bool | None) -> None:
+    def streamed(run: Run) -> tuple[list[str], Any]:
+        texts, usage = ["", ""], None
+        more = {"stream_options": {"include_usage": True}, "extra_body": {"logprobs": logprobs}}
+        for chunk in run.ask(stream=True, n=2, **more):
+            usage = chunk.usage or usage
+            for choice in chunk.choices:
+                texts[choice.index] += choice.delta.content or ""
+        return texts, usage
+
+    with Service(upstream) as server, running(tmp_path, server.url) as run:
+        fresh = streamed(run)
+    assert "stream" not in upstream.body(0)
+    assert "stream_options" not in upstream.body(0)
+    with running(tmp_path, server.url) as run:
+        assert streamed(run) == fresh
+    with running(tmp_path, server.url) as run:
+        assert run.texts(n=2, logprobs=logprobs) == fresh[0]
+
+
+def test_many_clients_at_once_lose_nothing(upstream: Upstream, tmp_path: Path) -> None:
+    def all_texts(run: Run) -> list[str]:
+        with ThreadPoolExecutor(8) as threads:
+            return sorted(
+                text for texts in threads.map(lambda _: run.texts(n=2, temperature=2), range(24)) for text in texts
+            )
+
+    with Service(upstream) as server, running(tmp_path, server.url) as run:
+        fresh = all_texts(run)
+    with running(tmp_path, server.url) as run:
+        assert all_texts(run) == fresh
+        assert run.journal.totals.cots == 48
+
+
+def test_errors_are_passed_on_and_not_recorded(upstream: Upstream, tmp_path: Path) -> None:
+    error = {"error": {"message": f"Slow down, {KEY}.", "type": "requests", "code": "rate_limit_exceeded"}}
+    with Service(upstream) as server, running(tmp_path, server.url) as run:
+        upstream.instead = json_answer(error, 429, {"Retry-After": "7"})
+        with pytest.raises(openai.RateLimitError) as caught:
+            run.ask()
+        assert caught.value.response.headers["retry-after"] == "7"
+        assert caught.value.code == "rate_limit_exceeded"
+        upstream.instead = None
+        with pytest.raises(openai.BadRequestError):
+            run.ask(temperature=-1)
+        with pytest.raises(openai.NotFoundError, match="does not exist"):
+            run.ask(model="gpt-4o")
+        upstream.instead = json_answer({"strange": True})
+        assert run.ask().choices is None
+        assert run.journal.totals.cots == 0
+        assert run.proxy.unrecorded == 1
+    assert_no_key(tmp_path)
+
+
+def test_other_requests_are_passed_on(upstream: Upstream, tmp_path: Path) -> None:
+    with Service(upstream) as server, running(tmp_path, server.url) as run:
+        assert [model.id for model in run.client.models.list()] == [MODEL]
+        image = [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "data:,"}}]}]
+        with pytest.raises(openai.BadRequestError):
+            run.ask(messages=image)
+        asked = [{"role": "assistant", "tool_calls": []}, {"role": "user", "content": PROBLEMS[0].question}]
+        assert run.texts(messages=asked)
+        assert run.ask(f"My key is {KEY}.").choices
+        assert run.proxy.unrecorded == 3
+        assert run.journal.totals.cots == 0
+        with pytest.raises(openai.NotFoundError, match="under /v1"):
+            openai.OpenAI(base_url=str(run.client.base_url).replace("/v1", "/v2"), api_key=KEY).models.list()
+    assert_no_key(tmp_path)
+
+
+def test_a_key_in_a_reply_is_masked(upstream: Upstream, tmp_path: Path) -> None:
+    choice = {"index": 0, "message": {"role": "assistant", "content": f"It is {KEY}."}, "finish_reason": "stop"}
+    upstream.instead = json_answer({"id": KEY, "choices": [choice], "model": "m"})
+    with Service(upstream) as server, running(tmp_path, server.url) as run:
+        assert run.texts() == ["It is [key]."]
+    assert_no_key(tmp_path)
+
+
+def posted(run: Run, body: bytes, path: str = "/v1/chat/completions", **headers: str) -> tuple[int, bytes]:
+    connection = http.client.HTTPConnection("127.0.0.1", run.client.base_url.port, timeout=30)
+    try:
+        connection.request("POST", path, body, {"Authorization": f"bearer {KEY}", **headers})
+        response = connection.getresponse()
+        return response.status, response.read()
+    finally:
+        connection.close()
+
+
+def body_of(text: str, **more: Any) -> dict[str, Any]:
+    return {"model": MODEL, "messages": [{"role": "user", "content": text}]} | more
+
+
+def test_a_key_is_found_however_it_is_sent_or_written(upstream: Upstream, tmp_path: Path) -> None:
+    escaped = json.dumps(body_of("My key is KEY.")).replace("KEY", "".join(f"\\u{ord(c):04x}" for c in KEY))
+    other = json.dumps(body_of(f"My key is {KEY}."))
+    with Service(upstream) as server, running(tmp_path, server.url) as run:
+        assert posted(run, escaped.encode())[0] == 200
+        for name in ("X-Goog-Api-Key", "Api-Key", "X-Auth-Token", "Cookie"):
+            assert posted(run, other.encode(), Authorization="none", **{name: KEY})[0] == 200
+        assert (run.proxy.unrecorded, run.proxy.recorded) == (5, 0)
+    assert_no_key(tmp_path)
+
+
+def test_the_proxys_own_key_is_not_told_to_clients(upstream: Upstream, tmp_path: Path) -> None:
+    told = {"error": {"message": f"Incorrect API key provided: {KEY}."}, "headers": {"authorization": KEY}}
+    with Service(upstream) as server, ExitStack() as stack:
+        journal = stack.enter_context(Journal.open(tmp_path / "r.journal", {}))
+        service = stack.enter_context(Service(Proxy(Endpoint(server.url, KEY), journal, "sums")))
+        client = stack.enter_context(openai.OpenAI(base_url=service.url, api_key="none", max_retries=0))
+        for status in (401, 200):
+            upstream.instead = json_answer(told, status, {"X-Seen": KEY})
+            for path in ("/chat/completions", "/echo"):
+                try:
+                    reply = client.post(path, body=body_of("Hello"), cast_to=object, options={})
+                    shown = json.dumps(reply)
+                except openai.AuthenticationError as error:
+                    shown = f"{error} {dict(error.response.headers)}"
+                assert "[key]" in shown
+                assert not [fragment for fragment in FRAGMENTS if fragment in shown]
+        assert upstream.calls[-1].headers["authorization"] == f"Bearer {KEY}"
+
+
+def test_a_redirection_does_not_lead_past_the_proxy(upstream: Upstream, tmp_path: Path) -> None:
+    upstream.instead = Answer(
+        308, b"", {"Location": f"https://u:{KEY}@elsewhere.example/v1/chat/completions?key={KEY}"}
+    )
+    with Service(upstream) as server, running(tmp_path, server.url) as run:
+        with pytest.raises(
+            openai.InternalServerError, match=r"on to https://elsewhere\.example/v1/chat/completions\. Start"
+        ) as caught:
+            run.ask()
+        assert KEY not in str(caught.value)
+        assert len(upstream.calls) == 1
+
+
+def test_a_compressed_reply_is_recorded(upstream: Upstream, tmp_path: Path) -> None:
+    whole = Upstream()(
+        Call("POST", "/v1/chat/completions", {}, json.dumps(body_of(PROBLEMS[0].question)).encode())
+    ).body
+    assert isinstance(whole, bytes)
+    content = json.loads(whole)["choices"][0]["message"]["content"]
+    with Service(upstream) as server, running(tmp_path, server.url) as run:
+        upstream.instead = Answer(200, gzip.compress(whole), {"Content-Encoding": "gzip"})
+        assert run.texts() == [content]
+        upstream.instead = Answer(200, zlib.compress(whole), {"Content-Encoding": "deflate"})
+        assert run.texts() == [content]
+        assert run.proxy.recorded == 2
+        upstream.instead = Answer(200, b"no gzip at all", {"Content-Encoding": "gzip"})
+        assert posted(run, json.dumps(body_of("?")).encode()) == (200, b"no gzip at all")
+
+
+def test_a_reply_that_no_file_can_hold_is_recorded_as_far_as_it_can(upstream: Upstream, tmp_path: Path) -> None:
+    message = b'{"role":"assistant","content":"a\\ud800 \\ud83d\\ude00"}'
+    strange = b'{"choices":[{"index":0,"message":%b,"finish_reason":"stop"}]}' % message
+    upstream.instead = Answer(200, strange, {"Content-Type": "application/json"})
+    with Service(upstream) as server, running(tmp_path, server.url) as run:
+        assert run.texts() == ["a\ufffd \U0001f600"]
+        assert (run.proxy.recorded, run.proxy.unrecorded) == (1, 0)
+    with running(tmp_path, server.url) as run:
+        assert run.texts() == ["a\ufffd \U0001f600"]
+
+
+def test_what_a_client_did_not_wait_for_is_given_to_the_next(
+    upstream: Upstream, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A client that times out asks again: the reply that was paid for is then given, in the same run."""
+    may_answer, asked, given_back = threading.Event(), threading.Event(), threading.Event()
+    give_back = Proxy._give_back
+
+    def giving_back(*arguments: Any) -> None:
+        give_back(*arguments)
+        given_back.set()
+
+    monkeypatch.setattr(Proxy, "_give_back", giving_back)
+
+    def slow(call: Call) -> Answer:
+        asked.set()
+        assert may_answer.wait(30)
+        return upstream(call)
+
+    request = body_of(PROBLEMS[0].question, n=2)
+    with Service(slow) as server, running(tmp_path, server.url) as run:
+        connection = http.client.HTTPConnection("127.0.0.1", run.client.base_url.port)
+        connection.request("POST", "/v1/chat/completions", json.dumps(request))
+        assert asked.wait(30)
+        connection.close()
+        may_answer.set()
+        assert given_back.wait(30)
+        first = run.client.chat.completions.create(**request)
+        assert (len(upstream.calls), run.proxy.recorded, run.proxy.replayed) == (1, 2, 2)
+        run.client.chat.completions.create(**request)
+        assert len(upstream.calls) == 2  # given once, not for ever
+    with running(tmp_path, server.url) as run:
+        assert run.client.chat.completions.create(**request).choices == first.choices
+
+
+def test_limits_tell_requests_apart(upstream: Upstream, tmp_path: Path) -> None:
+    asked = {"extra_body": {"max_completion_tokens": None}}
+    with Service(upstream) as server, running(tmp_path, server.url) as run:
+        run.ask(max_tokens=5, **asked)
+    with Service(upstream) as server, running(tmp_path / "other", server.url) as run:
+        run.ask(max_tokens=5, **asked)
+        run.ask(max_tokens=60, **asked)
+        assert run.proxy.recorded == 2
+        assert run.ask(max_tokens=5, extra_body={"max_completion_tokens": 6}).choices
+        assert run.proxy.unrecorded == 1
+        requests = [
+            entry.record["decoding"]["max_tokens"] for entry in run.journal.entries() if entry.kind == "request"
+        ]
+        assert requests == [5, 60]
+
+
+def test_a_path_does_not_climb_out_of_v1(upstream: Upstream, tmp_path: Path) -> None:
+    with Service(upstream) as server, running(tmp_path, server.url) as run:
+        for path in ("/v1/../admin", "/v1/%2e%2e/admin", "/v2/models"):
+            status, said = posted(run, b"{}", path)
+            assert (status, b"Only paths under /v1" in said) == (404, True)
+        assert upstream.calls == []
+
+
+def test_a_folder_that_cannot_be_sealed_into_is_refused_at_once(tmp_path: Path) -> None:
+    (tmp_path / "thesis").mkdir()
+    (tmp_path / "thesis" / "chapter.tex").write_text("mine")
+    arguments = ["proxy", "--upstream", "http://127.0.0.1:9/v1", "--record", str(tmp_path / "thesis")]
+    result = CliRunner().invoke(app, arguments, prog_name="feval")
+    assert result.exit_code == 1
+    assert "holds no recording" in result.stderr
+    assert [path.name for path in tmp_path.iterdir()] == ["thesis"]
+
+
+def test_what_cannot_be_written_is_neither_given_nor_paid_for_again(
+    upstream: Upstream, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(self: Journal) -> None:
+        raise StorageError("The disk is full.")
+
+    with Service(upstream) as server, running(tmp_path, server.url) as run:
+        monkeypatch.setattr(Journal, "commit", full)
+        for _ in range(2):
+            with pytest.raises(openai.InternalServerError, match="The disk is full"):
+                run.ask()
+    assert len(upstream.calls) == 1
+
+
+def test_the_question_is_the_longest_that_stands_in_the_message() -> None:
+    short, long, twin = Question("a", "How many?"), Question("b", "Tom has 2. How many?"), Question("c", "Twin")
+    every = [short, long, twin, Question("d", "Twin")]
+    assert match("Q: Tom has 2. How many?\nA:", every) is long
+    assert match("How many?", every) is short
+    assert match("Twin How", every) is None
+    assert match("something else", every) is None
+
+
+def write_questions(path: Path) -> Path:
+    lines = [{"id": f"q{i}", "question": p.question, "answer": str(p.answer)} for i, p in enumerate(PROBLEMS)]
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines), "utf-8")
+    return path
+
+
+def test_a_run_becomes_a_recording(upstream: Upstream, tmp_path: Path) -> None:
+    golds = [Question(f"q{i}", p.question, str(p.answer), str(p.answer)) for i, p in enumerate(PROBLEMS[:3])]
+    out = tmp_path / "r"
+    with Service(upstream) as server, running(tmp_path, server.url) as run:
+        told = {p.question: run.texts(f"Question: {p.question}\nAnswer:", n=3) for p in PROBLEMS}
+        seal = lambda: seal_proxied(run.journal, out, dataset="sums", answer_kind="number", questions=golds)  # noqa: E731
+        assert seal() == seal() == out
+        run.texts(f"Question: {PROBLEMS[0].question}\nAnswer:", n=2, temperature=0.5)
+        assert seal() == tmp_path / "r-2"  # a recording is never changed
+    assert verify_recording(out).ok
+    recording = open_recording(out)
+    assert recording.llm_names("sums") == [MODEL]
+    questions = recording.questions("sums")
+    assert [(q.id, q.answer_key) for q in questions[:3]] == [(q.id, q.answer_key) for q in golds]
+    assert re.fullmatch("sums/[0-9a-f]{16}", questions[3].id)
+    assert (questions[3].text, questions[3].answer) == (f"Question: {PROBLEMS[3].question}\nAnswer:", None)
+    assert [pool.texts for pool in recording.pools("sums", MODEL)] == list(told.values())
+    assert verify_recording(tmp_path / "r-2").ok
+    names = open_recording(tmp_path / "r-2").llm_names("sums")
+    assert len(names) == 2
+    assert all(re.fullmatch(rf"{MODEL}@[0-9a-f]{{8}}", name) for name in names)
+    assert not list(tmp_path.glob(".*"))
+
+
+def test_the_command_records_seals_and_replays(upstream: Upstream, tmp_path: Path) -> None:
+    questions = write_questions(tmp_path / "questions.jsonl")
+
+    def command(url: str, *more: str) -> list[str]:
+        folder = ["--record", str(tmp_path / "r"), "--dataset", "sums", "--answer-kind", "number", "--json"]
+        return ["proxy", "--upstream", url, *folder, "--questions", str(questions), *more]
+
+    def through(url: str) -> tuple[list[str], dict[str, Any]]:
+        line = [sys.executable, "-m", "feval", *command(url)]
+        with subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+            assert process.stdout is not None
+            assert process.stderr is not None
+            where = json.loads(process.stdout.readline())
+            with openai.OpenAI(base_url=where["url"], api_key=KEY, max_retries=0) as client:
+                asked = {"model": MODEL, "messages": [{"role": "user", "content": PROBLEMS[0].question}], "n": 5}
+                texts = [choice.message.content for choice in client.chat.completions.create(**asked).choices]
+            os.kill(process.pid, signal.SIGINT)
+            assert process.wait(30) == 0
+            assert process.stderr.read() == ""
+            return texts, json.loads(process.stdout.read())
+
+    with Service(upstream) as server:
+        texts, told = through(server.url)
+    assert told == {"recording": str(tmp_path / "r"), "recorded": 5, "replayed": 0, "unrecorded": 0}
+    assert through(server.url) == (texts, told | {"recorded": 0, "replayed": 5})
+    result = CliRunner().invoke(app, command(server.url, "--seal"), prog_name="feval")
+    assert result.exit_code == 0, result.output
+    assert open_recording(tmp_path / "r").questions("sums")[0].id == "q0"
+    assert_no_key(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("options", "code", "words"),
+    [
+        (["--upstream", "nowhere"], 2, "names no server"),
+        (["--answer-kind", "verbatim"], 2, "choose another"),
+        (["--answer-kind", "colour"], 2, "colour"),
+        (["--api-key-env", "NO_SUCH_KEY"], 2, "NO_SUCH_KEY"),
+        (["--prices", "1999"], 2, "1999"),
+        (["--seal"], 1, "There is no journal"),
+    ],
+)
+def test_what_cannot_work_is_said(tmp_path: Path, options: list[str], code: int, words: str) -> None:
+    arguments = ["proxy", "--upstream", "http://127.0.0.1:9/v1", "--record", str(tmp_path / "r"), *options]
+    result = CliRunner().invoke(app, arguments, prog_name="feval")
+    assert result.exit_code == code, result.output
+    assert words in result.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_thoughts_are_recorded_given_again_and_split_off_the_text(upstream: Upstream, tmp_path: Path) -> None:
+    messages = [
+        {"role": "assistant", "content": "The answer is 4.", "reasoning": "It is 7."},
+        {"role": "assistant", "content": "<think>It is 7.</think>The answer is 5."},
+    ]
+    reply = {
+        "choices": [{"index": i, "finish_reason": "stop", "message": message} for i, message in enumerate(messages)],
+        "usage": {"prompt_tokens": 3, "completion_tokens": 20, "completion_tokens_details": {"reasoning_tokens": 8}},
+    }
+    upstream.instead = json_answer(reply)
+    with Service(upstream) as server:
+        with running(tmp_path, server.url) as run:
+            run.ask(n=2)
+        with running(tmp_path, server.url) as run:
+            deltas = [chunk.choices[0].delta for chunk in run.ask(n=2, stream=True) if chunk.choices]
+            assert len(upstream.calls) == 1
+            seal_proxied(run.journal, tmp_path / "r", dataset="sums", answer_kind="number")
+    assert "".join(getattr(delta, "reasoning", None) or "" for delta in deltas) == "It is 7."
+    assert "".join(delta.content or "" for delta in deltas) == "".join(message["content"] for message in messages)
+    recording = open_recording(tmp_path / "r")
+    (pool,) = recording.pools("sums", MODEL)
+    assert (list(pool.texts), pool.reasoning) == (["The answer is 4.", "The answer is 5."], ["It is 7.", "It is 7."])
+    assert pool.raw_texts() == [message["content"] for message in messages]
+    assert recording.manifest.pairs["sums", MODEL]["counter"] == "usage, split by length"

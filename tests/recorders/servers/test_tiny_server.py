@@ -1,0 +1,317 @@
+"""The tiny models over HTTP, asked by the official client and by raw requests."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import math
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from feval.cli import app
+from feval.errors import StorageError, UnknownNameError, UsageError
+from feval.recording import open_recording
+from recorders import tiny
+from recorders.servers.service import Service
+from recorders.servers.tiny_server import TinyServer
+
+openai = pytest.importorskip("openai", reason="the official client (extra `record`) is not installed")
+
+MODEL = "feval/tiny-42k"
+QUESTION = "Tom has 49 apples. Tom sells 22. How many apples does Tom have now?"
+ASKED: dict[str, Any] = {"model": MODEL, "messages": [{"role": "user", "content": QUESTION}]}
+
+
+@pytest.fixture(scope="module")
+def service() -> Iterator[Service]:
+    with Service(TinyServer()) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def client(service: Service) -> Iterator[Any]:
+    with openai.OpenAI(base_url=service.url, api_key="none", max_retries=0) as made:
+        yield made
+
+
+def direct(numbers: range, **decoding: Any) -> list[tiny.Completion]:
+    return tiny.sample(tiny.load_model(MODEL), QUESTION, numbers, tiny.Decoding(**decoding))
+
+
+def weights(name: str) -> Path:
+    return Path(tiny.__file__).parent / "weights" / f"{name.removeprefix('feval/')}.npz"
+
+
+def raw(service: Service, method: str, path: str, body: bytes = b"", **headers: str) -> tuple[int, dict[str, Any]]:
+    connection = http.client.HTTPConnection("127.0.0.1", service.port, timeout=10)
+    try:
+        connection.request(method, path, body, {name.replace("_", "-"): value for name, value in headers.items()})
+        response = connection.getresponse()
+        return response.status, json.loads(response.read())
+    finally:
+        connection.close()
+
+
+def test_choice_i_is_the_models_sample_seed_plus_i(client: Any) -> None:
+    reply = client.chat.completions.create(**ASKED, n=5, seed=7, temperature=0.8)
+    drawn = direct(range(7, 12), temperature=0.8)
+    assert [choice.message.content for choice in reply.choices] == [completion.text for completion in drawn]
+    assert [choice.index for choice in reply.choices] == [0, 1, 2, 3, 4]
+    assert {choice.finish_reason for choice in reply.choices} == {"stop"}
+    assert reply.usage.completion_tokens == sum(completion.output_tokens for completion in drawn)
+    assert reply.usage.prompt_tokens == drawn[0].prompt_tokens
+    assert reply.usage.total_tokens == reply.usage.prompt_tokens + reply.usage.completion_tokens
+    later = client.chat.completions.create(**ASKED, seed=9, temperature=0.8)
+    assert later.choices[0].message.content == reply.choices[2].message.content
+    assert later.id != reply.id
+
+
+def test_without_a_seed_samples_are_fresh(client: Any) -> None:
+    replies = [client.chat.completions.create(**ASKED, n=20, temperature=1.5) for _ in range(2)]
+    first, second = ([choice.message.content for choice in reply.choices] for reply in replies)
+    assert first != second
+
+
+def test_temperature_and_top_p_are_honoured(client: Any) -> None:
+    for settings in ({"temperature": 0}, {"temperature": 5, "top_p": 1e-9}):
+        reply = client.chat.completions.create(**ASKED, n=5, **settings)
+        assert {choice.message.content for choice in reply.choices} == {direct(range(1), temperature=0)[0].text}
+
+
+def test_log_probabilities_are_the_models(client: Any) -> None:
+    reply = client.chat.completions.create(**ASKED, seed=3, logprobs=True, top_logprobs=4)
+    drawn = direct(range(3, 4), top_logprobs=4)[0]
+    tokens = reply.choices[0].logprobs.content
+    assert [token.logprob for token in tokens] == drawn.logprobs.tolist()
+    assert "".join(token.token for token in tokens) == reply.choices[0].message.content
+    assert [[top.logprob for top in token.top_logprobs] for token in tokens] == drawn.top_logprobs.tolist()
+    assert sum(math.exp(top.logprob) for top in tokens[0].top_logprobs) <= 1 + 1e-9
+    assert client.chat.completions.create(**ASKED, seed=3).choices[0].logprobs is None
+
+
+def test_a_limit_ends_with_length_and_a_stop_text_with_stop(client: Any) -> None:
+    whole = direct(range(1))[0].text
+    for name in ("max_tokens", "max_completion_tokens"):
+        reply = client.chat.completions.create(**ASKED, seed=0, **{name: 6})
+        assert reply.choices[0].finish_reason == "length"
+        assert reply.usage.completion_tokens == 6
+        assert whole.startswith(reply.choices[0].message.content)
+    word = whole.split()[3]
+    for stop in (word, [word, "never comes"]):
+        reply = client.chat.completions.create(**ASKED, seed=0, stop=stop)
+        assert reply.choices[0].message.content == whole[: whole.index(word)]
+        assert reply.choices[0].finish_reason == "stop"
+        assert reply.usage.completion_tokens < direct(range(1))[0].output_tokens
+
+
+@pytest.mark.parametrize("logprobs", [False, True])
+def test_a_stream_says_the_same(client: Any, logprobs: bool) -> None:
+    asked = ASKED | {"n": 3, "seed": 5, "logprobs": logprobs}
+    whole = client.chat.completions.create(**asked)
+    chunks = list(client.chat.completions.create(**asked, stream=True, stream_options={"include_usage": True}))
+    texts, ends, logs = ["", "", ""], [None] * 3, [0, 0, 0]
+    for chunk in chunks[:-1]:
+        assert len(chunk.choices) == 1
+        assert chunk.usage is None
+        part = chunk.choices[0]
+        texts[part.index] += part.delta.content or ""
+        ends[part.index] = part.finish_reason or ends[part.index]
+        logs[part.index] += len(part.logprobs.content) if part.logprobs else 0
+    assert texts == [choice.message.content for choice in whole.choices]
+    assert ends == ["stop"] * 3
+    assert logs == [len(choice.logprobs.content) if logprobs else 0 for choice in whole.choices]
+    assert chunks[-1].choices == []
+    assert chunks[-1].usage == whole.usage
+    assert len({chunk.id for chunk in chunks}) == 1
+    assert all(chunk.choices for chunk in client.chat.completions.create(**ASKED, stream=True))
+
+
+def test_the_models_are_listed(client: Any) -> None:
+    installed = [name for name in tiny.FAMILY if weights(name).exists()]
+    assert [model.id for model in client.models.list()] == installed
+    assert client.models.retrieve(MODEL).id == MODEL
+
+
+def test_text_parts_and_unknown_fields_are_taken(client: Any) -> None:
+    parts = [{"type": "text", "text": QUESTION[:20]}, {"type": "text", "text": QUESTION[20:]}]
+    messages = [{"role": "system", "content": "Think."}, {"role": "user", "content": parts}]
+    reply = client.chat.completions.create(model=MODEL, messages=messages, seed=0, extra_body={"min_p": 0.1})
+    assert reply.choices[0].message.content == direct(range(1))[0].text
+
+
+@pytest.mark.parametrize(
+    ("fields", "parameter"),
+    [
+        ({"n": 0}, "n"),
+        ({"n": 129}, "n"),
+        ({"n": True}, "n"),
+        ({"seed": -1}, "seed"),
+        ({"seed": 2**64 - 1}, "seed"),
+        ({"temperature": -0.1}, "temperature"),
+        ({"temperature": "hot"}, "temperature"),
+        ({"top_p": 0}, "top_p"),
+        ({"top_p": 1.1}, "top_p"),
+        ({"max_tokens": 0}, "max_tokens"),
+        ({"stop": [""]}, "stop"),
+        ({"stop": 7}, "stop"),
+        ({"top_logprobs": 3}, "top_logprobs"),
+        ({"logprobs": True, "top_logprobs": 10_000}, "top_logprobs"),
+        ({"stream": "yes"}, "stream"),
+        ({"messages": []}, "messages"),
+        ({"messages": [{"role": "system", "content": "Hi"}]}, "messages"),
+        ({"messages": [{"role": "user", "content": [{"type": "image_url"}]}]}, "messages[0].content"),
+        ({"messages": [{"role": "user", "content": "apples " * 500}]}, "messages"),
+    ],
+)
+def test_a_value_that_cannot_work_is_a_400(client: Any, fields: dict[str, Any], parameter: str) -> None:
+    with pytest.raises(openai.BadRequestError) as caught:
+        client.post("/chat/completions", body=ASKED | fields, cast_to=object)
+    assert caught.value.param == parameter
+    assert caught.value.type == "invalid_request_error"
+    assert str(caught.value.body["message"]).endswith((".", "sent."))
+
+
+def test_an_unknown_model_is_a_404(client: Any) -> None:
+    with pytest.raises(openai.NotFoundError, match="does not exist") as caught:
+        client.chat.completions.create(**(ASKED | {"model": "gpt-4o"}))
+    assert caught.value.code == "model_not_found"
+    with pytest.raises(openai.NotFoundError):
+        client.models.retrieve("gpt-4o")
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body", "headers", "status"),
+    [
+        ("POST", "/v1/chat/completions", b"{", {}, 400),
+        ("POST", "/v1/chat/completions", b"[]", {}, 400),
+        ("POST", "/v1/chat/completions", b"", {"Content_Length": "99999999999"}, 413),
+        ("POST", "/v1/chat/completions", b"", {"Content_Length": "-1"}, 400),
+        ("POST", "/v1/chat/completions", b"", {"Transfer_Encoding": "chunked"}, 411),
+        ("GET", "/v1/chat/completions", b"", {}, 405),
+        ("POST", "/v1/embeddings", b"{}", {}, 404),
+        ("GET", "/v1/models", b"", {"Origin": "https://page.example"}, 403),
+        ("GET", "/v1/models", b"", {"Host": "rebound.example"}, 403),
+        ("GET", "/v1/models", b"", {"Origin": "http://localhost:3000"}, 200),
+    ],
+)
+def test_raw_requests(
+    service: Service, method: str, path: str, body: bytes, headers: dict[str, str], status: int
+) -> None:
+    found, reply = raw(service, method, path, body, **headers)
+    assert found == status
+    assert ("error" in reply) == (status != 200)
+
+
+def said(service: Service, request: bytes) -> tuple[bytes, bytes]:
+    """Head and body of whatever comes back for some bytes."""
+    with socket.create_connection(("127.0.0.1", service.port), timeout=10) as connection:
+        connection.sendall(request)
+        connection.shutdown(socket.SHUT_WR)
+        with connection.makefile("rb") as file:
+            head, _, body = file.read().partition(b"\r\n\r\n")
+    return head, body
+
+
+def test_head_is_get_without_a_body(service: Service) -> None:
+    got = said(service, b"GET /v1/models HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+    head = said(service, b"HEAD /v1/models HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+    assert head[1] == b""
+    lines = [[line for line in one.split(b"\r\n") if not line.startswith(b"Date:")] for one in (got[0], head[0])]
+    assert lines[0] == lines[1]
+    assert f"Content-Length: {len(got[1])}".encode() in lines[1]
+
+
+@pytest.mark.parametrize(
+    ("request_line", "status"),
+    [
+        (b"nonsense", b"400"),
+        (b"GET /v1/models HTTP/9.9", b"505"),
+        (b"TRACE /v1/models HTTP/1.1", b"501"),
+        (b"OPTIONS /v1/models HTTP/1.1", b"405"),
+        (b"DELETE /v1/models/feval/tiny-42k HTTP/1.1", b"405"),
+        (b"GET /" + b"x" * 70_000 + b" HTTP/1.1", b"414"),
+    ],
+)
+def test_what_is_no_request_is_an_error_in_openais_shape(service: Service, request_line: bytes, status: bytes) -> None:
+    head, body = said(service, request_line + b"\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+    assert head.split()[1] == status
+    assert json.loads(body)["error"]["message"].endswith(".")
+
+
+def test_an_error_shows_what_was_sent_as_json(service: Service) -> None:
+    for value, shown in ((None, "nothing"), (True, "true"), ("x" * 200, '"' + "x" * 79 + "...")):
+        _, reply = raw(service, "POST", "/v1/chat/completions", json.dumps(ASKED | {"messages": value}).encode())
+        wanted = f"'messages' takes a list of at least one message; {shown} was sent."
+        assert reply["error"]["message"] == wanted
+
+
+def test_a_connection_is_kept_alive(service: Service) -> None:
+    connection = http.client.HTTPConnection("127.0.0.1", service.port, timeout=10)
+    sockets = set()
+    for body in (ASKED, {}, ASKED | {"stream": True}, ASKED):
+        connection.request("POST", "/v1/chat/completions", json.dumps(body))
+        assert connection.getresponse().read()
+        sockets.add(connection.sock)
+    assert len(sockets) == 1
+    assert None not in sockets
+    connection.close()
+
+
+def test_recording_over_http_gives_the_texts_of_the_tiny_backend(
+    service: Service, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    common = ["--dataset", "tiny_sums", "--llm", MODEL, "--first", "4", "--samples", "6", "--seed", "11", "--quiet"]
+    for out, more in (("tiny", []), ("openai", ["--base-url", service.url, "--logprobs", "3"])):
+        arguments = ["record", *common, "--backend", out, "--out", str(tmp_path / out), "--max-tokens", "100", *more]
+        result = CliRunner().invoke(app, arguments, prog_name="feval")
+        assert result.exit_code == 0, result.output
+    ours, theirs = (list(open_recording(tmp_path / out).pools("tiny_sums", MODEL)) for out in ("tiny", "openai"))
+    assert [pool.texts for pool in ours] == [pool.texts for pool in theirs]
+    assert [pool.output_tokens for pool in ours] == [pool.output_tokens for pool in theirs]
+    assert [pool.prompt_tokens for pool in ours] == [pool.prompt_tokens for pool in theirs]
+    assert all(pool.token_confidences is not None for pool in theirs)
+
+
+def test_the_command_says_where_it_is_and_ends_on_ctrl_c() -> None:
+    command = [sys.executable, "-m", "feval", "tiny-server", "--model", MODEL]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        line = process.stdout.readline()
+        found = re.search(r"http://127\.0\.0\.1:(\d+)/v1", line)
+        assert found, line
+        with openai.OpenAI(base_url=found[0], api_key="none") as client:
+            assert [model.id for model in client.models.list()] == [MODEL]
+        os.kill(process.pid, signal.SIGINT)
+        assert process.wait(20) == 0
+        assert process.stderr.read() == ""
+
+
+def test_another_host_warns(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Service, "run", lambda self: self.close())
+    result = CliRunner().invoke(app, ["tiny-server", "--host", "0.0.0.0", "--json"], prog_name="feval")  # noqa: S104
+    assert result.exit_code == 0, result.output
+    assert "can be reached from other machines" in result.stderr
+    assert json.loads(result.stdout)["port"] > 0
+
+
+def test_what_cannot_be_served_is_said(service: Service) -> None:
+    with pytest.raises(UnknownNameError):
+        TinyServer(["feval/tiny-9000"])
+    with pytest.raises(StorageError, match="Name another --port"):
+        Service(TinyServer(), port=service.port)
+    with pytest.raises(StorageError, match="Name a --host that is an address of this machine"):
+        Service(TinyServer(), host="192.0.2.1")
+    with pytest.raises(UsageError, match="host to listen on is empty"):
+        Service(TinyServer(), host="")

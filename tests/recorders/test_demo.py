@@ -1,0 +1,158 @@
+"""The demo: real samples, the same recording everywhere, and everything it says to try works."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from feval.cli import app
+from feval.errors import DamagedRecordingError, StorageError
+from feval.recording import open_recording
+from recorders.demo import DATASET, LIVE_LLM, LLMS, bundled_recording, run_demo
+from recorders.tiny import Decoding, load_model, sample
+from recorders.work.assemble import questions_of
+
+HASH = "b07065b2e24c0280aed35a85aed507c0435e3bd7ee67fd35ccb5266dec1d774c"
+
+
+def feval(*arguments: str | Path) -> Result:
+    return CliRunner().invoke(app, list(map(str, arguments)), prog_name="feval")
+
+
+@pytest.fixture(scope="module")
+def demo(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The demo's folder, made by the command."""
+    folder = tmp_path_factory.mktemp("demo") / "feval-demo"
+    result = feval("demo", "--out", folder, "--quiet")
+    assert (result.exit_code, result.output) == (0, "")
+    return folder
+
+
+def test_the_bundled_recording_is_small_and_pinned() -> None:
+    with bundled_recording() as folder:
+        assert sum(path.stat().st_size for path in folder.rglob("*") if path.is_file()) < 2_000_000
+        recording = open_recording(folder)
+        assert recording.hash == HASH
+        assert recording.manifest.prices == "tiny-2026-11"
+        for llm in LLMS:
+            pair = recording.manifest.pairs[DATASET, llm]
+            assert (pair["cots"], pair["smallest_pool"], pair["counter"]) == (8000, 40, "usage")
+            assert recording.llm_info(llm).decoding["model"] == llm
+
+
+def test_the_bundled_samples_are_what_the_models_say() -> None:
+    """Some recorded CoTs are drawn again from the weights."""
+    with bundled_recording() as folder:
+        recording = open_recording(folder)
+        for llm in LLMS:
+            info = recording.llm_info(llm)
+            model = load_model(llm)
+            for row in (0, 117):
+                decoding = Decoding(temperature=1.0, max_tokens=info.max_tokens or 0)
+                drawn = sample(model, questions_of(DATASET)[row].text, range(40), decoding)
+                assert [answer.text for answer in drawn] == recording.texts(DATASET, llm, row)
+
+
+def test_the_demo_shows_each_llm_at_each_count(demo: Path) -> None:
+    lines = feval("demo", "--out", demo).stdout.splitlines()
+    assert lines[0].startswith("Three small language models that come with feval")
+    for llm in LLMS:
+        assert [line.split()[1] for line in lines if line.startswith(llm)] == ["1", "5", "10", "20", "40"]
+
+
+def test_the_demo_as_json(demo: Path) -> None:
+    result = feval("demo", "--out", demo, "--json")
+    told = json.loads(result.stdout)
+    assert result.stderr == ""
+    assert told["recording_hash"] == HASH
+    assert list(told["curves"]) == list(LLMS)
+    assert all(Path(path).is_file() for path in told["files"])
+    assert told["live"]["seconds"] is None  # the first run recorded it
+
+
+def test_the_models_are_a_family_that_voting_helps(demo: Path) -> None:
+    curves = json.loads(feval("demo", "--out", demo, "--json").stdout)["curves"]
+    single, voted = ([curves[llm]["points"][at]["accuracy"] for llm in LLMS] for at in (0, 39))
+    assert single == sorted(single)
+    assert voted == sorted(voted)
+    for llm in LLMS:
+        first, last = curves[llm]["points"][0], curves[llm]["points"][-1]
+        assert first["accuracy"] < last["accuracy"] < last["pass_at_n"] <= 1
+        assert first["usd_per_question"] > 0
+
+
+def test_the_live_batch_is_a_recording_of_its_own(demo: Path) -> None:
+    told = json.loads(feval("info", demo / "live", "--json").stdout)
+    assert [pair["cots"] for pair in told["pairs"]] == [200]
+    assert feval("verify", demo / "live").exit_code == 0
+    with bundled_recording() as folder:
+        bundled = open_recording(folder).texts(DATASET, LIVE_LLM, 0)
+    assert open_recording(demo / "live").texts(DATASET, LIVE_LLM, 0) != bundled[:10]  # other seeds, other samples
+
+
+def test_what_it_says_to_try_works(demo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lines = feval("demo", "--out", demo).stdout.splitlines()
+    commands = [line.strip() for line in lines[lines.index("Try next:") + 1 :]]
+    assert len(commands) >= 4
+    monkeypatch.chdir(tmp_path)
+    for command in commands:
+        name, *arguments = shlex.split(command)
+        assert name == "feval"
+        result = feval(*arguments)
+        assert result.exit_code == 0, (command, result.output)
+        assert "error" not in result.stderr
+    assert (tmp_path / "my-curve" / "curve.png").is_file()
+    assert (tmp_path / "smaller" / "manifest.json").is_file()
+
+
+def test_a_second_run_uses_the_same_recording(demo: Path) -> None:
+    before = (demo / "recording" / "manifest.json").stat().st_mtime_ns
+    mine = demo / "notes.txt"
+    mine.write_text("mine")
+    assert feval("demo", "--out", demo).exit_code == 0
+    assert (demo / "recording" / "manifest.json").stat().st_mtime_ns == before
+    assert mine.read_text() == "mine"
+    mine.unlink()
+
+
+def test_a_run_that_was_interrupted_is_taken_up(tmp_path: Path) -> None:
+    folder = tmp_path / "demo"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("recorders.demo.shutil.copytree", _interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            run_demo(folder)
+    assert [path.name for path in folder.iterdir()] == ["README.md"]
+    assert run_demo(folder).recording.is_dir()
+
+
+def _interrupt(*_: object, **__: object) -> None:
+    raise KeyboardInterrupt
+
+
+def test_somebody_elses_folder_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "thesis.tex").write_text("mine")
+    result = feval("demo", "--out", tmp_path)
+    assert result.exit_code == 1
+    assert "was not made by `feval demo`" in result.stderr
+    assert [path.name for path in tmp_path.iterdir()] == ["thesis.tex"]
+    with pytest.raises(StorageError, match="was not made by"):
+        run_demo(tmp_path / "thesis.tex")
+    (tmp_path / "README.md").write_text("# My thesis")
+    with pytest.raises(StorageError, match="was not made by"):
+        run_demo(tmp_path)
+
+
+def test_a_damaged_demo_is_not_believed(tmp_path: Path) -> None:
+    run_demo(tmp_path / "demo")
+    readme, manifest = tmp_path / "demo" / "recording" / "README.md", tmp_path / "demo" / "live" / "manifest.json"
+    manifest.rename(tmp_path / "kept")
+    with pytest.raises(DamagedRecordingError, match=r"live is no longer .* Delete the folder and run the demo again"):
+        run_demo(tmp_path / "demo")
+    (tmp_path / "kept").rename(manifest)
+    readme.write_text("changed")
+    with pytest.raises(DamagedRecordingError, match="no longer what the demo wrote"):
+        run_demo(tmp_path / "demo")

@@ -1,0 +1,322 @@
+"""Coupled sampling: the noise as its page defines it, what it does to samples, and that nothing else is taken for it."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import math
+import re
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy import stats
+from typer.testing import CliRunner
+
+from feval.cli import app
+from feval.errors import ConflictError, OutOfRangeError, UsageError
+from feval.estimators.coupling.gumbel_coupling import gumbel_coupling_joint
+from feval.forecast.coupled import couple
+from feval.recording import Recording, merge, open_recording, select
+from feval.replay.loading import load
+from recorders import tiny
+from recorders.backends.tiny import Tiny
+from recorders.backends.transformers_local import TransformersLocal
+from recorders.request import Completion, Decoding, Message, Request
+from recorders.shared_noise import END_OF_ANSWER, TokenNoise, question_noise, shared_tokens, token_texts
+
+
+def questions(count: int) -> list[str]:
+    return [problem.question for problem in tiny.test_questions()[:count]]
+
+
+def asked(model: str, text: str, number: int = 0, **decoding: Any) -> Request:
+    settings = {"temperature": 1.0, "max_tokens": 60, "noise_seed": 7} | decoding
+    return Request("tiny_sums", f"tiny_sums/{number}", (Message("user", text),), model, Decoding(**settings))
+
+
+def drawn(request: Request, samples: Sequence[int]) -> list[Completion]:
+    async def run() -> list[Completion]:
+        backend = Tiny()
+        try:
+            return await backend.complete(request, samples)
+        finally:
+            await backend.aclose()
+
+    return asyncio.run(run())
+
+
+def plain_noise(seed: int, dataset: str, question: str, sample: int, position: int, text: str) -> float:
+    """The scheme once more, in Python's integers."""
+
+    def mix(x: int) -> int:
+        x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9 % 2**64
+        x = (x ^ (x >> 27)) * 0x94D049BB133111EB % 2**64
+        return x ^ (x >> 31)
+
+    g = 0x9E3779B97F4A7C15
+    name = json.dumps(["feval/gumbel-v1", seed, dataset, question]).encode()
+    h = int.from_bytes(hashlib.sha256(name).digest()[:8], "little")
+    s = mix((mix((h + (sample + 1) * g) % 2**64) + (position + 1) * g) % 2**64)
+    t = int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "little")
+    return -math.log(((mix((s + t) % 2**64) >> 12) + 0.5) / 2**52)
+
+
+def test_noise_is_as_it_is_written_down() -> None:
+    texts = ["a", " b", "\u0120", "日"]
+    noise = TokenNoise(texts)
+    for seed, sample, position in [(0, 0, 0), (7, 39, 511), (2**63 - 1, 2**32, 10**6)]:
+        start = question_noise(seed, "gsm8k", "gsm8k/ü")
+        found = noise.exponentials(start, [sample], position)[0]
+        expected = [plain_noise(seed, "gsm8k", "gsm8k/ü", sample, position, text) for text in texts]
+        assert found == pytest.approx(expected, rel=1e-15)
+
+
+def test_tokens_go_by_their_text_whatever_the_vocabulary() -> None:
+    start = question_noise(1, "d", "q")
+    one = TokenNoise(["x", "y", "z"]).exponentials(start, [0, 1], 5)
+    other = TokenNoise(["z", "new", "x"]).exponentials(start, [0, 1], 5)
+    assert np.array_equal(one[:, [2, 0]], other[:, [0, 2]])
+    twice = TokenNoise(["x", "x"]).exponentials(start, [0], 5)[0]
+    assert twice[0] == one[0, 0]
+    assert twice[1] != twice[0]
+
+
+def test_noise_is_exponential_and_independent_between_samples_positions_and_questions() -> None:
+    noise = TokenNoise([f"token {n}" for n in range(400)])
+    starts = [question_noise(3, "d", f"q{n}") for n in range(2)]
+    tables = [noise.exponentials(start, range(50), position) for start in starts for position in (0, 1)]
+    everything = np.concatenate([table.ravel() for table in tables])
+    assert stats.kstest(everything, "expon").pvalue > 1e-3
+    flat = np.stack([table.ravel() for table in tables])
+    assert np.abs(np.corrcoef(flat) - np.eye(4)).max() < 5 / math.sqrt(flat.shape[1])
+    within = np.corrcoef(tables[0])
+    assert np.abs(within - np.eye(50)).max() < 6 / math.sqrt(400)
+
+
+def test_coupled_draws_follow_the_closed_form_and_are_stable() -> None:
+    noise = TokenNoise(["a", "b", "c"]).exponentials(question_noise(0, "d", "q"), range(40_000), 0)
+    p, q = np.array([0.5, 0.3, 0.2]), np.array([0.2, 0.2, 0.6])
+    first, second = (noise / p).argmin(axis=1), (noise / q).argmin(axis=1)
+    counts = np.zeros((3, 3))
+    np.add.at(counts, (first, second), 1)
+    expected = gumbel_coupling_joint(p, q) * len(noise)
+    possible = expected > 0
+    assert counts[~possible].sum() == 0, "counterfactual stability"
+    assert stats.chisquare(counts[possible], expected[possible]).pvalue > 1e-3
+
+
+def test_samples_follow_the_softmax() -> None:
+    model = tiny.load_model("feval/tiny-30k")
+    [text] = questions(1)
+    count = 8000
+    logits = model.read(tiny.tokenizer().prompt(text)).logits
+    law = np.exp((logits - logits.max()) / 6.0)
+    law /= law.sum()
+    found = drawn(asked(model.name, text, max_tokens=1, temperature=6.0), range(count))
+    # One token each; its text tells which it was, but for special ones, which have none.
+    counts = Counter(completion.text for completion in found)
+    texts = [tiny.tokenizer().decode([token]).removeprefix(" ") for token in range(len(law))]
+    expected: Counter[str] = Counter()
+    for word, share in zip(texts, law, strict=True):
+        expected[word] += share * count
+    likely = [word for word in expected if expected[word] >= 5]
+    observed = np.array([counts[word] for word in likely] + [count - sum(counts[word] for word in likely)])
+    wanted = np.array([expected[word] for word in likely] + [count - sum(expected[word] for word in likely)])
+    assert len(likely) >= 20
+    assert stats.chisquare(observed, wanted * observed.sum() / wanted.sum()).pvalue > 1e-3
+
+
+def test_one_model_under_two_names_gives_one_chain() -> None:
+    [text] = questions(1)
+    request = asked("feval/tiny-42k", text)
+    together = drawn(request, range(40))
+    assert [drawn(request, [sample])[0] for sample in (0, 19)] == [together[0], together[19]]
+    assert len({completion.text for completion in together}) > 5, "different samples have noise of their own"
+    other = drawn(asked("feval/tiny-42k", text, noise_seed=8), range(40))
+    assert [c.text for c in other] != [c.text for c in together]
+    apart = drawn(asked("feval/tiny-42k", text, number=1), range(40))
+    assert [c.text for c in apart] != [c.text for c in together]
+
+
+def test_models_that_share_noise_agree_more_often() -> None:
+    shared = alone = 0
+    for number, text in enumerate(questions(12)):
+        small, large = (drawn(asked(name, text, number), range(20)) for name in ("feval/tiny-42k", "feval/tiny-90k"))
+        shared += sum(a.text == b.text for a, b in zip(small, large, strict=True))
+        alone += sum(a.text == b.text for a, b in zip(small, large[1:] + large[:1], strict=True))
+    assert shared > alone + 5
+
+
+def test_a_coupled_request_is_another_request() -> None:
+    [text] = questions(1)
+    keys = {asked("m", text, noise_seed=seed).key() for seed in (None, 0, 1)}
+    assert len(keys) == 3
+    content = asked("m", text, noise_seed=5).decoding.content()
+    assert content["noise"] == {"scheme": "gumbel-v1", "seed": 5}
+    assert "noise" not in asked("m", text, noise_seed=None).decoding.content()
+
+
+def test_noise_that_makes_no_sense_is_refused() -> None:
+    with pytest.raises(UsageError, match="no seed of their own"):
+        Decoding(seed=1, noise_seed=2).check()
+    with pytest.raises(UsageError, match="temperature 0"):
+        Decoding(temperature=0, noise_seed=2).check()
+    with pytest.raises(OutOfRangeError, match="noise_seed"):
+        Decoding(noise_seed=-1).check()
+    with pytest.raises(OutOfRangeError, match="noise seed"):
+        question_noise(-1, "d", "q")
+
+
+def recorded(out: Path, llm: str, *options: str) -> Recording:
+    arguments = [
+        "record",
+        "--dataset",
+        "tiny_sums",
+        "--llm",
+        llm,
+        "--max-tokens",
+        "40",
+        "--temperature",
+        "1",
+        "--quiet",
+    ]
+    result = CliRunner().invoke(app, [*arguments, "--out", str(out), *options])
+    assert result.exit_code == 0, result.output
+    return open_recording(out)
+
+
+def texts_of(recording: Recording) -> list[list[str]]:
+    dataset, [llm] = load("tiny_sums", None, recording, prices="none")
+    return [llm.texts(row) for row in range(len(dataset))]
+
+
+def test_noise_goes_on_where_a_recording_is_topped_up_and_stays_with_what_is_made_of_it(tmp_path: Path) -> None:
+    coupled = ("--coupled", "--noise-seed", "7")
+    whole = recorded(tmp_path / "whole", "feval/tiny-30k", "--first", "4", "--samples", "6", *coupled)
+    part = recorded(tmp_path / "part", "feval/tiny-30k", "--first", "2", "--samples", "3", *coupled)
+    assert texts_of(part) == [texts[:3] for texts in texts_of(whole)[:2]]
+    begun = ("--from", str(tmp_path / "part"))
+    more = recorded(tmp_path / "more", "feval/tiny-30k", "--first", "4", "--samples", "6", *coupled, *begun)
+    assert texts_of(more) == texts_of(whole)
+    other = recorded(tmp_path / "other", "feval/tiny-42k", "--first", "4", "--samples", "6", *coupled)
+    merge([tmp_path / "whole", tmp_path / "other"], tmp_path / "both")
+    select(tmp_path / "both", tmp_path / "few", samples=4)
+    for folder in ("both", "few"):
+        dataset, llms = load("tiny_sums", None, open_recording(tmp_path / folder), prices="none")
+        assert [llm.noise for llm in llms] == [("gumbel-v1", 7)] * 2
+        told = couple(dataset, llms, samples=3, resamples=20)
+        assert told.pairs[0].calls == (6 if folder == "both" else 4)
+    assert texts_of(other) != texts_of(whole)
+    # What was begun with other noise, or with none, is asked anew: none of its CoTs is taken for a coupled one.
+    apart = recorded(tmp_path / "apart", "feval/tiny-30k", "--first", "2", "--samples", "3")
+    assert texts_of(apart) != texts_of(part)
+
+
+def test_vocabularies_of_every_spelling_say_the_same() -> None:
+    byte_level = ["<|end|>", "Hello", "\u0120world", "\u010a", "\u00c3\u00bc", "\u00c3", "<|pad|>"]
+    pieces = ["</s>", "Hello", "\u2581world", "<0x0A>", "ü", "<0xC3>", "<pad>"]
+    one, other = (token_texts(tokens, [6], [0]) for tokens in (byte_level, pieces))
+    assert one[:6] == other[:6] == [END_OF_ANSWER, "Hello", " world", "\n", "ü", "\udcc3"]
+    assert (one[6], other[6]) == ("\x00<|pad|>", "\x00<pad>")
+    # A piece and its byte: the piece is what texts are written with, whichever comes first.
+    assert token_texts(["<0x41>", "\u2581A", "A"], [], []) == ["\x00<0x41>", " A", "A"]
+    several = token_texts(["<a>", "<b>", "word"], [], [0, 1])
+    assert several == [END_OF_ANSWER, "\x00<b>", "word"]
+
+
+def test_vocabularies_without_a_common_text_are_told() -> None:
+    one = token_texts(["</s>", "a", "b", "\u2581c"], [], [0])
+    assert shared_tokens(one, token_texts(["<end>", "\u0120c", "b", "d"], [], [0])) == 2
+    with pytest.raises(ConflictError, match="3 and 2 texts have none in common"):
+        shared_tokens(one, token_texts(["</s>", "x", "y"], [], [0]))
+
+
+def test_of_several_ends_the_one_of_replies_is_shared() -> None:
+    """Without torch: a vocabulary is only read."""
+    spelled = ["<|end_of_text|>", "<|eot|>", "\u0120word", "x"]
+    backend = object.__new__(TransformersLocal)
+    backend._model = SimpleNamespace(
+        config=SimpleNamespace(get_text_config=lambda: SimpleNamespace(vocab_size=5)),
+        generation_config=SimpleNamespace(eos_token_id=[0, 1]),
+    )
+
+    class Tokenizer:
+        all_special_ids = (0, 1)
+        eos_token_id = 1
+
+        def __len__(self) -> int:
+            return len(spelled)
+
+        def convert_ids_to_tokens(self, ids: range) -> list[str]:
+            return [spelled[n] for n in ids]
+
+    backend._tokenizer = Tokenizer()
+    assert backend.vocabulary() == ["\x00<|end_of_text|>", END_OF_ANSWER, " word", "x", "\x00<unused 4>"]
+
+
+def test_a_transformers_model_draws_the_same_tokens(tmp_path: Path) -> None:
+    torch = pytest.importorskip("torch", reason="torch is not installed")
+    transformers = pytest.importorskip("transformers", reason="transformers is not installed")
+    folder = exported("feval/tiny-30k", tmp_path, torch, transformers)
+
+    async def run(request: Request) -> list[Completion]:
+        backend = TransformersLocal(str(folder), device="cpu", dtype="float64", local_files_only=True)
+        try:
+            return await backend.complete(request, range(16))
+        finally:
+            await backend.aclose()
+
+    for number, text in enumerate(questions(4)):
+        for settings in ({}, {"temperature": 0.7, "top_p": 0.9}):
+            request = asked("feval/tiny-30k", text, number, max_tokens=40, **settings)
+            ours = drawn(request, range(16))
+            theirs = asyncio.run(run(request))
+            assert [c.text for c in ours] == [c.text.strip() for c in theirs]
+            assert [c.output_tokens for c in ours] == [c.output_tokens for c in theirs]
+
+
+def exported(name: str, folder: Path, torch: Any, transformers: Any) -> Path:
+    """A tiny model as a Hugging Face folder: its weights have Llama's names, its vocabulary is a list of words."""
+    import tokenizers
+
+    from recorders.tiny.model import read_arrays, weights_file
+    from recorders.tiny.tokenizer import SPECIAL
+
+    vocabulary = tiny.tokenizer().vocabulary
+    model = tokenizers.Tokenizer(
+        tokenizers.models.WordLevel({token: n for n, token in enumerate(vocabulary)}, "<unknown>")
+    )
+    words = sorted((token for token in vocabulary[len(SPECIAL) :]), key=len, reverse=True)
+    model.pre_tokenizer = tokenizers.pre_tokenizers.Split(
+        tokenizers.Regex("|".join([*SPECIAL, *map(re.escape, words)])), "isolated"
+    )
+    model.decoder = tokenizers.decoders.Fuse()
+    model.add_special_tokens(list(SPECIAL))
+    names = {"eos_token": "<end>", "pad_token": "<pad>", "unk_token": "<unknown>"}
+    others = ["<question>", "<answer>"]
+    fast = transformers.PreTrainedTokenizerFast(tokenizer_object=model, additional_special_tokens=others, **names)
+    fast.chat_template = "<question> {{ messages[-1]['content'] }}<answer>"
+    fast.save_pretrained(folder)
+    shape = tiny.FAMILY[name].shape
+    config = transformers.LlamaConfig(
+        vocab_size=len(vocabulary), hidden_size=shape.width, intermediate_size=shape.hidden,
+        num_hidden_layers=shape.layers, num_attention_heads=shape.heads, num_key_value_heads=shape.heads,
+        max_position_embeddings=shape.context, rope_theta=shape.rotary_base, head_dim=shape.head_width, tie_word_embeddings=True,
+        eos_token_id=4, pad_token_id=0, bos_token_id=None, rms_norm_eps=1e-5,
+    )  # fmt: skip
+    llama = transformers.LlamaForCausalLM(config)
+    with weights_file(name) as path:
+        arrays = read_arrays(path, shape)
+    weights = {key: torch.tensor(np.asarray(value, np.float64)) for key, value in arrays.items()}
+    missing, unexpected = llama.double().load_state_dict(weights, strict=False)
+    assert set(missing) <= {"lm_head.weight"}
+    assert not unexpected
+    llama.tie_weights()
+    llama.save_pretrained(folder)
+    return folder

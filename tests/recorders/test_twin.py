@@ -1,0 +1,216 @@
+"""A method written for the replay runs on a live LLM unchanged, with the same ledger."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from small import write_toy
+
+from feval import SelfConsistency, load
+from feval.answers import equality
+from feval.cards.prices import price_list, usd
+from feval.errors import AnswerError, OutOfRangeError, PriceNotFoundError, UnknownNameError, UsageError
+from recorders import live
+from recorders.errors import BackendError, Fatal, RateLimited, StoppedError, Transient
+from recorders.request import Completion, Request
+
+TEXTS = ["It is 4. The answer is 4.", "The answer is 5.", "The answer is 4.0.", "I do not know."]
+
+
+CHANNELS = {
+    "scores",
+    "step_scores",
+    "scoring_tokens",
+    "sequence_logprobs",
+    "sequence_probabilities",
+    "token_confidences",
+}
+NOT_LIVE = {
+    "samples",
+    "to_model",
+    *CHANNELS,
+}  # places in a recording, its wire form; and channels, which are refused in words
+
+
+class Scripted:
+    """Gives the texts in turn, `at_once` at a time; raises what stands in `faults` first."""
+
+    name, takes_seed = "scripted", True
+
+    def __init__(self, at_once: int = 10, faults: Sequence[BackendError] = (), usage: bool = True) -> None:
+        self.at_once, self.faults, self.usage = at_once, list(faults), usage
+        self.asked: list[list[int]] = []
+        self.closed = False
+
+    async def complete(self, request: Request, samples: Sequence[int]) -> list[Completion]:
+        self.asked.append(list(samples))
+        if self.faults:
+            raise self.faults.pop(0)
+        counts = {"output_tokens": 10, "prompt_tokens": 7} if self.usage else {}
+        return [Completion(TEXTS[i % len(TEXTS)], "stop", **counts) for i in samples[: self.at_once]]
+
+    async def aclose(self) -> None:
+        self.closed = True
+
+
+waits: list[float] = []
+
+
+async def no_wait(seconds: float) -> None:
+    waits.append(seconds)
+
+
+def test_the_same_method_runs_live_and_replayed(tmp_path: Path) -> None:
+    write_toy(tmp_path / "r", {"gpt-3.5-turbo": [["4", "5", "4", None]]}, ["4"])
+    _, [recorded] = load("toy", "gpt-3.5-turbo", tmp_path / "r")
+    replayed = recorded.ask("toy/0")
+    with live(Scripted(), "gpt-3.5-turbo", answer_kind="number") as llm:
+        metered = llm.ask("2 + 2?")
+        assert SelfConsistency(4)("2 + 2?", metered) == SelfConsistency(4)("2 + 2?", replayed) == "4"
+        assert (metered.rounds, metered.cots) == (replayed.rounds, replayed.cots) == (1, 4)
+        assert metered.dollar_cost == pytest.approx(1e-6 * (7 * 0.5 + 40 * 1.5), rel=1e-14)
+
+
+def test_answers_are_extracted_and_made_canonical() -> None:
+    with live(Scripted(), "gpt-3.5-turbo", answer_kind="number") as llm:
+        response = llm.ask("2 + 2?").sample(4)
+    assert response.answers == ["4", "5", "4", None]
+    assert [cot.raw_text for cot in response.cots] == TEXTS
+    assert (len(response), response.num_cots, response.tokens) == (4, 4, 40)
+    assert response.cots[0].dollar_cost == pytest.approx(1.5e-5)
+
+
+def test_a_server_that_ignores_n_is_asked_again() -> None:
+    backend = Scripted(at_once=1)
+    with live(backend, "gpt-3.5-turbo", answer_kind="number") as llm:
+        metered = llm.ask("2 + 2?")
+        assert len(metered.sample(3)) == 3
+        metered.sample(1)
+    assert backend.asked == [[0, 1, 2], [1, 2], [2], [3]]
+    assert metered.rounds == 2
+    assert backend.closed
+
+
+def test_what_may_work_next_time_is_tried_again_and_retry_after_is_honoured() -> None:
+    waits.clear()
+    backend = Scripted(faults=[RateLimited(12.5), Transient("reset")])
+    with live(backend, "gpt-3.5-turbo", answer_kind="number", wait=no_wait) as llm:
+        assert len(llm.ask("2 + 2?").sample(2)) == 2
+    assert waits[0] == 12.5
+    assert 0 <= waits[1] <= 2
+
+
+def test_what_fails_too_often_or_for_ever_is_said() -> None:
+    backend = Scripted(faults=[Transient("reset")] * 3)
+    with live(backend, "gpt-3.5-turbo", answer_kind="number", retries=2, wait=no_wait) as llm:
+        metered = llm.ask("2 + 2?")
+        with pytest.raises(StoppedError, match=r"failed 3 times in a row \(reset\)"):
+            metered.sample()
+    backend = Scripted(faults=[Fatal("The key is wrong.")])
+    with live(backend, "gpt-3.5-turbo", answer_kind="number", wait=no_wait) as llm:
+        metered = llm.ask("2 + 2?")
+        with pytest.raises(Fatal, match="key is wrong"):
+            metered.sample()
+        assert (metered.rounds, metered.cots) == (0, 0)
+
+
+def test_without_usage_words_are_counted() -> None:
+    with live(Scripted(usage=False), "gpt-3.5-turbo", answer_kind="number") as llm:
+        metered = llm.ask("one two three four")
+        assert metered.sample(1).tokens == 10  # seven words
+        assert metered.prompt_tokens == 5
+
+
+def test_wrong_use_is_refused() -> None:
+    with pytest.raises(UnknownNameError):
+        live(Scripted(), "x", answer_kind="riddle")
+    with pytest.raises(UnknownNameError):
+        live(Scripted(), "x", answer_kind="number", billing="hourly")
+    with pytest.raises(UsageError, match="name another answer kind"):
+        live(Scripted(), "x", answer_kind="verbatim")
+    with live(Scripted(), "no-price", answer_kind="number") as llm:
+        metered = llm.ask("2 + 2?")
+        with pytest.raises(OutOfRangeError):
+            metered.sample(0)
+        assert metered.sample(1).cots[0].dollar_cost is None
+        with pytest.raises(PriceNotFoundError, match="no-price"):
+            _ = metered.dollar_cost
+
+
+def test_a_closed_llm_says_so_and_can_be_closed_again() -> None:
+    llm = live(Scripted(), "gpt-3.5-turbo", answer_kind="number")
+    metered = llm.ask("2 + 2?")
+    llm.close()
+    llm.close()
+    with pytest.raises(UsageError, match="was closed"):
+        metered.sample()
+
+
+def test_a_method_can_be_called_where_an_event_loop_runs() -> None:
+    """As in a notebook, whose cells run inside one; and in several threads at once."""
+
+    async def cell() -> list[str | None]:
+        with live(Scripted(), "gpt-3.5-turbo", answer_kind="number") as llm:
+            here = [SelfConsistency(3)("2 + 2?", llm.ask("2 + 2?"))]
+            others = [asyncio.to_thread(SelfConsistency(3), "2 + 2?", llm.ask("2 + 2?")) for _ in range(4)]
+            return here + await asyncio.gather(*others)
+
+    assert asyncio.run(cell()) == ["4"] * 5
+
+
+def test_what_a_method_sees_is_called_as_in_the_replay(tmp_path: Path) -> None:
+    write_toy(tmp_path / "r", {"gpt-3.5-turbo": [["4", "5"]]}, ["4"])
+    _, [recorded] = load("toy", "gpt-3.5-turbo", tmp_path / "r")
+    replayed = recorded.ask("toy/0")
+    with live(Scripted(), "gpt-3.5-turbo", answer_kind="number") as llm:
+        metered = llm.ask("2 + 2?")
+        response, twin = replayed.sample(2), metered.sample(2)
+    for theirs, ours in ((replayed, metered), (response, twin), (response.cots[0], twin.cots[0])):
+        public = {name for name in dir(ours) if not name.startswith("_")}
+        missing = {name for name in dir(theirs) if not name.startswith("_")} - public
+        assert missing <= NOT_LIVE, missing
+    assert twin.dollar_cost == metered.dollar_cost == pytest.approx(1e-6 * (7 * 0.5 + 20 * 1.5), rel=1e-14)
+    assert twin.request.raw_text == '[{"role": "user", "content": "2 + 2?"}]'
+    assert (twin.request.tokens, twin.request.dollar_cost) == (7, pytest.approx(3.5e-6))
+    assert [(cot.sample, cot.metadata.tokens) for cot in twin.cots] == [(0, 10), (1, 10)]
+
+
+def test_a_built_in_model_has_its_price_without_naming_the_list() -> None:
+    with live(Scripted(), "feval/tiny-42k", answer_kind="number") as llm:
+        metered = llm.ask("2 + 2?")
+        metered.sample()
+        listed = price_list("tiny-2026-11").find("feval/tiny-42k")
+        assert listed is not None
+        assert metered.dollar_cost == float(usd(listed, 7, 10)) > 0
+
+
+def test_decoding_that_nobody_named_is_as_in_a_recording() -> None:
+    class Seeing(Scripted):
+        async def complete(self, request: Request, samples: Sequence[int]) -> list[Completion]:
+            decodings.append((request.decoding.temperature, request.decoding.max_tokens))
+            return await super().complete(request, samples)
+
+    decodings: list[tuple[float | None, int | None]] = []
+    for name in ("gpt-3.5-turbo", "o3-mini"):
+        with live(Seeing(), name, answer_kind="number") as llm:
+            llm.ask("2 + 2?").sample(1)
+    assert decodings == [(0.7, 2048), (None, 2048)]
+
+
+@pytest.mark.skipif(equality.version() is None, reason="math-verify is not installed (the extra `math`)")
+def test_equal_answers_of_several_live_llms_vote_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("test_twin.TEXTS", ["It is $x+1$.", "It is $1+x$.", "It is $x+2$.", "It is $\\frac{2x+4}{2}$."])
+    with live(Scripted(), "a", answer_kind="latex") as one, live(Scripted(), "b", answer_kind="latex") as other:
+        assert one.ask("What?").sample(4).answers == ["x+1", "x+1", "x+2", "x+2"]
+        assert other.ask("What?").sample(2).answers == ["x+1", "x+1"]
+    with live(Scripted(), "a", answer_kind="latex", equality="normal-form") as plain:
+        assert plain.ask("What?").sample(2).answers == ["x+1", "1+x"]
+
+
+def test_a_live_llm_for_latex_answers_needs_math_verify(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(equality, "version", lambda: None)
+    with pytest.raises(AnswerError, match="not installed"):
+        live(Scripted(), "a", answer_kind="latex")

@@ -1,0 +1,433 @@
+"""The tiny models: the forward pass equals PyTorch's, draws follow the softmax, a sample depends on its name only."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from collections import Counter
+from collections.abc import Sequence
+from hashlib import sha256
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pytest
+from places import DATA
+from scipy import stats
+
+from feval.errors import OutOfRangeError, SourceError, UnknownNameError
+from recorders.tiny import FAMILY, Completion, Decoding, TinyModel, load_model, problems, read_model, sample, tokenizer
+from recorders.tiny.export import export
+from recorders.tiny.model import read_arrays, weights_file
+from recorders.tiny.sampling import exponentials
+from recorders.tiny.shapes import CoolDown, Recipe, Shape
+from recorders.tiny.tokenizer import END, PAD
+
+QUESTIONS = problems.test_questions()
+GOLDEN = DATA / "tiny_logits.npz"  # made by tiny_logits.py
+NAMES = list(FAMILY)
+SMALLEST = NAMES[0]
+SHAPE = Shape(width=16, layers=2, heads=2, hidden=24)
+
+
+def whole(number: int) -> list[int]:
+    """The tokens of a test question and its right answer."""
+    return tokenizer().prompt(QUESTIONS[number].question) + tokenizer().completion(QUESTIONS[number].chain)
+
+
+def random_weights(shape: Shape, seed: int = 0) -> dict[str, np.ndarray]:
+    """Weights far larger than trained ones begin: every part of the model matters."""
+    bits = np.random.Philox(key=seed)
+    uniform = {name: (bits.random_raw(int(np.prod(size))) >> 11) * 2.0**-53 for name, size in shape.arrays.items()}
+    return {
+        name: (uniform[name].reshape(size) - (0.5 if len(size) == 2 else 0.0)).astype(np.float16)
+        for name, size in shape.arrays.items()
+    }
+
+
+@pytest.fixture(scope="module")
+def random_model() -> TinyModel:
+    """A model whose every token is likely: one for tests of distributions."""
+    return TinyModel("random", SHAPE, random_weights(SHAPE))
+
+
+def log_softmax(logits: np.ndarray) -> np.ndarray:
+    return logits - np.log(np.exp(logits).sum(axis=-1, keepdims=True))
+
+
+def same(left: Sequence[Completion], right: Sequence[Completion]) -> bool:
+    return all(
+        a.text == b.text
+        and a.tokens.tolist() == b.tokens.tolist()
+        and a.finish_reason == b.finish_reason
+        and np.allclose(a.logprobs, b.logprobs, rtol=0, atol=1e-12)
+        for a, b in zip(left, right, strict=True)
+    )
+
+
+# The forward pass.
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_logits_are_those_that_transformers_computed(name: str) -> None:
+    with np.load(GOLDEN, allow_pickle=False) as file:
+        rows, wanted = file["tokens"].tolist(), file[name]
+    found = np.stack(
+        [load_model(name).logits([row])[0, -len(logits) :] for row, logits in zip(rows, wanted, strict=True)]
+    )
+    assert np.abs(found - wanted).max() < 1e-4
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_logits_are_those_of_the_training_script(name: str) -> None:
+    torch = pytest.importorskip("torch", reason="PyTorch (the extra `train`) is not installed")
+    from recorders.tiny import train
+
+    with weights_file(name) as path:
+        weights = train.read(path)
+    with torch.no_grad():
+        wanted = train.logits(weights, FAMILY[name].shape, torch.tensor([whole(0)])).numpy()
+    assert np.abs(load_model(name).logits([whole(0)]) - wanted).max() < 1e-4
+
+
+def test_the_cache_gives_what_the_full_pass_gives(random_model: TinyModel) -> None:
+    prompt, answers = whole(1)[:20], np.asarray([whole(2)[:12], whole(3)[:12], whole(4)[:12]])
+    full = random_model.logits([prompt + answer for answer in answers.tolist()])
+    read = random_model.read(prompt)
+    assert np.allclose(read.logits, full[0, 19], rtol=0, atol=1e-10)
+    cache = random_model.begin(read, rows=3, room=12)
+    for position in range(12):
+        assert np.allclose(random_model.step(cache, answers[:, position]), full[:, 20 + position], rtol=0, atol=1e-10)
+
+
+def test_rows_can_be_dropped_from_the_cache(random_model: TinyModel) -> None:
+    read = random_model.read(whole(0)[:9])
+    all_rows, some_rows = random_model.begin(read, 5, 3), random_model.begin(read, 5, 3)
+    first, second = np.array([7, 8, 9, 10, 11]), np.array([20, 21, 22, 23, 24])
+    random_model.step(all_rows, first)
+    random_model.step(some_rows, first)
+    kept = some_rows.keep(np.array([False, True, False, True, True]))
+    assert sorted(kept.tolist()) == [1, 3, 4]
+    expected = random_model.step(all_rows, second)[kept]
+    assert np.allclose(random_model.step(some_rows, second[kept]), expected, rtol=0, atol=1e-12)
+
+
+def test_a_token_sees_nothing_that_comes_later(random_model: TinyModel) -> None:
+    one, other = random_model.logits([whole(0)[:30], [*whole(0)[:29], 50]])
+    assert np.array_equal(one[:29], other[:29])
+    assert not np.allclose(one[29], other[29])
+
+
+def test_more_tokens_than_the_context_holds_are_refused(random_model: TinyModel) -> None:
+    with pytest.raises(OutOfRangeError, match=r"257 tokens.*its context holds 256"):
+        random_model.logits(np.full((1, 257), 7))
+    with pytest.raises(OutOfRangeError, match="its context holds 256"):
+        sample(random_model, "9" * 300, range(2))
+
+
+# The weights.
+
+
+def test_names_tell_the_number_of_parameters() -> None:
+    for name, recipe in FAMILY.items():
+        assert round(recipe.shape.parameters / 1000) == pytest.approx(int(name.removeprefix("feval/tiny-")[:-1]), abs=3)
+
+
+def test_weights_are_float16_and_small() -> None:
+    total = 0
+    for name, recipe in FAMILY.items():
+        with weights_file(name) as path:
+            total += path.stat().st_size
+            arrays = read_arrays(path, recipe.shape)
+        assert {array.dtype for array in arrays.values()} == {np.dtype(np.float16)}
+        assert sum(array.size for array in arrays.values()) == recipe.shape.parameters
+    assert total < 1_000_000
+
+
+def test_an_unknown_model_is_named_with_the_nearest() -> None:
+    with pytest.raises(UnknownNameError, match=f"Did you mean {SMALLEST!r}"):
+        load_model(SMALLEST.replace("feval/", "feval/a"))
+
+
+@pytest.mark.parametrize("content", [b"", b"no weights", b"PK\x03\x04broken"])
+def test_a_file_that_is_no_npz_is_refused(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "x.npz").write_bytes(content)
+    with pytest.raises(SourceError, match="could not be read"):
+        read_model(tmp_path / "x.npz", "x", SHAPE)
+
+
+def test_a_truncated_or_missing_file_is_refused(tmp_path: Path) -> None:
+    with weights_file(SMALLEST) as path:
+        (tmp_path / "half.npz").write_bytes(path.read_bytes()[:30_000])
+    for name in ("half.npz", "missing.npz"):
+        with pytest.raises(SourceError, match="could not be read"):
+            read_model(tmp_path / name, "x", FAMILY[SMALLEST].shape)
+
+
+def test_a_plain_array_is_no_weights_file(tmp_path: Path) -> None:
+    np.save(tmp_path / "x.npy", np.zeros(3))
+    with pytest.raises(SourceError, match="could not be read"):
+        read_model(tmp_path / "x.npy", "x", SHAPE)
+
+
+def test_weights_of_another_shape_are_refused(tmp_path: Path) -> None:
+    np.savez(tmp_path / "x.npz", **random_weights(Shape(16, 2, 2, 32)))
+    with pytest.raises(SourceError, match=r"model\.layers\.0\.mlp\.down_proj\.weight.*\(16, 24\).*\(16, 32\)"):
+        read_model(tmp_path / "x.npz", "x", SHAPE)
+
+
+# Drawing.
+
+
+def chi_square(drawn: Sequence[int], probabilities: np.ndarray) -> float:
+    """The p-value of draws against exact probabilities; tokens expected fewer than five times are one cell."""
+    counts = np.bincount(drawn, minlength=len(probabilities))
+    assert not counts[probabilities == 0].any()
+    expected = probabilities * len(drawn)
+    rare = expected < 5
+    cells = [np.append(values[~rare], values[rare].sum()) for values in (counts, expected)]
+    if cells[1][-1] == 0:
+        cells = [cell[:-1] for cell in cells]
+    return float(stats.chisquare(*cells).pvalue)
+
+
+@pytest.mark.parametrize(("temperature", "top_p"), [(1.0, 1.0), (0.5, 1.0), (2.0, 1.0), (1.0, 0.7), (1.5, 0.4)])
+def test_draws_follow_the_softmax(random_model: TinyModel, temperature: float, top_p: float) -> None:
+    question = "How many?"
+    logits = random_model.logits([tokenizer().prompt(question)])[0, -1]
+    probabilities = np.exp(log_softmax(logits / temperature))
+    if top_p < 1:  # the definition, token by token
+        kept, mass = [], 0.0
+        for token in sorted(range(len(probabilities)), key=lambda token: -probabilities[token]):
+            if mass < top_p:
+                kept.append(token)
+                mass += probabilities[token]
+        probabilities = np.array([p if token in kept else 0.0 for token, p in enumerate(probabilities)]) / mass
+    drawn = sample(random_model, question, range(20_000), Decoding(temperature=temperature, top_p=top_p, max_tokens=1))
+    assert chi_square([int(completion.tokens[0]) for completion in drawn], probabilities) > 0.001
+
+
+def test_later_tokens_follow_the_softmax_given_the_earlier_ones(random_model: TinyModel) -> None:
+    question = "How many?"
+    drawn = sample(random_model, question, range(20_000), Decoding(max_tokens=2))
+    first = Counter(int(completion.tokens[0]) for completion in drawn)
+    first.pop(END, None)
+    token, _ = first.most_common(1)[0]
+    probabilities = np.exp(log_softmax(random_model.logits([[*tokenizer().prompt(question), token]])[0, -1]))
+    second = [int(completion.tokens[1]) for completion in drawn if completion.tokens[0] == token]
+    assert len(second) > 200
+    assert chi_square(second, probabilities) > 0.001
+
+
+def test_the_noise_is_exponential_at_every_position() -> None:
+    keys = np.random.Philox(key=1).random_raw(100)
+    for position in (0, 1, 200):
+        noise = exponentials(keys, position, 143)
+        assert noise.min() > 0
+        assert stats.kstest(noise.ravel(), "expon").pvalue > 0.001
+    assert np.intersect1d(exponentials(keys, 0, 143), exponentials(keys, 1, 143)).size == 0
+
+
+MASK = (1 << 64) - 1
+GOLDEN_RATIO = 0x9E3779B97F4A7C15
+
+
+def mix(x: int) -> int:
+    x = ((x ^ (x >> 30)) * 0xBF58476D1CE4E5B9) & MASK
+    x = ((x ^ (x >> 27)) * 0x94D049BB133111EB) & MASK
+    return x ^ (x >> 31)
+
+
+@pytest.mark.parametrize("temperature", [1.0, 0.5])
+def test_the_random_numbers_are_those_of_the_documented_scheme(random_model: TinyModel, temperature: float) -> None:
+    question, seed, index = "Wie viele Äpfel?", 7, 3
+    decoding = Decoding(temperature=temperature, seed=seed, stream="a stream", max_tokens=12)
+    [completion] = sample(random_model, question, [index], decoding)
+    name = f'["feval-tiny-noise-1", "a stream", {seed}, "Wie viele \\u00c4pfel?"]'
+    start = int.from_bytes(sha256(name.encode()).digest()[:8], "little")
+    key = mix((start + (index + 1) * GOLDEN_RATIO) & MASK)
+    tokens = tokenizer().prompt(question)
+    for position, drawn in enumerate(completion.tokens.tolist()):
+        logits = random_model.logits([tokens])[0, -1] / temperature
+        bits = [mix((key + (position * 65536 + v + 1) * GOLDEN_RATIO) & MASK) >> 12 for v in range(143)]
+        arrivals = [-math.log((bit + 0.5) / 2**52) / math.exp(logit) for bit, logit in zip(bits, logits, strict=True)]
+        assert drawn == arrivals.index(min(arrivals))
+        tokens.append(drawn)
+
+
+@pytest.mark.parametrize("temperature", [0.0, 1e-9, 1e-320])
+def test_temperature_zero_or_next_to_it_takes_the_likeliest_token(temperature: float) -> None:
+    model = load_model(SMALLEST)
+    [first, second] = sample(model, QUESTIONS[0].question, range(2), Decoding(temperature=temperature))
+    prompt = tokenizer().prompt(QUESTIONS[0].question)
+    likeliest = model.logits([prompt + first.tokens.tolist()])[0, len(prompt) - 1 : -1].argmax(axis=-1)
+    assert first.tokens.tolist() == likeliest.tolist() == second.tokens.tolist()
+
+
+@pytest.mark.parametrize("temperature", [0.0, 0.7, 1.0])
+def test_log_probabilities_are_the_models_own(temperature: float) -> None:
+    model = load_model(SMALLEST)
+    prompt = tokenizer().prompt(QUESTIONS[3].question)
+    decoding = Decoding(temperature=temperature, top_p=0.9, top_logprobs=5)
+    for completion in sample(model, QUESTIONS[3].question, range(8), decoding):
+        exact = log_softmax(model.logits([prompt + completion.tokens.tolist()])[0, len(prompt) - 1 : -1])
+        drawn = np.take_along_axis(exact, completion.tokens[:, None], -1)[:, 0]
+        assert np.allclose(completion.logprobs, drawn, rtol=0, atol=1e-10)
+        best = -np.sort(-exact, axis=-1)[:, :5]
+        assert np.allclose(completion.top_logprobs, best, rtol=0, atol=1e-10)
+        assert np.allclose(np.take_along_axis(exact, completion.top_tokens, -1), best, rtol=0, atol=1e-10)
+
+
+def test_no_likeliest_tokens_are_reported_unless_asked_for() -> None:
+    [completion] = sample(load_model(SMALLEST), QUESTIONS[0].question, [0])
+    assert completion.top_tokens.shape == (completion.output_tokens, 0)
+
+
+def test_a_sample_is_the_same_alone_and_with_others() -> None:
+    model, question = load_model(SMALLEST), QUESTIONS[5].question
+    together = sample(model, question, range(150))  # two batches
+    assert same(together, sample(model, question, range(150)))
+    assert same(together[:40], sample(model, question, range(40)))
+    assert same([together[149], together[3]], sample(model, question, [149, 3]))
+    assert same(together[:6], [sample(model, question, [index])[0] for index in range(6)])
+
+
+def test_seed_question_index_and_stream_make_other_samples(random_model: TinyModel) -> None:
+    def drawn(question: str = "How many?", index: int = 0, **fields: object) -> list[int]:
+        decoding = Decoding(max_tokens=16, **fields)  # type: ignore[arg-type]
+        return sample(random_model, question, [index], decoding)[0].tokens.tolist()
+
+    others = [drawn(seed=1), drawn(index=1), drawn(stream="other"), drawn(question="How many ?"), drawn(seed=-1)]
+    assert drawn() not in others
+    assert len({str(tokens) for tokens in others}) == len(others)
+
+
+def test_models_that_share_a_stream_are_coupled() -> None:
+    shared, question = Decoding(stream="shared"), QUESTIONS[2].question
+    one, other = load_model(SMALLEST), read_again(SMALLEST, "a copy under another name")
+    assert same(sample(one, question, range(20), shared), sample(other, question, range(20), shared))
+    assert not same(sample(one, question, range(20)), sample(other, question, range(20)))
+
+
+def read_again(name: str, new_name: str) -> TinyModel:
+    with weights_file(name) as path:
+        return read_model(path, new_name, FAMILY[name].shape)
+
+
+def test_an_answer_stops_or_runs_out_of_tokens() -> None:
+    model, question = load_model(NAMES[-1]), QUESTIONS[0].question
+    [stopped] = sample(model, question, [0])
+    assert stopped.finish_reason == "stop"
+    assert stopped.tokens[-1] == END
+    assert stopped.output_tokens == len(stopped.tokens) == len(stopped.logprobs)
+    assert stopped.prompt_tokens == len(tokenizer().prompt(question))
+    assert stopped.text == tokenizer().decode(stopped.tokens.tolist()).strip()
+    [cut] = sample(model, question, [0], Decoding(max_tokens=stopped.output_tokens - 1))
+    assert cut.finish_reason == "length"
+    assert cut.tokens.tolist() == stopped.tokens.tolist()[:-1]
+    [exact] = sample(model, question, [0], Decoding(max_tokens=stopped.output_tokens))
+    assert exact.finish_reason == "stop"
+
+
+def test_an_answer_ends_where_the_context_ends(random_model: TinyModel) -> None:
+    never = random_weights(SHAPE)
+    model = TinyModel(
+        "endless", SHAPE, never | {"model.norm.weight": np.zeros(16)}
+    )  # every token as likely: seldom `<end>`
+    drawn = sample(model, "1" * 236, range(30), Decoding(max_tokens=200))
+    assert {completion.output_tokens for completion in drawn if completion.finish_reason == "length"} == {256 - 239}
+
+
+def test_no_samples_are_no_answers() -> None:
+    assert sample(load_model(SMALLEST), QUESTIONS[0].question, []) == []
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"temperature": -0.1}, {"temperature": float("nan")}, {"temperature": float("inf")}, {"top_p": 0.0}, {"top_p": 1.1},
+        {"max_tokens": 0}, {"top_logprobs": -1}, {"top_logprobs": 144},
+    ],
+)  # fmt: skip
+def test_decoding_that_means_nothing_is_refused(fields: dict[str, float]) -> None:
+    with pytest.raises(OutOfRangeError):
+        Decoding(**fields)  # type: ignore[arg-type]
+
+
+def test_negative_sample_numbers_are_refused() -> None:
+    with pytest.raises(OutOfRangeError, match="numbered from 0; number -1"):
+        sample(load_model(SMALLEST), QUESTIONS[0].question, [0, -1])
+
+
+def test_any_text_can_be_asked() -> None:
+    for question in ("", "\ud800 \x00 é 漢字", "<end><answer>"):
+        [completion] = sample(load_model(SMALLEST), question, [0], Decoding(max_tokens=5))
+        assert completion.output_tokens <= 5
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_models_say_for_ever_what_they_said(name: str) -> None:
+    said = json.loads((DATA / "tiny_samples.json").read_text("utf-8"))[name]
+    assert [sample(load_model(name), QUESTIONS[q].question, [1])[0].text for q in range(0, 200, 25)] == said
+
+
+# Training and export.
+
+
+def test_a_recipe_warms_up_and_cools_down() -> None:
+    recipe = Recipe(SHAPE, seed=0, updates=1000, cosine=2000, later=(CoolDown(500, 0.5),), rate=1.0)
+    rates = recipe.rates()
+    assert recipe.stages() == [range(1000), range(1000, 1500)]
+    assert len(rates) == 1500
+    assert rates[0] < 0.01
+    assert max(rates) == pytest.approx(1.0, abs=0.05)
+    assert rates[999] == pytest.approx((1 + 0.05) / 2, abs=0.01)
+    assert rates[-1] == pytest.approx(0.05)
+    assert all(later < earlier for earlier, later in pairwise(rates[300:]))
+
+
+@pytest.mark.skipif(not os.environ.get("FEVAL_TRAIN"), reason="training for 20 seconds; set FEVAL_TRAIN=1 to try it")
+def test_the_training_script_trains(tmp_path: Path) -> None:
+    torch = pytest.importorskip("torch", reason="PyTorch (the extra `train`) is not installed")
+    from recorders.tiny import train
+
+    torch.set_num_threads(1)
+    recipe = Recipe(Shape(32, 1, 4, 64), seed=1, updates=250, cosine=250, later=(CoolDown(30, 1e-3),))
+    train.train(recipe, tmp_path, every=250)
+    model = read_model(tmp_path / "00280.npz", "smoke", recipe.shape)
+    rows = [whole(number) for number in range(10)]
+    losses = [-log_softmax(model.logits([row])[0, :-1])[range(len(row) - 1), row[1:]][-30:].mean() for row in rows]
+    assert np.mean(losses) < 2.0  # ln 143 is 4.96
+    resumed = train.train(recipe, tmp_path / "again", every=250, resume=tmp_path / "00250.npz")
+    assert all(np.allclose(resumed[key], value) for key, value in train.read(tmp_path / "00280.npz").items())
+
+
+def test_padding_and_prompts_carry_no_loss() -> None:
+    torch = pytest.importorskip("torch", reason="PyTorch (the extra `train`) is not installed")
+    from recorders.tiny import train
+
+    batch, answer = train._padded([([5, 6, 7, END], 2), ([5, 6, 7, 8, 9, END], 4)])
+    assert batch.tolist() == [[5, 6, 7, END, PAD, PAD], [5, 6, 7, 8, 9, END]]
+    assert torch.equal(answer, torch.tensor([[0, 0, 1, 1, 0, 0], [0, 0, 0, 0, 1, 1]], dtype=torch.bool))
+
+
+def test_an_exported_folder_holds_the_weights_in_safetensors(tmp_path: Path) -> None:
+    out = export(SMALLEST, tmp_path / "model")
+    content = (out / "model.safetensors").read_bytes()
+    size = int.from_bytes(content[:8], "little")
+    header = json.loads(content[8 : 8 + size])
+    with weights_file(SMALLEST) as path:
+        arrays = read_arrays(path, FAMILY[SMALLEST].shape)
+    assert set(header) == {"__metadata__", *arrays}
+    for key, array in arrays.items():
+        start, end = header[key]["data_offsets"]
+        found = np.frombuffer(content[8 + size + start : 8 + size + end], "<f2").reshape(header[key]["shape"])
+        assert np.array_equal(found, array)
+    assert 8 + size + max(header[key]["data_offsets"][1] for key in arrays) == len(content)
+    assert json.loads((out / "config.json").read_text("utf-8"))["num_hidden_layers"] == FAMILY[SMALLEST].shape.layers
+
+
+def test_only_members_of_the_family_are_exported(tmp_path: Path) -> None:
+    with pytest.raises(UnknownNameError, match="no tiny model 'gpt-4'"):
+        export("gpt-4", tmp_path)

@@ -1,0 +1,382 @@
+"""`feval record` as people run it, against a server whose answers are known: killed twice, resumed, sealed, and right.
+
+The server answers question i from an urn of 40 answers, of which it draws the next one each time it is asked: what it says is a
+function of the question and of how often it has answered it. So 40 answers to a question are its whole urn, and the curve of
+self-consistency is known in fractions; a CoT that was sent and lost by a kill makes the next one come from a second urn.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from math import comb
+from pathlib import Path
+from typing import Any
+
+import pytest
+from faulty_server import FaultyServer, Reply, Seen, error
+from places import ROOT
+from typer.testing import CliRunner
+
+import feval
+from feval.cli import app
+from feval.recording import open_recording, select, verify_recording
+
+pytest.importorskip("openai", reason="the official client (extra `record`) is not installed")
+
+SAMPLES, AT_ONCE, CONCURRENCY = 40, 8, 16
+BUDGETS = (1, 2, 3, 5, 10, 20, 40)
+DATASET, LLM = "urns", "some/model"
+# CoTs of 40 with the right answer, with each wrong one; the rest have no answer. Ties, hopeless and certain questions among them.
+LAWS: tuple[tuple[int, tuple[int, ...]], ...] = (
+    (40, ()),
+    (30, (5, 3)),
+    (22, (10, 4, 2)),
+    (18, (18,)),
+    (15, (12, 8, 3, 1)),
+    (12, (13, 13)),
+    (10, (20, 6)),
+    (6, (5, 5, 4, 4)),
+    (3, (1, 1)),
+    (1, (30,)),
+    (0, (25, 5)),
+    (0, ()),
+)
+
+
+# -- what is known --------------------------------------------------------------------------------------------------
+
+
+def law_of(question: int) -> tuple[int, tuple[int, ...]]:
+    return LAWS[question % len(LAWS)]
+
+
+def gold_of(question: int) -> int:
+    return 1000 + 7 * question
+
+
+def urn_of(question: int) -> list[str]:
+    """The 40 answers of a question, shuffled; "" for none."""
+    right, wrong = law_of(question)
+    answers = [str(gold_of(question))] * right
+    for place, count in enumerate(wrong):
+        answers += [str(gold_of(question) + place + 1)] * count
+    answers += [""] * (SAMPLES - len(answers))
+    return [answers[(7 * place + question) % SAMPLES] for place in range(SAMPLES)]
+
+
+def text_of(urn: Sequence[str], number: int) -> str:
+    """The CoT with a running number, which it states in letters so that it is taken for no answer."""
+    told = "".join("abcdefghij"[int(digit)] for digit in str(number))
+    answer = urn[number % SAMPLES]
+    return f"Try <{told}>: I add and \U0001f9ee carry. " + (f"The answer is {answer}." if answer else "I cannot tell.")
+
+
+def number_told(text: str) -> int:
+    found = re.match(r"Try <([a-j]+)>", text)
+    assert found
+    return int("".join(str("abcdefghij".index(letter)) for letter in found[1]))
+
+
+def curve_of(right: int, wrong: Sequence[int], budgets: Sequence[int]) -> list[Fraction]:
+    """Probability that the right answer wins the vote of n CoTs from an urn, ties broken evenly; by counting draws.
+
+    It is written without feval's estimators, to hold against them. `ways[t][m]`: draws of m CoTs that do not have the right
+    answer, in which t wrong answers have k votes and none has more.
+    """
+    silent = SAMPLES - right - sum(wrong)
+    won = [Fraction()] * (SAMPLES + 1)
+    for k in range(1, right + 1):
+        ways = [[comb(silent, m) for m in range(SAMPLES + 1)]]
+        for count in wrong:
+            longer = [[0] * (SAMPLES + 1) for _ in range(len(ways) + 1)]
+            for tied, row in enumerate(ways):
+                for m, number in enumerate(row):
+                    for votes in range(min(count, k, SAMPLES - m) + 1 if number else 0):
+                        longer[tied + (votes == k)][m + votes] += number * comb(count, votes)
+            ways = longer
+        for tied, row in enumerate(ways):
+            for m, number in enumerate(row[: SAMPLES + 1 - k]):
+                won[m + k] += Fraction(comb(right, k) * number, tied + 1)
+    return [won[n] / comb(SAMPLES, n) for n in budgets]
+
+
+def known_curve(questions: Sequence[int]) -> list[float]:
+    """The mean over some of the questions."""
+    curves = [curve_of(*law, BUDGETS) for law in LAWS]
+    often = Counter(question % len(LAWS) for question in questions)
+    means = [sum(often[law] * curves[law][place] for law in often) / len(questions) for place in range(len(BUDGETS))]
+    return [float(mean) for mean in means]
+
+
+# -- the server and the recorder ------------------------------------------------------------------------------------
+
+
+class Urns(FaultyServer):
+    """The server. It kills the recorder itself, in the moment in which so many replies have been sent."""
+
+    def __init__(self, questions: int) -> None:
+        super().__init__()
+        self.urns = [urn_of(question) for question in range(questions)]
+        self.drawn = [0] * questions
+        self.replies = 0
+        self.kill_at = 0
+        self.recorder: subprocess.Popen[bytes] | None = None
+
+    def _reply(self, seen: Seen) -> Reply:
+        question = int(seen.question.split()[2])
+        first, count = self.drawn[question], seen.body.get("n", 1)
+        self.drawn[question] += count
+        texts = [text_of(self.urns[question], number) for number in range(first, first + count)]
+        choices = [
+            {"index": place, "message": {"role": "assistant", "content": text}, "finish_reason": "stop"}
+            for place, text in enumerate(texts)
+        ]
+        usage = {"prompt_tokens": 9, "completion_tokens": 12 * count, "total_tokens": 9 + 12 * count}
+        reply = {"id": f"urn-{question}-{first}", "object": "chat.completion", "created": 1, "model": "model-2026"}
+        return Reply(body=json.dumps(reply | {"choices": choices, "usage": usage}).encode())
+
+    def settle(self) -> None:
+        """Wait until all that a dead recorder had sent has been read."""
+        until = time.monotonic() + 20
+        while self._tasks and time.monotonic() < until:
+            time.sleep(0.01)
+
+    async def _write(self, writer: Any, reply: Reply) -> bool:
+        kept = await super()._write(writer, reply)
+        self.replies += 1
+        if self.recorder is not None and self.replies == self.kill_at:
+            os.kill(self.recorder.pid, signal.SIGKILL)
+        return kept
+
+
+@dataclass(frozen=True)
+class Told:
+    """What a killed and resumed recording came to.
+
+    Attributes:
+        asked: CoTs the server was asked for, by question.
+        lost: CoTs that the server had been asked for and the journal did not have, at each kill.
+        seconds: of each run.
+    """
+
+    asked: list[int]
+    lost: list[int]
+    seconds: list[float]
+
+    @property
+    def again(self) -> int:
+        return sum(self.asked) - SAMPLES * len(self.asked)
+
+    def sentence(self) -> str:
+        seconds = " + ".join(f"{each:.1f}" for each in self.seconds)
+        return f"{sum(self.asked)} CoTs asked for, {self.again} of them again ({self.lost} at the kills); {seconds} s"
+
+
+def record_through_kills(folder: Path, questions: int, kills: Sequence[float]) -> Told:
+    """Record into `folder / "r"`; the recorder is killed at shares of the replies, and the same command goes on each time."""
+    source = folder / "questions.jsonl"
+    lines = [
+        {"id": f"urns/{question}", "question": f"What is {question} ?", "answer": str(gold_of(question))}
+        for question in range(questions)
+    ]
+    source.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    lost: list[int] = []
+    seconds: list[float] = []
+    with Urns(questions) as server:
+        named = ["--dataset", DATASET, "--llm", LLM, "--questions", str(source), "--answer-kind", "number"]
+        asking = ["--backend", "openai", "--base-url", server.url, "--prompt", "none", "--prices", "none"]
+        pace = ["--samples-per-request", str(AT_ONCE), "--concurrency", str(CONCURRENCY)]
+        command = [
+            sys.executable,
+            "-m",
+            "feval",
+            "record",
+            *named,
+            *asking,
+            *pace,
+            "--out",
+            str(folder / "r"),
+            "--quiet",
+        ]
+        for kill in (*kills, None):
+            server.kill_at = 0 if kill is None else int(kill * questions * SAMPLES / AT_ONCE)
+            began = time.monotonic()
+            code, said = run(command, server)
+            seconds.append(time.monotonic() - began)
+            assert code == (0 if kill is None else -signal.SIGKILL), said
+            assert (folder / "r").exists() == (kill is None)
+            if kill is not None:
+                server.settle()
+                lost.append(sum(server.drawn) - sum(lost) - held(folder / "r.journal"))
+    return Told(server.drawn, lost, seconds)
+
+
+def run(command: Sequence[str], server: Urns) -> tuple[int, str]:
+    """Run a recorder that the server knows, to its end."""
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("OPENAI_")}
+    with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as recorder:
+        server.recorder = recorder
+        try:
+            said, _ = recorder.communicate(timeout=500)
+        finally:
+            recorder.kill()
+            server.recorder = None
+    return recorder.returncode, said.decode()
+
+
+def held(journal: Path) -> int:
+    """The CoTs of a journal by its whole lines, read without the journal's own code."""
+    lines = (journal / "journal.jsonl").read_bytes().split(b"\n")[:-1]
+    return sum(b'"finish_reason":' in line for line in lines)
+
+
+# -- the tests ------------------------------------------------------------------------------------------------------
+
+
+def check(folder: Path, told: Told) -> None:
+    """Everything that is promised of a recording that was killed and resumed."""
+    questions = len(told.asked)
+    recording = folder / "r"
+    assert verify_recording(recording).ok
+    assert not (folder / "r.journal").exists()
+    assert min(told.asked) >= SAMPLES
+    assert all(0 <= lost <= CONCURRENCY * AT_ONCE for lost in told.lost)
+    assert told.again == sum(told.lost), "more was asked for again than was in flight at the kills"
+    check_texts(recording, told.asked)
+
+    curve, low, high = measured(recording)
+    assert all(a <= known <= b for a, known, b in zip(low, known_curve(range(questions)), high, strict=True))
+    once = [question for question in range(questions) if told.asked[question] == SAMPLES]
+    assert len(once) >= questions - len(told.lost) * CONCURRENCY
+    select(recording, folder / "once", questions=[f"urns/{question}" for question in once])
+    curve, _, _ = measured(folder / "once")
+    assert curve == pytest.approx(known_curve(once), abs=1e-12)
+
+
+def check_texts(path: Path, asked: Sequence[int]) -> None:
+    """Every CoT is one the server sent, word for word, and none is there twice."""
+    recording = open_recording(path)
+    for question, pool in enumerate(recording.pools(DATASET, LLM)):
+        urn = urn_of(question)
+        numbers = [number_told(str(text)) for text in pool.texts]
+        assert len(set(numbers)) == len(numbers) == SAMPLES
+        assert max(numbers) < asked[question]
+        assert list(pool.texts) == [text_of(urn, number) for number in numbers]
+        assert list(pool.answers) == [urn[number % SAMPLES] or None for number in numbers]
+
+
+def measured(recording: Path) -> tuple[list[float], list[float], list[float]]:
+    dataset, (llm,) = feval.load(DATASET, recording=recording, prices="none")
+    points = feval.self_consistency_curve(dataset, llm, BUDGETS).points
+    return [p.accuracy for p in points], [p.accuracy_low for p in points], [p.accuracy_high for p in points]
+
+
+def test_killed_twice_resumed_and_right(tmp_path: Path) -> None:
+    check(tmp_path, record_through_kills(tmp_path, 60, (0.3, 0.7)))
+
+
+@pytest.mark.skipif(
+    not os.environ.get("FEVAL_FULL_RECORDING"), reason="the recording of 1319 x 40 is made with FEVAL_FULL_RECORDING=1"
+)
+def test_a_recording_of_the_size_of_gsm8k(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    told = record_through_kills(tmp_path, 1319, (0.25, 0.8))
+    check(tmp_path, told)
+    with capsys.disabled():
+        sys.stdout.write(f"\n{told.sentence()}\n")
+
+
+def test_the_known_curve_is_right_where_it_can_be_counted() -> None:
+    assert curve_of(18, (18,), (1, 2, 40)) == [Fraction(18, 40), Fraction(387, 780), Fraction(1, 2)]
+
+
+# -- what is sent by default ----------------------------------------------------------------------------------------
+
+
+class OfOpenAI(FaultyServer):
+    """Answers o3-mini as OpenAI does: it takes neither `max_tokens` nor a temperature."""
+
+    def _answer_or_fail(self, seen: Seen) -> Reply:
+        if seen.body["model"] != "o3-mini":
+            return super()._answer_or_fail(seen)
+        for name in ("temperature", "top_p", "logprobs", "max_tokens"):
+            if name in seen.body:
+                other = " Use 'max_completion_tokens' instead." if name == "max_tokens" else ""
+                said = f"Unsupported parameter: '{name}' is not supported with this model.{other}"
+                return error(400, said, param=name, code="unsupported_parameter")
+        return super()._answer_or_fail(seen)
+
+
+@pytest.fixture
+def server() -> Iterator[OfOpenAI]:
+    with OfOpenAI() as running:
+        yield running
+
+
+def recorded(server: FaultyServer, shared: Path, out: Path, llm: str, *more: str) -> list[dict[str, Any]]:
+    """Record two questions of gsm8k with everything left to the cards; the requests that came."""
+    questions = str(shared / "real" / "questions" / "gsm8k.jsonl")
+    named = ["--dataset", "gsm8k", "--llm", llm, "--questions", questions, "--first", "2", "--out", str(out)]
+    options = ["--backend", "openai", "--base-url", server.url, "--concurrency", "1", "--quiet", *more]
+    result = CliRunner().invoke(app, ["record", *named, *options])
+    assert result.exit_code == 0, result.output
+    return [dict(seen.body) for seen in server.seen]
+
+
+def test_by_default_the_card_s_prompt_is_sent_as_in_the_paper(server: OfOpenAI, shared: Path, tmp_path: Path) -> None:
+    from recorders.work.prompts import prompt_card
+
+    card = prompt_card("gsm8k")
+    bodies = recorded(server, shared, tmp_path / "r", "gpt-4o-mini")
+    asked = [json.loads(line) for line in (shared / "real/questions/gsm8k.jsonl").read_text("utf-8").splitlines()[:2]]
+    assert [body["n"] for body in bodies] == [40, 40]
+    for body, question in zip(bodies, asked, strict=True):
+        assert (body["model"], body["temperature"], body["max_tokens"]) == ("gpt-4o-mini", 0.7, 2048)
+        roles = [message["role"] for message in body["messages"]]
+        assert roles == ["system", *["user", "assistant"] * len(card.exemplars), "user"]
+        assert question["question"] in body["messages"][-1]["content"]
+    recording = open_recording(tmp_path / "r")
+    pool = next(recording.pools("gsm8k", "gpt-4o-mini"))
+    assert json.loads(str(pool.prompt)) == bodies[0]["messages"]
+    assert recording.llm_info("gpt-4o-mini").decoding["prompt"].startswith("gsm8k/1#")
+
+
+def test_a_reasoning_model_is_asked_as_it_can_be_asked(server: OfOpenAI, shared: Path, tmp_path: Path) -> None:
+    bodies = recorded(server, shared, tmp_path / "r", "o3-mini")
+    refused, *answered = bodies
+    assert "max_tokens" in refused
+    assert [body["n"] for body in answered] == [3, 3]
+    for body in answered:
+        assert set(body) == {"model", "messages", "n", "max_completion_tokens"}
+        assert body["max_completion_tokens"] == 2048
+        assert [message["role"] for message in body["messages"]] == ["user"]
+    info = open_recording(tmp_path / "r").llm_info("o3-mini")
+    assert (info.temperature, info.max_tokens) == (None, 2048)
+
+
+def test_a_temperature_that_is_named_is_sent_to_a_reasoning_model_too(shared: Path, tmp_path: Path) -> None:
+    with FaultyServer() as server:
+        bodies = recorded(server, shared, tmp_path / "r", "my/thinker", "--reasoning", "--temperature", "0.6")
+    assert [(body["n"], body["temperature"]) for body in bodies] == [(3, 0.6)] * 2
+
+
+def test_a_card_of_one_s_own_says_how_its_llm_is_asked(
+    server: OfOpenAI, shared: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = ROOT / "data_cards" / "llms"
+    text = (folder / "gpt-4o-mini.md").read_text("utf-8")
+    text = text.replace("temperature: 0.7", "temperature: 1.5").replace("max_tokens: 2048", "max_tokens: 99")
+    (tmp_path / "cards" / "llms").mkdir(parents=True)
+    (tmp_path / "cards" / "llms" / "gpt-4o-mini.md").write_text(text, "utf-8")
+    monkeypatch.setenv("FEVAL_CARDS", str(tmp_path / "cards"))
+    bodies = recorded(server, shared, tmp_path / "r", "gpt-4o-mini", "--samples", "2")
+    assert {(body["temperature"], body["max_tokens"]) for body in bodies} == {(1.5, 99)}

@@ -1,0 +1,159 @@
+"""A recording made through every fault that passes equals the one made without faults, to the hash."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from itertools import cycle, islice
+from pathlib import Path
+from typing import Any
+
+import pytest
+from faulty_server import FAULTS, FaultyServer, text_of
+
+from feval.recording import Question, open_recording, verify_recording
+from feval.recording.layout.format import recording_hash
+from recorders.asking.pace import Limits
+from recorders.backends.endpoint import Endpoint
+from recorders.errors import Fatal
+from recorders.request import Decoding, Message
+from recorders.work.record import Work, record_dataset
+
+pytest.importorskip("openai", reason="the official client (extra `record`) is not installed")
+
+from recorders.backends.openai_compatible import OpenAICompatible
+
+SAMPLES = 5
+MARKERS = (
+    "",
+    "[length]",
+    "[content_filter]",
+    "[refusal]",
+    "[unicode]",
+    "[half]",
+    "[big]",
+    "[reasoning]",
+    "",
+    "",
+    "",
+    "",
+)
+QUESTIONS = [
+    Question(f"q{number}", f"How much is {number} + 3? {marker}", str(number + 3))
+    for number, marker in enumerate(MARKERS)
+]
+# Those that never pass have their tests in test_backends_openai; a date in a Retry-After is whole seconds of waiting.
+NEVER_PASS = {
+    "429 quota",
+    "400",
+    "400 too long",
+    "400 setting",
+    "400 policy",
+    "413",
+    "422",
+    "401",
+    "402",
+    "403",
+    "404",
+    "405",
+}
+PASSING = [name for name in FAULTS if name not in NEVER_PASS | {"429 date", "no usage"}]
+QUICK = Limits(concurrency=16, backoff_s=0.002, longest_backoff_s=0.01, timeout_s=0.6, retries=12)
+NOW = "2026-01-01T00:00:00Z"
+
+
+def recorded(server: FaultyServer, out: Path, limits: Limits = QUICK, **decoding: Any) -> str:
+    """Record all questions and return a hash of the CoTs. How tokens were counted depends on how the server bundles them."""
+    notes: list[str] = []
+    backend = OpenAICompatible(Endpoint(server.url), note=notes.append)
+    work = Work(
+        questions=QUESTIONS,
+        dataset="sums",
+        llm_name="some/model",
+        messages=lambda question: [Message("user", question.text)],
+        prompt_version="sums-1",
+        decoding=Decoding(**decoding),
+        samples=SAMPLES,
+        answer_kind="number",
+    )
+    record_dataset(work, backend, out, limits=limits, prices="none", backend_notes=notes, now=lambda: NOW)
+    assert verify_recording(out).ok
+    manifest = open_recording(out).manifest
+    leaves = [leaf for leaf in manifest.raw["leaves"] if leaf["part"] != "llm"]
+    return recording_hash((leaf["dataset"], leaf["llm"], leaf["part"], leaf["sha256"]) for leaf in leaves)
+
+
+def some_each(names: Iterable[str], each: int) -> Callable[[str, int], str]:
+    """A plan in which the first attempts at every question fail, each in another way."""
+    supply = cycle(names)
+    plans = {question.text: list(islice(supply, each)) for question in QUESTIONS}
+    return lambda question, attempt: plans[question][attempt] if attempt < each else ""
+
+
+# Without seeds the server counts its answers: requests for one question must not overtake each other to be comparable.
+SLOWLY = Limits(concurrency=1, backoff_s=0.002, longest_backoff_s=0.01, timeout_s=0.6, retries=12)
+
+
+@pytest.mark.parametrize(
+    ("decoding", "limits"),
+    [({"seed": 11}, QUICK), ({"seed": 11, "logprobs": 3}, QUICK), ({}, SLOWLY), ({"logprobs": 3}, SLOWLY)],
+    ids=["seeds", "seeds and logprobs", "n", "n and logprobs"],
+)
+def test_faults_leave_no_trace_in_the_recording(tmp_path: Path, decoding: dict[str, Any], limits: Limits) -> None:
+    with FaultyServer() as calm:
+        expected = recorded(calm, tmp_path / "calm", limits, **decoding)
+    with FaultyServer(some_each(PASSING, 3)) as faulty:
+        found = recorded(faulty, tmp_path / "faulty", limits, **decoding)
+    assert found == expected
+    assert set(faulty.faulted) == set(PASSING)
+    assert faulty.sent == calm.sent == {question.text: SAMPLES for question in QUESTIONS}
+    assert not list(tmp_path.glob("*.journal"))
+
+
+def test_many_at_a_time_through_faults_every_answer_is_there_once(tmp_path: Path) -> None:
+    with FaultyServer(some_each(PASSING, 3)) as server:
+        recorded(server, tmp_path / "r")
+    recording = open_recording(tmp_path / "r")
+    plain = [number for number, marker in enumerate(MARKERS) if not marker]
+    for number in plain:
+        texts = recording.texts("sums", "some/model", number)
+        assert sorted(map(str, texts)) == sorted(text_of(QUESTIONS[number].text, index) for index in range(SAMPLES))
+
+
+def test_the_recording_holds_what_the_server_said(tmp_path: Path) -> None:
+    with FaultyServer(some_each(PASSING, 3)) as server:
+        recorded(server, tmp_path / "r", seed=0)
+    recording = open_recording(tmp_path / "r")
+    for number in (0, 4, 5, 6, 7):
+        texts = [str(text) for text in recording.texts("sums", "some/model", number)]
+        endings = [text_of(QUESTIONS[number].text, index) for index in range(SAMPLES)]
+        assert all(text.endswith(ending) for text, ending in zip(texts, endings, strict=True))
+    assert max(len(text or "") for text in recording.texts("sums", "some/model", 6)) > 1_000_000
+    assert any("refused in words of its own" in note for note in recording.manifest.raw["notes"])
+
+
+def test_a_server_that_ignores_n_gives_the_same_recording(tmp_path: Path) -> None:
+    with FaultyServer() as calm, FaultyServer(takes_n=False) as single, FaultyServer(refuses_n=True) as strict:
+        hashes = {recorded(server, tmp_path / str(server.port), SLOWLY) for server in (calm, single, strict)}
+        assert len(single.seen) == len(QUESTIONS) * SAMPLES
+        notes = open_recording(tmp_path / str(single.port)).manifest.raw["notes"]
+    assert len(hashes) == 1
+    assert any("ignores n" in note for note in notes)
+
+
+def test_stopped_by_a_fatal_error_the_same_command_goes_on(tmp_path: Path) -> None:
+    with FaultyServer() as calm:
+        expected = recorded(calm, tmp_path / "calm")
+    with FaultyServer(["", "", "", "", "401"]) as server:
+        with pytest.raises(Fatal, match="Check the API key"):
+            recorded(server, tmp_path / "stopped", Limits(concurrency=1))
+        assert not (tmp_path / "stopped").exists()
+        assert recorded(server, tmp_path / "stopped", Limits(concurrency=1)) == expected
+        assert server.sent == calm.sent
+
+
+def test_tokens_are_counted_by_words_for_all_where_one_reply_states_no_usage(tmp_path: Path) -> None:
+    with FaultyServer(["", "", "no usage"]) as server:
+        recorded(server, tmp_path / "r", Limits(concurrency=1))
+    recording = open_recording(tmp_path / "r")
+    assert [pair["counter"] for pair in recording.manifest.pairs.values()] == ["words"]
+    assert any("states no token usage" in note for note in recording.manifest.raw["notes"])

@@ -1,0 +1,115 @@
+"""A recorder is killed at 200 random moments: nothing acknowledged is lost, nothing is there twice, little is asked for again."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from places import ROOT, SUPPORT
+
+from recorders.journal.journal import Journal
+
+KILLS = 200
+CONCURRENCY = 8
+SAMPLES_PER_REQUEST = 4
+
+# The parent forks a recorder (imports are paid once), waits for a random moment, kills it, and forks the next one, which goes on.
+# Recorders write what is asked for and what is acknowledged to files of their own: a kill loses nothing that was written.
+PROGRAM = f"""
+import asyncio, os, signal, sys, time
+sys.path[:0] = [{str(SUPPORT)!r}, {str(Path(__file__).parent)!r}]
+import numpy as np
+from pathlib import Path
+from recording_doubles import FakeBackend, request
+from recorders.engine import record
+from recorders.journal import Journal
+from recorders.pace import Limits
+from recorders.plan import Plan
+
+folder = Path(sys.argv[1])
+moments = np.random.Generator(np.random.Philox(key=7))
+
+plan = Plan([request(i) for i in range(2000)], 10)
+names = {{key: request.question_id for key, request in zip(plan.keys, plan.requests)}}
+
+def log(file, lines):
+    os.write(file, "".join(f"{{line}}\\n" for line in lines).encode())
+
+def recorder(number):
+    asked, known = (os.open(folder / name, os.O_WRONLY | os.O_APPEND | os.O_CREAT) for name in ("asked", "acknowledged"))
+    class Server(FakeBackend):
+        async def complete(self, request, samples):
+            log(asked, [f"{{number}} {{request.question_id}} {{sample}}" for sample in samples])
+            await asyncio.sleep(0.001 * (1 + hash((request.question_id, samples[0])) % 5))
+            return await super().complete(request, samples)
+
+    def acknowledged(keys):
+        log(known, [f"{{number}} {{names[key]}} {{sample}}" for key, sample in keys])
+
+    with Journal.open(folder / "journal", {{}}) as journal:
+        limits = Limits({CONCURRENCY}, samples_per_request={SAMPLES_PER_REQUEST})
+        outcome = asyncio.run(record(plan, Server(), journal, limits=limits, acknowledged=acknowledged))
+    log(known, ["done"])
+
+for number in range({KILLS}):
+    child = os.fork()
+    if child == 0:
+        try:
+            recorder(number)
+        finally:
+            os._exit(0)
+    if number % 2:  # half of the kills come while replies come in, however busy the machine is
+        size = (folder / "asked").stat().st_size if (folder / "asked").exists() else 0
+        until = time.monotonic() + 5
+        while time.monotonic() < until and not ((folder / "asked").exists() and (folder / "asked").stat().st_size > size):
+            time.sleep(0.001)
+    time.sleep(moments.uniform(0, 0.05))
+    os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+"""
+
+
+def lines(path: Path) -> list[tuple[int, str, int]]:
+    found = []
+    for line in path.read_text().splitlines():
+        number, question, sample = line.split()
+        found.append((int(number), question, int(sample)))
+    return found
+
+
+@pytest.mark.slow
+def test_kills_at_random_moments_lose_nothing_and_repeat_little(tmp_path: Path) -> None:
+    done = subprocess.run([sys.executable, "-c", PROGRAM, str(tmp_path)], capture_output=True, text=True, check=False)
+    assert done.stderr == ""
+    with Journal.open(tmp_path / "journal", {}) as journal:
+        held = [(e.record["question_id"], e.record["sample"]) for e in journal.entries() if e.kind == "cot"]
+    asked, acknowledged = lines(tmp_path / "asked"), lines(tmp_path / "acknowledged")
+    runs = {number for number, _, _ in asked}
+    assert len(runs) > KILLS / 4, "the kills came before the recorders began"
+    assert len(set(held)) == len(held), "a key twice"
+    known = {(question, sample) for _, question, sample in acknowledged}
+    assert known <= set(held), "an acknowledged CoT is lost"
+
+    before: set[tuple[str, int]] = set()
+    for number in sorted(runs):
+        now = {(question, sample) for run, question, sample in asked if run == number}
+        assert not now & before, "a CoT was asked for though it had been acknowledged"
+        before |= {(question, sample) for run, question, sample in acknowledged if run == number}
+
+    times = Counter((question, sample) for _, question, sample in asked)
+    repeated = sum(times.values()) - len(times)
+    assert repeated <= len(runs) * CONCURRENCY * SAMPLES_PER_REQUEST
+    assert len(held) > 1000
+
+
+def test_no_page_promises_more_than_a_kill_leaves() -> None:
+    """What is in flight at a kill is asked for again, as the test above counts, so the pages on recording say so."""
+    root = ROOT
+    for page in ("README.md", "docs/recording.md", "feval/cli/record.py"):
+        text = " ".join((root / page).read_text("utf-8").split())
+        assert "nothing is paid twice" not in text, page
+        assert re.search(r"in flight (?:at a kill|when (?:the recorder|it) (?:is|was) killed)", text), page

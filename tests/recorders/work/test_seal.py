@@ -1,0 +1,455 @@
+"""From questions to a verified recording, through every way in which it can be interrupted on the way."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+from dataclasses import fields, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from places import SUPPORT
+from recording_doubles import FakeBackend, reply
+
+from feval.errors import (
+    ConflictError,
+    FevalError,
+    OutOfRangeError,
+    PriceNotFoundError,
+    StorageError,
+    TokenCounterError,
+    UnknownNameError,
+    UsageError,
+)
+from feval.evaluation.curves import self_consistency_curve
+from feval.recording import PoolRows, Question, open_recording, select, verify_recording
+from feval.replay.loading import load
+from recorders.asking.pace import Limits
+from recorders.errors import CostLimitReached, Fatal, MissingError, Refused, Transient
+from recorders.journal.journal import Journal, journal_folder
+from recorders.request import Completion, Decoding, Message
+from recorders.work.record import Work, estimate_dataset, record_dataset
+
+QUESTIONS = [Question(f"toy/{i}", f"What is question {i}?", str(i % 3)) for i in range(4)]
+NOW = "2026-01-01T00:00:00Z"
+
+
+def messages(question: Question) -> list[Message]:
+    return [Message("system", "Think."), Message("user", question.text)]
+
+
+WORK = Work(QUESTIONS, "toy", "gpt-4o-mini@t=0.7", messages, "toy@1", Decoding(seed=7), samples=5, answer_kind="number")
+SMALL = WORK.llm_name
+
+
+def go(out: Path, backend: Any = None, work: Work = WORK, **options: Any) -> Path:
+    return record_dataset(work, backend or FakeBackend(), out, now=lambda: NOW, **options)
+
+
+def test_a_recording_holds_what_came(tmp_path: Path) -> None:
+    recording = open_recording(go(tmp_path / "r", FakeBackend(takes_seed=True)))
+    assert verify_recording(tmp_path / "r").ok
+    assert [q.answer_key for q in recording.questions("toy")] == ["0", "1", "2", "0"]
+    pools = list(recording.pools("toy", SMALL))
+    assert pools[1].texts == [reply(1, s).text for s in range(5)]
+    assert pools[1].answers == ["0", "1", "2", "0", "1"]
+    assert pools[1].output_tokens == [10] * 5
+    assert pools[1].prompt_tokens == 20
+    assert json.loads(pools[1].prompt or "") == [
+        {"role": "system", "content": "Think."},
+        {"role": "user", "content": "What is question 1?"},
+    ]
+    assert pools[1].extra == {"seed": [7, 8, 9, 10, 11], "recorded_at": [NOW] * 5}
+    assert recording.dataset_info("toy").system_prompt == "Think."
+    llm = recording.llm_info(SMALL)
+    assert (llm.temperature, llm.max_tokens) == (0.7, 2048)
+    assert llm.decoding == {"model": "gpt-4o-mini", "prompt": "toy@1", "seed": 7}
+    assert recording.manifest.pairs["toy", SMALL]["counter"] == "usage"
+    assert recording.channels("toy", SMALL) == []
+    assert not journal_folder(tmp_path / "r").exists()
+
+
+def test_a_recording_can_be_evaluated(tmp_path: Path) -> None:
+    out = go(tmp_path / "r")
+    dataset, (llm,) = load("toy", SMALL, out)
+    curve = self_consistency_curve(dataset, llm, [1, 5])
+    assert curve.points[0].accuracy == pytest.approx((2 + 2 + 1 + 2) / 20)
+
+
+def test_faults_give_the_same_recording(tmp_path: Path) -> None:
+    faults = [Transient("x"), lambda f: f[:1], None, lambda f: f[:2], lambda f: []]
+    limits = Limits(2, backoff_s=0.001)
+    assert (
+        open_recording(go(tmp_path / "a")).hash
+        == open_recording(go(tmp_path / "b", FakeBackend(faults), limits=limits)).hash
+    )
+
+
+def test_the_same_command_again_does_nothing(tmp_path: Path) -> None:
+    out = go(tmp_path / "r")
+    backend = FakeBackend()
+    assert go(out, backend) == out
+    assert backend.calls == []
+    assert go(out, backend, replace(WORK, samples=3)) == out
+    with pytest.raises(StorageError, match="sealed with 5 CoTs per question, and 6 were asked for"):
+        go(out, backend, replace(WORK, samples=6))
+    with pytest.raises(StorageError, match="is another recording"):
+        go(out, backend, replace(WORK, prompt_version="toy@2"))
+    (tmp_path / "file").mkdir()
+    (tmp_path / "file" / "x").write_text("mine")
+    with pytest.raises(StorageError, match="is no recording"):
+        go(tmp_path / "file")
+
+
+def test_a_fatal_error_then_the_same_command(tmp_path: Path) -> None:
+    with pytest.raises(Fatal, match="10 of 20 CoTs"):
+        go(tmp_path / "r", FakeBackend([None, None, Fatal("no money")]), limits=Limits(1))
+    assert not (tmp_path / "r").exists()
+    backend = FakeBackend()
+    go(tmp_path / "r", backend)
+    assert len(backend.calls) == 2
+    assert open_recording(tmp_path / "r").hash == open_recording(go(tmp_path / "other")).hash
+
+
+def test_a_kept_journal_tops_up_another_recording(tmp_path: Path) -> None:
+    go(tmp_path / "five", journal=tmp_path / "j", keep_journal=True)
+    backend = FakeBackend()
+    go(tmp_path / "eight", backend, replace(WORK, samples=8), journal=tmp_path / "j")
+    assert backend.calls == [(f"toy/{i}", (5, 6, 7)) for i in range(4)]
+    assert open_recording(tmp_path / "eight").manifest.pairs["toy", SMALL]["smallest_pool"] == 8
+    assert not (tmp_path / "j").exists()
+
+
+def test_more_questions_than_were_sealed_are_not_taken_for_done(tmp_path: Path) -> None:
+    out = go(tmp_path / "r", work=replace(WORK, questions=QUESTIONS[:2]))
+    backend = FakeBackend()
+    with pytest.raises(StorageError, match=r"2 questions, and 2 others were asked for, such as 'toy/2'.*--from"):
+        go(out, backend)
+    reworded = [replace(QUESTIONS[0], text="What is it?"), QUESTIONS[1]]
+    with pytest.raises(StorageError, match="its question 'toy/0' has another text"):
+        go(out, backend, replace(WORK, questions=reworded))
+    with pytest.raises(StorageError, match="the mode 'all' records everything anew"):
+        go(out, backend, replace(WORK, questions=QUESTIONS[:2]), mode="all")
+    with pytest.raises(StorageError, match="inside the recording"):
+        go(out / "deeper", backend)
+    assert backend.calls == []
+    assert go(out, backend, replace(WORK, questions=QUESTIONS[:1])) == out
+    assert estimate_dataset(replace(WORK, questions=QUESTIONS[:2]), out).cots == 0
+
+
+LOGPROBS = (-0.1, -1e-9, -3.3333333333333335)
+
+
+@pytest.mark.parametrize("seed", [None, 7])
+def test_a_sealed_recording_without_journal_is_gone_on_from(tmp_path: Path, seed: int | None) -> None:
+    def whole(found: list[Completion]) -> list[Completion]:
+        kept = {
+            "reasoning": "Hm.",
+            "response_id": "r",
+            "token_logprobs": LOGPROBS,
+            "token_confidences": (0.5, 1.0, 2.0),
+        }
+        return [replace(completion, **kept) for completion in found]
+
+    work = replace(WORK, decoding=Decoding(seed=seed, logprobs=2))
+    sealed = go(tmp_path / "five", FakeBackend([whole] * 9, takes_seed=True), replace(work, questions=QUESTIONS[1:3]))
+    backend = FakeBackend(takes_seed=True)
+    more = replace(work, samples=8)
+    assert estimate_dataset(more, tmp_path / "eight", start=sealed).cots == 2 * 3 + 2 * 8
+    out = go(tmp_path / "eight", backend, more, start=sealed)
+    samples = {name: [i for asked, batch in backend.calls if asked == name for i in batch] for name, _ in backend.calls}
+    assert samples == {f"toy/{i}": list(range(8)) if i in {0, 3} else [5, 6, 7] for i in range(4)}
+    assert verify_recording(out).ok
+    old = {pool.question_id: pool for pool in open_recording(sealed).pools("toy", SMALL)}
+    assert len(old) == 2
+    for pool in open_recording(out).pools("toy", SMALL):
+        assert len(pool.texts) == 8
+        if pool.question_id in old:
+            assert first(pool, 5) == first(old[pool.question_id], 5)
+            assert (pool.prompt, pool.prompt_tokens) == (old[pool.question_id].prompt, 20)
+    assert f"begins with the CoTs of the recording {open_recording(sealed).hash}" in " ".join(
+        open_recording(out).manifest.raw["notes"]
+    )
+
+
+def first(pool: PoolRows, count: int) -> dict[str, Any]:
+    """The first CoTs of a pool, every column."""
+    columns = {f.name: getattr(pool, f.name) for f in fields(pool)}
+    columns |= columns.pop("extra")
+    return {n: list(v)[:count] for n, v in columns.items() if isinstance(v, list | tuple)}
+
+
+def test_what_cannot_be_gone_on_from_is_said(tmp_path: Path) -> None:
+    sealed = go(tmp_path / "r")
+    backend = FakeBackend()
+    cases = [
+        (replace(WORK, decoding=Decoding(temperature=0.2, seed=7)), "decoding temperature is 0.7, asked for is 0.2"),
+        (replace(WORK, messages=lambda q: [Message("user", q.text)]), "asked the question 'toy/0' with other messages"),
+    ]
+    for work, words in cases:
+        with pytest.raises(ConflictError, match=words):
+            go(tmp_path / "next", backend, work, start=sealed)
+    select(sealed, tmp_path / "selected", samples=2)
+    with pytest.raises(ConflictError, match="its operation is 'select', and not 'record'"):
+        go(tmp_path / "next", backend, start=tmp_path / "selected")
+    assert backend.calls == []
+
+
+def test_nothing_is_left_where_nothing_came(tmp_path: Path) -> None:
+    with pytest.raises(Fatal, match=r"The key is wrong\. Recording stopped: nothing is recorded yet"):
+        go(tmp_path / "r", FakeBackend([Fatal("the key is wrong".capitalize())] * 9))
+    assert list(tmp_path.iterdir()) == []
+    go(tmp_path / "r", work=replace(WORK, model="another"))  # the corrected command
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"decoding": Decoding(top_p=0.0)}, "top_p is a number above 0 and at most 1; 0.0 was given"),
+        ({"decoding": Decoding(temperature=float("nan"))}, "temperature is a number from 0 on; nan was given"),
+        ({"decoding": Decoding(seed=2**63)}, "seed is 0 to"),
+        ({"decoding": Decoding(stop=("x", ""))}, "stop holds an empty text"),
+        ({"decoding": Decoding(max_tokens=10**20)}, "max_tokens is 1 to"),
+        ({"llm_name": "a\x00b"}, "control characters"),
+        ({"dataset": ""}, "Dataset names have 1 to"),
+        ({"questions": [replace(QUESTIONS[0], id="a\nb")]}, "control characters"),
+        ({"questions": [replace(QUESTIONS[0], text="half \ud800")]}, "valid Unicode"),
+        ({"questions": [QUESTIONS[0], QUESTIONS[0]]}, "'toy/0' twice"),
+        ({"decoding": Decoding(extra_body={"stop": "\ud800"})}, "valid Unicode"),
+    ],
+)
+def test_what_could_not_be_sealed_is_refused_before_it_is_paid(change: dict[str, Any], words: str) -> None:
+    with pytest.raises(FevalError, match=words):
+        replace(WORK, **change)
+
+
+def test_a_cost_limit_that_cannot_be_kept_leaves_nothing(tmp_path: Path) -> None:
+    with pytest.raises(PriceNotFoundError, match=r"no price for nobody in the price list 2025-06-02"):
+        go(tmp_path / "r", work=replace(WORK, llm_name="nobody"), cost_limit_usd=1.0)
+    with pytest.raises(OutOfRangeError, match="above 0; nan"):
+        go(tmp_path / "r", cost_limit_usd=float("nan"))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_partial_recording_says_why_it_ended(tmp_path: Path) -> None:
+    options: dict[str, Any] = {"cost_limit_usd": 0.0013, "limits": Limits(1, samples_per_request=1)}
+    with pytest.raises(CostLimitReached):
+        go(tmp_path / "r", **options)
+    with pytest.raises(MissingError, match="mode 'none' asks for nothing anew"):
+        go(tmp_path / "r", mode="none")
+    go(tmp_path / "r", mode="none", partial=True)
+    recording = open_recording(tmp_path / "r")
+    sizes = [len(pool.answers) for pool in recording.pools("toy", SMALL)]
+    assert 0 < sum(sizes) < 20
+    assert "asks for nothing anew" in " ".join(recording.manifest.raw["notes"])
+    assert verify_recording(tmp_path / "r").ok
+
+
+def test_a_journal_left_behind_by_a_kill_after_sealing_is_removed(tmp_path: Path) -> None:
+    go(tmp_path / "r", keep_journal=True)
+    assert journal_folder(tmp_path / "r").exists()
+    go(tmp_path / "r")
+    assert not journal_folder(tmp_path / "r").exists()
+
+
+def test_the_journal_stays_until_the_recording_verifies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from recorders.work import seal
+
+    class Bad:
+        ok = False
+        problems = ("texts: one byte is wrong.",)
+
+    monkeypatch.setattr(seal, "verify_recording", lambda _: Bad)
+    with pytest.raises(Exception, match=r"does not verify after sealing: texts: one byte is wrong\. The journal"):
+        go(tmp_path / "r")
+    monkeypatch.undo()
+    shutil.rmtree(tmp_path / "r")
+    backend = FakeBackend()
+    go(tmp_path / "r", backend)
+    assert backend.calls == []
+
+
+def test_missing_usage_means_that_all_tokens_are_counted_alike(tmp_path: Path) -> None:
+    def some(request: Any, sample: int) -> Completion:
+        whole = reply(int(request.question_id[4:]), sample)
+        return replace(whole, output_tokens=None) if sample == 3 else whole
+
+    recording = open_recording(go(tmp_path / "r", FakeBackend(answer=some)))
+    assert recording.manifest.pairs["toy", SMALL]["counter"] == "words"
+    pool = next(recording.pools("toy", SMALL))
+    assert pool.output_tokens == [11] * 5
+    assert pool.prompt_tokens == 6
+    notes = recording.manifest.raw["notes"]
+    assert "4 of 20 CoTs came without a count of their tokens." in notes
+    assert "All tokens were counted by 'words', because the provider's counts are not complete." in notes
+
+
+def test_a_counter_can_be_chosen(tmp_path: Path) -> None:
+    assert open_recording(go(tmp_path / "r", counter="words")).manifest.pairs["toy", SMALL]["counter"] == "words"
+    with pytest.raises(UnknownNameError):
+        go(tmp_path / "x", counter="wrods")
+    with pytest.raises(TokenCounterError):
+        go(tmp_path / "x", other_counter="usage")
+
+
+def test_refused_and_filtered_replies_have_no_answer(tmp_path: Path) -> None:
+    def odd(request: Any, sample: int) -> Completion:
+        if request.question_id == "toy/2":
+            raise Refused("policy", "content_filter")
+        finish = {0: "content_filter", 1: "error", 2: "length"}.get(sample, "stop")
+        return replace(reply(int(request.question_id[4:]), sample), finish_reason=finish)
+
+    recording = open_recording(go(tmp_path / "r", FakeBackend(answer=odd)))
+    pools = list(recording.pools("toy", SMALL))
+    assert pools[0].answers == [None, None, "2", "0", "1"]
+    assert pools[0].finish_reasons == ["content_filter", "error", "length", "stop", "stop"]
+    assert (pools[2].answers, pools[2].output_tokens, pools[2].prompt_tokens) == ([None] * 5, [0] * 5, 0)
+    assert recording.manifest.pairs["toy", SMALL]["counter"] == "usage"
+    assert (
+        "5 CoTs have no text because the server refused the request, which counts as no answer."
+        in (recording.manifest.raw["notes"])
+    )
+
+
+def test_reasoning_and_logprobs_are_kept_where_they_came(tmp_path: Path) -> None:
+    def rich(request: Any, sample: int) -> Completion:
+        whole = reply(int(request.question_id[4:]), sample, response_id=f"id-{sample % 2}", served_model="m")
+        if request.question_id != "toy/1" or sample == 4:
+            return whole
+        return replace(
+            whole, reasoning=f"Hm {sample}", token_logprobs=(-0.1, -0.2 * sample), token_confidences=(1.0, 2.5)
+        )
+
+    limits = Limits(samples_per_request=1)
+    work = replace(WORK, decoding=Decoding(logprobs=5))
+    recording = open_recording(go(tmp_path / "r", FakeBackend(answer=rich), work, limits=limits))
+    assert verify_recording(tmp_path / "r").ok
+    assert recording.channels("toy", SMALL) == ["reasoning", "logprobs"]
+    pools = list(recording.pools("toy", SMALL))
+    assert pools[0].reasoning is None
+    assert pools[1].reasoning == ["Hm 0", "Hm 1", "Hm 2", "Hm 3", None]
+    assert pools[1].sequence_logprobs is not None
+    assert pools[1].sequence_logprobs[:4] == pytest.approx([-0.1, -0.3, -0.5, -0.7], abs=1e-12)
+    assert pools[1].sequence_logprobs[4] is None
+    assert pools[1].token_confidences == [[1.0, 2.5]] * 4 + [None]
+    assert pools[1].token_logprobs is not None
+    assert pools[1].token_logprobs[2] == pytest.approx([-0.1, -0.4], abs=1e-7)
+    assert recording.llm_info(SMALL).decoding["logprobs"] == 5
+    notes = recording.manifest.raw["notes"]
+    assert "16 of 20 CoTs came without the log-probabilities that were asked for." in notes
+    assert any("that an earlier reply to the same question had: 12; a cache" in note for note in notes)
+
+
+def test_equal_questions_share_cots(tmp_path: Path) -> None:
+    twins = [*QUESTIONS, Question("toy/again", QUESTIONS[0].text, "0")]
+    backend = FakeBackend()
+    recording = open_recording(go(tmp_path / "r", backend, replace(WORK, questions=twins)))
+    pools = list(recording.pools("toy", SMALL))
+    assert pools[4].texts == pools[0].texts
+    assert len(backend.calls) == 4
+    assert (
+        "Questions with the same request as an earlier one, whose CoTs they share: 1."
+        in recording.manifest.raw["notes"]
+    )
+
+
+def test_a_dry_run_asks_for_nothing_and_leaves_nothing(tmp_path: Path) -> None:
+    found = estimate_dataset(WORK, tmp_path / "r")
+    assert (found.cots, found.calls, found.at_most) == (20, 4, True)
+    assert list(tmp_path.iterdir()) == []
+    with pytest.raises(Fatal):
+        go(tmp_path / "r", FakeBackend([None, Fatal("x")]), limits=Limits(1))
+    found = estimate_dataset(WORK, tmp_path / "r")
+    assert (found.cots, found.output_tokens, found.at_most) == (15, 150, False)
+    assert found.usd == pytest.approx(1e-6 * (0.15 * 60 + 0.6 * 150))
+
+
+def test_what_cannot_be_recorded_is_refused_before_anything_is_asked(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="no card for the dataset 'toy'"):
+        replace(WORK, answer_kind=None)
+    with pytest.raises(UsageError, match="Verbatim answers"):
+        replace(WORK, answer_kind="verbatim")
+    with pytest.raises(UsageError, match="no question"):
+        replace(WORK, questions=[])
+    with pytest.raises(UnknownNameError, match="price list"):
+        go(tmp_path / "r", prices="1999")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_changed_prompt_is_another_recording(tmp_path: Path) -> None:
+    with pytest.raises(Fatal):
+        go(tmp_path / "r", FakeBackend([None, Fatal("x")]), limits=Limits(1))
+    with pytest.raises(Exception, match="its prompt is 'toy@1', asked for is 'toy@2'"):
+        go(tmp_path / "r", work=replace(WORK, prompt_version="toy@2"))
+    with pytest.raises(Exception, match="its decoding seed is 7, asked for is 8"):
+        go(tmp_path / "r", work=replace(WORK, decoding=Decoding(seed=8)))
+
+
+def test_a_damaged_journal_is_no_recording(tmp_path: Path) -> None:
+    with pytest.raises(Fatal):
+        go(tmp_path / "r", FakeBackend([None, Fatal("x")]), limits=Limits(1))
+    path = journal_folder(tmp_path / "r") / "journal.jsonl"
+    path.write_bytes(path.read_bytes().replace(b"thought 3", b"thought 4"))
+    with pytest.raises(Exception, match=r"Line 6 of .* does not agree with its checksum"):
+        go(tmp_path / "r")
+
+
+def test_it_works_inside_a_running_loop(tmp_path: Path) -> None:
+    async def notebook() -> Path:
+        return go(tmp_path / "r")
+
+    assert verify_recording(asyncio.run(notebook())).ok
+
+
+def test_it_works_in_another_thread(tmp_path: Path) -> None:
+    thread = threading.Thread(target=go, args=(tmp_path / "r",))
+    thread.start()
+    thread.join()
+    assert verify_recording(tmp_path / "r").ok
+
+
+@pytest.mark.parametrize(
+    ("presses", "number"), [(1, signal.SIGINT), (2, signal.SIGINT), (1, signal.SIGTERM), (1, signal.SIGHUP)]
+)
+def test_ctrl_c_in_a_real_process_loses_nothing(tmp_path: Path, presses: int, number: signal.Signals) -> None:
+    """The first waits for the replies in flight (here 0.3 s away), the second does not, nor does another signal."""
+    program = f"""
+import asyncio, sys, time
+sys.path[:0] = [{str(SUPPORT)!r}, {str(Path(__file__).parent)!r}]
+from test_seal import *
+from recorders.errors import InterruptedByUser
+async def slow(found):
+    if len(backend.calls) > 4:
+        print("asked", flush=True)
+    await asyncio.sleep(0.01 if len(backend.calls) <= 4 else 0.3 if {presses == 1 and number == signal.SIGINT} else 60)
+    return found
+backend = FakeBackend([slow] * 1000)
+work = replace(WORK, questions=[Question(f"toy/{{i}}", f"What is question {{i}}?", "1") for i in range(40)])
+try:
+    go(Path({str(tmp_path / "r")!r}), backend, work, limits=Limits(4, timeout_s=1000))
+except InterruptedByUser as error:
+    print(error)
+    raise SystemExit(error.exit_code)
+"""
+    process = subprocess.Popen(
+        [sys.executable, "-c", program], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == "asked\n"
+    for _ in range(presses):
+        process.send_signal(number)
+        threading.Event().wait(0.1)
+    out, err = process.communicate(timeout=20)
+    assert err == ""
+    assert process.returncode == 128 + number
+    assert "Recording was interrupted" in out
+    with Journal.open(journal_folder(tmp_path / "r"), WORK.identity()) as journal:
+        assert f"{journal.totals.cots} of 200 CoTs" in out
+        assert journal.totals.cots >= (40 if presses == 1 and number == signal.SIGINT else 20)
+    assert [path.name for path in tmp_path.iterdir()] == ["r.journal"]

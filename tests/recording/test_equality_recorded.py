@@ -1,0 +1,377 @@
+"""Equal answers of a recording: compared when it is sealed, voting together ever after, whatever is installed or opened."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+
+from feval import evaluate, load
+from feval.answers import equality
+from feval.errors import AnswerError, ConflictError, GoldAwareWarning, SeparateAnswersWarning, UsageError
+from feval.importers import import_recording
+from feval.methods import SelfConsistency, SingleCall
+from feval.receipts.grading import Consumed, grade_answers
+from feval.recording import (
+    DatasetInfo,
+    LLMInfo,
+    PoolRows,
+    Question,
+    RecordingWriter,
+    extract,
+    merge,
+    open_recording,
+    select,
+)
+from feval.recording.verify import verify_recording
+from feval.report.tables.info import info_dict, info_tables
+from feval.report.tables.tables import plain
+
+pytestmark = pytest.mark.skipif(equality.version() is None, reason="math-verify is not installed (the extra `math`)")
+
+ANSWERS = ["x+1", "1+x", "x+2", "2+x", "\\frac{2x+4}{2}"]
+
+
+def recorded(
+    out: Path,
+    answers: Sequence[str | None] = ANSWERS,
+    gold: str | None = "x+1",
+    llm: str = "some-llm",
+    kind: str = "latex",
+    **options: Any,
+) -> Path:
+    source = out.with_suffix(".jsonl")
+    samples = [{"text": f"The answer is ${answer}$.", "answer": answer, "tokens": 5} for answer in answers]
+    row = {"id": "q", "question": "What is it?", "answer": gold, "prompt_tokens": 3, "samples": samples}
+    source.write_text(json.dumps(row))
+    return import_recording("jsonl", source, out, dataset="maths", llm=llm, answer_kind=kind, prices="none", **options)
+
+
+def accuracy(recording: Path | list[Path], n: int = 5, llms: list[str] | None = None) -> float:
+    dataset, opened = load("maths", llms, recording)
+    return evaluate(SelfConsistency(n=n), dataset, opened[0], confidence=None).accuracy
+
+
+@contextmanager
+def math_verify_gone(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    with monkeypatch.context() as patch:
+        patch.setattr(equality, "version", lambda: None)
+        patch.setattr(equality, "equal", lambda *_: pytest.fail("asked"))
+        yield
+
+
+def test_two_right_votes_lose_against_three_equal_wrong_ones(tmp_path: Path) -> None:
+    assert accuracy(recorded(tmp_path / "two-of-five")) == 0
+    assert accuracy(recorded(tmp_path / "three-of-five", gold="x+2")) == 1
+
+
+def test_the_answers_of_a_recording_stay_normal_forms_and_say_which_are_right(tmp_path: Path) -> None:
+    recording = recorded(tmp_path / "rec")
+    samples = pq.read_table(recording / "samples/maths/some-llm.parquet").to_pydict()
+    assert samples["answer"] == ANSWERS
+    assert samples["correct"] == [True, True, False, False, False]
+    assert samples["llm"] == ["some-llm"] * 5
+    _, [llm] = load("maths", None, recording)
+    assert llm.answers(0, range(5)) == ["1+x", "1+x", "2+x", "2+x", "2+x"]
+
+
+def test_the_verdicts_are_a_part_of_the_recording_with_a_leaf(tmp_path: Path) -> None:
+    recording = recorded(tmp_path / "rec")
+    rows = pq.read_table(recording / "equality/maths.parquet").to_pylist()
+    assert [(row["left"], row["right"], row["equal"]) for row in rows] == [
+        ("1+x", "2+x", False),
+        ("1+x", "\\frac{2x+4}{2}", False),
+        ("2+x", "\\frac{2x+4}{2}", True),
+        ("1+x", "x+1", True),
+        ("1+x", "x+2", False),
+        ("2+x", "x+2", True),
+    ]
+    manifest = json.loads((recording / "manifest.json").read_text())
+    assert [leaf["llm"] for leaf in manifest["leaves"] if leaf["part"] == "equality"] == [None]
+    assert manifest["datasets"][0]["equality"] == {
+        "name": f"math-verify-{equality.version()}",
+        "equal": 3,
+        "different": 3,
+        "undecided": 0,
+        "not_asked": 0,
+    }
+    plainly = recorded(tmp_path / "plain", equality="normal-form")
+    assert not (plainly / "equality").exists()
+    assert open_recording(plainly).hash != open_recording(recording).hash
+
+
+def test_a_reader_needs_no_math_verify(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    recording = recorded(tmp_path / "rec", gold="x+2")
+    with math_verify_gone(monkeypatch):
+        assert accuracy(recording) == 1
+        assert verify_recording(recording).ok
+        dataset, _ = load("maths", None, recording)
+        assert dataset.is_right("q", "\\dfrac{2x+4}{2}")
+        chosen = select(recording, tmp_path / "first-three", samples=3)
+        assert verify_recording(chosen).ok
+        assert accuracy(chosen, n=3) == 0
+
+
+def test_parties_do_not_depend_on_which_llms_are_opened(tmp_path: Path) -> None:
+    """The form that stands for a party may be one that only another LLM gave."""
+    both = merge(
+        [recorded(tmp_path / "a", ["x+2", "2+x"], llm="a"), recorded(tmp_path / "b", ["1+1+x"], llm="b")],
+        tmp_path / "both",
+    )
+    assert verify_recording(both).ok
+    _, [alone] = load("maths", ["a"], both)
+    _, [first, second] = load("maths", ["a", "b"], both)
+    assert alone("q", n=2).answers == first("q", n=2).answers == 2 * second("q", n=1).answers == ["1+1+x"] * 2
+
+
+def test_a_merge_compares_the_answers_of_all(tmp_path: Path) -> None:
+    parts = [recorded(tmp_path / "a", ["x+1"], llm="a"), recorded(tmp_path / "b", ["1+x"], llm="b")]
+    with pytest.warns(SeparateAnswersWarning, match=r"2 recordings of maths are opened together.*`feval merge`"):
+        _, opened = load("maths", None, parts)
+    assert [llm("q", n=1).answers for llm in opened] == [["x+1"], ["1+x"]]
+    _, opened = load("maths", None, merge(parts, tmp_path / "both"))
+    assert [llm("q", n=1).answers for llm in opened] == [["1+x"], ["1+x"]]
+
+
+def test_recordings_that_are_opened_together_join_where_a_normal_form_is_common(tmp_path: Path) -> None:
+    parts = [
+        recorded(tmp_path / "a", ["x+1", "1+x", "7"], llm="a", gold=None),
+        recorded(tmp_path / "b", ["x+1", "\\frac{2x+2}{2}"], llm="b", gold="x+1"),
+        recorded(tmp_path / "c", ["7"], llm="c", gold="x+1"),
+    ]
+    with pytest.warns(SeparateAnswersWarning):
+        dataset, opened = load("maths", None, parts)
+    answers = [llm.answers(0, range(size)) for llm, size in zip(opened, (3, 2, 1), strict=True)]
+    assert answers == [["1+x", "1+x", "7"], ["1+x", "1+x"], ["7"]]
+    assert dataset.is_right("q", "\\frac{2x+2}{2}")
+    assert not dataset.is_right("q", "7")
+
+
+def test_recordings_of_different_equality_are_not_opened_together(tmp_path: Path) -> None:
+    parts = [recorded(tmp_path / "a", llm="a"), recorded(tmp_path / "b", llm="b", equality="normal-form")]
+    with pytest.raises(
+        ConflictError, match=r"equality of answers 'math-verify-.*' in .* but 'normal-form'.*feval extract"
+    ):
+        load("maths", None, parts)
+    with pytest.raises(ConflictError, match="--equality NAME"):
+        merge(parts, tmp_path / "both")
+    merged = open_recording(merge(parts, tmp_path / "both", equality="normal-form"))
+    assert merged.dataset_info("maths").equality == "normal-form"
+
+
+def test_latex_is_not_imported_without_math_verify_unless_by_normal_form(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with math_verify_gone(monkeypatch):
+        with pytest.raises(AnswerError, match=r"not installed\. Install it.*--equality normal-form"):
+            recorded(tmp_path / "rec")
+        assert not (tmp_path / "rec").exists()
+        assert accuracy(recorded(tmp_path / "plain", equality="normal-form"), n=1) == pytest.approx(0.2)
+
+
+def test_pairs_without_a_verdict_are_counted_in_notes_and_info(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(equality, "equal", lambda *_: None)
+    recording = open_recording(recorded(tmp_path / "rec"))
+    counts = info_dict(recording)["datasets"][0]["equality"]
+    assert (counts["undecided"], counts["not_asked"]) == (3, 7)
+    notes = recording.manifest.raw["notes"]
+    assert any("3 pairs of answers could not be compared in time" in note for note in notes)
+    assert any("7 pairs of answers were beyond the budget" in note for note in notes)
+    assert "(10 pairs without a verdict)" in "".join(plain(table) for table in info_tables(recording))
+
+
+def test_extracting_again_changes_nothing_and_compares_nothing_twice(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recording = recorded(tmp_path / "rec")
+    monkeypatch.setattr(equality, "equal", lambda *_: pytest.fail("asked"))
+    again = extract(recording, tmp_path / "again", source="stored")
+    assert again.recording_hash == open_recording(recording).hash
+    assert verify_recording(again.path).ok
+
+
+def test_extraction_may_choose_another_equality(tmp_path: Path) -> None:
+    plainly = recorded(tmp_path / "plain", equality="normal-form")
+    extracted = extract(plainly, tmp_path / "equal", source="stored")
+    assert open_recording(extracted.path).dataset_info("maths").equality.startswith("math-verify-")
+    assert accuracy(extracted.path) == 0
+    back = extract(extracted.path, tmp_path / "back", source="stored", equality="normal-form")
+    assert back.recording_hash == open_recording(plainly).hash
+
+
+def test_extraction_counts_right_answers_as_they_vote(tmp_path: Path) -> None:
+    plainly = recorded(tmp_path / "plain", ["x+1", "1+x", "x+2"], "1+x", equality="normal-form")
+    equal = extract(plainly, tmp_path / "equal", source="stored")
+    back = extract(equal.path, tmp_path / "back", source="stored", equality="normal-form")
+    counts = [(llm.right_before, llm.right_after) for made in (equal, back) for llm in made.datasets[0].llms]
+    assert counts == [(1, 2), (2, 1)]
+
+
+def test_an_import_counts_right_answers_as_they_vote(tmp_path: Path) -> None:
+    samples = [{"text": "a reply", "answer": answer} for answer in ("x+1", "1+x", "1 + x", "x+2")]
+    source = tmp_path / "x.jsonl"
+    source.write_text(json.dumps({"id": "q", "question": "?", "gold": "x+1", "samples": samples}))
+    made = import_recording("jsonl", source, tmp_path / "made", dataset="math_500", llm="m")
+    assert any("m: 75.0 % and 25.0 %" in note for note in open_recording(made).manifest.raw["notes"])
+
+
+def test_a_tolerance_is_an_equality_of_the_recording(tmp_path: Path) -> None:
+    numbers = ["3.14159", "3.1416", "3.2"]
+    recording = recorded(tmp_path / "rec", numbers, "3.141592", kind="number", equality="tolerance-1e-4")
+    assert open_recording(recording).dataset_info("maths").equality == "tolerance-0.0001"
+    assert accuracy(recording, n=3) == 1
+    assert verify_recording(recording).ok
+    with pytest.raises(UsageError, match="no equality"):
+        recorded(tmp_path / "no", numbers, "3", kind="text", equality="tolerance-1e-4")
+
+
+@pytest.mark.parametrize("column", ["left", "right", "equal"])
+def test_changed_verdicts_are_found(tmp_path: Path, column: str) -> None:
+    import hashlib
+
+    recording = recorded(tmp_path / "rec")
+    path = recording / "equality/maths.parquet"
+    table = pq.read_table(path)
+    rows = table.to_pylist()
+    rows[0][column] = not rows[0][column] if column == "equal" else "3"
+    pq.write_table(type(table).from_pylist(rows, table.schema), path)
+    manifest = json.loads((recording / "manifest.json").read_text())
+    data = path.read_bytes()
+    manifest["files"]["equality/maths.parquet"] |= {"sha256": hashlib.sha256(data).hexdigest(), "bytes": len(data)}
+    (recording / "manifest.json").write_text(json.dumps(manifest))
+    assert any("Leaf maths / equality" in problem for problem in verify_recording(recording).problems)
+
+
+def old_recording(out: Path, kind: str, extractor: str, gold: str, answers: list[str]) -> Path:
+    """As an earlier feval made it: right answers have the gold's key."""
+    with RecordingWriter(out, operation={"name": "import"}, prices="none") as writer:
+        writer.add_dataset(DatasetInfo("maths", "Maths", kind, extractor), [Question("q", "What is it?", gold, gold)])
+        pool = PoolRows("q", [None] * len(answers), answers, answers, [5] * len(answers), ["stop"] * len(answers))
+        writer.add_pools("maths", LLMInfo("some-llm"), "usage", [pool])
+    return out
+
+
+@pytest.mark.parametrize(
+    ("kind", "extractor", "gold", "aware"),
+    [
+        ("latex", "feval-answers-1+math-verify-0.9.0", "x+1", True),
+        ("latex", "feval-answers-1", "x+1", False),
+        ("choice", "feval-answers-1", "mango", True),
+        ("choice", "feval-answers-1", "B", False),
+        ("choice", "feval-answers-2", "mango", False),
+    ],
+)
+def test_verify_says_that_an_old_recording_has_gold_aware_keys(
+    tmp_path: Path, kind: str, extractor: str, gold: str, aware: bool
+) -> None:
+    found = verify_recording(old_recording(tmp_path / "old", kind, extractor, gold, [gold]))
+    assert found.ok
+    assert ["gold-aware keys" in remark and "feval extract" in remark for remark in found.remarks] == [True] * aware
+
+
+def test_recordings_whose_answers_were_read_by_other_rules_say_so_together(tmp_path: Path) -> None:
+    old = old_recording(tmp_path / "old", "number", "feval-answers-1", "109", ["109.00000000000001"])
+    new = recorded(tmp_path / "new", ["109.00000000000001"], gold="109", llm="other-llm", kind="number")
+    with pytest.warns(SeparateAnswersWarning, match=r"feval-answers-1 in .*old, feval-answers-2 in .*feval extract"):
+        load("maths", None, [old, new])
+
+
+def test_info_says_that_an_old_recording_compared_answers_with_the_gold_only(tmp_path: Path) -> None:
+    old = open_recording(old_recording(tmp_path / "old", "latex", "feval-answers-1+math-verify-0.9.0", "x+1", ["x+1"]))
+    assert "math-verify-0.9.0, with the gold only" in "".join(plain(table) for table in info_tables(old))
+
+
+def test_extract_counts_every_spelling_of_the_gold_as_right(tmp_path: Path) -> None:
+    plainly = recorded(tmp_path / "plain", equality="normal-form")
+    equal = extract(plainly, tmp_path / "equal", source="stored")
+    again = extract(equal.path, tmp_path / "again", source="stored", equality="normal-form")
+    counted = [(llm.right_before, llm.right_after) for made in (equal, again) for llm in made.datasets[0].llms]
+    assert counted == [(1, 2), (2, 1)]  # x+1, and with math-verify 1+x
+
+
+def test_extract_makes_keys_that_do_not_know_the_gold(tmp_path: Path) -> None:
+    answers = ["x+1", "x+1", "x+2", "2+x", "\\frac{2x+4}{2}"]
+    old = old_recording(tmp_path / "old", "latex", "feval-answers-1+math-verify-0.9.0", "x+1", answers)
+    with pytest.warns(GoldAwareWarning, match="maths has gold-aware keys.*feval extract"):
+        assert accuracy(old) == 1
+    new = extract(old, tmp_path / "new", source="stored")
+    assert accuracy(new.path) == 0
+    assert verify_recording(new.path).remarks == ()
+
+
+@pytest.mark.parametrize("answer", ["$12.0", "12", "12.00", " 12 ", "twelve"])
+def test_a_method_is_judged_by_what_its_answer_means(tmp_path: Path, answer: str) -> None:
+    """`evaluate`, `is_right` and `grade` are one judge."""
+    recording = recorded(tmp_path / "rec", ["7", "12"], "12", kind="number")
+    dataset, [llm] = load("maths", None, recording)
+
+    def method(question: str, llm: Any) -> str:
+        llm.sample(1)
+        return answer
+
+    evaluated = evaluate(method, dataset, llm, replicates=2, confidence=None)
+    graded = grade_answers(
+        dataset, [llm], [Consumed("some-llm", "q", 1, (0,))], {"q": answer}, run="r", confidence=None
+    )
+    assert (evaluated.accuracy, graded.accuracy, dataset.is_right("q", answer)) == (1, 1, True)
+
+
+def test_a_method_may_answer_in_any_form_that_was_found_equal(tmp_path: Path) -> None:
+    dataset, [llm] = load("maths", None, recorded(tmp_path / "rec", gold="x+2"))
+    for answer, right in (("\\dfrac{2x+4}{2}", 1), ("2+x", 1), ("x + 2", 1), ("x+1", 0), ("nothing", 0)):
+        assert evaluate(lambda _q, llm, a=answer: llm.sample(1) and a, dataset, llm, confidence=None).accuracy == right
+
+
+def test_one_call_counts_every_answer_of_the_golds_party(tmp_path: Path) -> None:
+    dataset, [llm] = load("maths", None, recorded(tmp_path / "rec", gold="x+2"))
+    assert evaluate(SingleCall(), dataset, llm, confidence=None).accuracy == pytest.approx(0.6)
+
+
+def test_a_selection_of_questions_keeps_their_verdicts_only(tmp_path: Path) -> None:
+    source = tmp_path / "two.jsonl"
+    rows = [
+        {
+            "id": name,
+            "question": name,
+            "answer": "7",
+            "samples": [{"text": "", "answer": f"{x}+1"}, {"text": "", "answer": f"1+{x}"}],
+        }
+        for name, x in (("first", "x"), ("second", "y"))
+    ]
+    source.write_text("\n".join(map(json.dumps, rows)))
+    whole = import_recording(
+        "jsonl", source, tmp_path / "two", dataset="d", llm="m", answer_kind="latex", prices="none"
+    )
+    assert list(open_recording(whole).verdicts("d")) == ["first", "second"]
+    chosen = select(whole, tmp_path / "one", questions=["second"])
+    assert list(open_recording(chosen).verdicts("d")) == ["second"]
+    assert verify_recording(chosen).ok
+
+
+def test_times_are_timestamps_and_hash_as_they_did(tmp_path: Path) -> None:
+    import pyarrow as pa
+
+    times = ["2026-11-22T14:31:41Z", "2026-11-22T15:31:41.5+01:00", "2026-11-22"]
+    pool = PoolRows("q", ["a"] * 3, ["1"] * 3, ["1"] * 3, [1] * 3, ["stop"] * 3, extra={"recorded_at": times})
+    with RecordingWriter(tmp_path / "rec", operation={"name": "import"}, prices="none") as writer:
+        writer.add_dataset(DatasetInfo("d", "D", "number", "feval-answers-2"), [Question("q", "?", "1", "1")])
+        writer.add_pools("d", LLMInfo("m"), "usage", [pool])
+    assert pq.read_schema(tmp_path / "rec/samples/d/m.parquet").field("recorded_at").type == pa.timestamp("us", "UTC")
+    [read] = open_recording(tmp_path / "rec").pools("d", "m")
+    assert read.extra["recorded_at"] == ["2026-11-22T14:31:41Z", "2026-11-22T14:31:41.500000Z", "2026-11-22T00:00:00Z"]
+    assert verify_recording(tmp_path / "rec").ok
+
+
+def test_a_time_that_is_none_is_refused(tmp_path: Path) -> None:
+    pool = PoolRows("q", ["a"], ["1"], ["1"], [1], ["stop"], extra={"recorded_at": ["yesterday"]})
+    with (
+        pytest.raises(UsageError, match=r"m on d, question 'q': A time should be ISO 8601.*'yesterday'"),
+        RecordingWriter(tmp_path / "rec", operation={"name": "import"}, prices="none") as writer,
+    ):
+        writer.add_dataset(DatasetInfo("d", "D", "number", "feval-answers-2"), [Question("q", "?", "1", "1")])
+        writer.add_pools("d", LLMInfo("m"), "usage", [pool])

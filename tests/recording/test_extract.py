@@ -1,0 +1,276 @@
+"""Answers extracted again: what changes is counted, what stays is linked, and the parent is never touched."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from feval.answers import EXTRACTOR_VERSION
+from feval.cli import app
+from feval.errors import AnswerError, DamagedRecordingError, StorageError, UnknownNameError, UsageError
+from feval.recording import (
+    DatasetInfo,
+    LLMInfo,
+    PoolRows,
+    Question,
+    RecordingWriter,
+    extract,
+    open_recording,
+    verify_recording,
+)
+from feval.recording.derived.extraction import AnswerChange, GoldChange
+
+QUESTIONS = [
+    Question("q/0", "Half of one?", "1/2", "1/2"),
+    Question("q/1", "Two and two?", "4", "4"),
+    Question("q/2", "And without a gold?"),
+]
+# text -> the answer that some older extraction read in it
+COTS: list[list[tuple[str | None, str | None]]] = [
+    [("The answer is 0.5.", "0.5"), ("The answer is 1/2.", "1/2"), ("I cannot say.", "2"), (None, "0.50")],
+    [("The answer is 4.", None), ("The answer is 5.", "4"), ("The answer is unknown.", None)],
+    [],
+]
+
+
+def write(out: Path, *, kind: str = "verbatim", dataset: str = "sums", more: tuple[str, str] | None = None) -> Path:
+    """A recording whose stored answers are an older extraction's; `more` adds a dataset of another kind."""
+    with RecordingWriter(out, operation={"name": "test"}, notes=["Odd."], licences={"outputs": "MIT"}) as writer:
+        for name, answer_kind in filter(None, [(dataset, kind), more]):
+            writer.add_dataset(DatasetInfo(name, "Sums", answer_kind, "old-1", "Think."), QUESTIONS)
+            for llm in ("alpha", "org/beta"):
+                writer.add_pools(name, LLMInfo(llm, 0.5, decoding={"top_p": 0.9}), "words", pools())
+    return out
+
+
+def pools() -> list[PoolRows]:
+    return [
+        PoolRows(
+            question.id,
+            [text for text, _ in cots],
+            [answer for _, answer in cots],
+            [answer for _, answer in cots],
+            [7] * len(cots),
+            ["stop"] * len(cots),
+            "[]",
+            3,
+            {"seed": list(range(len(cots)))},
+        )
+        for question, cots in zip(QUESTIONS, COTS, strict=True)
+    ]
+
+
+@pytest.fixture
+def old(tmp_path: Path) -> Path:
+    return write(tmp_path / "old")
+
+
+def content(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
+
+
+def linked(one: Path, other: Path) -> set[str]:
+    """The files that two recordings share on the disk."""
+    return {path for path in content(one) if (other / path).exists() and (one / path).samefile(other / path)}
+
+
+def test_answers_are_read_again_and_what_changed_is_counted(old: Path, tmp_path: Path) -> None:
+    before = content(old)
+    found = extract(old, tmp_path / "new", answer_kind="number")
+    assert content(old) == before
+    [sums] = found.datasets
+    alpha, beta = sums.llms
+    assert (alpha.llm, beta.llm) == ("alpha", "org/beta")
+    assert (alpha.cots, alpha.without_text) == (7, 1)
+    assert (alpha.gained, alpha.lost, alpha.changed) == (1, 1, 3)
+    # before: "1/2" and one "4" equal the golds as strings; now the three halves and the first four do
+    assert (alpha.right_before, alpha.right_after) == (2, 4)
+    assert alpha.examples == (
+        AnswerChange("q/1", 0, None, "4", None, "4"),
+        AnswerChange("q/0", 2, "2", None, "2", None),
+        AnswerChange("q/0", 1, "1/2", "0.5", "1/2", "1/2"),
+        AnswerChange("q/0", 3, "0.50", "0.5", "0.50", "0.50"),
+        AnswerChange("q/1", 1, "4", "5", "4", "5"),
+    )
+    assert replace(beta, llm="alpha") == alpha
+    assert (sums.golds_changed, sums.gold_examples) == (1, (GoldChange("q/0", "1/2", "1/2", "0.5"),))
+    assert (sums.answer_kind_before, sums.answer_kind) == ("verbatim", "number")
+    assert (sums.extractor_before, sums.extractor) == ("old-1", EXTRACTOR_VERSION)
+    assert found.notes == ("sums: 2 CoTs have no text; their raw answers are those of the parent.",)
+
+
+def test_the_new_recording_is_whole_and_says_where_it_comes_from(old: Path, tmp_path: Path) -> None:
+    found = extract(old, tmp_path / "new", answer_kind="number")
+    assert verify_recording(found.path).problems == ()
+    made, parent = open_recording(found.path), open_recording(old)
+    assert (made.hash, parent.hash) == (found.recording_hash, found.parent_hash)
+    assert made.hash != parent.hash
+    raw = made.manifest.raw
+    assert raw["parents"] == [{"hash": parent.hash, "operation": {"name": "test"}}]
+    assert raw["operation"] == {
+        "name": "extract",
+        "answers": "text",
+        "extractors": {"sums": EXTRACTOR_VERSION},
+        "answer_kind": "number",
+    }
+    assert raw["notes"] == ["Before answers were extracted again: Odd.", *found.notes]
+    assert raw["licences"]["outputs"] == "MIT"
+    assert made.dataset_info("sums") == DatasetInfo("sums", "Sums", "number", EXTRACTOR_VERSION, "Think.")
+    assert made.llm_info("org/beta") == parent.llm_info("org/beta")
+    for mine, theirs in zip(made.pools("sums", "alpha"), parent.pools("sums", "alpha"), strict=True):
+        assert replace(mine, raw_answers=theirs.raw_answers, answers=theirs.answers) == theirs
+    assert [pool.answers for pool in made.pools("sums", "alpha")] == [["0.5", "0.5", None, "0.5"], ["4", "5", None], []]
+    assert made.votes("sums").gold.tolist() == [0, 0, -1]
+
+
+def test_texts_and_requests_are_linked(old: Path, tmp_path: Path) -> None:
+    extract(old, tmp_path / "new", answer_kind="number")
+    assert linked(old, tmp_path / "new") == {
+        f"{part}/sums/{llm}.parquet" for part in ("requests", "texts") for llm in ("alpha", content_name("org/beta"))
+    }
+
+
+def content_name(llm: str) -> str:
+    return llm.replace("/", "--")
+
+
+def test_a_second_extraction_changes_nothing(old: Path, tmp_path: Path) -> None:
+    once = extract(old, tmp_path / "once", answer_kind="number")
+    twice = extract(once.path, tmp_path / "twice")
+    assert twice.recording_hash == once.recording_hash
+    assert [(llm.gained, llm.lost, llm.changed) for llm in twice.datasets[0].llms] == [(0, 0, 0)] * 2
+    assert twice.datasets[0].golds_changed == 0
+    # All but README.md and the manifest: golds, answers and votes are the same bytes.
+    assert content(once.path).keys() - linked(once.path, twice.path) == {"README.md", "manifest.json"}
+    assert verify_recording(twice.path).ok
+    notes = open_recording(twice.path).manifest.raw["notes"]
+    assert notes == [
+        "Before answers were extracted again: Odd.",
+        f"Before answers were extracted again: {once.notes[0]}",
+        once.notes[0],
+    ]
+
+
+def test_the_parent_may_be_deleted(old: Path, tmp_path: Path) -> None:
+    extract(old, tmp_path / "new", answer_kind="number")
+    shutil.rmtree(old)
+    assert verify_recording(tmp_path / "new").ok
+
+
+def test_where_disks_do_not_link_files_are_copied(old: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(errno.EXDEV, "Invalid cross-device link")
+
+    monkeypatch.setattr(os, "link", refuse)
+    extract(old, tmp_path / "new", answer_kind="number")
+    assert linked(old, tmp_path / "new") == set()
+    assert verify_recording(tmp_path / "new").ok
+
+
+def test_a_link_in_a_cache_is_followed(old: Path, tmp_path: Path) -> None:
+    texts = old / "texts" / "sums" / "alpha.parquet"
+    texts.rename(tmp_path / "blob")
+    texts.symlink_to(tmp_path / "blob")
+    extract(old, tmp_path / "new", answer_kind="number")
+    assert not (tmp_path / "new" / "texts" / "sums" / "alpha.parquet").is_symlink()
+    assert verify_recording(tmp_path / "new").ok
+
+
+@pytest.mark.parametrize("part", ["texts", "requests", "samples", "questions"])
+def test_a_damaged_parent_leaves_nothing(old: Path, tmp_path: Path, part: str) -> None:
+    path = next((old / part).rglob("*.parquet"))
+    path.write_bytes(path.read_bytes()[:-1])
+    with pytest.raises(DamagedRecordingError, match=part):
+        extract(old, tmp_path / "new", answer_kind="number")
+    assert [path.name for path in tmp_path.iterdir()] == ["old"]
+
+
+def test_damage_that_is_copied_is_seen(old: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(errno.EPERM, "Operation not permitted")
+
+    monkeypatch.setattr(os, "link", refuse)
+    path = old / "requests" / "sums" / "alpha.parquet"
+    data = path.read_bytes()
+    path.write_bytes(data.replace(b"parquet-cpp-arrow", b"parquet-cpp-ARROW"))  # no checksum of Parquet's covers it
+    assert path.read_bytes() != data
+    with pytest.raises(DamagedRecordingError, match="requests/sums/alpha"):
+        extract(old, tmp_path / "new", answer_kind="number")
+
+
+def test_stored_answers_get_new_keys_only(old: Path, tmp_path: Path) -> None:
+    found = extract(old, tmp_path / "new", answer_kind="number", source="stored")
+    alpha = found.datasets[0].llms[0]
+    assert (alpha.gained, alpha.lost, alpha.changed, found.notes) == (0, 0, 2, ())
+    pools = list(open_recording(tmp_path / "new").pools("sums", "alpha"))
+    assert [pool.answers for pool in pools] == [["0.5", "0.5", "2", "0.5"], [None, "4", None], []]
+    assert [pool.raw_answers for pool in pools] == [
+        pool.raw_answers for pool in open_recording(old).pools("sums", "alpha")
+    ]
+
+
+def test_verbatim_is_not_in_texts(old: Path, tmp_path: Path) -> None:
+    with pytest.raises(AnswerError, match="sums would have the answer kind 'verbatim'"):
+        extract(old, tmp_path / "new")
+    assert not (tmp_path / "new").exists()
+    extract(old, tmp_path / "new", source="stored")
+    assert open_recording(tmp_path / "new").dataset_info("sums").extractor == EXTRACTOR_VERSION
+
+
+def test_each_dataset_keeps_its_kind(tmp_path: Path) -> None:
+    write(tmp_path / "old", kind="number", more=("words", "text"))
+    found = extract(tmp_path / "old", tmp_path / "new")
+    assert [(changes.dataset, changes.answer_kind) for changes in found.datasets] == [
+        ("sums", "number"),
+        ("words", "text"),
+    ]
+    with pytest.raises(UsageError, match="answer kinds number, text; 'date' cannot suit them all"):
+        extract(tmp_path / "old", tmp_path / "other", answer_kind="date")
+
+
+def test_wrong_names_and_folders_are_refused(old: Path, tmp_path: Path) -> None:
+    with pytest.raises(UnknownNameError, match="answer kind 'nubmer'"):
+        extract(old, tmp_path / "new", answer_kind="nubmer")
+    with pytest.raises(UnknownNameError, match="place to take answers from"):
+        extract(old, tmp_path / "new", source="air")
+    with pytest.raises(StorageError, match="is there already"):
+        extract(old, old, answer_kind="number")
+
+
+def test_progress_counts_pools(old: Path, tmp_path: Path) -> None:
+    steps: list[tuple[int, int]] = []
+    extract(old, tmp_path / "new", answer_kind="number", progress=lambda done, total: steps.append((done, total)))
+    assert steps == [(done, 6) for done in range(1, 7)]
+
+
+def test_the_command_shows_what_changed(old: Path, tmp_path: Path) -> None:
+    out = tmp_path / "new"
+    arguments = ["extract", str(old), "--answer-kind", "number", "--out", str(out)]
+    done = CliRunner().invoke(app, arguments)
+    assert done.exit_code == 0, done.output
+    assert done.stdout.startswith(f"{out}: 14 CoTs, 2 LLMs, 1 dataset, hash ")
+    assert "sums     org/beta     7       1     1        3             2          4" in done.stdout
+    assert f"sums: answer kind number (was verbatim), extractor {EXTRACTOR_VERSION} (was old-1)." in done.stdout
+    assert "golds that changed: 1" in done.stdout
+    assert done.stderr == "note: sums: 2 CoTs have no text; their raw answers are those of the parent.\n"
+
+
+def test_the_command_prints_json(old: Path, tmp_path: Path) -> None:
+    out = tmp_path / "new"
+    done = CliRunner().invoke(app, ["extract", str(old), "--answer-kind", "number", "--out", str(out), "--json"])
+    account = json.loads(done.stdout)
+    assert (account["path"], account["recording_hash"]) == (str(out), open_recording(out).hash)
+    assert account["datasets"][0]["llms"][0]["examples"][0]["after"] == "4"
+
+
+def test_the_command_says_what_is_wrong(old: Path, tmp_path: Path) -> None:
+    done = CliRunner().invoke(app, ["extract", str(old), "--out", str(tmp_path / "new")])
+    assert (done.exit_code, done.stdout) == (1, "")
+    assert "`--answers stored`" in done.stderr

@@ -1,0 +1,675 @@
+"""A recording on disk: what is written is read, an interruption leaves nothing, damage is named."""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import json
+import os
+import resource
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from places import ROOT, SUPPORT
+from small import pool, question, write_toy
+
+from feval.errors import (
+    ConflictError,
+    DamagedRecordingError,
+    FevalError,
+    NewerFormatError,
+    NotARecordingError,
+    NotRecordedError,
+    OutOfRangeError,
+    ShortPoolError,
+    StorageError,
+    UsageError,
+)
+from feval.recording import (
+    DatasetInfo,
+    LLMInfo,
+    PoolRows,
+    Question,
+    RecordingWriter,
+    merge,
+    open_recording,
+    select,
+    verify_recording,
+)
+from feval.recording.layout.format import LeafHash, is_safe_path, slug
+from feval.recording.votes import open_votes
+
+POOLS = {"alpha": [["4", "4", None], ["7", "5", "7"]], "org/beta": [["4"], ["9", None]]}
+GOLDS = ["4", "5"]
+
+
+@pytest.fixture
+def toy(tmp_path: Path) -> Path:
+    return write_toy(tmp_path / "toy", POOLS, GOLDS)
+
+
+def test_what_is_written_is_read(toy: Path) -> None:
+    recording = open_recording(toy)
+    assert recording.dataset_ids() == ["toy"]
+    assert recording.llm_names("toy") == ["alpha", "org/beta"]
+    assert recording.questions("toy") == [question(0, "4"), question(1, "5")]
+    assert list(recording.pools("toy", "org/beta")) == [pool(0, ["4"]), pool(1, ["9", None])]
+    assert recording.texts("toy", "alpha", 1)[2] == "Thinking about 1, sample 2. The answer is 7."
+    assert recording.llm_info("alpha") == LLMInfo("alpha", 0.7, 64)
+
+
+def test_votes_share_codes_between_llms(toy: Path) -> None:
+    votes = open_recording(toy).votes("toy")
+    assert votes.candidates(0) == ["4"]
+    assert votes.candidates(1) == ["7", "5", "9"]
+    assert votes.llms["alpha"].codes.tolist() == [[0, 0, -1], [0, 1, 0]]
+    assert votes.llms["org/beta"].codes.tolist() == [[0, -2], [2, -1]]
+    assert votes.llms["org/beta"].sizes.tolist() == [1, 2]
+    assert votes.gold.tolist() == [0, 1]
+    assert votes.llms["alpha"].output_tokens.tolist() == [[10, 11, 12], [10, 11, 12]]
+
+
+def test_optional_columns_come_back(tmp_path: Path) -> None:
+    rows = pool(0, ["4", "4"], extra={"seed": [5, None], "response_id": ["a", "b"]})
+    with RecordingWriter(tmp_path / "r", operation={"name": "test"}) as writer:
+        writer.add_dataset(DatasetInfo("toy", "Toy", "verbatim", "test-1"), [question(0, "4")])
+        writer.add_pools("toy", LLMInfo("alpha"), "usage", [rows])
+    assert next(open_recording(tmp_path / "r").pools("toy", "alpha")).extra == rows.extra
+    assert verify_recording(tmp_path / "r").ok
+
+
+def test_equal_content_has_an_equal_hash_and_another_answer_another(toy: Path, tmp_path: Path) -> None:
+    again = write_toy(tmp_path / "again", POOLS, GOLDS)
+    other = write_toy(tmp_path / "other", POOLS | {"alpha": [["4", "4", None], ["7", "5", "8"]]}, GOLDS)
+    assert open_recording(again).hash == open_recording(toy).hash != open_recording(other).hash
+
+
+def test_a_leaf_writes_floats_as_the_format_says_whatever_json_library_is_installed() -> None:
+    leaf = LeafHash()
+    leaf.add(['1e+16 "e+\\', [1e16, 1.5e300, 9999999999999998.0, 1.0, 1e-5, 1.5e-7]])
+    line = rb'["1e+16 \"e+\\",[1e16,1.5e300,9999999999999998.0,1.0,0.00001,1.5e-7]]' + b"\n"
+    assert leaf.hexdigest() == hashlib.sha256(line).hexdigest()
+
+
+def test_a_sound_recording_verifies(toy: Path) -> None:
+    verification = verify_recording(toy)
+    assert verification.ok
+    assert verification.leaves == 2 + 2 * 4
+
+
+def test_every_damaged_file_is_named(toy: Path) -> None:
+    for path in sorted(p for p in toy.rglob("*") if p.is_file() and p.name != "manifest.json"):
+        good = path.read_bytes()
+        path.write_bytes(good[:-1] + bytes([good[-1] ^ 1]))
+        problems = verify_recording(toy).problems
+        assert len(problems) == 1
+        assert path.relative_to(toy).as_posix() in problems[0]
+        path.write_bytes(good[:-1])
+        assert "bytes expected" in verify_recording(toy).problems[0]
+        path.unlink()
+        assert "cannot be opened" in verify_recording(toy).problems[0]
+        path.write_bytes(good)
+    assert verify_recording(toy).ok
+
+
+@pytest.mark.parametrize(
+    ("part", "column", "value", "problem"),
+    [
+        ("requests", "llm", "beta", "its column `llm` names another LLM than 'alpha'"),
+        ("samples", "llm", "beta", "its column `llm` names another LLM than 'alpha'"),
+        ("texts", "llm", None, "its column `llm` names another LLM than 'alpha'"),
+        ("texts", "question_id", "q1", "its question ids and sample indices are not those of the samples"),
+        ("texts", "sample_index", 7, "its question ids and sample indices are not those of the samples"),
+    ],
+)
+def test_key_columns_that_name_other_rows_are_found(
+    toy: Path, part: str, column: str, value: object, problem: str
+) -> None:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    path = f"{part}/toy/alpha.parquet"
+    table = pq.read_table(toy / path)
+    rows = table.to_pylist()
+    rows[0][column] = value
+    (toy / path).unlink()  # other recordings may share the file
+    pq.write_table(pa.Table.from_pylist(rows, schema=table.schema), toy / path)
+    manifest = json.loads((toy / "manifest.json").read_text())
+    content = (toy / path).read_bytes()
+    manifest["files"][path] |= {"bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()}
+    (toy / "manifest.json").write_text(json.dumps(manifest))
+    assert verify_recording(toy).problems == (f"{path}: {problem}.",)
+
+
+def test_a_stray_file_is_reported(toy: Path) -> None:
+    (toy / "texts" / "toy" / "notes.txt").write_text("mine")
+    assert verify_recording(toy).problems == (
+        "texts/toy/notes.txt: not listed in manifest.json; it is no part of the recording.",
+    )
+
+
+def test_votes_that_disagree_with_the_parquet_files_are_found(toy: Path, tmp_path: Path) -> None:
+    """Bytes and manifest may agree with each other and still not say what the truth says."""
+    other = write_toy(tmp_path / "other", POOLS | {"alpha": [["4", "4", None], ["7", "5", "5"]]}, GOLDS)
+    shutil.copy(other / "votes/toy.votes", toy / "votes/toy.votes")
+    manifest = json.loads((toy / "manifest.json").read_text())
+    theirs = json.loads((other / "manifest.json").read_text())
+    manifest["files"]["votes/toy.votes"] = theirs["files"]["votes/toy.votes"]
+    (toy / "manifest.json").write_text(json.dumps(manifest))
+    assert "does not hold what the Parquet files say" in verify_recording(toy).problems[0]
+
+
+def test_changed_details_are_refused_when_they_are_first_asked_for(toy: Path) -> None:
+    path = toy / "votes/toy.details"
+    good = path.read_bytes()
+    path.write_bytes(good[:-1] + bytes([good[-1] ^ 1]))
+    for ask in (
+        lambda votes: votes.question_ids,
+        lambda votes: votes.text_keys,
+        lambda votes: votes.candidates(0),
+        lambda votes: votes.llms["alpha"].finish,
+    ):
+        votes = open_recording(toy).votes("toy")
+        assert votes.gold.tolist() == [0, 1]
+        with pytest.raises(DamagedRecordingError, match=r"toy\.details should have SHA-256"):
+            ask(votes)
+    path.unlink()
+    with pytest.raises(DamagedRecordingError, match=r"toy\.details cannot be opened"):
+        open_recording(toy).votes("toy").candidates(0)
+
+
+def test_details_of_another_dataset_or_of_other_questions_are_refused(toy: Path, tmp_path: Path) -> None:
+    other = write_toy(tmp_path / "other", {"alpha": [["4"]]}, ["4"])
+    manifest = json.loads((toy / "manifest.json").read_text())
+    manifest["files"]["votes/toy.details"] = json.loads((other / "manifest.json").read_text())["files"][
+        "votes/toy.details"
+    ]
+    (toy / "manifest.json").write_text(json.dumps(manifest))
+    shutil.copy(other / "votes/toy.details", toy / "votes/toy.details")
+    with pytest.raises(DamagedRecordingError, match="ids, texts and answers should be"):
+        open_recording(toy).votes("toy").candidates(0)
+    del manifest["files"]["votes/toy.details"]
+    (toy / "manifest.json").write_text(json.dumps(manifest))
+    with pytest.raises(DamagedRecordingError, match="does not list"):
+        open_recording(toy).votes("toy").candidates(0)
+
+
+def test_a_recording_of_format_1_is_read_verified_and_derived_from(tmp_path: Path) -> None:
+    """The bundled recording was sealed in format 1: names and answers lie in its votes file."""
+    old = ROOT / "recorders/tiny/recording"
+    assert json.loads((old / "manifest.json").read_text())["format_version"] == 1
+    assert verify_recording(old).ok
+    new = select(old, tmp_path / "new")
+    assert json.loads((new / "manifest.json").read_text())["format_version"] == 3
+    assert verify_recording(new).ok
+    here, there = open_recording(old), open_recording(new)
+    assert here.hash == there.hash
+    [dataset] = here.dataset_ids()
+    mine, theirs = here.votes(dataset), there.votes(dataset)
+    assert list(mine.question_ids) == list(theirs.question_ids)
+    assert mine.text_keys.tolist() == theirs.text_keys.tolist()
+    assert [mine.candidates(row) for row in range(len(mine))] == [theirs.candidates(row) for row in range(len(mine))]
+    for name, llm in mine.llms.items():
+        assert llm.finish.tolist() == theirs.llms[name].finish.tolist()
+        assert llm.codes.tolist() == theirs.llms[name].codes.tolist()
+
+
+def test_changed_votes_are_refused_on_opening(toy: Path) -> None:
+    path = toy / "votes/toy.votes"
+    good = path.read_bytes()
+    path.write_bytes(good[:-64] + bytes([good[-64] ^ 1]) + good[-63:])
+    with pytest.raises(DamagedRecordingError, match="should have SHA-256"):
+        open_recording(toy).votes("toy")
+    path.write_bytes(good[:100])
+    with pytest.raises(DamagedRecordingError, match="found 100"):
+        open_recording(toy).votes("toy")
+    path.unlink()
+    with pytest.raises(DamagedRecordingError, match="cannot be opened"):
+        open_recording(toy).votes("toy")
+
+
+def test_a_changed_text_is_refused_when_it_is_read(tmp_path: Path) -> None:
+    toy = write_toy(tmp_path / "toy", {"alpha": [["4"] * 40 for _ in range(50)]}, ["4"] * 50)
+    path = toy / "texts/toy/alpha.parquet"
+    data = bytearray(path.read_bytes())
+    for place in range(200, 1200, 7):
+        data[place] ^= 0xFF
+    path.write_bytes(data)
+    with pytest.raises(DamagedRecordingError, match="cannot be read"):
+        for row in range(50):
+            open_recording(toy).texts("toy", "alpha", row)
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "words"),
+    [
+        (lambda m: m | {"format": "zip"}, NotARecordingError, "is not the manifest"),
+        (lambda m: m | {"format_version": 4}, NewerFormatError, "Install a newer feval"),
+        (lambda m: m | {"format_version": "1"}, DamagedRecordingError, "format_version"),
+        (lambda m: m | {"recording_hash": "0" * 64}, DamagedRecordingError, "its leaves hash to"),
+        (lambda m: m | {"files": {"../x": {}}}, DamagedRecordingError, "outside the recording"),
+        (lambda m: m | {"files": {"/etc/passwd": {}}}, DamagedRecordingError, "outside the recording"),
+        (lambda m: m | {"pairs": [{}]}, DamagedRecordingError, "counter"),
+        (lambda m: m | {"leaves": [3]}, DamagedRecordingError, "dataset"),
+        (lambda m: m | {"prices": None}, DamagedRecordingError, "prices"),
+        (lambda m: [m], NotARecordingError, "is not the manifest"),
+    ],
+)
+def test_a_wrong_manifest_is_refused(toy: Path, change: object, error: type[FevalError], words: str) -> None:
+    path = toy / "manifest.json"
+    path.write_text(json.dumps(change(json.loads(path.read_text()))))  # type: ignore[operator]
+    with pytest.raises(error, match=words):
+        open_recording(toy)
+
+
+def test_what_is_not_a_recording_says_so(tmp_path: Path, toy: Path) -> None:
+    with pytest.raises(NotARecordingError, match="does not exist"):
+        open_recording(tmp_path / "nowhere")
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(NotARecordingError, match=r"has no manifest\.json"):
+        open_recording(tmp_path / "empty")
+    with pytest.raises(NotARecordingError, match="is not a folder"):
+        open_recording(toy / "README.md")
+    (toy / "manifest.json").write_bytes(b"")
+    with pytest.raises(DamagedRecordingError, match="not valid JSON"):
+        open_recording(toy)
+
+
+def test_an_existing_folder_is_never_overwritten(toy: Path) -> None:
+    before = (toy / "manifest.json").read_bytes()
+    with pytest.raises(StorageError, match="never overwritten"):
+        write_toy(toy, POOLS, GOLDS)
+    assert (toy / "manifest.json").read_bytes() == before
+
+
+def test_an_error_while_writing_leaves_nothing(tmp_path: Path) -> None:
+    def broken() -> object:
+        yield pool(0, ["4"])
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt), RecordingWriter(tmp_path / "r", operation={}) as writer:
+        writer.add_dataset(DatasetInfo("toy", "Toy", "verbatim", "test-1"), [question(0, "4"), question(1, "5")])
+        writer.add_pools("toy", LLMInfo("alpha"), "words", broken())  # type: ignore[arg-type]
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(("number", "words"), [(errno.ENOSPC, "disk is full"), (errno.EROFS, "read-only")])
+def test_a_disk_that_says_no_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, words: str
+) -> None:
+    def refuse(_descriptor: int) -> None:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(os, "fsync", refuse)
+    with pytest.raises(StorageError, match=words):
+        write_toy(tmp_path / "r", POOLS, GOLDS)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_file_that_cannot_grow_leaves_nothing(tmp_path: Path) -> None:
+    """The kernel itself refuses the write, in the middle of a Parquet file."""
+    code = (
+        "import resource, sys; from pathlib import Path; sys.path[:0] = sys.argv[2:]\n"
+        "from small import write_toy; from feval.errors import StorageError\n"
+        "import pyarrow.parquet, feval.recording.writer\n"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (2000, 2000))\n"
+        "try: write_toy(Path(sys.argv[1]) / 'r', {'a': [['4'] * 40] * 200}, ['4'] * 200)\n"
+        "except StorageError as error: print(error)\n"
+    )
+    here = SUPPORT
+    done = subprocess.run(
+        [sys.executable, "-B", "-c", code, str(tmp_path), str(here), str(here.parent)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert "could not be written: the disk is full" in done.stdout, done.stderr
+    assert list(tmp_path.iterdir()) == []
+    assert resource.getrlimit(resource.RLIMIT_FSIZE)[0] != 2000
+
+
+def test_a_kill_leaves_no_recording_or_a_whole_one(tmp_path: Path) -> None:
+    code = (
+        "import sys; from pathlib import Path; sys.path[:0] = sys.argv[2:]\n"
+        "from small import write_toy\n"
+        "print('go', flush=True)\n"
+        "write_toy(Path(sys.argv[1]), {'a': [['4'] * 40] * 300}, ['4'] * 300)\n"
+    )
+    here = SUPPORT
+    for attempt, wait in enumerate((0.0, 0.05, 0.15, 0.3)):
+        out = tmp_path / str(attempt) / "r"
+        out.parent.mkdir()
+        arguments = [sys.executable, "-c", code, str(out), str(here), str(here.parent)]
+        with subprocess.Popen(arguments, stdout=subprocess.PIPE) as process:
+            assert process.stdout is not None
+            process.stdout.readline()
+            time.sleep(wait)
+            process.send_signal(signal.SIGKILL)
+            process.wait()
+        assert not out.exists() or verify_recording(out).ok
+
+
+@pytest.mark.parametrize(
+    ("rows", "error", "words"),
+    [
+        ([pool(1, ["4"]), pool(0, ["4"])], ConflictError, "out of order"),
+        ([pool(0, ["4"]), pool(0, ["4"])], ConflictError, "twice"),
+        ([pool(7, ["4"])], ConflictError, "no question of toy"),
+        ([pool(0, ["4"], tokens=[-1])], UsageError, "output tokens"),
+        ([pool(0, ["4"], tokens=[1, 2])], UsageError, "different lengths"),
+        ([pool(0, ["4"], extra={"mood": ["good"]})], UsageError, "unknown columns"),
+        ([pool(0, ["\ud800"])], UsageError, "valid Unicode"),
+        ([PoolRows("toy/0", ["x"], ["4"], ["4"], [1], ["max_tokens"])], UsageError, "finish reason"),
+    ],
+)
+def test_rows_that_cannot_be_stored_are_refused(
+    tmp_path: Path, rows: list[PoolRows], error: type[FevalError], words: str
+) -> None:
+    with pytest.raises(error, match=words), RecordingWriter(tmp_path / "r", operation={}) as writer:
+        writer.add_dataset(DatasetInfo("toy", "Toy", "verbatim", "test-1"), [question(0, "4"), question(1, "5")])
+        writer.add_pools("toy", LLMInfo("alpha"), "words", rows)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_duplicate_questions_and_llms_are_refused(tmp_path: Path) -> None:
+    info = DatasetInfo("toy", "Toy", "verbatim", "test-1")
+    with pytest.raises(ConflictError, match="twice"), RecordingWriter(tmp_path / "r", operation={}) as writer:
+        writer.add_dataset(info, [question(0, "4"), question(0, "5")])
+    with pytest.raises(ConflictError, match="twice"), RecordingWriter(tmp_path / "r", operation={}) as writer:
+        writer.add_dataset(info, [question(0, "4")])
+        for _ in range(2):
+            writer.add_pools("toy", LLMInfo("alpha"), "words", [pool(0, ["4"])])
+
+
+def test_equal_texts_with_different_ids_are_allowed(tmp_path: Path) -> None:
+    questions = [question(0, "yes", "Same?"), question(1, "no", "Same?")]
+    with RecordingWriter(tmp_path / "r", operation={}) as writer:
+        writer.add_dataset(DatasetInfo("toy", "Toy", "verbatim", "test-1"), questions)
+        writer.add_pools("toy", LLMInfo("alpha"), "words", [pool(0, ["yes"]), pool(1, ["yes"])])
+    assert open_recording(tmp_path / "r").votes("toy").gold.tolist() == [0, 1]
+
+
+def test_missing_pairs_are_named_with_what_there_is(toy: Path) -> None:
+    recording = open_recording(toy)
+    with pytest.raises(NotRecordedError, match="It holds toy: alpha, org/beta"):
+        recording.votes("gsm8k")
+    with pytest.raises(NotRecordedError, match="no CoTs of 'gamma' on toy"):
+        recording.texts("toy", "gamma", 0)
+
+
+def test_merge_keeps_everything_and_names_its_parents(tmp_path: Path, toy: Path) -> None:
+    more = write_toy(tmp_path / "more", {"gamma": [["4", "9"], ["5", "5"]]}, GOLDS)
+    merged = open_recording(merge([toy, more], tmp_path / "merged"))
+    assert merged.llm_names("toy") == ["alpha", "org/beta", "gamma"]
+    assert [p["hash"] for p in merged.manifest.raw["parents"]] == [open_recording(toy).hash, open_recording(more).hash]
+    assert verify_recording(tmp_path / "merged").ok
+    for llm, source in (("alpha", toy), ("gamma", more)):
+        assert list(merged.pools("toy", llm)) == list(open_recording(source).pools("toy", llm))
+
+
+def test_merge_of_the_same_content_twice_is_that_content(tmp_path: Path, toy: Path) -> None:
+    again = write_toy(tmp_path / "again", POOLS, GOLDS)
+    assert open_recording(merge([toy, again], tmp_path / "merged")).hash == open_recording(toy).hash
+
+
+@pytest.mark.parametrize(
+    ("pools", "golds", "words"),
+    [
+        ({"alpha": [["4"], ["5"]]}, GOLDS, "with other content"),
+        ({"gamma": [["4"], ["5"]]}, ["4", "6"], "two golds"),
+    ],
+)
+def test_contradicting_recordings_do_not_merge(
+    tmp_path: Path, toy: Path, pools: dict[str, list[list[str | None]]], golds: list[str | None], words: str
+) -> None:
+    other = write_toy(tmp_path / "other", pools, golds)
+    with pytest.raises(ConflictError, match=words):
+        merge([toy, other], tmp_path / "merged")
+    assert not (tmp_path / "merged").exists()
+
+
+def test_recordings_with_different_texts_for_one_id_do_not_merge(tmp_path: Path, toy: Path) -> None:
+    with RecordingWriter(tmp_path / "other", operation={}) as writer:
+        info = DatasetInfo("toy", "Toy", "verbatim", "test-1")
+        writer.add_dataset(info, [Question("toy/0", "Something else?", "4", "4")])
+    with pytest.raises(ConflictError, match="two texts"):
+        merge([toy, tmp_path / "other"], tmp_path / "merged")
+
+
+def test_select_keeps_what_was_asked_for(tmp_path: Path, toy: Path) -> None:
+    small = open_recording(select(toy, tmp_path / "s", llms=["alpha"], questions=["toy/1"], samples=2))
+    assert small.llm_names("toy") == ["alpha"]
+    assert [q.id for q in small.questions("toy")] == ["toy/1"]
+    assert next(small.pools("toy", "alpha")).answers == ["7", "5"]
+    assert verify_recording(tmp_path / "s").ok
+
+
+def test_select_refuses_what_is_not_there(tmp_path: Path, toy: Path) -> None:
+    with pytest.raises(ShortPoolError, match="2 were asked for"):
+        select(toy, tmp_path / "s", samples=2)
+    with pytest.raises(NotRecordedError, match="no question 'toy/9'"):
+        select(toy, tmp_path / "s", questions=["toy/9"])
+    with pytest.raises(NotRecordedError, match="no LLM 'gamma'"):
+        select(toy, tmp_path / "s", llms=["gamma"])
+    with pytest.raises(OutOfRangeError):
+        select(toy, tmp_path / "s", samples=0)
+    assert not (tmp_path / "s").exists()
+
+
+def test_file_names_are_safe_and_different() -> None:
+    names = ["a/b", "a--b", "a b", "a_b", "..", ".hidden", "gpt@t=0.8", "ü", "x" * 150, "x" * 150 + "y"]
+    assert len({slug(name) for name in names}) == len(names)
+    assert all(is_safe_path(slug(name)) and not slug(name).startswith(".") for name in names)
+    assert slug("gpt-3.5-turbo@t=0.8") == "gpt-3.5-turbo@t=0.8"
+
+
+def test_names_that_differ_only_in_case_do_not_share_a_recording(tmp_path: Path) -> None:
+    with pytest.raises(ConflictError, match="cannot lie in one recording: some disks"):
+        write_toy(tmp_path / "r", {"Alpha": [["4"]], "alpha": [["4"]]}, ["4"])
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data())
+def test_fuzzed_votes_raise_nothing_but_our_errors(tmp_path: Path, data: st.DataObject) -> None:
+    import hashlib
+
+    toy = tmp_path / "fuzz"
+    if not toy.exists():
+        write_toy(toy, POOLS, GOLDS)
+    part = data.draw(st.sampled_from(("votes", "details")))
+    files = {name: (toy / f"votes/toy.{name}").read_bytes() for name in ("votes", "details")}
+    good = files[part]
+    header = int.from_bytes(good[8:16], "little") + 16
+    place = data.draw(st.integers(0, header - 1))
+    patch = data.draw(st.binary(min_size=1, max_size=12))
+    bad = good[:place] + patch + good[place + len(patch) :]
+    files[part] = bad
+    records = {}
+    for name, content in files.items():
+        (tmp_path / name).write_bytes(content)
+        records[name] = {"sha256": hashlib.sha256(content).hexdigest(), "bytes": len(content)}
+    try:
+        votes = open_votes(tmp_path / "votes", records["votes"], (tmp_path / "details", records["details"]))
+        assert all(isinstance(votes.candidates(row), list) for row in range(len(votes)))
+        assert len(votes.question_ids) == len(votes.text_keys) == len(votes)
+        assert all(llm.finish.shape == llm.codes.shape for llm in votes.llms.values())
+    except FevalError:
+        pass
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=8),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
+    max_leaves=6,
+)
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data())
+def test_fuzzed_manifests_raise_nothing_but_our_errors(tmp_path: Path, data: st.DataObject) -> None:
+    toy = tmp_path / "fuzz"
+    if not toy.exists():
+        write_toy(toy, POOLS, GOLDS)
+        (tmp_path / "good.json").write_bytes((toy / "manifest.json").read_bytes())
+    manifest = json.loads((tmp_path / "good.json").read_text())
+    key = data.draw(st.sampled_from(sorted(manifest)))
+    inner = manifest[key]
+    if isinstance(inner, list) and inner and data.draw(st.booleans()):
+        inner = inner[0]
+    if isinstance(inner, dict) and inner:
+        inner[data.draw(st.sampled_from(sorted(inner)))] = data.draw(json_values)
+    else:
+        manifest[key] = data.draw(json_values)
+    (toy / "manifest.json").write_text(json.dumps(manifest))
+    try:
+        recording = open_recording(toy)
+        for dataset in recording.dataset_ids():
+            recording.votes(dataset)
+            for llm in recording.llm_names(dataset):
+                list(recording.pools(dataset, llm))
+        verify_recording(toy)
+    except FevalError:
+        pass
+
+
+@pytest.mark.parametrize(
+    "name", ["manifest.json", "votes/toy.votes", "questions/toy.parquet", "texts/toy/alpha.parquet"]
+)
+def test_a_pipe_or_a_device_in_place_of_a_file_is_not_read(toy: Path, name: str) -> None:
+    for put in (os.mkfifo, lambda path: path.symlink_to("/dev/zero")):
+        (toy / name).unlink()
+        put(toy / name)
+        with pytest.raises(FevalError, match="no regular file"):
+            select(toy, toy.parent / "out")
+        if name != "manifest.json":
+            assert any("no regular file" in problem for problem in verify_recording(toy).problems)
+
+
+def test_a_recording_below_a_folder_whose_name_is_no_text_is_read(tmp_path: Path) -> None:
+    folder = tmp_path / os.fsdecode(b"f\xfftol")
+    try:
+        folder.mkdir()
+    except OSError:
+        pytest.skip("this file system takes names in UTF-8 only")
+    toy = write_toy(folder / "toy", POOLS, GOLDS)
+    assert verify_recording(toy).ok
+    assert open_recording(toy).texts("toy", "alpha", 0)[0] == "Thinking about 0, sample 0. The answer is 4."
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda m: m["licences"].update(questions={}),
+        lambda m: m["datasets"][0].update(licence=7),
+        lambda m: m["llms"][0].update(decoding=True),
+        lambda m: m.update(notes=[None]),
+        lambda m: m["operation"].update(size=float("nan")),
+    ],
+)
+def test_nothing_is_derived_from_a_manifest_of_another_shape(toy: Path, tmp_path: Path, change: object) -> None:
+    manifest = json.loads((toy / "manifest.json").read_bytes())
+    change(manifest)  # type: ignore[operator]
+    (toy / "manifest.json").write_text(json.dumps(manifest))
+    with pytest.raises(DamagedRecordingError, match=r"manifest\.json"):
+        select(toy, tmp_path / "out")
+    with pytest.raises(DamagedRecordingError, match=r"manifest\.json"):
+        merge([toy, toy], tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_nothing_is_derived_from_changed_bytes(toy: Path, tmp_path: Path) -> None:
+    name = "samples/toy/alpha.parquet"
+    other = write_toy(tmp_path / "other", POOLS | {"alpha": [["4", "4", None], ["7", "6", "7"]]}, GOLDS)
+    assert (other / name).stat().st_size == (toy / name).stat().st_size
+    shutil.copy(other / name, toy / name)
+    with pytest.raises(DamagedRecordingError, match=r"samples/toy/alpha\.parquet: SHA-256 .* expected"):
+        select(toy, tmp_path / "out")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["other", "toy"]
+
+
+@pytest.mark.parametrize(
+    ("llm", "words"),
+    [
+        (LLMInfo("@t=0.8"), "put the name before the '@'"),
+        (LLMInfo("x" * 201), r"LLM names have 1 to 200 characters .* found 'x+'\.\.\. of 201"),
+        (LLMInfo("m", max_tokens=2**64), "a number have 64 bits"),
+        (LLMInfo("m", decoding={"stop": "\ud800"}), "valid Unicode"),
+    ],
+)
+def test_an_llm_that_cannot_be_stored_is_refused(tmp_path: Path, llm: LLMInfo, words: str) -> None:
+    with (
+        pytest.raises(UsageError, match=words),
+        RecordingWriter(tmp_path / "r", operation={"name": "test"}) as writer,
+    ):
+        writer.add_dataset(DatasetInfo("toy", "Toy", "verbatim", "test-1"), [question(0, "4")])
+        writer.add_pools("toy", llm, "words", [pool(0, ["4"])])
+    assert not any(tmp_path.iterdir())
+
+
+def test_a_question_that_cannot_be_stored_is_refused(tmp_path: Path) -> None:
+    with (
+        pytest.raises(UsageError, match="valid Unicode"),
+        RecordingWriter(tmp_path / "r", operation={"name": "test"}) as writer,
+    ):
+        writer.add_dataset(DatasetInfo("toy", "Toy", "verbatim", "test-1"), [question(0, "4", "half \ud800")])
+
+
+def test_nothing_is_written_into_a_recording(toy: Path) -> None:
+    for out in (toy / "sub", toy / "votes" / "deep" / "er"):
+        with pytest.raises(StorageError, match="inside the recording"):
+            write_toy(out, POOLS, GOLDS)
+    (toy.parent / "link").symlink_to(toy)
+    with pytest.raises(StorageError, match="inside the recording"):
+        write_toy(toy.parent / "link" / "sub", POOLS, GOLDS)
+    assert verify_recording(toy).ok
+
+
+def test_a_manifest_of_something_else_above_is_no_obstacle(tmp_path: Path) -> None:
+    (tmp_path / "manifest.json").write_text('{"format": "web-extension"}')
+    assert verify_recording(write_toy(tmp_path / "toy", POOLS, GOLDS)).ok
+
+
+def test_a_failure_leaves_no_folders_above_it_either(tmp_path: Path) -> None:
+    with pytest.raises(ConflictError), RecordingWriter(tmp_path / "new" / "deep" / "r", operation={}) as writer:
+        writer.add_dataset(DatasetInfo("toy", "Toy", "verbatim", "test-1"), [question(0, "4"), question(0, "5")])
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_is_in_the_way_is_said_without_the_names_of_hidden_folders(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("mine")
+    (tmp_path / "dangling").symlink_to("nowhere")
+    for out, words in [
+        (tmp_path / "file" / "r", "a part of its path is a file"),
+        (tmp_path / "dangling", "is there already"),
+        (tmp_path / ("x" * 250), "too long for the disk"),
+        (tmp_path / ("x" * 300), "too long for the disk"),
+    ]:
+        with pytest.raises(StorageError, match=words) as caught:
+            write_toy(out, POOLS, GOLDS)
+        assert "partial" not in str(caught.value)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["dangling", "file"]
+
+
+def test_of_two_that_write_one_folder_the_second_says_so(tmp_path: Path) -> None:
+    with (
+        pytest.raises(StorageError, match="somebody else made it"),
+        RecordingWriter(tmp_path / "r", operation={"name": "test"}) as writer,
+    ):
+        writer.add_dataset(DatasetInfo("toy", "Toy", "verbatim", "test-1"), [question(0, "4")])
+        first = write_toy(tmp_path / "r", POOLS, GOLDS)
+    assert verify_recording(first).ok
+    assert [path.name for path in tmp_path.iterdir()] == ["r"]
+
+
+def test_a_name_with_backticks_stays_one_code_span_in_the_readme(tmp_path: Path) -> None:
+    names = {"a`b": [["4"]], "``c": [["4"]], "d|e": [["4"]], "plain": [["4"]]}
+    readme = (write_toy(tmp_path / "r", names, ["4"]) / "README.md").read_text()
+    cells = [line.split(" | ")[1] for line in readme.splitlines() if line.startswith("| Toy")]
+    assert cells == ["`` a`b ``", "``` ``c ```", r"`d\|e`", "`plain`"]

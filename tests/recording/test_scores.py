@@ -1,0 +1,350 @@
+"""The scores channel: what is added is read, hashed and verified, and what was there is shared."""
+
+from __future__ import annotations
+
+import json
+import math
+import random
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from small import pool, question, write_toy
+from typer.testing import CliRunner
+
+from feval.cli import app
+from feval.errors import (
+    ConflictError,
+    DamagedRecordingError,
+    NotRecordedError,
+    UnknownNameError,
+    UsageError,
+)
+from feval.recording import (
+    DatasetInfo,
+    LLMInfo,
+    RecordingWriter,
+    ScorerInfo,
+    ScoreRows,
+    add_scores,
+    aggregate_scores,
+    extract,
+    merge,
+    open_recording,
+    select,
+    verify_recording,
+)
+from feval.recording.layout.format import file_path
+
+POOLS = {"alpha": [["4", "4", None], ["7"], [], ["1", "2"]], "org/beta": [["4"], ["9"], ["9"], ["9"]]}
+GOLDS = ["4", "5", None, "2"]
+JUDGE = ScorerInfo("org/judge", "judge", {"model": "some/model", "prompt": "v1"})
+ROWS = [
+    ScoreRows("toy/0", [0, 2], [0.5, None], verdicts=["fine", None], prompt_tokens=[9, 9], output_tokens=[1, None]),
+    ScoreRows("toy/3", [0, 1], [None, 2], step_scores=[[0.9, 0.5, 0.8], None]),
+]
+
+
+@pytest.fixture
+def toy(tmp_path: Path) -> Path:
+    return write_toy(tmp_path / "toy", POOLS, GOLDS)
+
+
+@pytest.fixture
+def scored(toy: Path, tmp_path: Path) -> Path:
+    return add_scores(toy, tmp_path / "scored", JUDGE, {("toy", "alpha"): ROWS}, notes=["Odd."])
+
+
+def content(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
+
+
+def test_what_is_added_is_read_as_arrays(scored: Path) -> None:
+    scores = open_recording(scored).scores("toy", "alpha", "org/judge")
+    assert scores.scorer == JUDGE
+    nan = math.nan
+    expected = [[0.5, nan, nan], [nan, nan, nan], [nan, nan, nan], [nan, 2.0, nan]]
+    np.testing.assert_array_equal(scores.values, expected)
+    assert scores.scored.tolist() == [[True, False, True], [False] * 3, [False] * 3, [True, True, False]]
+    assert scores.prompt_tokens.tolist() == [[9, -1, 9], [-1] * 3, [-1] * 3, [-1] * 3]
+    assert scores.output_tokens.tolist() == [[1, -1, -1], [-1] * 3, [-1] * 3, [-1] * 3]
+    assert scores.steps(3, 0).tolist() == [0.9, 0.5, 0.8]
+    assert scores.steps(0, 0).tolist() == scores.steps(3, 1).tolist() == scores.steps(3, 2).tolist() == []
+
+
+def test_rows_come_back_as_they_were_added(scored: Path) -> None:
+    rows = list(open_recording(scored).score_rows("toy", "alpha", "org/judge"))
+    assert rows == [ROWS[0], replace(ROWS[1], scores=[None, 2.0])]
+
+
+@pytest.mark.parametrize(
+    ("how", "first", "second"), [("min", 0.5, 2.0), ("product", 0.36, 2.0), ("last", 0.8, 2.0), ("mean", 2.2 / 3, 2.0)]
+)
+def test_step_scores_are_aggregated(toy: Path, tmp_path: Path, how: str, first: float, second: float) -> None:
+    rows = [
+        ScoreRows("toy/0", [1], [None], [[0.9, 0.5, 0.8]]),
+        ScoreRows("toy/1", [0], [7.0]),
+        ScoreRows("toy/3", [0, 1], [None] * 2, [[], [2.0]]),
+    ]
+    add_scores(toy, tmp_path / "s", JUDGE, {("toy", "alpha"): rows})
+    found = open_recording(tmp_path / "s").scores("toy", "alpha", "org/judge").aggregated(how)
+    nan = math.nan
+    np.testing.assert_allclose(found, [[nan, first, nan], [nan] * 3, [nan] * 3, [nan, second, nan]])
+
+
+def test_an_unknown_aggregate_is_refused_and_no_steps_are_no_scores(scored: Path, toy: Path, tmp_path: Path) -> None:
+    with pytest.raises(UnknownNameError, match="'max'"):
+        open_recording(scored).scores("toy", "alpha", "org/judge").aggregated("max")
+    add_scores(toy, tmp_path / "s", JUDGE, {("toy", "alpha"): []})
+    scores = open_recording(tmp_path / "s").scores("toy", "alpha", "org/judge")
+    assert not scores.scored.any()
+    assert np.isnan(scores.aggregated("mean")).all()
+    assert verify_recording(tmp_path / "s").ok
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_aggregates_and_log_probabilities_agree_with_a_loop_over_the_rows(tmp_path: Path, seed: int) -> None:
+    draw = random.Random(seed)  # noqa: S311  values of a test
+    sizes = [draw.choice([0, 1, 3, 5]) for _ in range(7)]
+
+    def some(make: Any) -> Any:
+        return make() if draw.random() < 0.7 else None
+
+    def numbers() -> list[float]:
+        return [draw.uniform(-2, 2) for _ in range(draw.randrange(5))]
+
+    pools = [
+        replace(
+            pool(i, ["4"] * size),
+            sequence_logprobs=[some(lambda: draw.uniform(-9, 0)) for _ in range(size)],
+            token_logprobs=[some(numbers) for _ in range(size)],
+            token_confidences=[some(numbers) for _ in range(size)],
+        )
+        for i, size in enumerate(sizes)
+    ]
+    with RecordingWriter(tmp_path / "r", operation={"name": "test"}) as writer:
+        writer.add_dataset(DatasetInfo("toy", "Toy", "verbatim", "test-1"), [question(i, "4") for i in range(7)])
+        writer.add_pools("toy", LLMInfo("alpha"), "usage", pools)
+    rows = []
+    for i, size in enumerate(sizes):
+        given = [sample for sample in range(size) if draw.random() < 0.8]
+        scores = [some(draw.random) for _ in given]
+        rows.append(ScoreRows(f"toy/{i}", given, scores, [some(numbers) for _ in given]))
+    rows = [own for own in rows if own.sample_indices]
+    add_scores(tmp_path / "r", tmp_path / "s", JUDGE, {("toy", "alpha"): rows})
+    recording = open_recording(tmp_path / "s")
+
+    made = {"score": None, "min": min, "product": math.prod, "last": lambda x: x[-1], "mean": np.mean, "sum": sum}
+    for how, reduce in made.items():
+        expected = np.full((7, max(sizes)), np.nan)
+        for own in rows:
+            for sample, score, steps in zip(own.sample_indices, own.scores, own.step_scores or [], strict=True):
+                if reduce is None and score is not None:
+                    expected[int(own.question_id[4:]), sample] = score
+                elif reduce is not None and steps:
+                    expected[int(own.question_id[4:]), sample] = reduce(steps)
+        found = aggregate_scores(recording, "toy", "alpha", "org/judge", how)
+        np.testing.assert_allclose(found, expected, rtol=1e-12)
+
+    likely = recording.logprobs("toy", "alpha")
+    for i, own_pool in enumerate(pools):
+        for sample in range(max(sizes)):
+            value = (own_pool.sequence_logprobs or [])[sample] if sample < sizes[i] else None
+            np.testing.assert_equal(likely.sequence[i, sample], math.nan if value is None else value)
+            tokens = (own_pool.token_logprobs or [])[sample] if sample < sizes[i] else None
+            np.testing.assert_allclose(likely.logprobs.of(i, sample), tokens or [], rtol=1e-6)
+
+
+def test_scores_that_a_scorer_did_not_give_are_an_error(scored: Path, toy: Path, tmp_path: Path) -> None:
+    steps = [ScoreRows("toy/0", [0], [None], [[0.5]])]
+    with_steps = open_recording(add_scores(toy, tmp_path / "steps", JUDGE, {("toy", "alpha"): steps}))
+    with pytest.raises(NotRecordedError, match=r"which gave step scores for alpha on toy; .* such as 'min'"):
+        aggregate_scores(with_steps, "toy", "alpha", "org/judge")
+    plain = [ScoreRows("toy/0", [0], [0.5])]
+    without = open_recording(add_scores(toy, tmp_path / "plain", JUDGE, {("toy", "alpha"): plain}))
+    with pytest.raises(NotRecordedError, match=r"no step scores .* such as 'score'"):
+        aggregate_scores(without, "toy", "alpha", "org/judge", "last")
+    assert aggregate_scores(without, "toy", "alpha", "org/judge")[0, 0] == 0.5
+    with pytest.raises(NotRecordedError, match="holds no scores of alpha on toy by 'nobody'"):
+        aggregate_scores(without, "toy", "alpha", "nobody")
+    with pytest.raises(NotRecordedError, match="no log-probabilities of alpha"):
+        without.logprobs("toy", "alpha")
+
+
+def test_the_rest_is_linked_and_the_parent_untouched(toy: Path, tmp_path: Path) -> None:
+    before = content(toy)
+    out = add_scores(toy, tmp_path / "scored", JUDGE, {("toy", "alpha"): ROWS})
+    assert content(toy) == before
+    path = file_path("scores/org/judge", "toy", "alpha")
+    assert path.startswith("scores/toy/alpha/org--judge")
+    assert content(out).keys() == before.keys() | {path}
+    assert {name for name in before if not (toy / name).samefile(out / name)} == {"README.md", "manifest.json"}
+
+
+def test_the_manifest_says_who_scored_what(toy: Path, scored: Path) -> None:
+    raw = open_recording(scored).manifest.raw
+    assert raw["scorers"] == [
+        {"name": "org/judge", "kind": "judge", "parameters": {"model": "some/model", "prompt": "v1"}}
+    ]
+    assert raw["scores"] == [
+        {
+            "dataset": "toy",
+            "llm": "alpha",
+            "scorer": "org/judge",
+            "cots": 4,
+            "with_score": 2,
+            "with_steps": 1,
+            "prompt_tokens": 18,
+            "output_tokens": 1,
+        }
+    ]
+    assert raw["operation"] == {"name": "score", "scorer": "org/judge"}
+    assert raw["notes"] == ["Odd."]
+    assert raw["parents"][0]["hash"] == open_recording(toy).hash
+    assert "| toy | `alpha` | `org/judge` | judge | 4 | 2 | 1 |" in (scored / "README.md").read_text()
+
+
+def test_a_recording_without_scores_says_nothing_of_them(toy: Path) -> None:
+    recording = open_recording(toy)
+    assert not {"scores", "scorers"} & recording.manifest.raw.keys()
+    assert recording.scorers("toy", "alpha") == []
+    with pytest.raises(NotRecordedError, match=r"no scores of alpha on toy by 'x'.*feval score"):
+        recording.scores("toy", "alpha", "x")
+
+
+def test_scores_are_content(toy: Path, scored: Path, tmp_path: Path) -> None:
+    same = add_scores(toy, tmp_path / "same", JUDGE, {("toy", "alpha"): ROWS})
+    other = add_scores(
+        toy, tmp_path / "other", JUDGE, {("toy", "alpha"): [replace(ROWS[0], scores=[0.25, None]), ROWS[1]]}
+    )
+    renamed = add_scores(toy, tmp_path / "renamed", replace(JUDGE, kind="other"), {("toy", "alpha"): ROWS})
+    hashes = [open_recording(path).hash for path in (toy, scored, same, other, renamed)]
+    assert hashes[1] == hashes[2]
+    assert len(set(hashes)) == 4
+
+
+def test_verify_recomputes_scores(scored: Path) -> None:
+    assert verify_recording(scored).problems == ()
+    path = scored / file_path("scores/org/judge", "toy", "alpha")
+    data = path.read_bytes()
+    path.write_bytes(data[:-1])
+    assert any("scores/toy/alpha" in problem for problem in verify_recording(scored).problems)
+    with pytest.raises(DamagedRecordingError, match="scores/toy/alpha"):
+        open_recording(scored).scores("toy", "alpha", "org/judge")
+
+
+def test_verify_counts_what_the_manifest_counts(scored: Path) -> None:
+    path = scored / "manifest.json"
+    raw = json.loads(path.read_text())
+    raw["scores"][0]["with_score"] = 3
+    path.write_text(json.dumps(raw))
+    [problem] = [p for p in verify_recording(scored).problems if not p.startswith("Leaf")]
+    assert "'with_score': 2" in problem
+
+
+def test_several_scorers_lie_side_by_side(scored: Path, tmp_path: Path) -> None:
+    second = ScorerInfo("len", "python")
+    rows = [ScoreRows("toy/2", [0], [3.0])]
+    add_scores(scored, tmp_path / "both", second, {("toy", "org/beta"): rows, ("toy", "alpha"): ROWS})
+    recording = open_recording(tmp_path / "both")
+    assert recording.scorers("toy", "alpha") == ["org/judge", "len"]
+    assert recording.scorers("toy", "org/beta") == ["len"]
+    assert recording.scores("toy", "org/beta", "len").values[2, 0] == 3.0
+    assert verify_recording(tmp_path / "both").problems == ()
+    with pytest.raises(ConflictError, match=r"holds scores of alpha on toy by 'len'"):
+        add_scores(tmp_path / "both", tmp_path / "x", second, {("toy", "alpha"): ROWS})
+
+
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [
+        ([ScoreRows("toy/9", [0], [1.0])], "'toy/9' is no recorded question"),
+        ([ROWS[1], ROWS[0]], "'toy/0' come twice or out of order"),
+        ([ScoreRows("toy/0", [3], [1.0])], "has 3 CoTs, and CoT 3 was scored"),
+        ([ScoreRows("toy/2", [0], [1.0])], "has 0 CoTs"),
+        ([ScoreRows("toy/0", [-1], [1.0])], "CoT -1 was scored"),
+        ([ScoreRows("toy/0", [1, 0], [1.0, 1.0])], "twice or out of order"),
+        ([ScoreRows("toy/0", [0, 1], [1.0])], "different lengths"),
+        ([ScoreRows("toy/0", [0], [math.nan])], "finite number or None; nan"),
+        ([ScoreRows("toy/0", [0], [None], [[math.inf]])], "finite number or None; inf"),
+        ([ScoreRows("toy/0", [0], [True])], "finite number or None; True"),
+        ([ScoreRows("toy/0", [0], [1.0], prompt_tokens=[-1])], "prompt_tokens should be 0"),
+        ([ScoreRows("toy/0", [0], [1.0], verdicts=["\ud800"])], "cannot be stored"),
+    ],
+)
+def test_what_cannot_be_is_refused_and_leaves_nothing(
+    toy: Path, tmp_path: Path, rows: list[ScoreRows], message: str
+) -> None:
+    with pytest.raises((ConflictError, UsageError), match=message):
+        add_scores(toy, tmp_path / "x", JUDGE, {("toy", "alpha"): rows})
+    assert [path.name for path in tmp_path.iterdir()] == ["toy"]
+
+
+def test_wrong_names_are_refused(toy: Path, tmp_path: Path) -> None:
+    for scorer, rows, error in (
+        (JUDGE, {("toy", "gamma"): ROWS}, NotRecordedError),
+        (JUDGE, {("ghost", "alpha"): ROWS}, NotRecordedError),
+        (JUDGE, {}, UsageError),
+        (ScorerInfo("", "python"), {("toy", "alpha"): ROWS}, UsageError),
+        (ScorerInfo("a\nb", "python"), {("toy", "alpha"): ROWS}, UsageError),
+        (ScorerInfo("a", "python", {"x": object()}), {("toy", "alpha"): ROWS}, UsageError),
+    ):
+        with pytest.raises(error):
+            add_scores(toy, tmp_path / "x", scorer, rows)
+    with RecordingWriter(tmp_path / "y", operation={"name": "test"}) as writer:
+        writer.keep_dataset(open_recording(toy), "toy")
+        with pytest.raises(ConflictError, match="added twice"):
+            writer.keep_dataset(open_recording(toy), "toy")
+        writer.add_scores("toy", "alpha", JUDGE, ROWS)
+        with pytest.raises(ConflictError, match="two kinds or parameters"):
+            writer.add_scores("toy", "org/beta", replace(JUDGE, kind="x"), [])
+        with pytest.raises(UsageError, match="not added"):
+            writer.add_scores("toy", "gamma", JUDGE, [])
+
+
+def test_select_keeps_the_scores_of_what_it_keeps(scored: Path, tmp_path: Path) -> None:
+    select(scored, tmp_path / "first", questions=["toy/0", "toy/1"], samples=1)
+    recording = open_recording(tmp_path / "first")
+    assert recording.scores("toy", "alpha", "org/judge").values.tolist()[0] == [0.5]
+    assert np.isnan(recording.scores("toy", "alpha", "org/judge").values[1, 0])
+    assert verify_recording(tmp_path / "first").problems == ()
+    select(scored, tmp_path / "beta", llms=["org/beta"])
+    assert "scores" not in open_recording(tmp_path / "beta").manifest.raw
+
+
+def test_merge_joins_scores_of_the_same_cots(toy: Path, scored: Path, tmp_path: Path) -> None:
+    second = ScorerInfo("len", "python")
+    add_scores(toy, tmp_path / "len", second, {("toy", "alpha"): ROWS[:1]})
+    merge([toy, tmp_path / "len", scored], tmp_path / "all")
+    recording = open_recording(tmp_path / "all")
+    assert recording.scorers("toy", "alpha") == ["len", "org/judge"]
+    assert list(recording.score_rows("toy", "alpha", "org/judge")) == list(
+        open_recording(scored).score_rows("toy", "alpha", "org/judge")
+    )
+    assert verify_recording(tmp_path / "all").problems == ()
+    add_scores(toy, tmp_path / "other", JUDGE, {("toy", "alpha"): ROWS[:1]})
+    with pytest.raises(ConflictError, match="different scores of alpha on toy by 'org/judge'"):
+        merge([scored, tmp_path / "other"], tmp_path / "x")
+
+
+def test_extraction_keeps_scores_and_says_what_they_saw(scored: Path, tmp_path: Path) -> None:
+    found = extract(scored, tmp_path / "new", answer_kind="text")
+    assert found.notes == ("toy: org/judge scored the CoTs of alpha with the answers of the parent.",)
+    path = file_path("scores/org/judge", "toy", "alpha")
+    assert (scored / path).samefile(tmp_path / "new" / path)
+    assert open_recording(tmp_path / "new").scorers("toy", "alpha") == ["org/judge"]
+    assert verify_recording(tmp_path / "new").problems == ()
+
+
+def test_info_shows_scores(scored: Path, toy: Path) -> None:
+    def info(path: Path, *options: str) -> Any:
+        return CliRunner().invoke(app, ["info", str(path), *options]).stdout
+
+    assert "toy      alpha  org/judge     4           2           1             18              1" in info(scored)
+    assert "org/judge  judge  model some/model, prompt v1" in info(scored)
+    assert "scorer" not in info(toy)
+    account = json.loads(info(scored, "--json"))
+    assert account["scores"][0]["with_score"] == 2
+    assert account["scorers"][0]["kind"] == "judge"

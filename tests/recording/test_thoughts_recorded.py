@@ -1,0 +1,523 @@
+"""Thoughts through every door: only replies are read, and the raw texts can be rebuilt from what is on the disk."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from recording_doubles import FakeBackend
+from typer.testing import CliRunner
+
+from feval import load
+from feval.answers.thoughts import mark_tokens, split
+from feval.cards.cards import LLMCard, llm_card, read_card
+from feval.cards.tokens import SPLIT_USAGE, USAGE
+from feval.cli import app
+from feval.errors import CardError, ConflictError, UsageError
+from feval.importers import import_recording
+from feval.recording import (
+    DatasetInfo,
+    LLMInfo,
+    PoolRows,
+    Question,
+    Recording,
+    RecordingWriter,
+    extract,
+    merge,
+    open_recording,
+    select,
+    verify_recording,
+)
+from feval.recording.derived.extension import extend
+from recorders import live
+from recorders.asking.checks import LimitWatch
+from recorders.asking.pace import Limits
+from recorders.backends import replies
+from recorders.backends.transformers_local import decoded
+from recorders.journal.journal import Journal, journal_folder
+from recorders.request import Completion, Decoding, Message
+from recorders.work.assemble import usual_decoding
+from recorders.work.record import Work, record_dataset
+from recorders.work.seal import seal
+
+RAW = [
+    "<think>\nIt is \\boxed{7}.\n</think>\n\nThe answer is 4.",
+    "It is 7, or so.</think>The answer is 4.",
+    "<think>The answer is 7. No,",
+    "<think>The answer is 7.</think>\n",
+    "The answer is 5.",
+]
+REPLIES = ["The answer is 4.", "The answer is 4.", "", "", "The answer is 5."]
+REASONING = ["It is \\boxed{7}.", "It is 7, or so.", "The answer is 7. No,", "The answer is 7.", None]
+ANSWERS = ["4", "4", None, None, "5"]
+REASONS = ["stop", "stop", "length", "stop", "stop"]
+QUESTION = Question("sums/0", "Two and two?", "4", "4")
+LLM = "org/thinker"
+
+
+def one_pool(recording: Recording, llm: str = LLM) -> PoolRows:
+    (pool,) = recording.pools("sums", llm)
+    return pool
+
+
+def assert_split(recording: Recording) -> None:
+    """What every door makes of the same raw replies."""
+    pool = one_pool(recording)
+    assert list(pool.texts) == REPLIES
+    assert pool.reasoning == REASONING
+    assert list(pool.answers) == ANSWERS
+    assert list(pool.finish_reasons) == REASONS
+    assert pool.raw_texts() == RAW
+    assert verify_recording(recording.path).ok
+
+
+def imported(tmp_path: Path, samples: Sequence[dict[str, Any]], llm: str = LLM, **options: Any) -> Recording:
+    source = tmp_path / "source.jsonl"
+    line = {"id": "sums/0", "question": "Two and two?", "answer": "4", "llm": llm, "samples": samples}
+    source.write_text(json.dumps(line) + "\n")
+    out = tmp_path / f"imported-{len(list(tmp_path.iterdir()))}"
+    options = {"dataset": "sums", "answer_kind": "number"} | options
+    return open_recording(import_recording("jsonl", source, out, **options))
+
+
+def written(out: Path, *, texts: Sequence[str], llms: Sequence[str] = (LLM,), **fields: Any) -> Path:
+    """A recording as it was made before thoughts were split off."""
+    size = len(texts)
+    with RecordingWriter(out, operation={"name": "test"}) as writer:
+        writer.add_dataset(DatasetInfo("sums", "Sums", "number", "old-1"), [QUESTION])
+        for llm in llms:
+            own = texts if llm == LLM else ["The answer is 4."] * size
+            pool = PoolRows(
+                "sums/0", own, ["7"] * size, ["7"] * size, [9] * size, ["unknown"] * size, "[]", 3, **fields
+            )
+            writer.add_pools("sums", LLMInfo(llm), "words", [pool])
+    return out
+
+
+def leaf_of(recording: Recording, part: str) -> str:
+    (digest,) = [leaf["sha256"] for leaf in recording.manifest.raw["leaves"] if leaf["part"] == part]
+    return str(digest)
+
+
+def info(path: Path, *options: str) -> str:
+    return CliRunner().invoke(app, ["info", str(path), *options]).stdout
+
+
+# Import.
+
+
+def test_an_import_reads_replies_and_keeps_thoughts_apart(tmp_path: Path) -> None:
+    reasons = ["stop", "stop", None, "stop", "stop"]
+    samples = [{"text": text, "finish_reason": reason} for text, reason in zip(RAW, reasons, strict=True)]
+    recording = imported(tmp_path, samples)
+    assert_split(recording)
+    notes = recording.manifest.raw["notes"]
+    assert "4 texts held thoughts, which were split off; answers are read in the replies alone." in notes
+    assert "2 CoTs end in their thoughts, without a reply, which is no answer." in notes
+    # The tokens are those of the raw text: thoughts were paid for. Two words and a mark are 3 * 1.365 tokens.
+    (cut,) = one_pool(imported(tmp_path, [{"text": "<think> two words"}])).output_tokens
+    assert cut == 4
+
+
+def test_an_answer_that_was_stored_does_not_stand_in_for_a_reply(tmp_path: Path) -> None:
+    samples = [{"text": text, "answer": "7"} for text in RAW]
+    recording = imported(tmp_path, samples)
+    assert list(one_pool(recording).answers) == ["7", "7", None, None, "7"]
+    assert any("perhaps in a thought: `--answers text` reads the replies" in n for n in recording.manifest.raw["notes"])
+    assert list(one_pool(imported(tmp_path, samples, answers="text")).answers) == ANSWERS
+    verbatim = imported(tmp_path, samples, answer_kind="verbatim")  # what the authors counted
+    assert list(one_pool(verbatim).answers) == ["7"] * 5
+
+
+def test_a_stored_answer_does_not_stand_in_for_a_reply_where_thoughts_have_a_field_of_their_own(tmp_path: Path) -> None:
+    texts = ["", " \n", "7", None]
+    samples = [{"text": text, "reasoning": "It is 7.", "answer": "7", "tokens": 3} for text in texts]
+    samples.append({"text": "", "answer": "7", "tokens": 3})  # neither text nor thoughts were kept
+    assert list(one_pool(imported(tmp_path, samples)).answers) == [None, None, "7", "7", "7"]
+
+
+def test_the_generic_import_takes_a_reasoning_field(tmp_path: Path) -> None:
+    samples = [{"text": "The answer is 4.", "reasoning": "It is 7."}, {"text": "The answer is 5.", "reasoning": None}]
+    recording = imported(tmp_path, samples)
+    pool = one_pool(recording)
+    assert (pool.reasoning, pool.reasoning_marks) == (["It is 7.", None], None)
+    assert list(pool.answers) == ["4", "5"]
+    assert list(pool.output_tokens) == [9, 5]  # words: 1.365 * 4 is 5.46, and 1.365 * 3 is 4.095
+    assert not any("not imported" in note for note in recording.manifest.raw["notes"])
+
+
+def test_thoughts_of_a_field_stand_before_those_of_the_text(tmp_path: Path) -> None:
+    pool = one_pool(imported(tmp_path, [{"text": "<think>b</think>The answer is 4.", "reasoning": "a"}]))
+    assert pool.reasoning == ["ab"]
+    assert pool.raw_texts() == ["<think>b</think>The answer is 4."]
+    assert pool.reasoning_apart() == ["a"]
+
+
+def test_a_recorded_finish_reason_stays(tmp_path: Path) -> None:
+    samples = [{"text": "<think>7", "finish_reason": reason} for reason in ("stop", "content_filter", None)]
+    assert list(one_pool(imported(tmp_path, samples)).finish_reasons) == ["stop", "content_filter", "length"]
+
+
+# The disk.
+
+
+def test_a_recording_without_marks_keeps_its_hash_and_one_with_marks_counts_them(tmp_path: Path) -> None:
+    plain = open_recording(written(tmp_path / "plain", texts=["4"], reasoning=["hm"]))
+    assert leaf_of(plain, "reasoning") == hashlib.sha256(b'["sums/0",["hm"]]\n').hexdigest()
+    marked = imported(tmp_path, [{"text": "<think>hm</think>The answer is 4."}, {"text": "4"}])
+    line = '["sums/0",["hm",null],[[{"closing":"</think>","length":2,"opening":"<think>","reply_offset":0}],null]]\n'
+    assert leaf_of(marked, "reasoning") == hashlib.sha256(line.encode()).hexdigest()
+
+
+def test_marks_travel_with_selections_and_merges(tmp_path: Path) -> None:
+    samples = [{"text": text, "finish_reason": reason} for text, reason in zip(RAW, REASONS, strict=True)]
+    first = imported(tmp_path, samples)
+    other = imported(tmp_path, [{"text": "4"}], llm="org/other")
+    assert_split(open_recording(merge([first.path, other.path], tmp_path / "merged")))
+    chosen = open_recording(select(first.path, tmp_path / "chosen", samples=3))
+    assert one_pool(chosen).raw_texts() == RAW[:3]
+    assert verify_recording(tmp_path / "chosen").ok
+
+
+def test_marks_that_do_not_fit_are_not_written(tmp_path: Path) -> None:
+    pool = one_pool(imported(tmp_path, [{"text": RAW[0]}]))
+    with pytest.raises(UsageError, match="the marks of its thoughts do not fit its texts"):
+        written(tmp_path / "wrong", texts=["4"], reasoning=["hm"], reasoning_marks=pool.reasoning_marks)
+
+
+def test_info_shows_unclosed_thoughts_and_empty_replies_where_there_are_any(tmp_path: Path) -> None:
+    recording = imported(tmp_path, [{"text": text} for text in RAW])
+    (pair,) = json.loads(info(recording.path, "--json"))["pairs"]
+    assert (pair["unclosed_thoughts"], pair["empty_replies"]) == (1, 1)
+    assert (pair["unclosed_thoughts_rate"], pair["empty_replies_rate"]) == (0.2, 0.2)
+    assert "unclosed thoughts %" in info(recording.path)
+    assert "empty replies %" in info(recording.path)
+    assert "thoughts %" not in info(imported(tmp_path, [{"text": "4"}]).path)
+
+
+# Extract.
+
+
+def test_extract_splits_texts_and_links_the_others(tmp_path: Path) -> None:
+    old = written(tmp_path / "old", texts=RAW, llms=(LLM, "org/plain"))
+    result = extract(old, tmp_path / "new")
+    new = open_recording(tmp_path / "new")
+    pool = one_pool(new)
+    assert (list(pool.texts), pool.reasoning, list(pool.answers)) == (REPLIES, REASONING, ANSWERS)
+    assert list(pool.finish_reasons) == ["unknown", "unknown", "length", "unknown", "unknown"]
+    assert pool.raw_texts() == RAW
+    assert verify_recording(new.path).ok
+    (dataset,) = result.datasets
+    assert [(llm.split, llm.without_reply) for llm in dataset.llms] == [(4, 2), (0, 0)]
+    assert "the thoughts of org/thinker were split off 4 of 5 texts; 2 CoTs end in their thoughts" in result.notes[0]
+
+    def is_linked(part: str, llm: str) -> bool:
+        path = f"{part}/sums/{llm}"
+        (found,) = [name for name in new.manifest.files if name.startswith(path)]
+        return (old / found).samefile(new.path / found)
+
+    assert is_linked("texts", "org--plain")
+    assert is_linked("requests", "org--thinker")
+    assert not (new.path / "texts").samefile(old / "texts")
+    assert not is_linked("texts", "org--thinker")
+
+
+def test_extracting_twice_changes_nothing(tmp_path: Path) -> None:
+    first = extract(written(tmp_path / "old", texts=RAW), tmp_path / "first")
+    second = extract(tmp_path / "first", tmp_path / "second")
+    assert second.recording_hash == first.recording_hash
+    assert second.datasets[0].llms[0].split == 0
+
+
+def test_stored_answers_are_kept_with_their_texts(tmp_path: Path) -> None:
+    extract(written(tmp_path / "old", texts=RAW), tmp_path / "new", source="stored")
+    pool = one_pool(open_recording(tmp_path / "new"))
+    assert (list(pool.texts), list(pool.answers)) == (RAW, ["7"] * 5)
+
+
+# Record.
+
+NOW = "2026-01-01T00:00:00Z"
+
+
+def messages(question: Question) -> list[Message]:
+    return [Message("user", question.text)]
+
+
+WORK = Work([QUESTION], "sums", LLM, messages, "sums@1", Decoding(), samples=5, answer_kind="number")
+
+
+def thinking(**fields: Any) -> FakeBackend:
+    usual = {"output_tokens": 10, "prompt_tokens": 20} | fields
+    reasons = ["stop", "stop", "unknown", "stop", "stop"]
+    return FakeBackend(answer=lambda _, sample: Completion(RAW[sample], reasons[sample], **usual))
+
+
+def recorded(out: Path, backend: FakeBackend | None = None, work: Work = WORK, **options: Any) -> Recording:
+    options = {"prices": "none", "now": lambda: NOW} | options
+    return open_recording(record_dataset(work, backend or thinking(), out, **options))
+
+
+def test_recording_splits_when_it_seals_and_the_journal_keeps_the_raw_reply(tmp_path: Path) -> None:
+    recording = recorded(tmp_path / "r", keep_journal=True)
+    assert_split(recording)
+    assert "Texts that held thoughts, which were split off: 4." in recording.manifest.raw["notes"]
+    assert "CoTs that end in their thoughts, without a reply, which is no answer: 2." in recording.manifest.raw["notes"]
+    with Journal.open(journal_folder(tmp_path / "r"), WORK.identity()) as journal:
+        cots = {entry.record["sample"]: entry.record for entry in journal.entries() if entry.kind == "cot"}
+        assert [cots[sample]["text"] for sample in range(5)] == RAW
+        plan = WORK.plan()
+        again = seal(
+            journal,
+            tmp_path / "again",
+            dataset=WORK.dataset_info(plan.requests),
+            questions=WORK.questions,
+            requests=plan.requests,
+            llm=WORK.llm_info(),
+            operation={"name": "record"},
+        )
+    assert open_recording(again).hash == recording.hash
+
+
+def test_a_recording_that_others_begin_with_gives_back_its_raw_replies(tmp_path: Path) -> None:
+    first = recorded(tmp_path / "first", work=replace(WORK, samples=3))
+    backend = thinking()
+    assert_split(recorded(tmp_path / "whole", backend, start=first.path))
+    assert backend.asked == {("sums/0", 3): 1, ("sums/0", 4): 1}
+
+
+def test_the_replay_sees_replies(tmp_path: Path) -> None:
+    recording = recorded(tmp_path / "r")
+    _, (llm,) = load("sums", [LLM], recording=recording, prices="none")
+    cots = llm("sums/0", n=5).cots
+    assert [cot.raw_text for cot in cots] == [REPLIES[cot.sample] for cot in cots]
+    assert [cot.reasoning for cot in cots] == [REASONING[cot.sample] for cot in cots]
+
+
+def test_a_live_twin_answers_as_its_recording_does() -> None:
+    with live(thinking(), LLM, answer_kind="number", prices="none") as llm:
+        cots = llm.ask("Two and two?").sample(5).cots
+    assert [cot.raw_text for cot in cots] == REPLIES
+    assert [cot.answer for cot in cots] == ANSWERS
+    assert [cot.reasoning for cot in cots] == REASONING
+    assert [cot.finish_reason for cot in cots] == REASONS
+
+
+# Cards.
+
+CARD = """---
+name: org/thinker
+title: Thinker
+family: Thinker
+provider: here
+reasoning: true
+cots_to_record: 3
+temperature: null
+max_tokens: {max_tokens}
+source: made up
+{thoughts}
+---
+"""
+
+
+def card(folder: Path, thoughts: str = "", max_tokens: str = "null") -> Path:
+    (folder / "llms").mkdir(parents=True, exist_ok=True)
+    path = folder / "llms" / "org--thinker.md"
+    path.write_text(CARD.format(thoughts=thoughts, max_tokens=max_tokens))
+    return path
+
+
+def test_a_card_brings_marks_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    card(tmp_path / "cards", 'thoughts: ["[[", "]]"]')
+    monkeypatch.setenv("FEVAL_CARDS", str(tmp_path / "cards"))
+    assert llm_card("org/thinker@t=1").thoughts == ("[[", "]]")
+    pool = one_pool(imported(tmp_path, [{"text": "[[The answer is 7.]] The answer is 4."}]))
+    assert (pool.texts, pool.answers) == (["The answer is 4."], ["4"])
+
+
+@pytest.mark.parametrize(
+    ("thoughts", "works"),
+    [
+        ("thoughts: mistral", True),
+        ("thoughts: unheard-of", False),
+        ('thoughts: ["<a>"]', False),
+        ('thoughts: ["<a>", " </a>"]', False),
+        ('thoughts: ["<a>", ""]', False),
+    ],
+)
+def test_the_thoughts_of_a_card_are_checked(tmp_path: Path, thoughts: str, works: bool) -> None:
+    path = card(tmp_path, thoughts)
+    if works:
+        assert read_card("llms", path, LLMCard).thoughts == "mistral"
+    else:
+        with pytest.raises(CardError, match="thoughts"):
+            read_card("llms", path, LLMCard)
+
+
+# Limits on tokens.
+
+
+def test_an_llm_that_reasons_has_room_to_think(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert usual_decoding("org/unheard-of").max_tokens == 2048
+    assert usual_decoding("org/unheard-of", reasoning=True).max_tokens == 32_768
+    assert usual_decoding("o3-mini").max_tokens == 2048  # its card is published, and frozen
+    monkeypatch.setenv("FEVAL_CARDS", str(tmp_path))
+    card(tmp_path)
+    assert usual_decoding("org/thinker@t=1").max_tokens == 32_768
+    card(tmp_path, max_tokens="4096")
+    assert usual_decoding("org/thinker").max_tokens == 4096
+
+
+def cut(number: int, of: int, text: str = "<think>No,", reason: str = "length") -> list[Completion]:
+    return [Completion(text, reason)] * number + [Completion("The answer is 4.", "stop")] * (of - number)
+
+
+@pytest.mark.parametrize(
+    ("completions", "warning"),
+    [
+        (cut(1, 20), None),  # 5 % are not more than 5 %
+        (cut(2, 20), "2 of the first 20 CoTs end at the limit of 2,048 output tokens, 2 of them inside a thought"),
+        (cut(2, 20, reason="unknown"), "2 of the first 20 CoTs end at the limit"),
+        (cut(2, 20, "The answer", "length"), "2 of the first 20 CoTs end at the limit of 2,048 output tokens, so that"),
+        (cut(1, 20) + cut(5, 80), "6 of the first 100 CoTs end at the limit"),
+        (cut(1, 20) + cut(4, 80), None),
+        (cut(2, 19), None),  # too early to say
+    ],
+)
+def test_too_many_replies_at_the_limit_are_said_early(completions: list[Completion], warning: str | None) -> None:
+    watch = LimitWatch(Decoding(max_tokens=2048), None, 500)
+    said = [sentence for sentence in map(watch.see, completions) if sentence]
+    assert len(said) == (warning is not None)
+    if warning is not None:
+        assert said[0].startswith(warning)
+
+
+def test_record_warns_and_the_recording_says_so(tmp_path: Path) -> None:
+    warnings: list[str] = []
+    backend = FakeBackend(answer=lambda *_: Completion("<think>No,", "length", output_tokens=9, prompt_tokens=2))
+    recording = recorded(tmp_path / "r", backend, progress=lambda state: warnings.append(state.warning or ""))
+    expected = (
+        "5 of the first 5 CoTs end at the limit of 2,048 output tokens, 5 of them inside a thought, so that their answers are "
+        "not known. Stop, and record into another folder with a higher limit, such as --max-tokens 32768."
+    )
+    assert warnings[-1] == expected
+    assert expected in recording.manifest.raw["notes"]
+
+
+# Token counts.
+
+
+def read(messages: Sequence[dict[str, Any]], usage: dict[str, Any]) -> replies.Reading:
+    choices = [{"index": i, "finish_reason": "stop", "message": message} for i, message in enumerate(messages)]
+    return replies.read({"choices": choices, "usage": usage}, len(messages), None, str)
+
+
+def test_hidden_reasoning_is_not_split_by_visible_text() -> None:
+    usage = {"completion_tokens": 110, "completion_tokens_details": {"reasoning_tokens": 100}}
+    reading = read([{"content": "a" * 9}, {"content": "a"}], usage)
+    assert [completion.reasoning_tokens for completion in reading.completions] == [50, 50]
+    assert [completion.output_tokens for completion in reading.completions] == [59, 51]
+    assert all(completion.tokens_split for completion in reading.completions)
+    assert "split evenly" in reading.notes[0]
+    assert "--samples-per-request 1" in reading.notes[0]
+    shown = read([{"content": "a", "reasoning": "r" * 3}, {"content": "a", "reasoning": "r"}], usage)
+    assert [completion.reasoning_tokens for completion in shown.completions] == [75, 25]
+    assert "evenly" not in shown.notes[0]
+
+
+def test_one_reply_has_the_provider_s_own_counts() -> None:
+    (completion,) = read([{"content": "a"}], {"completion_tokens": 5}).completions
+    assert (completion.output_tokens, completion.tokens_split) == (5, None)
+
+
+@pytest.mark.parametrize(
+    ("message", "reasoning"),
+    [
+        ({"thinking": "r"}, "r"),
+        (
+            {
+                "reasoning_details": [
+                    {"type": "reasoning.text", "text": "r"},
+                    {"type": "reasoning.encrypted", "data": "x"},
+                ]
+            },
+            "r",
+        ),
+        ({"reasoning_details": [{"type": "reasoning.summary", "summary": "s"}]}, "s"),
+        ({"reasoning": "r", "reasoning_details": [{"type": "reasoning.text", "text": "r"}]}, "r"),
+        ({"content": [{"type": "thinking", "thinking": "r"}, {"type": "redacted_thinking", "data": "x"}]}, "r"),
+        ({"content": [{"text": "r", "thought": True}, {"text": "a"}]}, "r"),
+        ({"content": [{"type": "reasoning", "text": "r"}, {"type": "text", "text": "a"}]}, "r"),
+    ],
+)
+def test_every_field_that_holds_thoughts_is_read(message: dict[str, Any], reasoning: str) -> None:
+    (completion,) = read([{"content": "a"} | message], {"completion_tokens": 5}).completions
+    assert completion.reasoning == reasoning
+    assert "r" not in completion.text
+
+
+@pytest.mark.parametrize(
+    ("usage", "output", "reasoning"),
+    [
+        # Gemini's thoughts are not among its candidates' tokens.
+        ({"thoughts_token_count": 100}, 110, 100),
+        ({"thoughts_token_count": 100, "total_tokens": 113}, 110, 100),
+        ({"thoughts_token_count": 4, "total_tokens": 13}, 10, None),  # they are inside: the total shows it
+        ({"total_tokens": 113}, 110, 100),  # as its OpenAI-compatible door has it: in the total alone
+        ({"total_tokens": 13}, 10, None),
+        ({"total_tokens": 15, "prompt_tokens_details": {"cached_tokens": 2}}, 10, None),
+        ({"output_tokens_details": {"reasoning_tokens": 4}}, 10, 4),
+    ],
+)
+def test_thoughts_beside_the_completion_are_output(usage: dict[str, Any], output: int, reasoning: int | None) -> None:
+    (completion,) = read([{"content": "a"}], {"prompt_tokens": 3, "completion_tokens": 10} | usage).completions
+    assert (completion.output_tokens, completion.reasoning_tokens) == (output, reasoning)
+
+
+def test_split_counts_are_called_what_they_are(tmp_path: Path) -> None:
+    together = recorded(tmp_path / "together", thinking(tokens_split=True))
+    assert together.manifest.pairs["sums", LLM]["counter"] == SPLIT_USAGE == "usage, split by length"
+    assert "usage, split by length" in info(together.path)
+    _, (llm,) = load("sums", [LLM], recording=together, prices="none")
+    assert llm.counter == SPLIT_USAGE
+    apart = recorded(tmp_path / "apart", limits=Limits(samples_per_request=1))
+    assert apart.manifest.pairs["sums", LLM]["counter"] == USAGE
+
+
+def test_counts_that_were_split_stay_so_in_a_recording_that_begins_with_them(tmp_path: Path) -> None:
+    first = recorded(tmp_path / "first", thinking(tokens_split=True), replace(WORK, samples=3))
+    whole = recorded(tmp_path / "whole", start=first.path)
+    assert whole.manifest.pairs["sums", LLM]["counter"] == SPLIT_USAGE
+
+
+def test_a_recording_that_grows_keeps_its_thoughts_and_says_that_counts_were_split(tmp_path: Path) -> None:
+    first = recorded(tmp_path / "first", thinking(tokens_split=True), replace(WORK, samples=3))
+    exact = recorded(tmp_path / "exact")
+    extend(first, exact, tmp_path / "grown", dataset="sums", llm=LLM, operation={"name": "test"})
+    grown = open_recording(tmp_path / "grown")
+    assert_split(grown)
+    assert grown.manifest.pairs["sums", LLM]["counter"] == SPLIT_USAGE
+    counted = recorded(tmp_path / "counted", counter="words")
+    with pytest.raises(ConflictError, match="such counts do not compare"):
+        extend(first, counted, tmp_path / "none", dataset="sums", llm=LLM, operation={"name": "test"})
+
+
+def test_a_local_model_s_special_tokens_are_left_out_but_for_those_of_thoughts() -> None:
+    words = {1: "<s>", 2: "[THINK]", 3: "It is 7.", 4: "[/THINK]", 5: "The answer is 4.", 6: "<|end|>"}
+    assert mark_tokens(words.values()) == {"[THINK]", "[/THINK]"}
+    assert mark_tokens(["<|channel|>", "<|end|>"]) == {"<|channel|>", "<|end|>"}
+
+    def decode(tokens: Sequence[int], *, skip_special_tokens: bool) -> str:
+        return "".join(words[token] for token in tokens if not (skip_special_tokens and token in {1, 2, 4, 6}))
+
+    marks = {number: word for number, word in words.items() if word in mark_tokens(words.values())}
+    text = decoded([1, 2, 3, 4, 5, 6], marks, decode)
+    assert text == "[THINK]It is 7.[/THINK]The answer is 4."
+    assert split(text).reply == "The answer is 4."
+    assert decoded([1, 5, 6], marks, decode) == "The answer is 4."
+    assert decoded([], marks, decode) == ""

@@ -1,0 +1,134 @@
+"""Draws are a pure function of (seed, dataset, question, LLM, replicate), nested, uniform, and written down."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import json
+import re
+from collections import Counter
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from places import ROOT
+from scipy.stats import chisquare
+
+from feval.errors import OutOfRangeError
+from feval.recording.votes import name_key
+from feval.replay.draws import ABSENT_SAMPLE, orders, pool_key
+
+MASK = (1 << 64) - 1
+GOLDEN = 0x9E3779B97F4A7C15
+
+
+def mix(x: int) -> int:
+    x = (x ^ x >> 30) * 0xBF58476D1CE4E5B9 & MASK
+    x = (x ^ x >> 27) * 0x94D049BB133111EB & MASK
+    return x ^ x >> 31
+
+
+def first_eight(text: str) -> int:
+    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "little")
+
+
+def order_by_the_book(seed: int, dataset: str, llm: str, question: str, replicate: int, size: int) -> list[int]:
+    """`docs/draws.md`, in plain integers."""
+    key = first_eight(f"feval/draws-v1\n{seed}\n{dataset}\n{llm}")
+    stream = mix((mix(key ^ first_eight(f"feval/question\n{dataset}\n{question}")) + (replicate + 1) * GOLDEN) & MASK)
+    keys = [mix((stream + (i + 1) * GOLDEN) & MASK) for i in range(size)]
+    return sorted(range(size), key=lambda i: (keys[i] >> 16, i))
+
+
+def order(seed: int, dataset: str, llm: str, question: str, replicate: int, size: int) -> list[int]:
+    keys = np.array([name_key("feval/question", dataset, question)], np.uint64)
+    return orders(pool_key(seed, dataset, llm), keys, np.array([size]), [replicate], size)[0, 0].tolist()
+
+
+@given(
+    st.integers(-(2**70), 2**70),
+    st.sampled_from(["gsm8k", "ünïcode"]),
+    st.sampled_from(["a/b@t=0.8", "x"]),
+    st.text("abc/0123", min_size=1, max_size=8),
+    st.integers(0, 10**9),
+    st.integers(1, 60),
+)
+def test_orders_are_those_of_the_written_scheme(
+    seed: int, dataset: str, llm: str, question: str, replicate: int, size: int
+) -> None:
+    given_names = (seed, dataset, llm, question, replicate, size)
+    assert order(*given_names) == order_by_the_book(*given_names)
+
+
+def test_the_documented_vectors_hold() -> None:
+    text = (ROOT / "docs" / "draws.md").read_text()
+    vectors = json.loads(re.search(r"```json\n(.*?)```", text, re.DOTALL)[1])  # type: ignore[index]
+    assert len(vectors) >= 3
+    for vector in vectors:
+        names = [vector[k] for k in ("seed", "dataset", "llm", "question", "replicate")]
+        assert order(*names, len(vector["order"])) == order_by_the_book(*names, len(vector["order"])) == vector["order"]
+
+
+def test_a_draw_does_not_depend_on_what_else_is_loaded() -> None:
+    ids = [f"q/{i}" for i in range(50)]
+    keys = np.array([name_key("feval/question", "d", name) for name in ids], np.uint64)
+    together = orders(pool_key(0, "d", "m"), keys, np.full(50, 40), range(5), 20)
+    for row in (0, 17, 49):
+        assert together[3, row].tolist() == order(0, "d", "m", ids[row], 3, 40)[:20]
+
+
+def test_draws_nest_and_ragged_pools_end_with_absent_places() -> None:
+    keys = np.arange(3, dtype=np.uint64)
+    whole = orders(1, keys, np.array([5, 2, 0]), [0, 1], 5)
+    assert np.array_equal(orders(1, keys, np.array([5, 2, 0]), [0, 1], 3), whole[..., :3])
+    assert sorted(whole[0, 0].tolist()) == [0, 1, 2, 3, 4]
+    assert sorted(whole[1, 1, :2].tolist()) == [0, 1]
+    assert whole[1, 1, 2:].tolist() == [ABSENT_SAMPLE] * 3
+    assert set(whole[:, 2].ravel().tolist()) == {ABSENT_SAMPLE}
+
+
+def test_all_orders_are_equally_likely() -> None:
+    keys = np.array([name_key("feval/question", "d", str(i)) for i in range(120)], np.uint64)
+    drawn = orders(pool_key(7, "d", "m"), keys, np.full(120, 4), range(200), 4).reshape(-1, 4)
+    counts = Counter(map(tuple, drawn.tolist()))
+    assert set(counts) == set(itertools.permutations(range(4)))
+    assert chisquare(list(counts.values())).pvalue > 1e-4
+
+
+def test_seeds_llms_questions_and_replicates_draw_independently() -> None:
+    base = order(0, "d", "m", "q", 0, 30)
+    others = [
+        (1, "d", "m", "q", 0),
+        (0, "e", "m", "q", 0),
+        (0, "d", "n", "q", 0),
+        (0, "d", "m", "r", 0),
+        (0, "d", "m", "q", 1),
+    ]
+    for other in others:
+        shared = sum(a == b for a, b in zip(base, order(*other, 30), strict=True))
+        assert shared <= 6, other
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.integers(1, 3000), st.integers(1, 9))
+def test_blocks_change_nothing(questions: int, replicates: int) -> None:
+    keys = np.arange(questions, dtype=np.uint64) * np.uint64(GOLDEN)
+    whole = orders(5, keys, np.full(questions, 40), range(replicates), 40)
+    row = questions // 2
+    assert np.array_equal(
+        whole[:, row : row + 1], orders(5, keys[row : row + 1], np.array([40]), range(replicates), 40)
+    )
+
+
+def test_replicates_may_be_numpys_integers() -> None:
+    keys, sizes = np.array([5, 6], np.uint64), np.array([9, 9])
+    assert np.array_equal(orders(1, keys, sizes, np.arange(3), 9), orders(1, keys, sizes, [0, 1, 2], 9))
+
+
+def test_out_of_range_is_refused() -> None:
+    keys = np.zeros(1, np.uint64)
+    with pytest.raises(OutOfRangeError, match="numbered from 0"):
+        orders(1, keys, np.array([3]), [-1], 3)
+    with pytest.raises(OutOfRangeError, match="per question"):
+        orders(1, keys, np.array([70_000]), [0], 3)

@@ -1,0 +1,383 @@
+"""Replay hands out recorded CoTs reproducibly, counts them, prices them, and refuses what was not recorded."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from small import pool, question, write_toy
+
+import feval
+from feval import self_consistency_curve
+from feval.cards import schema
+from feval.cards.prices import Price, PriceList
+from feval.errors import (
+    ConflictError,
+    NotRecordedError,
+    OutOfRangeError,
+    PriceNotFoundError,
+    ShortPoolError,
+    UnknownNameError,
+    UsageError,
+)
+from feval.evaluation.evaluation import evaluate
+from feval.methods import SelfConsistency
+from feval.recording import DatasetInfo, LLMInfo, PoolRows, Question, RecordingWriter
+from feval.replay.draws import uniforms
+from feval.replay.loading import load
+
+POOLS = {
+    "gpt-3.5-turbo": [["4", "4", None, "3", "4"], ["7", "5", "7", None, "5"]],
+    "gpt-3.5-turbo@t=0.8": [["4", "4"], ["9", "9"]],
+    "nobody/unpriced": [["4"], ["5"]],
+}
+GOLDS = ["4", "5"]
+
+
+@pytest.fixture
+def toy(tmp_path: Path) -> Path:
+    return write_toy(tmp_path / "toy", POOLS, GOLDS)
+
+
+def test_listing_1_runs_as_printed(toy: Path) -> None:
+    dataset, [llm1, llm2] = feval.load("toy", ["gpt-3.5-turbo", "gpt-3.5-turbo@t=0.8"], toy)
+    for question_id, dataentry in dataset:
+        assert dataentry.question == f"What is question {question_id[-1]}?"
+        assert dataentry.answer in GOLDS
+        response = llm1(question_id, N=5)
+        assert response.cots[0].answer in {"3", "4", "5", "7", None}
+        assert 10 <= response.cots[0].tokens <= 14
+        assert response.cots[0].dollar_cost == pytest.approx(1.5e-6 * response.cots[0].tokens, rel=1e-15)
+        assert len(llm2(question_id, N=2)) == 2
+
+
+def test_a_response_holds_the_recorded_cots_in_draw_order(toy: Path) -> None:
+    _, [llm] = load("toy", "gpt-3.5-turbo", toy)
+    response = llm("toy/0", n=5)
+    assert sorted(response.samples) == [0, 1, 2, 3, 4]
+    recorded = POOLS["gpt-3.5-turbo"][0]
+    assert response.answers == [recorded[i] for i in response.samples]
+    for cot in response.cots:
+        assert cot.raw_text == f"Thinking about 0, sample {cot.sample}. The answer is {recorded[cot.sample]}."
+        assert cot.finish_reason == ("stop" if cot.answer else "length")
+    assert response.request.raw_text == '[{"role":"user","content":"What is question 0?"}]'
+    assert response.request.tokens == 7
+
+
+def test_the_same_call_gives_the_same_cots_and_draws_nest(toy: Path) -> None:
+    _, [llm] = load("toy", "gpt-3.5-turbo", toy, seed=3)
+    _, [_, again] = load("toy", ["nobody/unpriced", "gpt-3.5-turbo"], toy, seed=3)
+    for replicate in range(4):
+        whole = llm("toy/1", n=5, replicate=replicate).samples
+        assert whole == again("toy/1", n=5, replicate=replicate).samples
+        assert [llm("toy/1", n=k, replicate=replicate).samples for k in range(1, 6)] == [whole[:k] for k in range(1, 6)]
+        assert llm.orders([replicate], 5)[0, 1].tolist() == list(whole)
+
+
+def test_replicates_and_seeds_differ(toy: Path) -> None:
+    draws = {
+        load("toy", "gpt-3.5-turbo", toy, seed=s)[1][0]("toy/0", replicate=r).samples
+        for s in range(4)
+        for r in range(4)
+    }
+    assert len(draws) > 10
+
+
+def test_more_than_was_recorded_is_refused_with_both_numbers(toy: Path) -> None:
+    _, [llm] = load("toy", "gpt-3.5-turbo@t=0.8", toy)
+    with pytest.raises(ShortPoolError, match=r"has 2 recorded CoTs on question 'toy/1' of toy; 3 were asked for"):
+        llm("toy/1", n=3)
+    with pytest.raises(OutOfRangeError, match="n=0"):
+        llm("toy/1", n=0)
+    with pytest.raises(UsageError, match="same thing"):
+        llm("toy/1", n=1, N=2)
+
+
+def test_unknown_names_are_refused_with_what_there_is(toy: Path) -> None:
+    with pytest.raises(NotRecordedError, match="holds no dataset 'gsm8k'"):
+        load("gsm8k", None, toy)
+    with pytest.raises(NotRecordedError, match=r"no CoTs of 'gpt-4' on toy. It holds toy: gpt-3.5-turbo"):
+        load("toy", "gpt-4", toy)
+    with pytest.raises(NotRecordedError, match="no question 'toy/9'"):
+        load("toy", "gpt-3.5-turbo", toy)[1][0]("toy/9")
+    with pytest.raises(NotRecordedError, match="rows 0 to 1; 2 was asked for"):
+        load("toy", "gpt-3.5-turbo", toy)[1][0](2)
+    with pytest.raises(UnknownNameError, match="billing"):
+        load("toy", "gpt-3.5-turbo", toy, billing="hourly")
+    with pytest.raises(UnknownNameError, match="price list"):
+        load("toy", "gpt-3.5-turbo", toy, prices="1999-01-01")
+    with pytest.raises(
+        UsageError, match=r"PriceList\(id, date, source, prices\); \{'gpt-3.5-turbo': \(1, 2\)\} was given"
+    ):
+        load("toy", "gpt-3.5-turbo", toy, prices={"gpt-3.5-turbo": (1, 2)})
+    with pytest.raises(UsageError, match="twice"):
+        load("toy", ["gpt-3.5-turbo", "gpt-3.5-turbo"], toy)
+
+
+def test_the_recording_can_come_from_the_environment(toy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("FEVAL_RECORDING", raising=False)
+    with pytest.raises(UsageError, match="FEVAL_RECORDING"):
+        load("toy")
+    monkeypatch.setenv("FEVAL_RECORDING", str(toy))
+    assert [llm.name for llm in load("toy")[1]] == list(POOLS)
+
+
+def test_dollars_follow_equation_1_and_the_billing(toy: Path) -> None:
+    expected = {"once": 7 * 0.5, "per_round": 7 * 0.5, "per_sample": 5 * 7 * 0.5}
+    for billing, prompt in expected.items():
+        _, [llm] = load("toy", "gpt-3.5-turbo", toy, billing=billing)
+        assert llm("toy/0", n=5).dollar_cost == pytest.approx(
+            1e-6 * (prompt + 1.5 * (10 + 11 + 12 + 13 + 14)), rel=1e-14
+        )
+
+
+def test_a_variant_is_priced_by_its_base_name(toy: Path) -> None:
+    _, [llm] = load("toy", "gpt-3.5-turbo@t=0.8", toy)
+    assert llm.price == Price(0.5, 1.5)
+
+
+def test_an_llm_without_a_price_votes_and_only_its_dollars_fail(toy: Path) -> None:
+    _, [llm] = load("toy", "nobody/unpriced", toy)
+    response = llm("toy/0", n=1)
+    assert response.answers == ["4"]
+    assert response.cots[0].dollar_cost is None
+    with pytest.raises(PriceNotFoundError, match="nobody/unpriced"):
+        _ = response.dollar_cost
+    _, [free] = load("toy", "gpt-3.5-turbo", toy, prices="none")
+    with pytest.raises(PriceNotFoundError, match="prices='none'"):
+        _ = free("toy/0", n=1).dollar_cost
+
+
+def test_prices_change_without_touching_the_recording(toy: Path, tmp_path: Path) -> None:
+    path = tmp_path / "mine.json"
+    path.write_text('{"id": "mine", "date": "2026-01-01", "source": "us", "prices": {"nobody/unpriced": [1.0, 2.0]}}')
+    for prices in (path, str(path)):
+        _, [llm] = load("toy", "nobody/unpriced", toy, prices=prices)
+        assert isinstance(llm.prices, PriceList)
+        assert llm("toy/0", n=1).dollar_cost == pytest.approx(1e-6 * (7 + 2 * 10), rel=1e-14)
+
+
+def test_sample_hands_out_the_next_cots_and_counts_them(toy: Path) -> None:
+    _, [llm] = load("toy", "gpt-3.5-turbo", toy, billing="per_round")
+    metered = llm.ask("toy/0", replicate=2)
+    first, second = metered.sample(2), metered.sample(3)
+    assert first.samples + second.samples == llm("toy/0", n=5, replicate=2).samples
+    assert (metered.rounds, metered.cots, metered.output_tokens) == (2, 5, 60)
+    assert metered.dollar_cost == pytest.approx(1e-6 * (2 * 7 * 0.5 + 60 * 1.5), rel=1e-14)
+    with pytest.raises(ShortPoolError, match="6 were asked for"):
+        metered.sample()
+    with pytest.raises(OutOfRangeError):
+        metered.sample(0)
+
+
+def test_a_cut_cot_is_billed_up_to_the_cut_and_what_gives_no_cot_is_billed_apart(toy: Path) -> None:
+    _, [llm] = load("toy", "gpt-3.5-turbo", toy)
+    metered = llm.ask("toy/0", replicate=None)
+    assert metered.sample(3).samples == (0, 1, 2)  # of 10, 11 and 12 tokens
+    metered.truncate(1, 4)
+    metered.truncate(2, 400)
+    metered.charge(calls=2, prompt_tokens=100, output_tokens=5)
+    assert (metered.rounds, metered.cots, metered.output_tokens) == (1, 3, 10 + 4 + 12)
+    assert (metered.auxiliary_calls, metered.auxiliary_prompt_tokens, metered.auxiliary_output_tokens) == (2, 100, 5)
+    assert metered.dollar_cost == pytest.approx(1e-6 * ((7 + 100) * 0.5 + (26 + 5) * 1.5), rel=1e-14)
+    with pytest.raises(OutOfRangeError, match="3 CoTs, numbered from 0; CoT 3"):
+        metered.truncate(3, 1)
+    with pytest.raises(OutOfRangeError, match="Costs only grow"):
+        metered.charge(prompt_tokens=-1)
+    with pytest.raises(AttributeError):
+        metered.cots = 0  # type: ignore[misc]
+
+
+def test_coins_depend_on_the_question_and_the_draws_alone(toy: Path) -> None:
+    _, [llm] = load("toy", "gpt-3.5-turbo", toy)
+    tossed = {}
+    for replicate in (0, 1):
+        metered = llm.ask("toy/0", replicate)
+        tossed[replicate] = [metered.uniform() for _ in range(3) if metered.sample()]
+    orders = llm.orders([0, 1], 3)
+    batch = uniforms(llm.question_keys, orders)
+    assert [tossed[0], tossed[1]] == batch[:, 0].tolist()
+    assert tossed[0] != tossed[1]
+    assert ((batch >= 0) & (batch < 1)).all()
+    assert (uniforms(llm.question_keys, orders, seed=1) != batch).all()
+
+
+def test_a_metered_llm_shows_no_gold_and_no_id(toy: Path) -> None:
+    _, [llm] = load("toy", "gpt-3.5-turbo", toy)
+    public = {name for name in dir(llm.ask("toy/0")) if not name.startswith("_")}
+    auxiliary = {"auxiliary_calls", "auxiliary_prompt_tokens", "auxiliary_output_tokens"}
+    assert public == {
+        "name",
+        "rounds",
+        "cots",
+        "output_tokens",
+        "sample",
+        "dollar_cost",
+        "truncate",
+        "charge",
+        "uniform",
+        "remaining",
+        "tokens_billed",
+        *auxiliary,
+    }
+    assert not {name for name in dir(llm.pool) if "gold" in name}
+
+
+def test_no_answer_can_be_made_a_vote(toy: Path) -> None:
+    _, [llm] = load("toy", "gpt-3.5-turbo", toy)
+    codes = llm.pool.with_no_answer_as_vote().codes
+    assert (codes >= 0).all()
+    assert (codes[0] == codes[0, 2]).tolist() == [False, False, True, False, False]
+
+
+def test_several_recordings_open_together_and_share_codes(tmp_path: Path, toy: Path) -> None:
+    other = write_toy(tmp_path / "other", {"beta": [["3", None], ["5", "6"]]}, GOLDS)
+    dataset, [beta, gpt] = load("toy", ["beta", "gpt-3.5-turbo"], [toy, other])
+    for llm, source in ((beta, other), (gpt, toy)):
+        _, [alone] = load("toy", llm.name, source)
+        for row in range(2):
+            assert llm(row).answers == alone(row).answers
+            assert [c.raw_text for c in llm(row).cots] == [c.raw_text for c in alone(row).cots]
+    assert dataset.candidates(0)[int(dataset.gold[0])] == "4"
+    assert gpt.pool.codes[0, 3] == beta.pool.codes[0, 0]  # both said "3"
+    assert len(dataset.recording_hashes) == 2
+    curve = self_consistency_curve(dataset, beta, [1], confidence=None)
+    assert curve.recording_hash == feval.open_recording(other).hash
+    assert set(curve.recording_hashes) == {feval.open_recording(toy).hash, feval.open_recording(other).hash}
+    assert curve.to_dict()["recording_hashes"] == list(curve.recording_hashes)
+
+
+def test_an_answer_is_right_if_its_canonical_form_is_the_gold(tmp_path: Path) -> None:
+    with RecordingWriter(tmp_path / "r", operation={"name": "test"}) as writer:
+        choices = (("A", "red"), ("B", "blue"))
+        writer.add_dataset(DatasetInfo("n", "Numbers", "number", "test"), [
+            Question("n/0", "Half of one?", "1/2", "0.5"),
+            Question("n/1", "No gold?", None, None),
+        ])  # fmt: skip
+        writer.add_dataset(
+            DatasetInfo("c", "Colours", "choice", "test"), [Question("c/0", "Sky?", "(B)", "B", choices)]
+        )
+        for name, ids in (("n", ["n/0", "n/1"]), ("c", ["c/0"])):
+            rows = [PoolRows(i, ["x"], ["7"], ["7"], [1], ["stop"]) for i in ids]
+            writer.add_pools(name, LLMInfo("gpt-4"), "words", rows)
+    numbers, _ = load("n", None, tmp_path / "r")
+    right = {"0.5": True, "1/2": True, "$0.50": True, "50": False, "nonsense": False, None: False}
+    assert {answer: numbers.is_right("n/0", answer) for answer in right} == right
+    assert numbers.is_right(0, "0.5")
+    with pytest.raises(NotRecordedError, match="'n/1' of n has no gold"):
+        numbers.is_right("n/1", "0.5")
+    with pytest.raises(NotRecordedError, match="no question 'n/9'"):
+        numbers.is_right("n/9", "0.5")
+    colours, _ = load("c", None, tmp_path / "r")
+    assert [colours.is_right(0, answer) for answer in ("B", "(B)", "blue", "A", "red")] == [
+        True,
+        True,
+        True,
+        False,
+        False,
+    ]
+
+
+def test_right_answers_are_those_whose_code_is_the_gold(toy: Path) -> None:
+    dataset, [gpt] = load("toy", ["gpt-3.5-turbo"], toy)
+    for row in range(len(dataset)):
+        assert [dataset.is_right(row, a) for a in gpt.answers(row, range(int(gpt.pool.sizes[row])))] == [
+            bool(code >= 0 and code == dataset.gold[row]) for code in gpt.pool.codes[row, : gpt.pool.sizes[row]]
+        ]
+
+
+def test_the_plurality_is_a_public_name() -> None:
+    assert feval.plurality(["3", None, "4", "4", None, None]) == "4"
+    assert feval.plurality(["3", "4"]) == "3"
+    assert feval.plurality([None]) is None
+
+
+def test_a_dataset_and_an_llm_of_different_loads_do_not_mix(tmp_path: Path, toy: Path) -> None:
+    other = write_toy(tmp_path / "other", {"beta": [["3", "4"], ["5", "6"]]}, GOLDS)
+    dataset, [gpt] = load("toy", ["gpt-3.5-turbo"], toy)
+    again, [same] = load("toy", ["gpt-3.5-turbo"], toy, seed=1)
+    numbers, [beta] = load("toy", ["beta"], other)  # here "3" has the code that "4" has there
+    assert self_consistency_curve(dataset, same, [1]).points == self_consistency_curve(again, gpt, [1]).points
+    assert self_consistency_curve(numbers, beta, [1]).points[0].accuracy == 0.5
+    with pytest.raises(UsageError, match="different calls of `load`"):
+        self_consistency_curve(dataset, beta, [1])
+    with pytest.raises(UsageError, match="open them together"):
+        evaluate(SelfConsistency(1), numbers, [gpt])
+    joined, [gpt, beta] = load("toy", ["gpt-3.5-turbo", "beta"], [toy, other])
+    assert [self_consistency_curve(joined, llm, [1]).points[0].accuracy for llm in (gpt, beta)] == [0.5, 0.5]
+
+
+def test_intervals_do_not_depend_on_the_order_of_questions(tmp_path: Path) -> None:
+    ids = [f"q{i}" for i in range(30)]
+    answers = {name: ["1"] * (i % 5) + ["0"] * (4 - i % 5) for i, name in enumerate(ids)}
+
+    def recording(folder: str, llm: str, order: list[str]) -> Path:
+        with RecordingWriter(tmp_path / folder, operation={"name": "test"}) as writer:
+            info = DatasetInfo("toy", "Toy questions", "verbatim", "test-1")
+            writer.add_dataset(info, [Question(name, f"What is {name}?", "1", "1") for name in order])
+            rows = [
+                PoolRows(name, answers[name], answers[name], answers[name], [5] * 4, ["stop"] * 4) for name in order
+            ]
+            writer.add_pools("toy", LLMInfo(llm), "words", rows)
+        return tmp_path / folder
+
+    one, two = recording("one", "a", ids), recording("two", "b", ids[::-1])
+    alone, [b] = load("toy", ["b"], two)
+    joined, [_, beside] = load("toy", ["a", "b"], [one, two])
+    curves = [self_consistency_curve(*pair, [1, 3]).points for pair in ((alone, b), (joined, beside))]
+    assert [(p.accuracy_low, p.accuracy_high) for p in curves[0]] == [
+        (p.accuracy_low, p.accuracy_high) for p in curves[1]
+    ]
+
+
+def test_recordings_that_contradict_do_not_open_together(tmp_path: Path, toy: Path) -> None:
+    twice = write_toy(tmp_path / "twice", {"gpt-3.5-turbo": [["4"], ["4"]]}, GOLDS)
+    with pytest.raises(ConflictError, match="open one of them"):
+        load("toy", "gpt-3.5-turbo", [toy, twice])
+    golds = write_toy(tmp_path / "golds", {"beta": [["4"], ["4"]]}, ["4", "6"])
+    with pytest.raises(ConflictError, match="two golds"):
+        load("toy", ["gpt-3.5-turbo", "beta"], [toy, golds])
+    fewer = write_toy(tmp_path / "fewer", {"beta": [["4"]]}, ["4"])
+    with pytest.raises(ConflictError, match="different questions"):
+        load("toy", ["gpt-3.5-turbo", "beta"], [toy, fewer])
+
+
+def test_ragged_pools_give_what_each_question_has(tmp_path: Path) -> None:
+    ragged = write_toy(tmp_path / "ragged", {"a": [["1", "1", "1"], ["2"], []]}, ["1", "2", "3"])
+    _, [llm] = load("toy", "a", ragged)
+    assert [len(llm(row)) for row in range(2)] == [3, 1]
+    with pytest.raises(ShortPoolError, match="'toy/2'"):
+        llm.require(None, 1)
+
+
+def test_a_response_becomes_the_wire_model(toy: Path) -> None:
+    _, [llm] = load("toy", "gpt-3.5-turbo", toy)
+    model = llm("toy/0", n=2).to_model()
+    assert schema.LLMResponse.model_validate_json(model.model_dump_json()) == model
+    assert model.answers == tuple(llm("toy/0", n=2).answers)
+
+
+def coupled(path: Path, noise: object) -> Path:
+    """Two LLMs that were recorded with that noise, whatever it is."""
+    decoding = {} if noise is None else {"noise": noise}
+    with RecordingWriter(path, operation={"name": "made"}, prices="none") as writer:
+        writer.add_dataset(DatasetInfo("toy", "Toy questions", "verbatim", "test-1"), [question(0, "1")])
+        for name in ("one/llm", "another/llm"):
+            info = LLMInfo(name, temperature=1.0, max_tokens=None, decoding=decoding)
+            writer.add_pools("toy", info, "words", [pool(0, ["1"] * 9)])
+    return path
+
+
+@pytest.mark.parametrize("noise", [None, "7", {"scheme": "gumbel-v1"}, {"scheme": "gumbel-v1", "seed": True}])
+def test_llms_with_noise_of_their_own_have_draws_of_their_own(tmp_path: Path, noise: object) -> None:
+    _, [one, other] = load("toy", None, coupled(tmp_path / "r", noise))
+    assert one.noise is other.noise is None
+    assert any(one.order(0, replicate) != other.order(0, replicate) for replicate in range(5))
+
+
+def test_llms_that_share_noise_share_their_draws(tmp_path: Path) -> None:
+    _, [one, other] = load("toy", None, coupled(tmp_path / "r", {"scheme": "gumbel-v1", "seed": 7}))
+    assert one.noise == other.noise == ("gumbel-v1", 7)
+    assert [one.order(0, r) for r in range(5)] == [other.order(0, r) for r in range(5)]
+    _, [apart, _] = load("toy", None, coupled(tmp_path / "s", {"scheme": "gumbel-v1", "seed": 8}))
+    assert any(one.order(0, r) != apart.order(0, r) for r in range(5))

@@ -1,0 +1,502 @@
+"""The HTML page and the picture of a comparison: what they say, that they say it safely, and a click through a real browser.
+
+The recorded answers are written out in `POOLS` and taken in recorded order, so that what every method answers can be read off.
+"""
+
+from __future__ import annotations
+
+import html
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from chromium import CHROMIUM, Tab, tab
+
+from feval.comparison.comparison import Comparison, compare
+from feval.comparison.plan import Entry, Plan
+from feval.comparison.traces import traces
+from feval.recording import DatasetInfo, LLMInfo, PoolRows, Question, RecordingWriter
+from feval.replay.loading import LLM, Dataset, load
+from feval.report.comparison_files import comparison_files
+from feval.report.page.page import comparison_page, escaped_json
+from feval.report.page.questions import Caps
+from feval.report.pictures.comparison import comparison_png, comparison_svg
+from feval.report.text import percent
+
+EVIL = "</script><img src=x onerror=\"document.title='owned'\">'&amp;<!--\u2028\u2029\u202egnp.\u200f"
+CHEAP, STRONG = "gpt-4o-mini", "gpt-3.5-turbo"
+GOLDS = ["1", "2", "3", EVIL]
+POOLS: dict[str, list[list[str | None]]] = {
+    CHEAP: [["1", "1", "2", None], ["9", "2", "2", "9"], ["4", "4", "4", "4"], [None, None, None, None]],
+    STRONG: [["1", "1", "1", "1"], ["9", "9", "9", "9"], ["5", None, "5", "5"], [EVIL, EVIL, EVIL, "7"]],
+}
+# In recorded order, at the smallest and the largest budget: answers and CoTs drawn.
+ANSWERS = {
+    "cheap": ([("1", [1]), ("9", [1]), ("4", [1]), (None, [1])], [("1", [3]), ("2", [3]), ("4", [3]), (None, [3])]),
+    "strong": ([("1", [1]), ("9", [1]), ("5", [1]), (EVIL, [1])], [("1", [3]), ("9", [3]), ("5", [3]), (EVIL, [3])]),
+    "patient": ([("1", [1, 0]), ("9", [1, 0]), ("4", [1, 0]), (EVIL, [1, 2])],) * 2,
+}
+DISAGREE = {"largest": ["toy/1", "toy/2", "toy/3"], "smallest": ["toy/2", "toy/3"]}
+PATIENT = """
+def patient(question, cheap, strong):
+    return cheap.sample(1).answers[0] or strong.sample(2).answers[0]
+"""
+LONG = "first words " + "x" * 5000 + " last words"
+
+pytestmark = pytest.mark.filterwarnings("ignore:Glyph")
+
+
+def _text(row: int, sample: int) -> str:
+    return {0: f"A thought {EVIL} on {row}, {sample}.", 3: LONG}.get(sample, f"Thought {sample} about question {row}.")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where the recording, the user's method and the page are."""
+    base = tmp_path_factory.mktemp("page")
+    (base / "mine.py").write_text(PATIENT)
+    choices = (("A", EVIL), ("B", "two"))
+    questions = [Question(f"toy/{i}", f"What is {i}? {EVIL}", gold, gold, choices) for i, gold in enumerate(GOLDS)]
+    with RecordingWriter(base / "recording", operation={"name": "test"}, prices="2025-06-02") as writer:
+        writer.add_dataset(DatasetInfo("toy", "Toy questions", "verbatim", "test-1"), questions)
+        for llm, answers in POOLS.items():
+            rows = [
+                PoolRows(
+                    f"toy/{row}",
+                    [_text(row, sample) for sample in range(4)],
+                    own,
+                    own,
+                    [10 + 7 * row + sample for sample in range(4)],
+                    ["stop"] * 4,
+                    prompt='[{"role":"user","content":"?"}]',
+                    prompt_tokens=20,
+                )
+                for row, own in enumerate(answers)
+            ]
+            writer.add_pools("toy", LLMInfo(llm, temperature=0.7, max_tokens=64), "words", rows)
+    return base
+
+
+def _entries() -> tuple[Entry, ...]:
+    sweep = ("n", (1, 3))
+    return (
+        Entry("cheap", "self-consistency", {}, (CHEAP,), sweep),
+        Entry("strong", "self-consistency", {}, (STRONG,), sweep),
+        Entry("patient", "mine.py:patient", {}, (CHEAP, STRONG)),
+        Entry(EVIL, "self-consistency", {"n": 99}, (CHEAP,)),
+    )
+
+
+@pytest.fixture(scope="module")
+def told(folder: Path) -> Comparison:
+    plan = Plan("toy", ("recording",), _entries(), order="recorded", resamples=200)
+    return compare(plan, base=folder)
+
+
+@pytest.fixture(scope="module")
+def loaded(folder: Path) -> tuple[Dataset, list[LLM]]:
+    return load("toy", [CHEAP, STRONG], folder / "recording")
+
+
+@pytest.fixture(scope="module")
+def page(told: Comparison, folder: Path) -> str:
+    return comparison_files(told, base=folder, receipt="receipt.json")["report.html"].decode()
+
+
+def _data(page: str) -> dict[str, Any]:
+    (block,) = re.findall(r'<script type="application/json" id="data">(.*?)</script>', page, re.DOTALL)
+    parsed: dict[str, Any] = json.loads(block)
+    return parsed
+
+
+# -- what it says -----------------------------------------------------------------------------------------------------
+
+
+def test_every_method_is_followed_to_where_it_stopped(told: Comparison, folder: Path, loaded: Any) -> None:
+    dataset, llms = loaded
+    followed = traces(told, dataset, llms, base=folder)
+    assert followed.order == "recorded"
+    assert not followed.missing
+    for curve, (smallest, largest) in zip(followed.curves, ANSWERS.values(), strict=True):
+        for trace, expected in ((curve[0], smallest), (curve[-1], largest)):
+            words = [None if c < 0 else dataset.candidates(row)[c] for row, c in enumerate(trace.answer.tolist())]
+            assert list(zip(words, trace.cots.T.tolist(), strict=True)) == expected
+
+
+def test_a_method_that_fails_later_is_said_and_the_others_are_followed(
+    told: Comparison, folder: Path, loaded: Any
+) -> None:
+    dataset, llms = loaded
+    entry = replace(_entries()[2], method="gone.py:patient")
+    curves = (*told.curves[:2], replace(told.curves[2], entry=entry))
+    followed = traces(replace(told, curves=curves), dataset, llms, base=folder)
+    assert [len(curve) for curve in followed.curves] == [2, 2, 0]
+    ((label, reason),) = followed.missing
+    assert label == "patient"
+    assert "gone.py" in reason
+    page = comparison_page(replace(told, curves=curves), dataset, llms, traces=followed)
+    assert any("patient is not followed here" in note for note in _data(page)["explorer"]["notes"])
+
+
+def test_seeded_draws_show_the_cots_in_the_order_of_replicate_0(told: Comparison, folder: Path, loaded: Any) -> None:
+    dataset, llms = loaded
+    seeded = replace(told, plan=replace(told.plan, order="seeded", seed=5))
+    followed = traces(seeded, dataset, llms, base=folder)
+    book = _data(comparison_page(seeded, dataset, llms, traces=followed))["explorer"]
+    for place, llm in enumerate(llms):
+        for row, question in enumerate(book["questions"]):
+            codes, tokens, _, _ = question["d"][place]
+            drawn, words = llm.seeded(5)(row, 4).cots, dataset.candidates(row)
+            assert [None if code < 0 else words[code] for code in codes] == [cot.answer for cot in drawn]
+            assert tokens == [cot.tokens for cot in drawn]
+    assert "seed 5, replicate 0" in book["lede"]
+
+
+def test_the_page_holds_the_numbers_of_the_comparison(told: Comparison, page: str) -> None:
+    data = _data(page)
+    for curve, shown in zip(told.curves, data["curves"], strict=True):
+        assert [point["y"] for point in shown["points"]] == [point.accuracy for point in curve.points]
+        assert [point["x"]["usd"] for point in shown["points"]] == [point.usd_per_question for point in curve.points]
+    assert data["frontier"] == [[point.cost, point.accuracy] for point in told.frontier]
+    tables = {table["id"]: table for table in data["tables"]}
+    assert len(tables["results"]["rows"]) == 5 + 2  # points and single calls
+    errors = [point.errors().values() for curve in told.curves for point in curve.points]
+    known = [[*shares] for shares in errors if None not in shares]
+    assert [[cell["s"] for cell in row[2:]] for row in tables["errors"]["rows"]] == known
+    assert known
+    assert len(tables["differences"]["rows"]) == len(told.differences)
+    assert [row[0] for row in tables["missing"]["rows"]] == [EVIL]
+    assert "99" in tables["missing"]["rows"][0][1]
+    facts = dict(data["facts"])
+    assert facts["recordings"] == told.curves[0].points[0].recording_hashes[0]
+    assert "2025-06-02" in facts["price list"]
+    assert facts["draws"] == "draws-v1, seed 0; CoTs in recorded order"
+    assert data["verify"][-1] == "$ feval verify receipt.json --method mine.py:patient"
+
+
+def test_the_same_comparison_gives_the_same_bytes(told: Comparison, folder: Path) -> None:
+    first, second = (comparison_files(told, base=folder) for _ in range(2))
+    assert first == second
+
+
+# -- that it says it safely -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("nasty", [EVIL, "\ud800 alone", "]]>", "\x00\x1b[31m", "𝔘 עברית", "`${1}`", "</SCRIPT >"])
+def test_json_in_a_script_block_comes_back_as_it_was_and_cannot_end_the_block(nasty: str) -> None:
+    text = escaped_json({nasty: [nasty, None, 0.1]})
+    assert json.loads(text) == {nasty: [nasty, None, 0.1]}
+    assert not re.search("[<>&\u2028\u2029]", text)
+    text.encode()  # no lone surrogate is left
+
+
+def test_nothing_of_strangers_stands_outside_the_data(told: Comparison, loaded: Any) -> None:
+    dataset, llms = loaded
+    plan = replace(told.plan, dataset=EVIL + "\ud800")
+    page = comparison_page(replace(told, plan=plan), dataset, llms)
+    outside = re.sub(r'(<script type="application/json" id="data">).*?(</script>)', r"\1\2", page, flags=re.DOTALL)
+    assert "<img" not in outside
+    assert page.count("</script>") == 2
+    assert f"<h1>Methods compared on {html.escape(EVIL[:9])}" in outside
+    assert "\u202e" not in page.replace("\\u202e", "").partition('id="data"')[0]
+    page.encode()
+
+
+def test_the_page_names_nothing_to_fetch(page: str) -> None:
+    outside = re.sub(r'id="data">.*?</script>', "", page, flags=re.DOTALL)
+    assert re.findall(r"https?://[^\s\"']+", outside) == ["http://www.w3.org/2000/svg"]  # a name, not an address
+    assert not re.search(r"\b(src|href)=\"(?!data:|#)", outside)
+    assert "default-src 'none'" in outside
+    assert not re.search(r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\(|new Function", outside)
+
+
+def test_long_texts_are_cut_in_the_middle_and_it_is_said(page: str) -> None:
+    book = _data(page)["explorer"]
+    text = book["questions"][0]["d"][0][2][3]
+    assert len(text) == 600
+    assert text.startswith("first words xxx")
+    assert text.endswith("xxx last words")
+    assert "[…]" in text
+    assert any("600 characters are cut" in note for note in book["notes"])
+
+
+def test_a_budget_of_text_keeps_the_first_cots_and_it_is_said(told: Comparison, folder: Path) -> None:
+    whole = _data(comparison_files(told, base=folder)["report.html"].decode())["explorer"]
+    lengths = [len(text) for q in whole["questions"] for pool in q["d"] for text in pool[2]]
+    caps = Caps(texts=sum(lengths) // 2 + 1)
+    book = _data(comparison_files(told, base=folder, caps=caps)["report.html"].decode())["explorer"]
+    kept = [pool[2] for q in book["questions"] for pool in q["d"]]
+    assert {len(texts) for texts in kept} == {2}
+    assert all(len(pool[0]) == 4 for q in book["questions"] for pool in q["d"])  # answers are all there
+    assert any("only the first 2 CoTs" in note for note in book["notes"])
+
+
+def test_questions_beyond_the_cap_are_left_out_and_it_is_said(told: Comparison, folder: Path) -> None:
+    files = comparison_files(told, base=folder, caps=Caps(questions=3, question=20, answer=9))
+    book = _data(files["report.html"].decode())["explorer"]
+    assert [q["i"] for q in book["questions"]] == ["toy/0", "toy/1", "toy/2"]
+    assert all(len(q["q"]) <= 20 for q in book["questions"])
+    assert any("first 3 of 4 questions" in note for note in book["notes"])
+
+
+# -- the picture ------------------------------------------------------------------------------------------------------
+
+
+def test_the_picture_is_png_and_svg_with_the_same_bytes_every_time(told: Comparison) -> None:
+    assert comparison_png(told).startswith(b"\x89PNG")
+    drawn = comparison_svg(told)
+    assert drawn == comparison_svg(told)
+    assert b"<svg" in drawn
+    assert b"date>" not in drawn
+    assert not re.search(rb"(href|src)=\"(?!#)", drawn)
+
+
+@pytest.mark.parametrize("axis", ["usd", "tokens", "calls", "samples"])
+def test_the_picture_shows_every_line_and_hides_none(told: Comparison, axis: str, folder: Path) -> None:
+    from feval.report.pictures.comparison import _figure
+    from feval.report.pictures.drawing import own_style
+
+    shown = compare(replace(told.plan, axis=axis), base=folder)
+    with own_style():
+        figure = _figure(shown, 6.4)
+        figure.canvas.draw()
+        (axes,) = figure.axes
+        (legend,) = figure.legends
+        assert not legend.get_window_extent().overlaps(axes.get_window_extent())
+        labels = [text.get_text() for text in legend.get_texts()]
+        assert labels[:3] == ["cheap", "strong", "patient"]
+        assert {"single call", "Pareto frontier", "95 % interval"} <= set(labels)
+        assert sum(label.startswith("pass@n of ") and label.endswith(" [exact]") for label in labels) == 2
+        (low, high), (bottom, top) = axes.get_xlim(), axes.get_ylim()
+        for point in (point for curve in shown.curves for point in curve.points):
+            cost = float(getattr(point, axis).mean())
+            assert low < cost < high
+            assert bottom <= 100 * point.accuracy <= top
+
+
+def test_a_comparison_of_one_point_can_be_drawn(told: Comparison, folder: Path) -> None:
+    alone = compare(replace(told.plan, entries=_entries()[2:3]), base=folder)
+    files = comparison_files(alone, base=folder)
+    assert set(files) == {"comparison.png", "comparison.svg", "report.html"}
+    assert "ranking" not in {table["id"] for table in _data(files["report.html"].decode())["tables"]}
+
+
+# -- a click through --------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def browser(page: str, folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Tab]:
+    if CHROMIUM is None:
+        pytest.skip("no Chromium is installed (Debian's package is called chromium)")
+    (folder / "report.html").write_text(page, "utf-8")
+    with tab(tmp_path_factory.mktemp("chromium")) as opened:
+        yield opened
+
+
+@pytest.fixture
+def clean(browser: Tab, folder: Path) -> Iterator[Tab]:
+    """The page, freshly opened; afterwards nobody complained and nothing was fetched."""
+    browser.view(1200, 900)
+    browser.requests.clear()
+    browser.open(folder / "report.html")
+    yield browser
+    assert browser.errors == []
+    assert browser.requests == [(folder / "report.html").resolve().as_uri()]
+
+
+def _texts(browser: Tab, selector: str) -> list[str]:
+    found: list[str] = browser.value(f"[...document.querySelectorAll({selector!r})].map((e) => e.textContent)")
+    return found
+
+
+def _press(browser: Tab, label: str, inside: str = "document") -> None:
+    browser.click(f"[...{inside}.querySelectorAll('button')].find((b) => b.textContent.trim() === {label!r})")
+
+
+@pytest.mark.slow
+def test_injected_markup_stays_text(clean: Tab) -> None:
+    for number in range(4):
+        clean.click(f"document.querySelectorAll('.questions > li > button')[{number}]")
+    clean.click("document.querySelector('.cell')")
+    assert clean.value("document.images.length") == 0
+    assert clean.value("document.title") == "Methods compared on toy"
+    spelled = EVIL.replace("\u2028", "\\u2028").replace("\u2029", "\\u2029").replace("\u202e", "\\u202e")
+    spelled = spelled.replace("\u200f", "\\u200f")
+    assert any(spelled in text for text in _texts(clean, ".open .text"))
+    assert any(spelled in text for text in _texts(clean, ".cot .text"))
+    assert any(spelled in text for text in _texts(clean, ".choices li"))
+    assert any(spelled in text for text in _texts(clean, "#missing td"))
+    assert not re.search("[\u2028\u2029\u202e\u200f]", clean.value("document.body.innerText"))
+
+
+@pytest.mark.slow
+def test_hovering_a_point_tells_its_numbers(clean: Tab, told: Comparison) -> None:
+    assert clean.value("document.querySelector('.tip').hidden")
+    point = told.curves[1].points[1]
+    script = "document.querySelectorAll('.plot path[d^=\"M-4.2-4.2\"]')[1]"  # the second line's squares
+    clean.move(*clean.place(script))
+    clean.wait("!document.querySelector('.tip').hidden")
+    tip = clean.value("document.querySelector('.tip').innerText")
+    assert "strong" in tip
+    assert "n = 3" in tip
+    assert f"accuracy {percent(point.accuracy)} %" in tip
+    assert point.accuracy_low is not None
+    assert f"{percent(point.accuracy_low)} to " in tip
+    assert "3 CoTs / question" in tip
+
+
+@pytest.mark.slow
+def test_the_arrow_keys_go_through_the_points(clean: Tab) -> None:
+    clean.value("document.querySelector('.plot').focus()")
+    clean.key("ArrowRight")
+    first = clean.value("document.querySelector('[role=status].said').textContent")
+    clean.key("ArrowRight")
+    second = clean.value("document.querySelector('[role=status].said').textContent")
+    assert "accuracy" in first
+    assert first != second
+    clean.key("Escape")
+    assert clean.value("document.querySelector('.tip').hidden")
+
+
+@pytest.mark.slow
+def test_axes_can_be_changed_and_lines_hidden(clean: Tab) -> None:
+    assert "USD" in clean.value("document.querySelector('.plot .axis-name').textContent")
+    _press(clean, "CoTs")
+    assert "CoTs" in clean.value("document.querySelector('.plot .axis-name').textContent")
+    squares = "document.querySelectorAll('.plot path[d^=\"M-4.2-4.2\"]').length"
+    assert clean.value(squares) == 2
+    _press(clean, "strong", "document.querySelector('.legend')")
+    assert clean.value(squares) == 0
+    _press(clean, "strong", "document.querySelector('.legend')")
+    assert clean.value(squares) == 2
+
+
+@pytest.mark.slow
+def test_a_heading_sorts_its_table(clean: Tab, told: Comparison) -> None:
+    points = [*(point for curve in told.curves for point in curve.points), *told.baselines]
+    falling = sorted((point.accuracy for point in points), reverse=True)
+    _press(clean, "accuracy %", "document.querySelector('#results')")
+    assert _texts(clean, "#results td:nth-child(4)") == [percent(share) for share in falling]
+    assert clean.value("document.querySelector('#results th:nth-child(4)').getAttribute('aria-sort')") == "descending"
+    _press(clean, "accuracy %", "document.querySelector('#results')")
+    assert _texts(clean, "#results td:nth-child(4)") == [percent(share) for share in reversed(falling)]
+
+
+@pytest.mark.slow
+def test_a_long_table_of_pairs_starts_with_those_of_the_strongest(browser: Tab, told: Comparison, folder: Path) -> None:
+    many = replace(told, differences=told.differences * 20)
+    (folder / "long.html").write_bytes(comparison_files(many, base=folder, receipt="receipt.json")["report.html"])
+    browser.open(folder / "long.html")
+    best = told.ranking[0].label
+    own = sum(best in (row.a, row.b) for row in many.differences)
+    assert 0 < own < len(many.differences)
+    rows = "document.querySelectorAll('#differences tbody tr').length"
+    assert browser.value(rows) == own
+    assert f"{own} of {len(many.differences)} rows" in _texts(browser, "#differences .controls")[0]
+    browser.value("(() => { const m = document.querySelector('#differences select'); m.selectedIndex = 0;"
+                  "m.dispatchEvent(new Event('change')); })()")  # fmt: skip
+    assert browser.value(rows) == len(many.differences)
+
+
+@pytest.mark.slow
+def test_a_difference_that_was_not_tested_has_an_open_dot(browser: Tab, told: Comparison, folder: Path) -> None:
+    row = replace(told.differences[0], difference=0.1, low=0.05, high=0.15)
+    untested = replace(row, p_value=None, p_holm=None, untested="interpolation")
+    some = replace(told, differences=(row, untested))
+    (folder / "untested.html").write_bytes(comparison_files(some, base=folder, receipt="receipt.json")["report.html"])
+    browser.open(folder / "untested.html")
+    fills = browser.value(
+        "[...document.querySelectorAll('#differences circle')].map((dot) => dot.getAttribute('fill'))"
+    )
+    assert fills == ["var(--accent)", "var(--paper)"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("budget", ["largest", "smallest"])
+def test_questions_on_which_methods_disagree(clean: Tab, budget: str) -> None:
+    _press(clean, budget)
+    _press(clean, "Methods disagree")
+    assert _texts(clean, ".questions .id") == DISAGREE[budget]
+    assert f"{len(DISAGREE[budget])} of 4 questions" in clean.value("document.querySelector('#questions').innerText")
+
+
+@pytest.mark.slow
+def test_questions_all_methods_get_wrong_and_right(clean: Tab) -> None:
+    _press(clean, "All wrong")
+    assert _texts(clean, ".questions .id") == ["toy/2"]
+    _press(clean, "All right")
+    assert _texts(clean, ".questions .id") == ["toy/0"]
+    _press(clean, "Some right, some wrong")
+    assert _texts(clean, ".questions .id") == ["toy/1", "toy/3"]
+
+
+@pytest.mark.slow
+def test_text_search_finds_questions_and_answers(clean: Tab) -> None:
+    clean.click("document.querySelector('input[type=search]')")
+    clean.type("WHAT IS 2")
+    assert _texts(clean, ".questions .id") == ["toy/2"]
+    clean.value("document.querySelector('input[type=search]').select()")
+    clean.type("onerror")
+    assert _texts(clean, ".questions .id") == ["toy/0", "toy/1", "toy/2", "toy/3"]
+    clean.value("document.querySelector('input[type=search]').select()")
+    clean.type("nowhere at all")
+    assert _texts(clean, ".questions .id") == []
+
+
+@pytest.mark.slow
+def test_an_opened_question_shows_what_was_drawn_and_where_a_method_stopped(clean: Tab) -> None:
+    clean.click("document.querySelectorAll('.questions > li > button')[3]")
+    chips = _texts(clean, ".open .chip")
+    assert [chip.split()[0] for chip in chips] == ["–", "–", "✓", "✓", "✓"]
+    assert chips[-1].endswith("(1 + 2)")
+    assert chips[0] == "– n = 1: no answer (1)"
+    clean.click("[...document.querySelectorAll('.chip')].at(-1)")  # patient: one CoT of the cheap LLM, two of the other
+    assert _texts(clean, ".open .badge") == ["1 of 4 drawn by patient", "2 of 4 drawn by patient"]
+    assert _texts(clean, ".open .stop") == ["stopped after 1", "stopped after 2"]
+    assert clean.value("[...document.querySelectorAll('.strip')].map((s) => s.querySelectorAll('.unread').length)") == [
+        3,
+        2,
+    ]
+    clean.click("document.querySelectorAll('.strip')[1].querySelectorAll('.cell')[1]")
+    assert "Thought 1 about question 3." in clean.value("document.querySelector('.cot').innerText")
+    assert "32 tokens" in clean.value("document.querySelector('.cot').innerText")  # 10 + 7 * 3 + 1
+
+
+@pytest.mark.slow
+def test_everything_can_be_reached_by_keyboard(clean: Tab) -> None:
+    clean.value("document.querySelector('.questions > li > button').focus()")
+    clean.send("Input.dispatchKeyEvent", type="keyDown", key="Enter", code="Enter", text="\r", windowsVirtualKeyCode=13)
+    clean.wait("document.querySelector('.questions .open') !== null")
+    assert clean.value("document.querySelector('.questions > li > button').getAttribute('aria-expanded')") == "true"
+    bare = "[...document.querySelectorAll('[onclick], .cell, .chip, th button, nav a')].filter((e) => e.tabIndex < 0).length"
+    assert clean.value(bare) == 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("width", [400, 1200])
+def test_nothing_is_wider_than_the_screen(clean: Tab, width: int) -> None:
+    clean.view(width, 800)
+    clean.click("document.querySelector('.questions > li > button')")
+    clean.wait(f"document.querySelector('.plot').getBoundingClientRect().right <= {width}")
+    assert clean.value("document.documentElement.scrollWidth") <= width
+
+
+@pytest.mark.slow
+def test_dark_mode_turns_the_page_dark(clean: Tab) -> None:
+    paper = "getComputedStyle(document.body).backgroundColor"
+    assert clean.value(paper) == "rgb(255, 255, 255)"
+    clean.view(1200, 900, dark=True)
+    assert clean.value(paper) == "rgb(20, 23, 27)"
+
+
+@pytest.mark.slow
+def test_the_browser_refuses_to_fetch_for_the_page(browser: Tab, folder: Path) -> None:
+    browser.open(folder / "report.html")
+    refused = "fetch('http://127.0.0.1:9/').then(() => 'fetched', (error) => 'refused')"
+    assert browser.value(refused) == "refused"
+    assert any("Content Security Policy" in error or "connect-src" in error for error in browser.errors)
+    browser.errors.clear()

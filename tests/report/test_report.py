@@ -1,0 +1,422 @@
+"""Reports: tables, CSV, pictures and the files they are written to."""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+import os
+import stat
+import struct
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from small import write_toy
+
+from feval.cli import _print_table
+from feval.errors import StorageError
+from feval.evaluation.curves import Curve, CurvePoint
+from feval.recording import verify_recording
+from feval.report.files import save_files
+from feval.report.pictures.curve import curves_png
+from feval.report.tables.csv import POINT_COLUMNS, curve_csv, curves_csv
+from feval.report.tables.tables import Column, Table, curve_table, curves_table, plain, rich_table, subtitles
+from feval.report.text import counted, decimals_for, fixed, percent, plain_number, signed_points, visible
+
+
+def point(
+    n: int, accuracy: float = 0.6, *, half: float = 0.05, usd: float | None = None, **fields: object
+) -> CurvePoint:
+    made = CurvePoint(n, accuracy, accuracy - half, accuracy + half, usd, 30.0 * n + 12, accuracy + half, "exact")
+    return replace(made, **fields)  # type: ignore[arg-type]
+
+
+def curve(*points: CurvePoint, llm: str = "gpt-3.5-turbo", **fields: object) -> Curve:
+    made = Curve(
+        method="self-consistency",
+        dataset="bigbench_date",
+        llm=llm,
+        recording_hash="ab" * 32,
+        recording_hashes=("ab" * 32,),
+        prices="2025-06-02",
+        billing="once",
+        counter="words",
+        questions=1369,
+        seed=0,
+        replicates=None,
+        confidence=0.95,
+        points=points,
+    )
+    return replace(made, **fields)  # type: ignore[arg-type]
+
+
+PRICED = curve(*(point(n, 0.6 + 0.001 * n, usd=1.2345e-5 * n) for n in range(1, 41)))
+
+
+# --- text ---------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("plain, é 中文 ✓", "plain, é 中文 ✓"),
+        ("\x1b[31mred", "\\x1b[31mred"),
+        ("two\nlines\r\t", "two\\nlines\\r\\t"),
+        ("\x9b2J", "\\x9b2J"),
+        ("a\u202eb\u2028c\ufeff", "a\\u202eb\\u2028c\\ufeff"),
+        ("\ud800", "\\ud800"),
+        ("", ""),
+    ],
+)
+def test_what_could_steer_a_terminal_is_spelled_out(text: str, shown: str) -> None:
+    assert visible(text) == shown
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        (0, "0"),
+        (1e-5, "0.00001"),
+        (0.0003, "0.0003"),
+        (1.5e-7, "0.00000015"),
+        (0.1, "0.1"),
+        (1, "1"),
+        (20, "20"),
+        (1500, "1500"),
+        (2e6, "2000000"),
+        (0.999, "0.999"),
+    ],
+)
+def test_axis_numbers_are_plain(value: float, shown: str) -> None:
+    assert plain_number(value) == shown
+
+
+def test_decimals_show_the_smallest_value_with_three_digits() -> None:
+    assert decimals_for([0.000123, 5.0]) == 6
+    assert decimals_for([12.0]) == 2
+    assert decimals_for([0.0]) == 2
+    assert decimals_for([]) == 2
+
+
+@pytest.mark.parametrize(
+    ("difference", "shown"),
+    [
+        (0.077, "+7.70"),
+        (-0.00005, "-0.01"),
+        (0.0, "+0.00"),
+        (-1e-14, "+0.00"),
+        (9.4e-6, "+0.0009"),
+        (-3e-8, "-0.000003"),
+    ],
+)
+def test_a_small_difference_does_not_look_like_none(difference: float, shown: str) -> None:
+    assert signed_points(difference) == shown
+
+
+@pytest.mark.parametrize("share", [0.38225, 0.61125, 0.725])
+def test_equal_shares_look_equal_whatever_their_last_bits(share: float) -> None:
+    below, above = math.nextafter(share, 0.0), math.nextafter(share, 1.0)
+    assert percent(below) == percent(share) == percent(above)
+
+
+def test_unknown_numbers_are_a_dash() -> None:
+    assert fixed(None, 3) == "-"
+    assert fixed(1234.5678, 1) == "1,234.6"
+
+
+# --- tables -------------------------------------------------------------------------------------------------------------
+
+
+def test_plain_table_lines_up_and_has_no_trailing_blanks() -> None:
+    table = Table("title", (Column("name"), Column("n", number=True)), (("a", "1"), ("long", "100")), ("note",))
+    assert plain(table) == "title\nname    n\na       1\nlong  100\nnote\n"
+
+
+def test_a_table_without_rows_has_its_header() -> None:
+    assert plain(Table("", (Column("name"),), ())) == "name\n"
+
+
+def test_a_table_without_headers_has_rows_only() -> None:
+    assert plain(Table("", (Column(""), Column("")), (("a", "b"),))) == "a  b\n"
+
+
+def test_cells_from_strangers_cannot_reach_the_terminal() -> None:
+    table = Table("t\x1b[1m", (Column("name"),), (("[red]x[/red]\x1b]0;pwned\x07",),), ("n\x1b[0m",))
+    assert "\x1b" not in plain(table)
+    assert "\x07" not in plain(table)
+
+
+def test_rich_cells_keep_markup_as_text() -> None:
+    from rich.console import Console
+
+    out = io.StringIO()
+    table = Table("", (Column("name"),), (("[red]x[/red] :smile: \x1b[31m",),))
+    Console(file=out, width=80, force_terminal=True, markup=False, emoji=False, highlight=False).print(
+        rich_table(table)
+    )
+    assert "[red]x[/red] :smile: \\x1b[31m" in out.getvalue()
+
+
+@pytest.mark.parametrize("width", [40, 76, 80, 100, 200])
+def test_no_number_of_a_curve_is_cut_on_a_narrow_terminal(width: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    table = curves_table([PRICED])
+    out = Terminal()
+    monkeypatch.setattr("sys.stdout", out)
+    monkeypatch.setenv("COLUMNS", str(width))
+    monkeypatch.setenv("TERM", "dumb")
+    _print_table(table, apart=False)
+    drawn = out.getvalue()
+    assert "…" not in drawn
+    for row in table.rows:
+        assert any(all(cell in line for cell in row) for line in drawn.splitlines()), row
+
+
+def test_curve_table_shows_every_point_in_per_cent() -> None:
+    lines = plain(curve_table(PRICED)).splitlines()
+    assert lines[0] == "self-consistency on bigbench_date, gpt-3.5-turbo"
+    assert lines[1].split("  ")[-1] == "pass@n %"
+    assert lines[2].split() == ["1", "60.10", "55.10", "to", "65.10", "0.0000123", "42.0", "65.10"]
+    assert len(lines) == 2 + 40 + 2
+
+
+def test_curve_table_shows_a_dash_without_prices_tokens_or_interval() -> None:
+    bare = point(1, accuracy_low=None, accuracy_high=None, tokens_per_question=None)
+    row = plain(curve_table(curve(bare, confidence=None, prices=None))).splitlines()[2]
+    assert row.split() == ["1", "60.00", "-", "-", "-", "65.00"]
+
+
+def test_curves_table_names_the_llm_of_each_row() -> None:
+    rows = plain(curves_table([PRICED, curve(point(1), llm="gpt-4")])).splitlines()
+    assert rows[-3].startswith("gpt-4")
+    assert rows[2].startswith("gpt-3.5-turbo")
+
+
+def test_subtitles_say_kind_billing_prices_and_counter() -> None:
+    assert subtitles(PRICED) == (
+        "exact: expectation over all subsets of the recorded CoTs; 1,369 questions",
+        "billing once; prices 2025-06-02; token counter words",
+    )
+    seeded = curve(point(1, kind="seeded"), replicates=7, seed=3, prices=None)
+    assert subtitles(seeded) == (
+        "seeded: mean over 7 seeded draws of each question, seed 3; 1,369 questions",
+        "billing once; no prices; token counter words",
+    )
+    assert subtitles(curve(point(1, kind="recorded")))[0].startswith("recorded: the first n CoTs in recorded order")
+
+
+# --- CSV ----------------------------------------------------------------------------------------------------------------
+
+
+def test_csv_keeps_every_digit() -> None:
+    third = curve(point(3, 1 / 3, usd=1e-05 / 3))
+    text = curve_csv(third)
+    assert "\r" not in text
+    [row] = csv.DictReader(io.StringIO(text))
+    assert tuple(row) == POINT_COLUMNS
+    assert float(row["accuracy"]) == 1 / 3
+    assert float(row["usd_per_question"]) == 1e-05 / 3
+    assert row["n"] == "3"
+    assert row["kind"] == "exact"
+
+
+def test_csv_leaves_unknown_numbers_empty() -> None:
+    [row] = csv.DictReader(io.StringIO(curve_csv(curve(point(1)))))
+    assert row["usd_per_question"] == ""
+
+
+def test_csv_writes_numpy_numbers_as_numbers() -> None:
+    import numpy as np
+
+    [row] = csv.DictReader(io.StringIO(curve_csv(curve(point(2, np.float64(0.5))))))
+    assert row["accuracy"] == "0.5"
+
+
+def test_csv_of_several_curves_names_dataset_and_llm() -> None:
+    rows = list(csv.DictReader(io.StringIO(curves_csv([curve(point(1), llm="a,b"), curve(point(2), llm="c")]))))
+    assert [(row["dataset"], row["llm"], row["n"]) for row in rows] == [
+        ("bigbench_date", "a,b", "1"),
+        ("bigbench_date", "c", "2"),
+    ]
+
+
+# --- pictures -----------------------------------------------------------------------------------------------------------
+
+
+def chunks(png: bytes) -> list[bytes]:
+    """The kinds of the chunks of a PNG file."""
+    assert png.startswith(b"\x89PNG\r\n\x1a\n")
+    kinds, at = [], 8
+    while at < len(png):
+        (length,) = struct.unpack(">I", png[at : at + 4])
+        kinds.append(png[at + 4 : at + 8])
+        at += 12 + length
+    return kinds
+
+
+def test_picture_is_the_same_bytes_each_time_and_carries_no_date() -> None:
+    png = curves_png([PRICED])
+    assert png == curves_png([PRICED])
+    assert not {b"tEXt", b"tIME", b"iTXt", b"zTXt"} & set(chunks(png))
+
+
+def test_picture_ignores_the_users_style() -> None:
+    import matplotlib as mpl
+
+    png = curves_png([PRICED])
+    with mpl.rc_context({"font.size": 30, "axes.facecolor": "black", "savefig.dpi": 30}):
+        assert curves_png([PRICED]) == png
+        assert mpl.rcParams["font.size"] == 30
+
+
+@pytest.mark.parametrize(
+    "curves",
+    [
+        [curve(point(1, usd=1e-4))],
+        [curve(point(20, usd=1e-4))],
+        [curve(*(point(n) for n in (1, 2, 3)))],
+        [curve(*(point(n, 1.0, half=0.0, usd=1e-4 * n, accuracy_low=0.99) for n in range(1, 41)))],
+        [curve(*(point(n, 0.0, half=0.0, usd=1e-4 * n, accuracy_high=0.01) for n in range(1, 41)))],
+        [curve(*(point(n, usd=0.0, tokens_per_question=0.0) for n in (1, 5)))],
+        [curve(*(point(n, accuracy_low=None, accuracy_high=None, tokens_per_question=None) for n in (1, 2)))],
+        [PRICED, curve(point(1), llm="unpriced")],
+        [curve(point(n, usd=1e-6 * 10**n), llm=f"llm-{n}" + "x" * 60) for n in range(1, 10)],
+        [curve(*(point(n, usd=1e-4 + 1e-12 * n) for n in (1, 2)))],
+    ],
+    ids=["one", "one of 20", "unpriced", "right", "wrong", "free", "bare", "mixed", "nine", "same cost"],
+)
+def test_every_shape_of_curve_can_be_drawn(curves: list[Curve]) -> None:
+    assert chunks(curves_png(curves, dpi=50))[-1] == b"IEND"
+
+
+@pytest.mark.parametrize("name", ["$x_{", "_hidden", "\x1b[31m", "模型", "a" * 300, "\\frac{1}{2}$", "%s {0}"])
+def test_names_are_drawn_as_they_are(name: str) -> None:
+    assert curves_png([replace(PRICED, llm=name, dataset=name)], dpi=50)
+
+
+def figure_of(*curves: Curve):  # type: ignore[no-untyped-def]
+    from feval.report.pictures.curve import _figure
+    from feval.report.pictures.drawing import own_style
+
+    with own_style():
+        figure = _figure(curves, 6.4)
+        figure.canvas.draw()
+    return figure
+
+
+def test_cost_is_dollars_on_a_log_axis_and_says_so() -> None:
+    [axes] = figure_of(PRICED).axes
+    assert axes.get_xscale() == "log"
+    assert axes.get_xlabel() == "mean USD per question (log scale)"
+    ticks = [label.get_text() for label in axes.get_xticklabels()]
+    assert ticks == ["0.00001", "0.00003", "0.0001", "0.0003"]
+
+
+def test_tokens_take_the_place_of_dollars_if_one_llm_lacks_a_price() -> None:
+    [axes] = figure_of(PRICED, curve(point(1), llm="unpriced")).axes
+    assert axes.get_xlabel() == "mean tokens per question, prompt + output (log scale); USD not known"
+
+
+def test_counts_are_the_last_resort() -> None:
+    [axes] = figure_of(curve(point(1, tokens_per_question=None), point(4))).axes
+    assert axes.get_xlabel().startswith("CoTs per question")
+
+
+def test_legend_lies_outside_the_axes() -> None:
+    figure = figure_of(PRICED)
+    [axes], [legend] = figure.axes, figure.legends
+    assert not axes.get_window_extent().overlaps(legend.get_window_extent())
+    assert [text.get_text() for text in legend.get_texts()] == [
+        "gpt-3.5-turbo",
+        "95 % band",
+        "pass@n (ceiling)",
+        "single CoT",
+    ]
+
+
+def test_title_says_dataset_and_llm() -> None:
+    [axes] = figure_of(PRICED).axes
+    assert axes.get_title(loc="left") == "self-consistency on bigbench_date, gpt-3.5-turbo"
+    assert "\n".join(subtitles(PRICED)) in [text.get_text() for text in axes.texts]
+
+
+def test_all_right_stays_inside_the_picture() -> None:
+    [axes] = figure_of(curve(*(point(n, 1.0, half=0.0, usd=1e-4 * n, accuracy_low=0.99) for n in range(1, 41)))).axes
+    assert 100 < axes.get_ylim()[1] <= 102
+    assert "100 %" in [label.get_text() for label in axes.get_yticklabels()]
+
+
+# --- files --------------------------------------------------------------------------------------------------------------
+
+
+def test_files_are_written_whole_into_a_new_folder(tmp_path: Path) -> None:
+    folder = tmp_path / "a" / "b"
+    paths = save_files(folder, {"x.csv": b"1\n", "y.png": b"2"})
+    assert paths == [folder / "x.csv", folder / "y.png"]
+    assert sorted(path.name for path in folder.iterdir()) == ["x.csv", "y.png"]
+    assert (folder / "x.csv").read_bytes() == b"1\n"
+
+
+def test_files_have_the_usual_permissions(tmp_path: Path) -> None:
+    (tmp_path / "usual").write_bytes(b"")
+    [path] = save_files(tmp_path, {"x": b""})
+    assert stat.S_IMODE(path.stat().st_mode) == stat.S_IMODE((tmp_path / "usual").stat().st_mode)
+
+
+def test_the_same_content_may_be_written_twice(tmp_path: Path) -> None:
+    save_files(tmp_path, {"x": b"1"})
+    before = (tmp_path / "x").stat()
+    save_files(tmp_path, {"x": b"1"})
+    assert (tmp_path / "x").stat().st_mtime_ns == before.st_mtime_ns
+
+
+def test_other_content_is_refused_before_anything_is_written(tmp_path: Path) -> None:
+    (tmp_path / "b").write_bytes(b"mine")
+    with pytest.raises(StorageError, match="already holds b with other content, and nothing was overwritten"):
+        save_files(tmp_path, {"a": b"1", "b": b"2"})
+    assert [path.name for path in tmp_path.iterdir()] == ["b"]
+    assert (tmp_path / "b").read_bytes() == b"mine"
+
+
+def test_other_content_is_replaced_when_asked(tmp_path: Path) -> None:
+    (tmp_path / "b").write_bytes(b"mine")
+    save_files(tmp_path, {"b": b"2"}, replace=True)
+    assert (tmp_path / "b").read_bytes() == b"2"
+
+
+def test_a_file_in_the_way_of_the_folder_is_one_sentence(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"")
+    with pytest.raises(StorageError, match="file is a file; reports are written to a folder"):
+        save_files(tmp_path / "file", {"x": b"1"})
+    with pytest.raises(StorageError, match="file is a file; reports are written to a folder"):
+        save_files(tmp_path / "file" / "sub", {"x": b"1"})
+
+
+def test_a_full_disk_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(_: int) -> None:
+        raise OSError(28, os.strerror(28))
+
+    (tmp_path / "x").write_bytes(b"old")
+    calls = iter([lambda _: None, full])  # the first file fits, the second does not
+    monkeypatch.setattr("feval.report.files.os.fsync", lambda descriptor: next(calls)(descriptor))
+    with pytest.raises(StorageError, match="No space left on device"):
+        save_files(tmp_path, {"x": b"1", "y": b"2"}, replace=True)
+    assert [path.name for path in tmp_path.iterdir()] == ["x"]
+    assert (tmp_path / "x").read_bytes() == b"old"
+
+
+def test_no_report_is_written_into_a_recording(tmp_path: Path) -> None:
+    toy = write_toy(tmp_path / "toy", {"alpha": [["4"]]}, ["4"])
+    for folder, where in ((toy, "is a"), (toy / "votes", "lies inside the"), (toy / "curves", "lies inside the")):
+        with pytest.raises(StorageError, match=rf"{where} recording.*, which never changes"):
+            save_files(folder, {"curve.csv": b"n\n"}, replace=True)
+    assert verify_recording(toy).ok
+
+
+@pytest.mark.parametrize(("number", "expected"), [(0, "0 CoTs"), (1, "1 CoT"), (2, "2 CoTs"), (2000, "2,000 CoTs")])
+def test_one_of_something_is_no_plural(number: int, expected: str) -> None:
+    assert counted(number, "CoT") == expected

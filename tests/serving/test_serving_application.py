@@ -1,0 +1,456 @@
+"""Replies: what OpenAI's clients expect, from what was recorded; and for whatever else is sent, an error in OpenAI's shape."""
+
+from __future__ import annotations
+
+import logging
+import math
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import orjson
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from places import ROOT
+from serving_doubles import (
+    LLMs,
+    asked_by_text,
+    body,
+    chat,
+    error,
+    events,
+    get,
+    opened,
+    post,
+    rows,
+    samples_of,
+    simple,
+    texts_of,
+    write,
+)
+from small import write_scored_toy, write_toy
+
+from feval import load, open_recording
+from feval.recording import LLMInfo
+from feval.serving.application import Application, Call
+from feval.serving.kept import Kept
+from feval.serving.texts import Texts
+
+QUESTIONS = [f"What is the answer to question number {i}, please?" for i in range(3)]
+
+
+@pytest.fixture(scope="module")
+def recording(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return simple(tmp_path_factory.mktemp("application") / "r", QUESTIONS, size=70)
+
+
+@pytest.fixture
+def app(recording: Path) -> Iterator[Application]:
+    with opened(recording) as application:
+        yield application
+
+
+def completion(prompt: object, **fields: Any) -> Call:
+    raw = orjson.dumps({"model": "gpt-3.5-turbo", "prompt": prompt} | fields)
+    return post(raw, of="completions")
+
+
+# -- bodies ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_chat_completion_has_what_clients_read(app: Application, recording: Path) -> None:
+    reply = app.respond(chat(QUESTIONS[0], n=3))
+    found = body(reply)
+    _, [llm] = load("toy", None, recording)
+    drawn = llm(0, 3)
+    assert found["object"] == "chat.completion"
+    assert found["model"] == "gpt-3.5-turbo"
+    assert found["id"].startswith("chatcmpl-")
+    assert found["system_fingerprint"] == f"fp_{open_recording(recording).hash[:12]}"
+    assert found["created"] > 1_700_000_000
+    assert found["choices"] == [
+        {
+            "index": index,
+            "message": {"role": "assistant", "content": cot.raw_text, "refusal": None},
+            "logprobs": None,
+            "finish_reason": "stop",
+        }
+        for index, cot in enumerate(drawn.cots)
+    ]
+    tokens = drawn.tokens
+    assert found["usage"] == {
+        "prompt_tokens": 7,
+        "completion_tokens": tokens,
+        "total_tokens": 7 + tokens,
+        "prompt_tokens_details": {"cached_tokens": 0},
+        "completion_tokens_details": {"reasoning_tokens": None},
+    }
+    assert dict(reply.headers) == {
+        "content-type": "application/json",
+        "x-feval-run": "default",
+        "x-feval-question": "q0",
+        "x-feval-dataset": "toy",
+        "x-feval-llm": "gpt-3.5-turbo",
+        "x-feval-match": "request",
+        "x-feval-samples": ",".join(map(str, drawn.samples)),
+        "x-feval-remaining": "67",
+        "x-feval-cost-usd": repr(drawn.dollar_cost),
+    }
+
+
+def test_many_choices_are_numbered_in_order(app: Application) -> None:
+    found = body(app.respond(chat(QUESTIONS[0], n=70)))
+    assert [choice["index"] for choice in found["choices"]] == list(range(70))
+
+
+def test_ids_are_reproducible_and_never_repeat(recording: Path) -> None:
+    def ids() -> list[str]:
+        with opened(recording) as app:
+            calls = [chat(text, headers={"x-feval-run": run}) for text in QUESTIONS for run in ("a", "b", "a@1")]
+            return [body(app.respond(call))["id"] for call in calls * 2]
+
+    once = ids()
+    assert once == ids()
+    assert len(set(once)) == len(once)
+
+
+def test_texts_survive_as_they_are(tmp_path: Path) -> None:
+    texts = ['He said "no"\\n', "\x00\x1f\u2028\U0001f600 é %d %b %", "", "line\r\nbreak\ttab"]
+    path = simple(tmp_path / "r", QUESTIONS[:1], texts=texts)
+    with opened(path) as app:
+        reply = app.respond(chat(QUESTIONS[0], n=4))
+        assert texts_of(reply) == [texts[sample] for sample in samples_of(reply)]
+
+
+def test_finish_reasons_are_spelled_as_openai_does(tmp_path: Path) -> None:
+    recorded = ["stop", "length", "content_filter", "unknown"]
+    path = simple(tmp_path / "r", QUESTIONS[:1], finish_reasons=recorded)
+    with opened(path) as app:
+        reply = app.respond(chat(QUESTIONS[0], n=4))
+        told = [choice["finish_reason"] for choice in body(reply)["choices"]]
+        expected = [recorded[sample] for sample in samples_of(reply)]
+        assert told == ["stop" if reason == "unknown" else reason for reason in expected]
+        assert reply.headers["x-feval-unknown"] == "finish_reason"
+
+
+def test_a_recording_without_texts_says_so(tmp_path: Path) -> None:
+    with opened(simple(tmp_path / "r", QUESTIONS[:1], texts=[None] * 4)) as app:
+        reply = app.respond(chat(QUESTIONS[0]))
+        assert (reply.status, error(reply)["code"]) == (404, "text_not_recorded")
+        assert app.ledger()["runs"] == []  # nothing was handed out, so nothing is paid for
+
+
+def test_a_text_that_was_not_kept_is_null_and_said(tmp_path: Path) -> None:
+    texts = ["one", None, "three", "four"]
+    with opened(simple(tmp_path / "r", QUESTIONS[:1], texts=texts)) as app:
+        reply = app.respond(chat(QUESTIONS[0], n=4))
+        assert texts_of(reply) == [texts[sample] for sample in samples_of(reply)]
+        assert reply.headers["x-feval-unknown"] == "content"
+        streamed = events(app.respond(chat(QUESTIONS[0], n=4, stream=True, headers={"x-feval-run": "b"})))
+        deltas = [choice["delta"] for chunk in streamed for choice in chunk["choices"]]
+        assert [delta.get("content", "") for delta in deltas].count(None) == 1
+
+
+def test_text_completions_answer_every_prompt(app: Application) -> None:
+    reply = app.respond(completion([QUESTIONS[1], f"Q: {QUESTIONS[2]}\nA:"], n=2))
+    found = body(reply)
+    assert found["object"] == "text_completion"
+    assert found["id"].startswith("cmpl-")
+    assert [choice["index"] for choice in found["choices"]] == [0, 1, 2, 3]
+    assert [choice["text"][:3] for choice in found["choices"]] == ["q1,", "q1,", "q2,", "q2,"]
+    assert set(found["choices"][0]) == {"index", "text", "logprobs", "finish_reason"}
+    assert reply.headers["x-feval-question"] == "q1,q2"
+    assert reply.headers["x-feval-match"] == "request,question"
+    assert found["usage"]["prompt_tokens"] == 14
+    assert float(reply.headers["x-feval-cost-usd"]) == pytest.approx(app.ledger("default")["usd"], rel=1e-12)
+
+
+# -- streams ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("usage", [True, False])
+def test_a_stream_adds_up_to_the_reply(recording: Path, usage: bool) -> None:
+    options = {"stream": True} | ({"stream_options": {"include_usage": True}} if usage else {})
+    with opened(recording) as app:
+        whole = body(app.respond(chat(QUESTIONS[0], n=2)))
+        reply = app.respond(chat(QUESTIONS[0], n=2, headers={"x-feval-run": "b"}, **options))
+    assert reply.headers["content-type"].startswith("text/event-stream")
+    chunks = events(reply)
+    assert {chunk["object"] for chunk in chunks} == {"chat.completion.chunk"}
+    assert len({chunk["id"] for chunk in chunks}) == 1
+    parts: dict[int, list[Any]] = {}
+    for chunk in chunks:
+        for choice in chunk["choices"]:
+            parts.setdefault(choice["index"], []).append(choice)
+    for choice in whole["choices"]:
+        own = parts[choice["index"]]
+        assert "".join(part["delta"].get("content") or "" for part in own) == choice["message"]["content"]
+        assert own[0]["delta"]["role"] == "assistant"
+        assert [part["finish_reason"] for part in own] == [None] * (len(own) - 1) + ["stop"]
+    if usage:
+        assert (chunks[-1]["choices"], chunks[-1]["usage"]) == ([], whole["usage"])
+        assert all(chunk["usage"] is None for chunk in chunks[:-1])
+    else:
+        assert not any("usage" in chunk for chunk in chunks)
+
+
+def test_a_text_completion_streams_too(recording: Path) -> None:
+    with opened(recording) as app:
+        whole = body(app.respond(completion(QUESTIONS[0], n=2)))
+        call = completion(QUESTIONS[0], n=2, stream=True, stream_options={"include_usage": True})
+        chunks = events(app.respond(Call(call.method, call.path, "", {"x-feval-run": "b"}, call.body)))
+    for choice in whole["choices"]:
+        own = [part for chunk in chunks for part in chunk["choices"] if part["index"] == choice["index"]]
+        assert "".join(part["text"] for part in own) == choice["text"]
+        assert own[-1]["finish_reason"] == "stop"
+    assert chunks[-1]["usage"] == whole["usage"]
+
+
+# -- log-probabilities -----------------------------------------------------------------------------------------------
+
+
+def test_log_probabilities_are_told_as_far_as_they_were_recorded(tmp_path: Path) -> None:
+    path = write_scored_toy(tmp_path / "r", {"gpt-3.5-turbo": [["1", "2", None, "1", "2", "2"]] * 2}, ["1", "2"])
+    _, [llm] = load("toy", None, path)
+    kept = llm.pool.logprobs()
+    with opened(path) as app:
+        reply = app.respond(chat("What is question 1?", n=6, logprobs=True, top_logprobs=3))
+        assert reply.headers["x-feval-unknown"] == "logprobs.token,logprobs.top_logprobs"
+        for choice, sample in zip(body(reply)["choices"], samples_of(reply), strict=True):
+            recorded = kept.logprobs.of(1, sample)
+            if not recorded.size:
+                assert choice["logprobs"] is None
+                assert "sequence_logprob" not in choice.get("feval", {})
+                continue
+            tokens = choice["logprobs"]["content"]
+            assert np.array_equal(np.array([token["logprob"] for token in tokens], np.float32), recorded)
+            assert {(token["token"], token["bytes"], len(token["top_logprobs"])) for token in tokens} == {("", None, 0)}
+            own = choice["feval"]
+            assert np.array_equal(np.array(own["token_confidences"], np.float32), kept.confidences.of(1, sample))
+            assert own["sequence_logprob"] == kept.sequence[1, sample]
+            assert not math.isnan(own["sequence_logprob"])
+        assert "x-feval-unknown" not in app.respond(chat("What is question 0?")).headers
+        streamed = events(app.respond(chat("What is question 0?", logprobs=True, stream=True)))
+        assert any(part["logprobs"] for chunk in streamed for part in chunk["choices"])
+        text = body(app.respond(completion("What is question 0?", logprobs=1, n=2)))["choices"]
+        assert any(choice["logprobs"] and choice["logprobs"]["token_logprobs"] for choice in text)
+
+
+def test_log_probabilities_that_were_not_recorded_are_null(app: Application) -> None:
+    reply = app.respond(chat(QUESTIONS[0], n=2, logprobs=True))
+    assert [choice["logprobs"] for choice in body(reply)["choices"]] == [None, None]
+    assert reply.headers["x-feval-unknown"] == "logprobs"
+
+
+# -- other addresses -------------------------------------------------------------------------------------------------
+
+
+def test_models_lists_every_llm(tmp_path: Path) -> None:
+    questions = asked_by_text(QUESTIONS)
+    own = [rows(question) for question in questions]
+    path = write(tmp_path / "r", LLMs((LLMInfo("org/model-7B"), own), (LLMInfo("gpt-4"), own)), questions)
+    with opened(path) as app:
+        listed = body(app.respond(get("/v1/models")))
+        assert listed["object"] == "list"
+        assert [model["id"] for model in listed["data"]] == ["org/model-7B", "gpt-4"]
+        assert body(app.respond(get("/v1/models/org/model-7B"))) == listed["data"][0]
+        assert body(app.respond(get("/run/x@2/v1/models/gpt-4")))["object"] == "model"
+        missing = app.respond(get("/v1/models/gpt-5"))
+        assert (missing.status, error(missing)["code"]) == (404, "model_not_found")
+
+
+def test_health_says_what_is_served(app: Application, recording: Path) -> None:
+    found = body(app.respond(get("/feval/health")))
+    assert found["status"] == "ok"
+    assert found["recordings"] == [open_recording(recording).hash]
+    assert found["datasets"] == {"toy": 3}
+
+
+def test_the_server_describes_itself(app: Application) -> None:
+    assert body(app.respond(get("/openapi.json")))["openapi"].startswith("3.1")
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "",
+        "/",
+        "/v1",
+        "/chat/completions",
+        "/v1/embeddings",
+        "/v1/responses",
+        "/../etc/passwd",
+        "/run",
+        "/run/a",
+        "/v2/models",
+    ],
+)
+def test_an_address_that_is_none_is_said(app: Application, path: str) -> None:
+    reply = app.respond(Call("POST", path, "", {}, b"{}"))
+    assert (reply.status, error(reply)["code"]) == (404, "unknown_url")
+    if path == "/chat/completions":
+        assert "ends with /v1" in error(reply)["message"]
+
+
+def test_a_wrong_method_is_said(app: Application) -> None:
+    for method, path, right in (
+        ("GET", "/v1/chat/completions", "POST"),
+        ("DELETE", "/v1/models", "GET"),
+        ("PUT", "/feval/ledger", "GET"),
+    ):
+        reply = app.respond(Call(method, path, "", {}, b""))
+        assert (reply.status, reply.headers["allow"]) == (405, right)
+        error(reply)
+
+
+def test_the_example_of_the_page_runs(tmp_path: Path) -> None:
+    page = (ROOT / "docs" / "serving.md").read_text("utf-8")
+    example = page.partition("```python\n")[2].partition("```")[0]
+    write_toy(tmp_path / "my-recording", {"gpt-3.5-turbo": [["1", "2", "2"]] * 2}, ["1", "2"])
+    _, [llm] = load("toy", None, tmp_path / "my-recording")
+    root = str(ROOT)
+    told = subprocess.run(
+        [sys.executable, "-c", example],
+        cwd=tmp_path,
+        env=os.environ | {"PYTHONPATH": root},
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+    assert told == f"200 {','.join(map(str, llm(1, 2).samples))} 2\n"
+    assert len((tmp_path / "asked.jsonl").read_text().splitlines()) == 2
+
+
+# -- faults ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_bug_is_answered_without_what_it_knows(
+    app: Application, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def broken(*_: object) -> None:
+        raise ValueError("the secret sk-123")
+
+    monkeypatch.setattr(app.library, "match", broken)
+    with caplog.at_level(logging.ERROR):
+        reply = app.respond(chat(QUESTIONS[0], headers={"authorization": "Bearer sk-456"}))
+    assert reply.status == 500
+    assert "ValueError" in error(reply)["message"]
+    assert "ValueError" in caplog.text
+    for told in (str(reply.body), caplog.text):
+        assert "sk-" not in told
+
+
+def test_a_damaged_recording_is_an_error_of_the_server(tmp_path: Path) -> None:
+    path = simple(tmp_path / "r", QUESTIONS)
+    with opened(path) as app:
+        next(path.glob("texts/*/*.parquet")).write_bytes(b"nothing")
+        reply = app.respond(chat(QUESTIONS[0]))
+        assert reply.status == 500
+        assert error(reply)["type"] == "server_error"
+
+
+def test_ten_megabytes_are_answered_in_order(app: Application) -> None:
+    long = "x" * 10_000_000
+    assert app.respond(chat(long)).status == 404
+    assert app.respond(post(long.encode())).status == 400
+    assert app.respond(chat(QUESTIONS[0], user=long)).status == 200
+
+
+@given(
+    st.binary(max_size=60),
+    st.sampled_from(["GET", "POST", "PUT", "", "\x00"]),
+    st.text(max_size=20).map(lambda tail: "/" + tail)
+    | st.sampled_from(
+        ["/v1/chat/completions", "/v1/completions", "/feval/ledger", "/feval/grade", "/run/x/v1/completions"]
+    ),
+    st.text(max_size=10),
+    st.dictionaries(
+        st.sampled_from(["authorization", "x-api-key", "x-feval-run", "x-feval-question", "x-feval-sample"]),
+        st.text(max_size=12),
+    ),
+)
+def test_whatever_is_sent_is_answered(
+    recording: Path, raw: bytes, method: str, path: str, query: str, headers: dict[str, str]
+) -> None:
+    with opened(recording) as app:
+        reply = app.respond(Call(method, path, query, headers, raw))
+        assert reply.status in {200, 400, 404, 405}
+        if reply.status != 200:
+            error(reply)
+
+
+# -- what is kept ----------------------------------------------------------------------------------------------------
+
+
+@given(st.lists(st.tuples(st.integers(0, 20), st.integers(1, 30)), max_size=80))
+def test_what_is_kept_stays_within_bounds_and_is_never_wrong(steps: list[tuple[int, int]]) -> None:
+    kept: Kept[int, int] = Kept(100)
+    sizes: dict[int, int] = {}
+    for key, size in steps:
+        found = kept.get(key)
+        assert found in (None, key * key)
+        if found is None:
+            sizes[key] = size
+            kept.put(key, key * key, size)
+        held = [number for number in range(21) if number in kept._young or number in kept._old]
+        assert sum(sizes[number] for number in held) <= 100
+
+
+def test_what_was_just_asked_for_is_kept() -> None:
+    kept: Kept[int, str] = Kept(100)
+    for number in range(1000):
+        kept.put(number, "x", 10)
+        assert kept.get(0 if number == 0 else number) == "x"
+    assert len(kept) <= 10
+
+
+def test_texts_are_those_of_the_recording_however_little_is_kept(tmp_path: Path) -> None:
+    questions = [f"What is it that number {i} stands for, exactly?" for i in range(40)]
+    path = simple(tmp_path / "r", questions, size=5)
+    _, [llm] = load("toy", None, path)
+    for most in (0, 3000, 1 << 30):
+        texts = Texts(most)
+        for row in [*range(40), *reversed(range(40))]:
+            made = texts.of(llm, row)
+            assert [orjson.loads(made.content(sample)) for sample in range(len(made.closed))] == llm.texts(row)
+
+
+def test_recordings_opened_together_keep_their_texts_apart(tmp_path: Path) -> None:
+    questions = asked_by_text([f"What is it that number {i} stands for, exactly?" for i in range(6)])
+    one = write(tmp_path / "a", LLMs((LLMInfo("gpt-4"), [rows(q) for q in questions])), questions)
+    turned = questions[::-1]
+    pools = [rows(q, texts=[f"{q.id} by the other, {i}" for i in range(4)]) for q in turned]
+    other = write(tmp_path / "b", LLMs((LLMInfo("gpt-3.5-turbo"), pools)), turned)
+    with opened([one, other]) as app:  # type: ignore[arg-type]
+        for question in questions:
+            found = texts_of(app.respond(chat(question.text, n=4)))
+            assert sorted(found) == [f"{question.id} by the other, {i}" for i in range(4)]
+            found = texts_of(app.respond(chat(question.text, model="gpt-4", n=4)))
+            assert all(text.startswith(f"{question.id}, thought") for text in found)
+
+
+def test_many_threads_read_one_recording(tmp_path: Path) -> None:
+    questions = [f"What is it that number {i} stands for, exactly?" for i in range(60)]
+    path = simple(tmp_path / "r", questions, size=3)
+    with opened(path) as app:
+        wrong: list[object] = []
+
+        def client(number: int) -> None:
+            for step in range(60):
+                row = (number * 7 + step) % 60
+                reply = app.respond(chat(questions[row], n=3, headers={"x-feval-run": f"r{number}"}))
+                if reply.status != 200 or not all(text.startswith(f"q{row},") for text in texts_of(reply)):
+                    wrong.append(reply)
+
+        threads = [threading.Thread(target=client, args=(number,)) for number in range(16)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert not wrong

@@ -1,0 +1,111 @@
+"""The reference figures of self-consistency come out of an `openai` script that knows nothing of feval, over HTTP."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import random
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from places import ROOT
+
+from feval import import_recording
+from feval.serving.application import Call
+from feval.serving.grading import grade
+from feval.serving.server import Server, serve
+
+pytest.importorskip("openai", reason="the official client (extra `record`) is not installed")
+pytest.importorskip("uvicorn", reason="the server (extra `serve`) is not installed")
+
+SCRIPT = ROOT / "tests" / "clients" / "plain_openai.py"
+SOURCE = "real/mot_cascade/GPT3_result/date_cot1_40.json.gz"
+MODEL = "mistralai/Mixtral-8x7B-Instruct-v0.1"  # the reference values are priced as this one
+
+
+@pytest.fixture(scope="module")
+def goldens(shared: Path) -> dict[str, dict[str, Any]]:
+    listed = json.loads((shared / "golden" / "methods.json").read_text())["goldens"]
+    return {golden["id"]: golden["expected"] for golden in listed}
+
+
+@pytest.fixture(scope="module")
+def server(shared: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    folder = tmp_path_factory.mktemp("dates") / "recording"
+    import_recording("mot-cascade", shared / SOURCE, folder, dataset="bigbench_date", llm=MODEL)
+    with serve(folder, port=0) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def questions(shared: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Questions and golds, straight from the authors' file."""
+    entries = json.loads(gzip.decompress((shared / SOURCE).read_bytes()))
+    path = tmp_path_factory.mktemp("dates") / "questions.json"
+    path.write_text(json.dumps([{"question": e["question"], "answer": e["answer"]} for e in entries]))
+    return path
+
+
+def run(server: Server, questions: Path, count: int, key: str) -> dict[str, int]:
+    """Run the script with nothing but a base URL and a key, and no way to import feval."""
+    passed = {name: value for name, value in os.environ.items() if name in {"PATH", "SYSTEMROOT", "HOME"}}
+    told = passed | {"OPENAI_BASE_URL": server.url, "OPENAI_API_KEY": key}
+    command = [sys.executable, "-I", "-W", "error", str(SCRIPT), str(questions), str(count)]
+    done = subprocess.run(command, env=told, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stderr
+    found: dict[str, int] = json.loads(done.stdout)
+    return found
+
+
+@pytest.mark.parametrize("count", [3, 10, 40])
+def test_correct_votes(count: int, server: Server, questions: Path, goldens: dict[str, dict[str, Any]]) -> None:
+    found = run(server, questions, count, f"votes-{count}@recorded")
+    expected = goldens[f"sc.prefix.date_cot1_40.N{count}"]
+    assert (found["right"], found["questions"]) == (expected["correct"], expected["questions"])
+    if count == 40:  # of all 40 replies the script draws 20, as the reference's own example does
+        assert found["drawn"] == goldens["feval.replay.loading.sc20.seed0"]["correct"]
+
+
+@pytest.mark.parametrize("count", [1, 20])
+def test_correct_votes_and_what_they_cost(
+    count: int, server: Server, questions: Path, goldens: dict[str, dict[str, Any]]
+) -> None:
+    found = run(server, questions, count, f"costs-{count}@recorded")
+    expected = goldens[f"cost.first_n.date_cot1_40.N{count}"]
+    ledger = server.application.ledger(f"costs-{count}@recorded")
+    assert found["right"] == expected["correct"]
+    assert ledger["prompt_tokens"] + ledger["output_tokens"] == expected["tokens"]
+    assert ledger["usd"] == pytest.approx(expected["usd"], abs=1e-9)
+    assert (ledger["requests"], ledger["cots"]) == (369, 369 * count)
+
+
+def test_the_reference_example_to_the_cent(shared: Path, goldens: dict[str, dict[str, Any]], server: Server) -> None:
+    """Its draws (`random.sample` from one seed) are chosen one by one; accuracy and dollars are what it prints."""
+    entries = json.loads(gzip.decompress((shared / SOURCE).read_bytes()))
+    random.seed(0)
+    voted = {}
+    for entry in entries:
+        answers = [chosen(server, entry["question"], place) for place in random.sample(range(40), 20)]
+        voted[entry["question"]] = Counter(answers).most_common(1)[0][0]
+    expected = goldens["feval.replay.loading.sc20.seed0"]
+    assert sum(voted[entry["question"]] == entry["answer"] for entry in entries) == expected["correct"]
+    assert server.application.ledger("example")["usd"] == pytest.approx(expected["usd"], abs=1e-9)
+    graded = grade(server.application, "example", voted).grade
+    assert graded.to_dict()["usd"] == pytest.approx(expected["usd"], abs=1e-9)
+    assert not graded.as_drawn
+
+
+def chosen(server: Server, question: str, place: int) -> str:
+    """The answer in the CoT at a recorded place; without a client, since thousands are asked for."""
+    body = {"model": MODEL, "messages": [{"role": "user", "content": question}], "feval": {"sample": place}}
+    call = Call("POST", "/run/example/v1/chat/completions", "", {}, json.dumps(body).encode())
+    reply = server.application.respond(call)
+    assert isinstance(reply.body, bytes)
+    text: str = json.loads(reply.body)["choices"][0]["message"]["content"]
+    return text.split("A:")[-1].strip()

@@ -1,0 +1,446 @@
+"""Runs that were served, graded: over HTTP, from a ledger file, on the command line; the numbers are those of `evaluate`."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from small import write_toy
+from typer.testing import CliRunner
+
+from feval import SelfConsistency, evaluate, load
+from feval.cli import app
+from feval.errors import ConflictError, NotRecordedError, SourceError, UnknownNameError, UsageError
+from feval.methods.vote import plurality
+from feval.receipts.receipts import verify_receipt
+from feval.recording import open_recording
+from feval.serving.answer_files import read_answers
+from feval.serving.application import Application, Call
+from feval.serving.grading import grade, grade_saved, read_ledger
+
+MODEL = "gpt-3.5-turbo"
+POOLS = [["a", "a", "b", "a"], ["x", "y", None, "y"], ["b", "b", "b", "b"], ["c", "d", "c", None]]
+GOLDS = ["a", "y", "b", "d"]
+ANSWERS = {"toy/0": "a", "toy/1": "y", "toy/2": "c"}
+
+
+@pytest.fixture(scope="module")
+def toy(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_toy(tmp_path_factory.mktemp("graded") / "toy", {MODEL: POOLS}, GOLDS)
+
+
+@pytest.fixture
+def served(toy: Path, tmp_path: Path) -> Iterator[Application]:
+    with Application.open(toy, ledger=tmp_path / "ledger.jsonl") as application:
+        yield application
+
+
+def ask(application: Application, question: int, n: int, run: str = "mine", **own: Any) -> list[str | None]:
+    """What the run is told of a question."""
+    body = {"model": MODEL, "n": n, "messages": [{"role": "user", "content": f"What is question {question}?"}]}
+    if own:
+        body["feval"] = own
+    reply = post(application, f"/run/{run}/v1/chat/completions", body)
+    return [choice["message"]["content"] for choice in reply["choices"]]
+
+
+def post(application: Application, path: str, body: object, status: int = 200) -> dict[str, Any]:
+    reply = application.respond(Call("POST", path, "", {}, json.dumps(body).encode()))
+    assert isinstance(reply.body, bytes)
+    assert reply.status == status, reply.body
+    told: dict[str, Any] = json.loads(reply.body)
+    return told
+
+
+def feval(*arguments: object) -> Any:
+    return CliRunner().invoke(app, [str(argument) for argument in arguments], prog_name="feval")
+
+
+def test_a_vote_over_http_is_graded_as_evaluate_grades_it(served: Application, toy: Path) -> None:
+    """The program reads answers out of texts, and knows questions by their texts alone."""
+    answers = []
+    for number in range(len(POOLS)):
+        read = [text.split("The answer is ")[1].rstrip(".") for text in ask(served, number, 3) if text]
+        vote = plurality([None if answer == "None" else answer for answer in read])
+        answers.append({"question": f"What is question {number}?", "answer": vote})
+    told = post(served, "/run/mine/feval/grade", {"answers": answers})
+    dataset, [llm] = load("toy", recording=toy)
+    usual = evaluate(SelfConsistency(3), dataset, llm, order="seeded", replicates=1).to_dict()
+    same = ("accuracy", "accuracy_low", "accuracy_high", "calls_per_question", "samples_per_question")
+    assert {name: told["grade"][name] for name in same} == {name: usual[name] for name in same}
+    assert told["grade"]["usd_per_question"] == pytest.approx(usual["usd_per_question"], rel=1e-12)
+    assert [remark.partition(":")[0] for remark in told["remarks"]] == ["Only 4 questions"]
+    assert told["grade"]["as_drawn"]
+
+
+def test_the_ledger_and_the_grade_count_alike(toy: Path) -> None:
+    """Recycled and chosen CoTs are paid each time, in the one as in the other."""
+    with Application.open(toy, recycle=True, billing="per_round") as application:
+        ask(application, 0, 3)
+        ask(application, 0, 3)
+        for _ in range(2):
+            ask(application, 1, 1, sample=1)
+        ledger = application.ledger("mine", detail=True)
+        told = grade(application, "mine", {"toy/0": "a"}).grade.to_dict()
+    assert [len(entry["samples"]) for entry in ledger["asked"]] == [6, 2]
+    assert (told["requests"], told["samples"]) == (ledger["requests"], ledger["cots"]) == (4, 8)
+    assert told["tokens"] == ledger["prompt_tokens"] + ledger["output_tokens"]
+    assert told["usd"] == pytest.approx(ledger["usd"], rel=1e-12)
+    assert (told["as_drawn"], told["unanswered"]) == (False, 1)
+
+
+def test_the_ledger_file_is_graded_as_the_running_server_was(served: Application, toy: Path, tmp_path: Path) -> None:
+    for question in range(3):
+        ask(served, question, 2)
+    ask(served, 0, 1)
+    ask(served, 0, 4, run="other@2")
+    live = grade(served, "mine", ANSWERS).grade.to_dict()
+    saved = tmp_path / "saved.json"
+    saved.write_text(json.dumps(served.ledger(detail=True)))
+    one = tmp_path / "one.json"
+    one.write_text(json.dumps(served.ledger("mine", detail=True)))
+    served.close()
+    for path in (tmp_path / "ledger.jsonl", saved, one):
+        again = grade_saved(read_ledger(path), "mine", ANSWERS, [open_recording(toy)])
+        assert again.grade.to_dict() == live
+    other = grade_saved(read_ledger(saved), "other@2", {"toy/0": "a"}, [open_recording(toy)]).grade
+    assert (other.replicate, other.as_drawn, other.accuracy) == (2, True, 1.0)
+
+
+def test_the_posted_receipt_is_verified(served: Application, toy: Path, tmp_path: Path) -> None:
+    ask(served, 0, 4, run="mine@recorded")
+    told = post(served, "/run/mine@recorded/feval/grade", {"answers": {"toy/0": "a"}})
+    path = tmp_path / "receipt.json"
+    path.write_text(json.dumps(told["receipt"]))
+    found = verify_receipt(path, [toy])
+    assert (found.equal, found.kind) == (True, "grade")
+
+
+@pytest.mark.parametrize(("name", "value"), [("answers", None), ("replicate", 10**30), ("seed", None)])
+def test_a_forged_receipt_is_a_sentence(
+    name: str, value: object, served: Application, toy: Path, tmp_path: Path
+) -> None:
+    ask(served, 0, 4)
+    receipt = post(served, "/run/mine/feval/grade", {"answers": {"toy/0": "a"}})["receipt"]
+    receipt["request"][name] = value
+    path = tmp_path / "receipt.json"
+    path.write_text(json.dumps(receipt))
+    with pytest.raises(UsageError, match=f"damaged receipt: request.{name}"):
+        verify_receipt(path, [toy])
+
+
+def test_two_answers_to_one_question_are_never_one(served: Application) -> None:
+    ask(served, 0, 1)
+    body = b'{"answers": {"toy/0": "a", "toy/0": "b"}}'
+    reply = served.respond(Call("POST", "/run/mine/feval/grade", "", {}, body))
+    assert reply.status == 400
+    assert b"stands twice" in bytes(reply.body)
+
+
+def test_a_few_shot_prompt_names_no_question(served: Application) -> None:
+    """The longest question in it may be an exemplar."""
+    ask(served, 0, 1)
+    told = post(
+        served,
+        "/run/mine/feval/grade",
+        {"answers": {"Q: What is question 1? A: y Q: What is question 0? A:": "a"}},
+        400,
+    )
+    assert "more than one question of toy: toy/0, toy/1" in told["error"]["message"]
+
+
+def test_lines_of_answers_end_where_json_lines_do(tmp_path: Path) -> None:
+    path = tmp_path / "answers.jsonl"
+    path.write_text('{"question": "two\u2028lines\x85", "answer": "1"}\n', encoding="utf-8")
+    assert read_answers(path) == [{"question": "two\u2028lines\x85", "answer": "1"}]
+
+
+def test_the_command(served: Application, toy: Path, tmp_path: Path) -> None:
+    for question in range(3):
+        ask(served, question, 2)
+    served.close()
+    answers = tmp_path / "answers.jsonl"
+    rows = [{"id": name, "answer": answer} for name, answer in ANSWERS.items() if name != "toy/1"]
+    answers.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    out = tmp_path / "graded"
+    given = ("--ledger", tmp_path / "ledger.jsonl", "--answers", answers, "--recording", toy, "--out", out)
+    done = feval("grade", *given)
+    assert done.exit_code == 0, done.output
+    assert "toy, 3 questions" in done.stdout
+    assert "33.33" in done.stdout
+    assert "note: 1 question was asked and not answered, which counts as wrong." in done.stderr
+    told = json.loads(feval("grade", *given, "--json").stdout)
+    assert told.pop("receipt") == str(out / "receipt.json")
+    assert told == json.loads((out / "result.json").read_text())
+    assert (told["run"], told["correct"], told["unanswered"]) == ("mine", 1, 1)
+    assert feval("verify", out / "receipt.json").exit_code == 0
+    receipt = json.loads((out / "receipt.json").read_text())
+    receipt["request"]["answers"]["toy/2"] = "b"
+    (out / "receipt.json").write_text(json.dumps(receipt))
+    changed = feval("verify", out / "receipt.json")
+    assert changed.exit_code == 1
+    assert "correct: the receipt says 1, now 2, +1" in changed.stderr
+
+
+def put(application: Application, prompt: str, question: int, run: str = "mine", **fields: Any) -> None:
+    """Ask a question in a prompt of its own."""
+    content = prompt.format(f"What is question {question}?")
+    body = {"model": MODEL, "messages": [{"role": "user", "content": content}]} | fields
+    post(application, f"/run/{run}/v1/chat/completions", body)
+
+
+def test_a_run_that_used_several_prompts_says_so(served: Application, toy: Path, tmp_path: Path) -> None:
+    for question in range(3):
+        put(served, "{} Let us think.", question)
+        put(served, "{} Let us think.", question, run="steady")
+    put(served, "{} Answer at once.", 0)
+    put(served, "Q: {0}\nRead it again: {0}", 0, run="repeated")
+    put(served, "Q: {0}\nRead it again: {0}", 1, run="repeated")
+    first, other = served.ledger("mine")["prompts"]
+    assert [(use["requests"], use["matches"]) for use in (first, other)] == [(3, {"question": 3}), (1, {"question": 1})]
+    assert (first["example"], first["dataset"], len(first["template"])) == (None, "toy", 16)
+    assert other["example"] == ["user: <question> Let us think.", "user: <question> Answer at once."]
+    [repeated] = served.ledger("repeated")["prompts"]
+    assert repeated["requests"] == 2
+    sentence = (
+        "The run put 2 different prompts around the questions (3, 1 requests), which recorded CoTs do not heed. For example, "
+        "'user: <question> Let us think.' in one reads 'user: <question> Answer at once.' in another."
+    )
+    live = grade(served, "mine", ANSWERS)
+    assert sentence in live.remarks()
+    few, unasked = grade(served, "steady", ANSWERS).remarks()
+    assert few.startswith("Only 3 questions: below 10,")
+    assert unasked == "1 question was never asked, which leaves accuracy and cost as they are."
+    saved = tmp_path / "saved.json"
+    saved.write_text(json.dumps(served.ledger(detail=True)))
+    served.close()
+    lines = [json.loads(line) for line in (tmp_path / "ledger.jsonl").read_text().splitlines()[1:]]
+    assert {line["match"] for line in lines} == {"question"}
+    assert len({line["template"] for line in lines}) == 3
+    for path in (tmp_path / "ledger.jsonl", saved):
+        again = grade_saved(read_ledger(path), "mine", ANSWERS, [open_recording(toy)])
+        assert again.result() == live.result()
+        assert again.remarks() == live.remarks()
+    answers = tmp_path / "answers.json"
+    answers.write_text(json.dumps(ANSWERS))
+    given = (
+        "--ledger",
+        tmp_path / "ledger.jsonl",
+        "--answers",
+        answers,
+        "--recording",
+        toy,
+        "--run",
+        "mine",
+        "--no-receipt",
+    )
+    assert f"note: {sentence}" in feval("grade", *given).stderr
+
+
+def test_requests_that_were_answered_all_the_same_are_told(toy: Path, tmp_path: Path) -> None:
+    ledger = tmp_path / "judged.jsonl"
+    with Application.open(toy, allow_mismatch=True, ledger=ledger) as application:
+        put(application, "{}", 0)
+        put(application, "{}", 0, response_format={"type": "json_object"})
+        put(application, "{} Thinking about 0, sample 1. The answer is a. Right?", 0)
+        sentence = grade(application, "mine", {"toy/0": "a"}).remarks()[-1]
+    assert sentence == (
+        "Requests that no recorded CoT can answer were answered, as --allow-mismatch has it: 2 (response_format: 1, messages: 1)."
+    )
+    assert [line.get("mismatch") for line in map(json.loads, ledger.read_text().splitlines()[1:])] == [
+        None,
+        "response_format",
+        "messages",
+    ]
+    assert sentence in grade_saved(read_ledger(ledger), None, {"toy/0": "a"}, [open_recording(toy)]).remarks()
+
+
+def test_a_question_that_was_reset_is_not_graded(toy: Path, tmp_path: Path) -> None:
+    ledger = tmp_path / "reset.jsonl"
+    with Application.open(toy, ledger=ledger) as application:
+        ask(application, 0, 4)
+        application.reset("mine")
+        ask(application, 1, 2)
+    told = grade_saved(read_ledger(ledger), "mine", {"toy/1": "y"}, [open_recording(toy)]).grade
+    assert (told.questions, told.to_dict()["samples"], told.as_drawn) == (1, 2, True)
+
+
+def test_a_ledger_of_an_older_feval_is_graded(served: Application, toy: Path, tmp_path: Path) -> None:
+    ask(served, 0, 2)
+    served.close()
+    path = tmp_path / "ledger.jsonl"
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    path.write_text(
+        "".join(json.dumps({n: v for n, v in x.items() if n not in {"match", "template"}}) + "\n" for x in lines)
+    )
+    graded = grade_saved(read_ledger(path), None, {"toy/0": "a"}, [open_recording(toy)])
+    assert (graded.grade.accuracy, list(graded.prompts)) == (1.0, [])
+
+
+def test_sentences_of_the_command(served: Application, toy: Path, tmp_path: Path) -> None:
+    ask(served, 0, 1)
+    ask(served, 0, 1, run="yours")
+    served.close()
+    ledger, answers = tmp_path / "ledger.jsonl", tmp_path / "answers.json"
+    other = write_toy(tmp_path / "other", {MODEL: POOLS[::-1]}, GOLDS)
+
+    def said(content: object, *options: object, recording: Path = toy, code: int = 2) -> str:
+        answers.write_text(json.dumps(content))
+        done = feval("grade", "--ledger", ledger, "--answers", answers, "--recording", recording, *options)
+        assert done.exit_code == code, done.output
+        return str(done.stderr)
+
+    assert "has 2 runs: mine, yours. Name one with --run." in said(ANSWERS)
+    assert "Did you mean 'mine'?" in said(ANSWERS, "--run", "mime")
+    assert "Did you mean 'toy/0'?" in said({"toy/00": "a"}, "--run", "mine")
+    assert "never asked, such as 'toy/1'" in said({"toy/1": "a"}, "--run", "mine")
+    assert "has two answers" in said(
+        [{"id": "toy/0", "answer": "a"}, {"id": "toy/0", "answer": "b"}], "--run", "mine", code=1
+    )
+    assert "Give the one that was served with --recording" in said(ANSWERS, "--run", "mine", recording=other, code=1)
+    assert "no dataset that the run 'mine' asked about, called 'sums'" in said(
+        ANSWERS, "--run", "mine", "--dataset", "sums"
+    )
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "words"),
+    [
+        ({"answers": {"toy/9": "a"}}, 400, "Did you mean"),
+        ({"answers": {"toy/3": "a"}}, 400, "never asked"),
+        ({"answers": 5}, 400, "int was given"),
+        ({"answers": {}, "run": 5}, 400, "`run` is a name"),
+        ({"answers": {}, "run": "nobody"}, 404, "nobody"),
+        ({"answers": {}, "dataset": "sums"}, 400, "'sums'"),
+        ({}, 400, "lacks `answers`"),
+        ([], 400, "lacks `answers`"),
+    ],
+)
+def test_what_cannot_be_graded_over_http(body: object, status: int, words: str, served: Application) -> None:
+    ask(served, 0, 1)
+    error = post(served, "/run/mine/feval/grade", body, status)["error"]
+    assert words in error["message"]
+
+
+def test_a_body_that_is_no_json(served: Application) -> None:
+    for body in (b"{", b"\xff", b"[" * 100_000):
+        assert served.respond(Call("POST", "/feval/grade", "", {}, body)).status == 400
+
+
+def test_several_datasets_are_graded_one_by_one(toy: Path, tmp_path: Path) -> None:
+    from feval.recording import DatasetInfo, LLMInfo, PoolRows, Question, RecordingWriter
+
+    with RecordingWriter(tmp_path / "sums", operation={"name": "test"}, prices="2025-06-02") as writer:
+        writer.add_dataset(DatasetInfo("sums", "Sums", "number", "test-1"), [Question("one", "How many?", "2", "2")])
+        rows = [PoolRows("one", ["It is 2."], ["2"], ["2"], [3], ["stop"], prompt="[]", prompt_tokens=2)]
+        writer.add_pools("sums", LLMInfo(MODEL), "words", rows)
+    with Application.open([toy, tmp_path / "sums"]) as application:
+        ask(application, 0, 1)
+        post(
+            application,
+            "/run/mine/v1/chat/completions",
+            {"model": MODEL, "messages": [{"role": "user", "content": "How many?"}]},
+        )
+        with pytest.raises(UsageError, match="asked about 2 datasets, toy, sums"):
+            grade(application, "mine", {"one": "2.0"})
+        told = grade(application, "mine", {"one": "2.0"}, dataset="sums").grade
+        assert (told.accuracy, told.to_dict()["samples"]) == (1.0, 1)
+
+
+def test_files_of_answers(tmp_path: Path) -> None:
+    table = tmp_path / "answers.csv"
+    with table.open("w", newline="") as file:
+        csv.writer(file).writerows([["question", "answer"], ['Which, "a" or b?', "a, b"], ["toy/1", ""]])
+    assert read_answers(table) == [
+        {"question": 'Which, "a" or b?', "answer": "a, b"},
+        {"question": "toy/1", "answer": None},
+    ]
+    lines = tmp_path / "answers.jsonl"
+    lines.write_text('{"id": "toy/0", "answer": "a"}\n\n{"id": "toy/1", "answer": null}\n')
+    assert read_answers(lines) == [{"id": "toy/0", "answer": "a"}, {"id": "toy/1", "answer": None}]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "words"),
+    [
+        ("a.json", b'{"toy/0": "a", "toy/0": "b"}', "'toy/0' stands twice"),
+        ("a.json", b'{"id": "toy/0"}\n{"id": "toy/1"}\n', r"ends in \.jsonl"),
+        ("a.jsonl", b'{"id": "toy/0"}\n{"id": ', "Line 2 of .* is no JSON"),
+        ("a.json", b"\xff\xfe", "no text in UTF-8"),
+        ("a.json", b"[" * 100_000, "no JSON"),
+        (
+            "a.csv",
+            b"name,answer\ntoy/0,a\n",
+            "needs the columns 'question' .ids or texts. and 'answer'; it has name, answer",
+        ),
+        ("a.csv", b"", "it has none"),
+        ("a.csv", b'question,answer\n"toy/0', "no table"),
+    ],
+)
+def test_files_that_are_no_answers(name: str, content: bytes, words: str, tmp_path: Path) -> None:
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(UsageError, match=words):
+        read_answers(tmp_path / name)
+    with pytest.raises(UsageError, match="cannot be read"):
+        read_answers(tmp_path / "nothing.json")
+
+
+HEAD = {"recordings": ["00"], "seed": 0, "order": "seeded", "billing": "once", "prices": "none"}
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "",
+        "{",
+        "[]",
+        "{}",
+        json.dumps(HEAD | {"runs": 1}),
+        json.dumps(HEAD | {"runs": [{"run": "mine", "replicate": 0}]}),
+        json.dumps(HEAD | {"runs": [{"run": "mine", "replicate": -1, "asked": []}]}),
+        json.dumps(HEAD | {"runs": [{"run": "mine", "replicate": 0, "asked": [{"llm": "x"}]}]}),
+        json.dumps({"runs": []}),
+        json.dumps(HEAD | {"runs": [], "seed": "0"}),
+    ],
+)
+def test_files_that_are_no_ledger(content: str, tmp_path: Path) -> None:
+    path = tmp_path / "ledger.json"
+    path.write_text(content)
+    with pytest.raises(UsageError):
+        read_ledger(path)
+
+
+def test_a_damaged_ledger_file(served: Application, tmp_path: Path) -> None:
+    ask(served, 0, 1)
+    served.close()
+    path = tmp_path / "ledger.jsonl"
+    path.write_text(path.read_text() + '{"run": 1}\n')
+    with pytest.raises(SourceError, match="Line 3"):
+        read_ledger(path)
+
+
+def test_a_ledger_opens_no_price_list_of_its_choice(served: Application, toy: Path, tmp_path: Path) -> None:
+    ask(served, 0, 1)
+    told = served.ledger(detail=True) | {"prices": "../prices.json"}
+    path = tmp_path / "ledger.json"
+    path.write_text(json.dumps(told))
+    with pytest.raises(UsageError, match=r"not among the cards\. Give it with --prices"):
+        grade_saved(read_ledger(path), None, {"toy/0": "a"}, [open_recording(toy)])
+    again = grade_saved(read_ledger(path), None, {"toy/0": "a"}, [open_recording(toy)], prices="2025-06-02").grade
+    assert again.to_dict()["usd"] == served.ledger("mine")["usd"]
+
+
+def test_cots_that_were_never_recorded(served: Application, toy: Path, tmp_path: Path) -> None:
+    ask(served, 0, 1)
+    told = served.ledger(detail=True)
+    told["runs"][0]["asked"][0]["samples"] = [4]
+    path = tmp_path / "ledger.json"
+    path.write_text(json.dumps(told))
+    with pytest.raises(NotRecordedError, match="4 were recorded, numbered from 0"):
+        grade_saved(read_ledger(path), None, {"toy/0": "a"}, [open_recording(toy)])
+    with pytest.raises((UnknownNameError, ConflictError)):
+        grade_saved(read_ledger(path), "other", {"toy/0": "a"}, [open_recording(toy)])

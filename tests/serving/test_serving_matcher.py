@@ -1,0 +1,287 @@
+"""Which question is meant: found where it stands, missed with the reason, and never guessed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from serving_doubles import LLMs, asked_by_text, body, chat, error, opened, rows, simple, write
+
+from feval.errors import NotRecordedError
+from feval.recording import LLMInfo, Question
+from feval.serving.matching.search import TextIndex
+
+SALLY = "Sally has three brothers. How many sisters has she?"
+TRAIN = "A train leaves at noon. When does it arrive?"
+SYSTEM = {"role": "system", "content": "Think step by step."}
+
+
+def user(text: str) -> dict[str, str]:
+    return {"role": "user", "content": text}
+
+
+def where(app: Any, call: Any) -> tuple[str, str]:
+    reply = app.respond(call)
+    assert reply.status == 200, reply.body
+    return reply.headers["x-feval-question"], reply.headers["x-feval-match"]
+
+
+def test_the_recorded_request_is_found_as_such(tmp_path: Path) -> None:
+    with opened(simple(tmp_path / "r", [SALLY, TRAIN])) as app:
+        assert where(app, chat(SALLY)) == ("q0", "request")
+        parts = [{"type": "text", "text": TRAIN[:9]}, {"type": "text", "text": TRAIN[9:]}]
+        assert where(app, chat([{"role": "user", "content": parts}])) == ("q1", "request")
+
+
+def test_a_question_is_found_in_a_prompt_of_ones_own(tmp_path: Path) -> None:
+    with opened(simple(tmp_path / "r", [SALLY, TRAIN])) as app:
+        assert where(app, chat([SYSTEM, user(SALLY)])) == ("q0", "question")
+        assert where(app, chat(f"[[ ## question ## ]]\n{TRAIN}\n\n[[ ## answer ## ]]")) == ("q1", "question")
+        turns = [user(SALLY), {"role": "assistant", "content": "Two."}, user(f"And this? {TRAIN}")]
+        assert where(app, chat(turns)) == ("q1", "question")
+
+
+def test_the_longest_question_holds_the_shorter_ones_in_it(tmp_path: Path) -> None:
+    longer = f"{TRAIN} Say it in hours."
+    with opened(simple(tmp_path / "r", [TRAIN, longer, "noon"])) as app:
+        assert where(app, chat(f"Please: {longer}")) == ("q1", "question")
+        assert where(app, chat(f"Please: {TRAIN}")) == ("q0", "question")
+
+
+def test_two_questions_in_one_message_are_never_chosen_between(tmp_path: Path) -> None:
+    with opened(simple(tmp_path / "r", [SALLY, TRAIN])) as app:
+        found = error(app.respond(chat(f"{SALLY} And also: {TRAIN}")))
+        assert found["code"] == "ambiguous"
+        assert "'q0'" in found["message"]
+        assert "'q1'" in found["message"]
+        assert where(app, chat(f"{SALLY} And also: {TRAIN}", feval={"question": "q1"})) == ("q1", "id")
+        assert where(app, chat(f"{SALLY} I repeat: {SALLY}")) == ("q0", "question")
+
+
+@pytest.mark.parametrize(
+    ("message", "found"),
+    [
+        ("2+2", True), ("What is 2+2?", True), ("Compute `2+2`.", True), ("Q: 2+2\nA:", True), ("(2+2)", True),
+        ("12+2", False), ("2+21", False), ("2+2.5", False), ("3*2+2", False), ("x2+2", False), ("2+2=", False),
+    ],
+)  # fmt: skip
+def test_a_very_short_question_is_found_on_its_own_only(tmp_path: Path, message: str, found: bool) -> None:
+    with opened(simple(tmp_path / "r", ["2+2"])) as app:
+        reply = app.respond(chat(f"{message}", n=1))
+        assert reply.status == (200 if found else 404)
+
+
+def test_a_question_is_not_found_inside_a_longer_word() -> None:
+    index = TextIndex(["Is this an art of its own", "another question of some length"])
+    assert index.outermost("Is this an art of its ownership") == []
+    assert [hit.numbers for hit in index.outermost("(Is this an art of its own)")] == [(0,)]
+
+
+def test_line_ends_and_forms_of_unicode_do_not_hide_a_question(tmp_path: Path) -> None:
+    composed, decomposed = "Où est le caf\u00e9?\nDis-le.", "Où est le cafe\u0301?\r\nDis-le."
+    with opened(simple(tmp_path / "r", [composed, "数学の勉強は\u3000とても難しいですか、先生？"])) as app:
+        assert where(app, chat(f"Bonjour! {decomposed}"))[0] == "q0"
+        assert where(app, chat("質問：数学の勉強は\u3000とても難しいですか、先生？答えて。"))[0] == "q1"
+
+
+def test_equal_texts_are_told_apart_by_their_options(tmp_path: Path) -> None:
+    text = "Which of these statements is the true one?"
+    choices = [(("A", "snow is black"), ("B", "snow is white")), (("A", "coal is black"), ("B", "coal is white"))]
+    questions = [Question(f"q{i}", text, None, None, own) for i, own in enumerate(choices)]
+    pools = [rows(question, prompt=None, prompt_tokens=None) for question in questions]
+    with opened(write(tmp_path / "r", LLMs((LLMInfo("gpt-3.5-turbo"), pools)), questions)) as app:
+        assert where(app, chat(f"{text}\n(A) coal is black\n(B) coal is white")) == ("q1", "question")
+        assert error(app.respond(chat(text)))["code"] == "ambiguous"
+
+
+def test_a_question_in_two_datasets_needs_the_dataset(tmp_path: Path) -> None:
+    paths = []
+    for name in ("one", "two"):
+        questions = [Question(f"{name}/0", SALLY), Question("shared", TRAIN if name == "one" else "Who is it, then?")]
+        llms = LLMs((LLMInfo("gpt-3.5-turbo"), [rows(question) for question in questions]))
+        paths.append(write(tmp_path / name, llms, questions, dataset=name))
+    with opened(paths) as app:  # type: ignore[arg-type]
+        for call in (chat(SALLY), chat(f"So: {SALLY}")):
+            found = error(app.respond(call))
+            assert found["code"] == "ambiguous"
+            assert "'one/0' of one" in found["message"]
+            assert "'two/0' of two" in found["message"]
+        assert where(app, chat(SALLY, feval={"dataset": "two"})) == ("two/0", "request")
+        assert where(app, chat(SALLY, headers={"x-feval-dataset": "one"})) == ("one/0", "request")
+        assert where(app, chat("it", feval={"question": "two/0"})) == ("two/0", "id")
+        assert error(app.respond(chat("it", feval={"question": "shared"})))["code"] == "ambiguous"
+        assert where(app, chat(TRAIN, feval={"question": "shared"})) == ("shared", "id")
+        assert "three" in error(app.respond(chat(SALLY, feval={"dataset": "three"})))["message"]
+    with opened(paths, datasets="two") as app:  # type: ignore[arg-type]
+        assert where(app, chat(SALLY)) == ("two/0", "request")
+
+
+def test_an_id_that_contradicts_the_text_is_an_error(tmp_path: Path) -> None:
+    with opened(simple(tmp_path / "r", [SALLY, TRAIN])) as app:
+        found = error(app.respond(chat(SALLY, feval={"question": "q1"})))
+        assert found["code"] == "contradiction"
+        assert "'q0'" in found["message"]
+        assert where(app, chat(SALLY, feval={"question": "q0"})) == ("q0", "id")
+        assert where(app, chat("anything", metadata={"feval_question": "q1"})) == ("q1", "id")
+
+
+def variants(path: Path) -> Path:
+    questions = asked_by_text([SALLY, TRAIN])
+    own = [rows(question) for question in questions]
+    pairs = [
+        (LLMInfo("gpt-3.5-turbo@t=0.2", 0.2, 64), own),
+        (LLMInfo("gpt-3.5-turbo@t=0.8", 0.8, 64, {"top_p": 0.9}), own),
+        (LLMInfo("gpt-4", None, None, {"model": "gpt-4-0613"}), own),
+    ]
+    return write(path, LLMs(*pairs), questions)
+
+
+def test_a_base_name_finds_its_only_variant(tmp_path: Path) -> None:
+    with opened(variants(tmp_path / "r"), llms=["gpt-3.5-turbo@t=0.8"]) as app:
+        assert app.respond(chat(SALLY)).headers["x-feval-llm"] == "gpt-3.5-turbo@t=0.8"
+
+
+def test_sampling_parameters_tell_variants_apart(tmp_path: Path) -> None:
+    with opened(variants(tmp_path / "r")) as app:
+        assert app.respond(chat(SALLY, temperature=0.2)).headers["x-feval-llm"] == "gpt-3.5-turbo@t=0.2"
+        assert app.respond(chat(SALLY, top_p=0.9)).headers["x-feval-llm"] == "gpt-3.5-turbo@t=0.8"
+        assert (
+            app.respond(chat(SALLY, model="gpt-3.5-turbo@t=0.8", temperature=0.2)).headers["x-feval-ignored"]
+            == "temperature"
+        )
+        for fields in ({}, {"temperature": 1}, {"max_tokens": 64}):
+            found = error(app.respond(chat(SALLY, **fields)))
+            assert (found["code"], found["param"]) == ("ambiguous", "model")
+            assert "gpt-3.5-turbo@t=0.2 (temperature 0.2, max_tokens 64)" in found["message"]
+
+
+def test_the_name_that_was_sent_to_the_provider_is_known(tmp_path: Path) -> None:
+    with opened(variants(tmp_path / "r")) as app:
+        assert app.respond(chat(SALLY, model="gpt-4-0613")).headers["x-feval-llm"] == "gpt-4"
+
+
+def test_what_cannot_have_an_effect_is_said(tmp_path: Path) -> None:
+    with opened(simple(tmp_path / "r", [SALLY])) as app:
+        same = chat(SALLY, temperature=0.7, max_tokens=64, top_p=1, tools=[], stop=None, user="me", presence_penalty=0)
+        assert "x-feval-ignored" not in app.respond(same).headers
+        other = chat(
+            SALLY, temperature=1, max_completion_tokens=9, seed=1234, tools=[{"type": "function"}], foo={"a": 1}
+        )
+        ignored = app.respond(other).headers["x-feval-ignored"]
+        assert ignored == "temperature,max_completion_tokens,seed,tools,foo"
+
+
+def test_headers_stay_short_whatever_is_sent(tmp_path: Path) -> None:
+    with opened(simple(tmp_path / "r", [SALLY])) as app:
+        reply = app.respond(chat(SALLY, **{f"{i}" + "é\r\n" * 1000: i for i in range(1000)}))
+        assert reply.status == 200
+        assert reply.headers["x-feval-ignored"].isascii()
+        assert len(reply.headers["x-feval-ignored"]) < 32 * 64 * 6
+        assert not set("\r\n") & set(reply.headers["x-feval-ignored"])
+
+
+def test_a_message_with_every_question_is_answered_in_time(tmp_path: Path) -> None:
+    texts = [f"How far is it from village {i} to the town, in miles?" for i in range(3000)]
+    with opened(simple(tmp_path / "r", texts, size=1)) as app:
+        found = error(app.respond(chat("\n".join(texts))))
+        assert found["code"] == "ambiguous"
+        assert "3000 recorded questions" in found["message"]
+
+
+def test_a_strict_server_answers_recorded_requests_only(tmp_path: Path) -> None:
+    with opened(simple(tmp_path / "r", [SALLY, TRAIN]), strict=True) as app:
+        assert where(app, chat(SALLY, temperature=0.7, seed=3)) == ("q0", "request")
+        found = error(app.respond(chat([SYSTEM, user(SALLY)])))
+        assert "'q0'" in found["message"]
+        assert "2 messages were sent, 1 recorded" in found["message"]
+        found = error(app.respond(chat(SALLY, temperature=0.9)))
+        assert "temperature 0.9 (recorded: 0.7)" in found["message"]
+        assert found["param"] == "temperature"
+        assert where(app, chat("anything", feval={"question": "q1"})) == ("q1", "id")
+
+
+def test_a_miss_says_what_differs_and_what_is_there(tmp_path: Path) -> None:
+    with opened(simple(tmp_path / "r", [SALLY, TRAIN])) as app:
+        reply = app.respond(chat(SALLY, model="gpt-3.5-turb"))
+        found = error(reply)
+        assert (reply.status, found["code"], found["param"]) == (404, "model_not_found", "model")
+        assert "Did you mean 'gpt-3.5-turbo'?" in found["message"]
+        assert "gpt-3.5-turbo on toy (2 questions)" in found["message"]
+        reply = app.respond(chat("Sally has four brothers. How many sisters has she?"))
+        found = error(reply)
+        assert (reply.status, found["code"], found["param"]) == (404, "not_recorded", "messages")
+        assert "The nearest is 'q0' of toy" in found["message"]
+        assert "X-Feval-Question" in found["message"]
+        assert "no user message" in error(app.respond(chat([SYSTEM])))["message"]
+        found = error(app.respond(chat("x", feval={"question": "q7"})))
+        assert "'q7'" in found["message"]
+        assert "toy (2 questions, such as 'q0')" in found["message"]
+
+
+def test_a_message_without_end_is_not_searched(tmp_path: Path) -> None:
+    with opened(simple(tmp_path / "r", [SALLY])) as app:
+        reply = app.respond(chat("x " * 600_000 + SALLY))
+        assert reply.status == 404
+        assert "characters" in error(reply)["message"]
+
+
+def test_what_is_to_be_served_must_be_there(tmp_path: Path) -> None:
+    path = simple(tmp_path / "r", [SALLY])
+    for options, word in (({"datasets": "gsm8k"}, "'gsm8k'"), ({"llms": ["gpt-9"]}, "'gpt-9'")):
+        with pytest.raises(NotRecordedError, match=word):
+            opened(path, **options)
+
+
+def test_foreign_ids_are_percent_encoded_in_headers(tmp_path: Path) -> None:
+    questions = [Question("größe, 1/2%", SALLY)]
+    pools = [rows(questions[0])]
+    with opened(write(tmp_path / "r", LLMs((LLMInfo("gpt-3.5-turbo"), pools)), questions)) as app:
+        reply = app.respond(chat(SALLY))
+        assert reply.headers["x-feval-question"] == "gr%C3%B6%C3%9Fe%2C 1/2%25"
+        again = app.respond(chat("x", headers={"x-feval-question": reply.headers["x-feval-question"]}))
+        assert again.headers["x-feval-question"] == reply.headers["x-feval-question"]
+
+
+def by_force(texts: list[str], message: str) -> list[tuple[int, int, str]]:
+    """Every text at every place, less those that lie in a longer one: by looking everywhere."""
+    hits = {
+        (start, start + len(text), text)
+        for text in set(texts)
+        for start in range(len(message))
+        if text and message.startswith(text, start)
+    }
+    return sorted(hit for hit in hits if not any(o != hit and o[0] <= hit[0] and hit[1] <= o[1] for o in hits))
+
+
+# Without ASCII letters and digits, and of 16 characters or more, nothing but the place counts.
+SYMBOLS = st.text("αβ", min_size=16, max_size=20)
+
+
+@given(st.lists(SYMBOLS, min_size=1, max_size=6), st.text("αβ", max_size=60), st.data())
+def test_the_index_finds_what_looking_everywhere_finds(texts: list[str], noise: str, data: st.DataObject) -> None:
+    chosen = data.draw(st.lists(st.sampled_from(texts), max_size=3))
+    message = noise.join(["", *chosen, ""])
+    found = TextIndex(texts).outermost(message)
+    expected = by_force(texts, message)
+    assert [(hit.start, hit.stop) for hit in found] == [(start, stop) for start, stop, _ in expected]
+    assert [hit.numbers for hit in found] == [
+        tuple(i for i, own in enumerate(texts) if own == text) for _, _, text in expected
+    ]
+
+
+def test_every_text_of_a_large_index_is_found() -> None:
+    texts = [f"In town {i} live {i * 37 % 1009} people; how many are they in {i * 7 % 13} years?" for i in range(5000)]
+    index = TextIndex(texts)
+    for number in range(0, 5000, 7):
+        [hit] = index.outermost(f"Question: {texts[number]}\nAnswer:")
+        assert hit.numbers == (number,)
+
+
+def test_a_body_is_planned_once_and_answered_anew(tmp_path: Path) -> None:
+    with opened(simple(tmp_path / "r", [SALLY])) as app:
+        replies = [app.respond(chat(SALLY)) for _ in range(4)]
+        assert len({orjson.dumps(body(reply)["choices"]) for reply in replies}) == 4

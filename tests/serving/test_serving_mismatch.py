@@ -1,0 +1,324 @@
+"""No recorded CoT is handed out as a judge's verdict, as JSON or as a tool call; nothing else is refused for it."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import textwrap
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from serving_doubles import LLMs, asked_by_text, chat, error, opened, rows, simple, texts_of, write
+
+from feval import import_recording
+from feval.recording import LLMInfo, Question
+from feval.serving.application import Application
+from feval.serving.matching.search import common_passages
+
+SALLY = "Sally has three brothers. How many sisters has she?"
+TRAIN = "A train leaves at noon. When does it arrive?"
+COTS = {
+    SALLY: [
+        "Let's think step by step. Each brother has the same sisters, so Sally has two sisters. The answer is 2.",
+        "She has 2.",
+        "The three brothers share one sister, who is Sally herself, so the answer is 0.",
+    ],
+    TRAIN: ["Noon is 12:00 and the ride takes two hours, so that it arrives at 14:00. The answer is 14:00.", "A", "B"],
+}
+MODEL = "gpt-3.5-turbo"
+
+
+def recorded(path: Path, prompt: Any = None, choices: Any = (), info: LLMInfo | None = None) -> Path:
+    questions = asked_by_text([SALLY, TRAIN], choices=choices)
+    pools = [rows(q, 3, texts=COTS[q.text], prompt=prompt, prompt_tokens=None) for q in questions]
+    return write(path, LLMs((info or LLMInfo(MODEL, 0.7, 64), pools)), questions)
+
+
+@pytest.fixture(scope="module")
+def recording(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return recorded(tmp_path_factory.mktemp("judged") / "r")
+
+
+@pytest.fixture
+def app(recording: Path) -> Any:
+    with opened(recording) as application:
+        yield application
+
+
+def user(text: str) -> dict[str, str]:
+    return {"role": "user", "content": text}
+
+
+def assistant(text: str) -> dict[str, str]:
+    return {"role": "assistant", "content": text}
+
+
+def refusal(app: Application, content: object, **fields: Any) -> dict[str, Any]:
+    reply = app.respond(chat(content, **fields))
+    assert reply.status == 400, reply.body
+    told = error(reply)
+    assert told["code"] == "not_recorded"
+    return told
+
+
+# -- quotes of CoTs --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("cot", [COTS[SALLY][0], COTS[SALLY][0][30:80], COTS[SALLY][2], COTS[TRAIN][0]])
+def test_a_judges_prompt_is_not_recorded(app: Application, cot: str) -> None:
+    question, name = (TRAIN, "q1") if cot in COTS[TRAIN] else (SALLY, "q0")
+    told = refusal(app, f"Score the following conversation 0-10.\nuser: {question}\nassistant: {cot}\nScore:")
+    assert told["param"] == "messages"
+    assert "quotes a recorded CoT" in told["message"]
+    assert f"'{name}' of toy" in told["message"]
+    assert "--allow-mismatch" in told["message"]
+
+
+@pytest.mark.parametrize("cot", COTS[TRAIN])
+def test_a_whole_cot_as_an_earlier_reply_is_a_quote_however_short(app: Application, cot: str) -> None:
+    refusal(app, [user(TRAIN), assistant(cot), user(f"Are you sure? {TRAIN}")])
+    refusal(app, [user(TRAIN), assistant(f" {cot}\n"), user("Are you sure?")], feval={"question": "q1"})
+
+
+def test_forty_characters_are_a_quote_and_thirty_nine_are_none(recording: Path) -> None:
+    cot = COTS[SALLY][2]
+    with opened(recording, recycle=True) as app:
+        for start in range(len(cot) - 40):
+            refusal(app, f"Judge [{cot[start : start + 40]}] as a reply to: {SALLY}")
+            assert app.respond(chat(f"Judge [{cot[start : start + 39]}] as a reply to: {SALLY}")).status == 200
+
+
+def test_a_short_cot_right_behind_the_question_is_a_quote(tmp_path: Path) -> None:
+    with opened(simple(tmp_path / "r", [SALLY], texts=["The answer is 2."] * 4)) as app:
+        refusal(app, f"Score 0-10. user: {SALLY} assistant: The answer is 2. Score:")
+        exemplar = "Q: Is it one or two?\nA: The answer is 2."
+        assert app.respond(chat(f"{exemplar}\n\nQ: {SALLY}\nA:")).status == 200
+
+
+def test_line_ends_do_not_hide_a_quote(tmp_path: Path) -> None:
+    path = simple(
+        tmp_path / "r", [SALLY], texts=["First line of the reply.\nSecond line of the reply."] * 4, prompt=None
+    )
+    with opened(path) as app:
+        refusal(app, f"{SALLY}\r\nReply: First line of the reply.\r\nSecond line of the reply.\r\nIs it right?")
+
+
+@pytest.mark.parametrize("cot", [COTS[SALLY][0], "The answer is 2."])
+def test_wrapping_and_indenting_do_not_hide_a_quote(tmp_path: Path, cot: str) -> None:
+    with opened(simple(tmp_path / "r", [SALLY], texts=[cot] * 4, prompt=None)) as app:
+        wrapped = textwrap.indent(textwrap.fill(cot, 12), "    ")
+        refusal(app, f"user: {SALLY}\nassistant:\n{wrapped}\nScore:")
+        refusal(app, [user(SALLY), assistant(wrapped), user(f"Are you sure? {SALLY}")])
+
+
+def test_cots_of_every_llm_are_known_to_the_judge(tmp_path: Path) -> None:
+    questions = asked_by_text([SALLY])
+    pairs = [
+        (LLMInfo(name), [rows(questions[0], 1, texts=[text], prompt=None)])
+        for name, text in ((MODEL, COTS[SALLY][0]), ("gpt-4", COTS[SALLY][2]))
+    ]
+    with opened(write(tmp_path / "r", LLMs(*pairs), questions)) as app:
+        refusal(app, f"Is this right? {SALLY} {COTS[SALLY][0]}", model="gpt-4")
+
+
+def test_with_the_switch_they_are_answered_and_counted(recording: Path) -> None:
+    judged = f"Score 0-10. user: {SALLY} assistant: {COTS[SALLY][0]}"
+    with opened(recording, allow_mismatch=True) as app:
+        assert texts_of(app.respond(chat(judged)))[0] in COTS[SALLY]
+        assert app.respond(chat(SALLY, response_format={"type": "json_object"})).status == 200
+        counts = [use["mismatches"] for use in app.ledger("default")["prompts"]]
+        assert counts == [{"messages": 1}, {"response_format": 1}]
+
+
+# -- what is no quote ------------------------------------------------------------------------------------------------
+
+
+def test_what_the_recorded_prompt_holds_is_no_quote(tmp_path: Path) -> None:
+    """The exemplar is one of the question's own CoTs, word for word."""
+    prompt = [user("Who is it?"), assistant(COTS[SALLY][1]), user(f"{COTS[SALLY][0]}\n\n{SALLY}")]
+    questions = asked_by_text([SALLY])
+    pool = rows(questions[0], 3, texts=COTS[SALLY], prompt=json.dumps(prompt))
+    with opened(write(tmp_path / "r", LLMs((LLMInfo(MODEL), [pool])), questions)) as app:
+        assert app.respond(chat(prompt)).headers["x-feval-match"] == "request"
+        again = [*prompt[:-1], user(f"{COTS[SALLY][0]}\n\nAnd now: {SALLY}")]
+        assert app.respond(chat(again)).headers["x-feval-match"] == "question"
+        refusal(app, f"{SALLY} {COTS[SALLY][2]}")
+
+
+def test_the_question_and_its_options_are_no_quote(tmp_path: Path) -> None:
+    """CoTs often repeat both, labels and all."""
+    options = (("A", "the eldest of the three brothers"), ("B", "the youngest of the three brothers"))
+    shown = f"{SALLY}\nOptions:\n(A) {options[0][1]}\n(B) {options[1][1]}"
+    questions = [Question("q0", SALLY, None, None, options)]
+    pool = rows(questions[0], 1, texts=[f"{shown}\nThe answer is (A)."], prompt=None)
+    with opened(write(tmp_path / "r", LLMs((LLMInfo(MODEL), [pool])), questions)) as app:
+        assert app.respond(chat(f"Answer this.\n{shown}")).status == 200
+
+
+def test_exemplars_in_earlier_messages_are_no_quote(app: Application) -> None:
+    """Replies to other questions, though one of them is, word for word, a CoT of this one."""
+    turns = [user("Is snow white? (A) yes (B) no"), assistant("A"), user(SALLY), assistant("B"), user(TRAIN)]
+    assert app.respond(chat(turns)).status == 200
+
+
+def test_words_around_many_questions_are_no_quote_of_one(tmp_path: Path) -> None:
+    """An exemplar that one CoT of the last question imitates."""
+    exemplar = 'The last letter of "Bill" is "l". The last letter of "Gates" is "s".'
+    texts = [f"Take the last letters of the words in name number {i}." for i in range(5)]
+    questions = asked_by_text(texts)
+    cots = [f"It is the letter number {i}, as far as I can see." for i in range(4)] + [f"{exemplar} So far."]
+    pools = [rows(q, 1, texts=[cot], prompt=None) for q, cot in zip(questions, cots, strict=True)]
+    with opened(write(tmp_path / "r", LLMs((LLMInfo(MODEL), pools)), questions)) as app:
+        refusal(app, f"{exemplar}\n{texts[4]}")
+        for text in [*texts[:4], texts[4]]:
+            assert app.respond(chat(f"{exemplar}\n{text}")).status == 200
+
+
+def test_a_prompt_of_ones_own_is_answered(app: Application) -> None:
+    system = {"role": "system", "content": "Let's think step by step. The answer is at the end."}
+    assert app.respond(chat([system, user(f"Solve it. {TRAIN} Think first.")])).status == 200
+
+
+@given(st.text("ab", min_size=30, max_size=120), st.lists(st.text("ab", max_size=90), max_size=4))
+def test_passages_are_found_wherever_they_stand(message: str, texts: list[str]) -> None:
+    found = set(common_passages(message, texts, 34))
+    wanted = {text[start : start + 34] for text in texts for start in range(len(text) - 33)}
+    assert bool(found) == any(passage in message for passage in wanted)
+    assert all(passage in message and passage in wanted for passage in found)
+
+
+# -- other formats ---------------------------------------------------------------------------------------------------
+
+SCHEMA = {"type": "json_schema", "json_schema": {"name": "verdict", "schema": {"type": "object"}}}
+NAMED = {"type": "function", "function": {"name": "verdict"}}
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("response_format", SCHEMA), ("response_format", {"type": "json_object"}), ("guided_json", {"type": "object"}),
+        ("tool_choice", "required"), ("tool_choice", NAMED), ("function_call", {"name": "verdict"}),
+        ("tool_choice", {"type": "allowed_tools", "allowed_tools": {"mode": "required", "tools": [NAMED]}}),
+    ],
+)  # fmt: skip
+def test_json_and_forced_tools_are_not_recorded(recording: Path, field: str, value: object) -> None:
+    with opened(recording) as app:
+        told = refusal(app, SALLY, **{field: value})
+        assert told["param"] == field
+        assert f"({field}" in told["message"]
+        assert f"Leave {field} out" in told["message"]
+    with opened(recording, allow_mismatch=True) as app:
+        assert field in app.respond(chat(SALLY, **{field: value})).headers["x-feval-ignored"]
+
+
+def test_what_was_recorded_so_is_answered_so(tmp_path: Path) -> None:
+    info = LLMInfo(MODEL, 0.7, 64, {"response_format": SCHEMA, "tool_choice": NAMED})
+    with opened(recorded(tmp_path / "r", info=info)) as app:
+        for fields in (
+            {"response_format": SCHEMA},
+            {"tool_choice": NAMED},
+            {"response_format": {"type": "json_object"}},
+        ):
+            assert app.respond(chat(SALLY, **fields)).status == 200
+        other = SCHEMA | {"json_schema": {"name": "score"}}
+        refusal(app, SALLY, response_format=other)
+
+
+def test_cots_that_are_json_answer_who_wants_json(tmp_path: Path) -> None:
+    """A prompt can ask for JSON without a schema; a text among them is no object."""
+    for number, (texts, status) in enumerate(((['{"answer": 2}'], 200), (['{"answer": 2}', "2"], 400), (["2"], 400))):
+        with opened(simple(tmp_path / str(number), [SALLY], size=len(texts), texts=texts)) as app:
+            assert app.respond(chat(SALLY, response_format=SCHEMA)).status == status
+            refusal(app, SALLY, tool_choice="required")
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"tools": [NAMED]},
+        {"tools": [NAMED], "tool_choice": "auto"},
+        {"tool_choice": "none"},
+        {"response_format": {"type": "text"}},
+    ],
+)
+def test_tools_that_are_merely_offered_are_answered(app: Application, fields: dict[str, Any]) -> None:
+    assert app.respond(chat(SALLY, **fields)).status == 200
+
+
+# -- few-shot prompts ------------------------------------------------------------------------------------------------
+
+
+def test_the_last_question_of_a_few_shot_prompt_is_asked(recording: Path) -> None:
+    prompt = f"Q: {SALLY}\nA: {COTS[SALLY][0]}\n\nQ: {TRAIN}\nA:"
+    with opened(recording) as app:
+        told = error(app.respond(chat(prompt)))
+        assert told["code"] == "ambiguous"
+        assert "--few-shot last" in told["message"]
+        for fields in ({"feval": {"few_shot": "last"}}, {"headers": {"x-feval-few-shot": "last"}}):
+            headers = app.respond(chat(prompt, **fields)).headers  # type: ignore[arg-type]
+            assert (headers["x-feval-question"], headers["x-feval-match"]) == ("q1", "few-shot")
+    with opened(recording, few_shot="last") as app:
+        assert app.respond(chat(prompt)).headers["x-feval-question"] == "q1"
+        assert error(app.respond(chat(prompt, feval={"few_shot": "none"})))["code"] == "ambiguous"
+        assert error(app.respond(chat(prompt, feval={"few_shot": "first"})))["param"] == "feval.few_shot"
+        refusal(app, f"{prompt} {COTS[TRAIN][0]}\n\nIs this right?")
+        twice = f"Q: {SALLY}\nA: 2.\n\nQ: {TRAIN}\nRead it again: {TRAIN}\nA:"
+        assert app.respond(chat(twice)).headers["x-feval-question"] == "q1"
+
+
+def test_every_standard_few_shot_prompt_is_answered(shared: Path, tmp_path: Path) -> None:
+    """Exemplars in the form of BIG-Bench Hard's, which are recorded questions; 369 of 369 were ambiguous."""
+    source = shared / "real/mot_cascade/GPT3_result/date_cot1_40.json.gz"
+    import_recording("mot-cascade", source, tmp_path / "r", dataset="bigbench_date", llm=MODEL)
+    entries = json.loads(gzip.decompress(source.read_bytes()))
+    first = {entry["question"]: entry["generated"][0] for entry in entries[:3]}
+    with opened(tmp_path / "r", few_shot="last") as app:
+        asked = {}
+        for entry in entries:
+            exemplars = "".join(f"Q: {text}\nA: {cot}\n\n" for text, cot in first.items())
+            reply = app.respond(chat(f"Infer the date from context.\n\n{exemplars}Q: {entry['question']}\nA:"))
+            assert texts_of(reply)[0] in entry["generated"]
+            asked[reply.headers["x-feval-question"]] = entry["question"]
+        assert len(asked) == 369
+        [use] = app.ledger("default")["prompts"]
+        assert use["matches"] == {"few-shot": 369}
+        assert use["template"] is not None
+
+
+def test_judges_of_real_cots_are_all_refused_and_plain_prompts_answered(shared: Path, tmp_path: Path) -> None:
+    source = shared / "real/mot_cascade/GPT3_result/date_cot1_40.json.gz"
+    import_recording("mot-cascade", source, tmp_path / "r", dataset="bigbench_date", llm=MODEL)
+    with opened(tmp_path / "r") as app:
+        for entry in json.loads(gzip.decompress(source.read_bytes()))[::4]:
+            for cot in entry["generated"][:3]:
+                refusal(app, f"Score the following conversation 0-10.\nuser: {entry['question']}\nassistant: {cot}\n")
+            own = f"Let's think step by step. {entry['question']} The answer is a date (MM/DD/YYYY)."
+            assert app.respond(chat(own)).status == 200
+
+
+# -- through the official client -------------------------------------------------------------------------------------
+
+
+def test_best_of_n_gets_no_cot_for_a_verdict(recording: Path) -> None:
+    """its-hub's BestOfN: n CoTs, and each in a conversation for the judge, which scored 5.0 when a CoT came back."""
+    openai = pytest.importorskip("openai", reason="the official client (extra `record`) is not installed")
+    from feval.serving import replay_http_client
+
+    http_client = replay_http_client(recording, run="best-of-n")
+    with openai.OpenAI(api_key="none", http_client=http_client) as client:
+        candidates = client.chat.completions.create(model=MODEL, messages=[user(SALLY)], n=3).choices
+        assert len(candidates) == 3
+        for candidate in (
+            one for one in candidates if one.message.content != COTS[SALLY][1]
+        ):  # which is too short a quote
+            conversation = f"user: {SALLY}\nassistant: {candidate.message.content}"
+            judged = f"Score the following conversation 0-10 and reply with the number alone.\n\n{conversation}"
+            with pytest.raises(openai.BadRequestError) as caught:
+                client.chat.completions.create(model=MODEL, messages=[user(judged)])
+            assert caught.value.code == "not_recorded"
+            assert "quotes a recorded CoT of it" in caught.value.message
+            assert "What an LLM replies to that was not recorded" in caught.value.message
+    assert http_client.ledger()["requests"] == 1

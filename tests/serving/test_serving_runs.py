@@ -1,0 +1,553 @@
+"""Runs: each walks through the pools on its own, sees the draws of its replicate, and pays for what it takes."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import orjson
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from serving_doubles import body, chat, error, get, opened, samples_of, simple, texts_of
+from small import write_toy
+
+from feval import load
+from feval.cards.prices import BILLINGS
+from feval.errors import ConflictError, NotRecordedError, ReplayWarning, SourceError, StorageError, UsageError
+from feval.replay.loading import MeteredLLM
+from feval.serving.application import Application, Call
+from feval.serving.errors import RequestError
+from feval.serving.runs import runs
+from feval.serving.runs.ledger import read_ledger
+from feval.serving.runs.runs import chosen_run, run_name, run_of_key
+
+QUESTIONS = [f"What is the answer to question number {i}, please?" for i in range(5)]
+
+
+@pytest.fixture(scope="module")
+def recording(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return simple(tmp_path_factory.mktemp("runs") / "r", QUESTIONS, size=7)
+
+
+@pytest.fixture
+def app(recording: Path) -> Iterator[Application]:
+    with opened(recording) as application:
+        yield application
+
+
+# -- names -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "label", "replicate"),
+    [
+        ("mine", "mine", 0), ("mine@0", "mine", 0), ("mine@3", "mine@3", 3), ("mine@007", "mine@7", 7),
+        ("mine@recorded", "mine@recorded", None), ("a" * 64, "a" * 64, 0), ("A.b_c-1@1000000", "A.b_c-1@1000000", 1_000_000),
+    ],
+)  # fmt: skip
+def test_a_name_says_the_replicate(text: str, label: str, replicate: int | None) -> None:
+    assert (run_name(text).label, run_name(text).replicate) == (label, replicate)
+
+
+def test_a_server_of_recorded_order_means_it_where_nothing_is_said() -> None:
+    assert run_name("mine", "recorded").replicate is None
+    assert run_name("mine@recorded", "recorded").label == "mine"
+    assert (run_name("mine@0", "recorded").label, run_name("mine@0", "recorded").replicate) == ("mine@0", 0)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "..",
+        "-x",
+        ".x",
+        "a/b",
+        "a b",
+        "a\n",
+        "é",
+        "a@",
+        "a@b",
+        "a@-1",
+        "a@1000001",
+        "a@99999999",
+        "a" * 65,
+        "a@1@2",
+        "\x00",
+        "a@٣",
+    ],
+)
+def test_no_run_is_called_so(text: str) -> None:
+    with pytest.raises(RequestError) as caught:
+        run_name(text)
+    assert caught.value.code == "bad_run"
+
+
+@pytest.mark.parametrize(
+    "key", ["sk-123", "sk-proj-abcdef", "hf_x", "gsk_yy", "AIzaSyX", "a" * 32, "eyJhbGciOi", "with space", "é"]
+)
+def test_a_key_that_may_be_a_secret_is_not_kept(key: str) -> None:
+    found = run_of_key(key)
+    assert found.label.startswith("key-")
+    assert len(found.label) == 12
+    assert key not in found.label
+    assert found.replicate == 0
+    assert found == run_of_key(key)
+
+
+@pytest.mark.parametrize(
+    ("key", "label"),
+    [("EMPTY", "EMPTY"), ("none", "none"), ("dummy", "dummy"), ("esc@2", "esc@2"), ("-", "default"), ("", "default")],
+)
+def test_any_other_key_is_a_name(key: str, label: str) -> None:
+    assert run_of_key(key).label == label
+
+
+@pytest.mark.parametrize("key", ["sk-" + "proj" * 5, "gh" + "p_" + "a1" * 12])
+def test_a_secret_is_no_name_in_path_or_header(key: str, app: Application) -> None:
+    for call in (
+        Call("GET", f"/run/{key}/v1/models", "", {}, b""),
+        Call("GET", "/v1/models", "", {"x-feval-run": key}, b""),
+    ):
+        reply = app.respond(call)
+        assert reply.status == 400
+        assert isinstance(reply.body, bytes)
+        assert key.encode() not in reply.body
+    assert chosen_run("sk-short").label == "sk-short"
+
+
+def test_path_header_and_key_name_the_run_in_this_order(app: Application) -> None:
+    key = {"authorization": "Bearer by-key"}
+    header = key | {"x-feval-run": "by-header"}
+    assert app.respond(chat(QUESTIONS[0])).headers["x-feval-run"] == "default"
+    assert app.respond(chat(QUESTIONS[0], headers=key)).headers["x-feval-run"] == "by-key"
+    assert app.respond(chat(QUESTIONS[0], headers={"x-api-key": "by-x"})).headers["x-feval-run"] == "by-x"
+    assert app.respond(chat(QUESTIONS[0], headers=header)).headers["x-feval-run"] == "by-header"
+    assert app.respond(chat(QUESTIONS[0], headers=header, path="/run/by-path@2")).headers["x-feval-run"] == "by-path@2"
+    for bad in ("/run/..", "/run/", "/run/a b", "/run/a@x"):
+        assert app.respond(chat(QUESTIONS[0], path=bad)).status == 400
+    assert error(app.respond(chat(QUESTIONS[0], headers={"x-feval-run": "../etc"})))["code"] == "bad_run"
+    assert app.respond(chat(QUESTIONS[0], path="/run/a/b")).status == 404
+
+
+# -- draws -----------------------------------------------------------------------------------------------------------
+
+
+@settings(max_examples=40)
+@given(
+    st.integers(0, 3),
+    st.sampled_from([0, 1, 5, 10**6, None]),
+    st.lists(st.tuples(st.integers(0, 4), st.integers(1, 4)), max_size=12),
+)
+def test_draws_dollars_and_tokens_are_those_of_a_metered_llm(
+    recording: Path, seed: int, replicate: int | None, steps: list[tuple[int, int]]
+) -> None:
+    for billing in BILLINGS:
+        _, [llm] = load("toy", None, recording, seed=seed, billing=billing)
+        metered: dict[int, MeteredLLM] = {}
+        with opened(recording, seed=seed, billing=billing) as app:
+            run = "mine@recorded" if replicate is None else f"mine@{replicate}"
+            dollars = 0.0
+            for row, n in steps:
+                mine = metered.setdefault(row, llm.ask(row, replicate))
+                reply = app.respond(chat(QUESTIONS[row], n=n, headers={"x-feval-run": run}))
+                if n > mine.remaining:
+                    assert error(reply)["code"] == "pool_exhausted"
+                    continue
+                drawn = mine.sample(n)
+                assert samples_of(reply) == list(drawn.samples)
+                assert texts_of(reply) == [cot.raw_text for cot in drawn.cots]
+                assert body(reply)["usage"]["completion_tokens"] == drawn.tokens
+                assert reply.headers["x-feval-remaining"] == str(mine.remaining)
+                dollars += float(reply.headers["x-feval-cost-usd"])
+            if any(mine.cots for mine in metered.values()):
+                told = app.ledger(run)
+                assert told["cots"] == sum(mine.cots for mine in metered.values())
+                assert told["requests"] == sum(mine.rounds for mine in metered.values())
+                assert told["output_tokens"] == sum(mine.output_tokens for mine in metered.values())
+                assert told["prompt_tokens"] + told["output_tokens"] == sum(
+                    mine.tokens_billed for mine in metered.values()
+                )
+                assert told["usd"] == pytest.approx(sum(mine.dollar_cost for mine in metered.values()), rel=1e-12)
+                assert told["usd"] == pytest.approx(dollars, rel=1e-12)
+
+
+def test_runs_of_one_replicate_see_the_same_draws_each_from_its_beginning(app: Application) -> None:
+    first = [samples_of(app.respond(chat(QUESTIONS[1], n=2, headers={"x-feval-run": "one"}))) for _ in range(3)]
+    second = samples_of(app.respond(chat(QUESTIONS[1], n=6, headers={"x-feval-run": "two"})))
+    assert [sample for part in first for sample in part] == second
+    other = samples_of(app.respond(chat(QUESTIONS[1], n=7, headers={"x-feval-run": "two@4"})))
+    assert sorted(other) == list(range(7))
+    assert other[:6] != second
+
+
+def test_the_seed_of_a_request_does_not_choose_the_cot(app: Application) -> None:
+    drawn = [samples_of(app.respond(chat(QUESTIONS[2], seed=1234)))[0] for _ in range(7)]
+    assert sorted(drawn) == list(range(7))
+
+
+def test_a_used_up_pool_is_an_error_with_both_numbers(app: Application) -> None:
+    assert app.respond(chat(QUESTIONS[0], n=5)).status == 200
+    for n in (3, 10**9):
+        reply = app.respond(chat(QUESTIONS[0], n=n))
+        found = error(reply)
+        assert (reply.status, found["code"], found["param"]) == (400, "pool_exhausted", "n")
+        assert "7 recorded CoTs" in found["message"]
+        assert "2 are left" in found["message"]
+        assert f"{n:,} were asked for" in found["message"]
+    assert app.respond(chat(QUESTIONS[0], n=2)).headers["x-feval-remaining"] == "0"
+
+
+def test_a_pool_that_starts_over_marks_what_was_given_before(recording: Path) -> None:
+    with opened(recording, recycle=True) as app:
+        once = samples_of(app.respond(chat(QUESTIONS[0], n=5)))
+        reply = app.respond(chat(QUESTIONS[0], n=4))
+        assert reply.headers["x-feval-recycled"] == "2"
+        assert [choice.get("feval") for choice in body(reply)["choices"]] == [
+            None,
+            None,
+            {"recycled": True},
+            {"recycled": True},
+        ]
+        assert samples_of(reply)[2:] == once[:2]
+        assert "x-feval-recycled" not in app.respond(chat(QUESTIONS[1], n=7)).headers
+        many = app.respond(chat(QUESTIONS[2], n=20))
+        assert Counter(samples_of(many)) == Counter([*range(7)] * 2 + samples_of(many)[:6])
+        assert many.headers["x-feval-recycled"] == "13"
+        assert app.ledger("default")["recycled"] == 15
+        assert error(app.respond(chat(QUESTIONS[0], n=10**9)))["code"] == "pool_exhausted"
+
+
+def test_a_chosen_cot_does_not_move_the_place_and_is_paid_for(app: Application) -> None:
+    reply = app.respond(chat(QUESTIONS[3], feval={"sample": 4}))
+    assert samples_of(reply) == [4]
+    assert reply.headers["x-feval-remaining"] == "7"
+    assert samples_of(app.respond(chat(QUESTIONS[3], headers={"x-feval-sample": "4"}))) == [4]
+    assert sorted(samples_of(app.respond(chat(QUESTIONS[3], n=7)))) == list(range(7))
+    assert app.ledger("default")["cots"] == 9
+    found = error(app.respond(chat(QUESTIONS[3], feval={"sample": 7})))
+    assert "7 recorded CoTs" in found["message"]
+    assert "sample 7" in found["message"]
+
+
+# -- starting again ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("run", "other"), [("again", "again-2"), ("again-2@1", "again-3@1"), ("a" * 64, "a" * 60 + "-2")]
+)
+def test_a_used_up_run_is_told_how_to_start_again(app: Application, run: str, other: str) -> None:
+    """A new name sees the same draws; `again@1` would be another replicate."""
+    headers = {"x-feval-run": run}
+    first = samples_of(app.respond(chat(QUESTIONS[0], n=7, headers=headers)))
+    message = error(app.respond(chat(QUESTIONS[0], n=7, headers=headers)))["message"]
+    assert "goes on with the next CoTs" in message
+    assert f"a new name, such as '{other}'" in message
+    assert f"POST /run/{run}/feval/reset" in message
+    assert "again@1'" not in message
+    assert samples_of(app.respond(chat(QUESTIONS[0], n=7, headers={"x-feval-run": other}))) == first
+    reply = app.respond(Call("POST", f"/run/{run}/feval/reset", "", {}, b""))
+    assert body(reply) == {"run": run, "reset": True}
+    assert samples_of(app.respond(chat(QUESTIONS[0], n=7, headers=headers))) == first
+
+
+def test_a_reset_is_kept_in_the_ledger(recording: Path, tmp_path: Path) -> None:
+    ledger = tmp_path / "ledger.jsonl"
+    with opened(recording, ledger=ledger) as app:
+        assert app.respond(Call("POST", "/run/nobody/feval/reset", "", {}, b"")).status == 404
+        ask_some(app)
+        app.reset("default")
+        first = samples_of(app.respond(chat(QUESTIONS[1], n=2)))
+        told = app.ledger()
+    with opened(recording, ledger=ledger, resume=True) as app:
+        assert {run["run"]: run["cots"] for run in app.ledger()["runs"]} == {"other@3": 1, "default": 2}
+        assert app.ledger()["runs"] == told["runs"]
+        rest = samples_of(app.respond(chat(QUESTIONS[1], n=5)))
+    with opened(recording) as app:
+        assert samples_of(app.respond(chat(QUESTIONS[1], n=7))) == first + rest
+
+
+def test_a_run_that_asks_again_after_a_pause_is_told_once(
+    app: Application, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    clock = iter([0, 1, 2, 8, 200])  # a program that is started again soon
+    monkeypatch.setattr(runs, "monotonic", lambda: next(clock))
+    for question in (0, 1, 0, 0, 1):
+        app.respond(chat(QUESTIONS[question], headers={"x-feval-run": "mine"}))
+    [record] = caplog.records
+    assert "The run 'mine' asks again after a pause." in record.getMessage()
+    assert "such as 'mine-2'" in record.getMessage()
+
+
+# -- what replies do not heed ----------------------------------------------------------------------------------------
+
+
+def test_each_run_is_told_once_of_each_thing_that_replies_do_not_heed(app: Application) -> None:
+    said: list[str] = []
+    system = {"role": "system", "content": "Be brief."}
+
+    def ask(run: str, **fields: Any) -> None:
+        messages = [system, {"role": "user", "content": QUESTIONS[0]}] if fields.pop("system", False) else QUESTIONS[0]
+        call = chat(messages, headers={"x-feval-run": run}, **fields)
+        assert app.respond(call._replace(warn=said.append)).status == 200
+
+    ask("mine", temperature=0.7, max_tokens=64, seed=3)  # as recorded
+    assert said == []
+    for _ in range(2):
+        ask("mine", temperature=0)
+    [sentence] = said
+    assert sentence.startswith("The run 'mine' asks for temperature 0, but gpt-3.5-turbo was recorded with 0.7. ")
+    ask("mine", temperature=1, max_tokens=16)
+    ask("mine", max_completion_tokens=8, tools=[{"type": "function"}])
+    ask("mine", system=True)
+    ask("yours", system=True)
+    kinds = [
+        "temperature 0",
+        "max_tokens 16",
+        "offers tools",
+        "a system prompt of its own",
+        "a system prompt of its own",
+    ]
+    assert len(said) == len(kinds)
+    assert all(kind in sentence for kind, sentence in zip(kinds, said, strict=True))
+    assert said[-1].startswith("The run 'yours'")
+
+
+def test_nothing_is_drawn_where_a_warning_is_an_error(app: Application) -> None:
+    def fail(sentence: str) -> None:
+        raise ReplayWarning(sentence)
+
+    with pytest.raises(ReplayWarning, match="temperature"):
+        app.respond(chat(QUESTIONS[0], temperature=0)._replace(warn=fail))
+    assert app.ledger()["runs"] == []
+
+
+# -- many at once ----------------------------------------------------------------------------------------------------
+
+
+def test_every_cot_is_handed_out_once_per_run_under_64_threads(tmp_path: Path) -> None:
+    questions = [f"How many are there of the kind {i}, all in all?" for i in range(8)]
+    path = simple(tmp_path / "r", questions, size=96)
+    with opened(path, ledger=tmp_path / "ledger.jsonl") as app:
+        seen: list[tuple[str, str, int]] = []
+        statuses: Counter[int] = Counter()
+        lock = threading.Lock()
+        barrier = threading.Barrier(64)
+
+        def client(number: int) -> None:
+            barrier.wait()
+            mine = []
+            for step in range(30):  # 64 x 30 = 1920 requests of 1 or 2 CoTs: more than 2 runs x 8 x 96 = 1536
+                run = f"run{number % 2}"
+                question = (number // 2 + step) % 8
+                reply = app.respond(chat(questions[question], n=1 + step % 2, headers={"x-feval-run": run}))
+                if reply.status == 200:
+                    mine += [(run, reply.headers["x-feval-question"], sample) for sample in samples_of(reply)]
+                with lock:
+                    statuses[reply.status] += 1
+            with lock:
+                seen.extend(mine)
+
+        threads = [threading.Thread(target=client, args=(number,)) for number in range(64)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert set(statuses) == {200, 400}
+        assert len(seen) == len(set(seen))
+        told = app.ledger()["runs"]
+        assert sum(run["cots"] for run in told) == len(seen)
+        assert sum(run["requests"] for run in told) == statuses[200]
+    _, entries = read_ledger(tmp_path / "ledger.jsonl")
+    written = [(e["run"], e["question"], sample) for e in entries for sample in e["samples"]]
+    assert sorted(written) == sorted(seen)
+
+
+def test_a_request_of_several_prompts_takes_from_all_or_none(app: Application) -> None:
+    def ask(prompts: list[str], n: int) -> Any:
+        raw = orjson.dumps({"model": "gpt-3.5-turbo", "prompt": prompts, "n": n})
+        return app.respond(chat("x").__class__("POST", "/v1/completions", "", {}, raw))
+
+    assert ask([QUESTIONS[0], QUESTIONS[1], QUESTIONS[0]], 4).status == 400  # 8 of 7
+    assert ask([QUESTIONS[1], QUESTIONS[1]], 3).headers["x-feval-remaining"] == "4,1"
+    reply = ask([QUESTIONS[0], QUESTIONS[2]], 7)
+    assert [sorted(map(int, part.split(","))) for part in reply.headers["x-feval-samples"].split(";")] == [
+        list(range(7))
+    ] * 2
+
+
+# -- the ledger file -------------------------------------------------------------------------------------------------
+
+
+def ask_some(app: Application) -> list[list[int]]:
+    return [
+        samples_of(app.respond(chat(QUESTIONS[0], n=2))),
+        samples_of(app.respond(chat(QUESTIONS[0], headers={"x-feval-run": "other@3"}))),
+        samples_of(app.respond(chat(QUESTIONS[1], n=3))),
+        samples_of(app.respond(chat(QUESTIONS[1], feval={"sample": 6}))),
+    ]
+
+
+@pytest.mark.parametrize("torn", [b"", b'{"run":"default","data', b"\x00\x00"])
+def test_a_server_goes_on_where_its_ledger_ends(recording: Path, tmp_path: Path, torn: bytes) -> None:
+    ledger = tmp_path / "ledger.jsonl"
+    with opened(recording, ledger=ledger) as app:
+        ask_some(app)
+        told = app.ledger()
+    with ledger.open("ab") as file:
+        file.write(torn)
+    with opened(recording, ledger=ledger, resume=True) as app:
+        assert app.ledger() == told
+        rest = samples_of(app.respond(chat(QUESTIONS[0], n=5)))
+    with opened(recording) as app:
+        assert samples_of(app.respond(chat(QUESTIONS[0], n=7)))[2:] == rest
+    assert [entry["n"] for entry in read_ledger(ledger)[1]] == [2, 1, 3, 1, 5]
+
+
+def test_a_restart_without_the_ledger_begins_again_with_the_same_draws(recording: Path) -> None:
+    drawn = []
+    for _ in range(2):
+        with opened(recording) as app:
+            drawn.append(ask_some(app))
+    assert drawn[0] == drawn[1]
+
+
+def test_an_existing_ledger_is_neither_overwritten_nor_mixed_up(recording: Path, tmp_path: Path) -> None:
+    ledger = tmp_path / "ledger.jsonl"
+    with opened(recording, ledger=ledger) as app:
+        ask_some(app)
+        with pytest.raises(StorageError, match="Another process"):
+            opened(recording, ledger=ledger, resume=True)
+    before = ledger.read_bytes()
+    with pytest.raises(StorageError, match="--resume"):
+        opened(recording, ledger=ledger)
+    for options in ({"seed": 1}, {"order": "recorded"}, {"billing": "per_round"}, {"prices": "none"}):
+        with pytest.raises(ConflictError, match="belongs to"):
+            opened(recording, ledger=ledger, resume=True, **options)
+    with pytest.raises(ConflictError, match="recordings"):
+        opened(simple(tmp_path / "r2", QUESTIONS, size=8), ledger=ledger, resume=True)
+    assert ledger.read_bytes() == before
+
+
+def test_a_changed_ledger_is_refused(recording: Path, tmp_path: Path) -> None:
+    ledger = tmp_path / "ledger.jsonl"
+    with opened(recording, ledger=ledger) as app:
+        [first, *_] = ask_some(app)
+    lines = ledger.read_bytes().splitlines(keepends=True)
+    entry = orjson.loads(lines[1])
+
+    def resumed(changed: bytes) -> Any:
+        ledger.write_bytes(b"".join([lines[0], changed, *lines[2:]]))
+        return opened(recording, ledger=ledger, resume=True)
+
+    with pytest.raises(SourceError, match="Line 2"):
+        resumed(b"nonsense\n")
+    with pytest.raises(SourceError, match="Line 2"):
+        resumed(orjson.dumps(entry | {"n": 3}) + b"\n")
+    with pytest.raises(ConflictError, match="another order"):
+        resumed(orjson.dumps(entry | {"samples": first[::-1]}) + b"\n")
+    with pytest.raises(ConflictError, match="does not have"):
+        resumed(orjson.dumps(entry | {"samples": [99, 3]}) + b"\n")
+    with pytest.raises(ConflictError, match="not served"):
+        resumed(orjson.dumps(entry | {"question": "q99"}) + b"\n")
+    ledger.write_bytes(b"hello\n")
+    with pytest.raises(SourceError):
+        opened(recording, ledger=ledger, resume=True)
+
+
+def test_a_ledger_does_not_lie_in_a_recording(recording: Path) -> None:
+    before = sorted(recording.rglob("*"))
+    with pytest.raises(StorageError, match="would lie inside the recording"):
+        Application.open(recording, ledger=recording / "ledger.jsonl")
+    assert sorted(recording.rglob("*")) == before
+
+
+def test_a_ledger_needs_a_place(recording: Path, tmp_path: Path) -> None:
+    with pytest.raises(StorageError):
+        opened(recording, ledger=tmp_path / "no" / "such" / "folder")
+    with pytest.raises(UsageError):
+        opened(recording, resume=True)
+
+
+def test_no_cot_is_handed_out_when_the_ledger_cannot_be_written(
+    recording: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import os
+
+    def full(*_: object) -> int:
+        raise OSError(28, "No space left on device")
+
+    app = opened(recording, ledger=tmp_path / "ledger.jsonl")
+    monkeypatch.setattr("feval.serving.runs.ledger.os.write", full)
+    app.respond(chat(QUESTIONS[0]))
+    with pytest.raises(StorageError, match="No space"):
+        app.close()
+    reply = app.respond(chat(QUESTIONS[0]))
+    assert reply.status == 507
+    assert "No space" in error(reply)["message"]
+    assert os.path.getsize(tmp_path / "ledger.jsonl") > 0  # noqa: PTH202  the header, written before
+
+
+# -- the ledger over HTTP --------------------------------------------------------------------------------------------
+
+
+def test_the_ledger_tells_every_run_and_question(app: Application) -> None:
+    drawn = ask_some(app)
+    everything = body(app.respond(get("/feval/ledger")))
+    assert [run["run"] for run in everything["runs"]] == ["default", "other@3"]
+    assert (everything["seed"], everything["order"], everything["billing"]) == (0, "seeded", "once")
+    one = body(app.respond(get("/feval/ledger", "run=default&detail=1")))
+    assert (one["questions"], one["requests"], one["cots"], one["prompt_tokens"]) == (2, 3, 6, 14)
+    assert [(asked["question"], asked["requests"], asked["samples"]) for asked in one["asked"]] == [
+        ("q0", 1, drawn[0]),
+        ("q1", 2, drawn[2] + drawn[3]),
+    ]
+    assert body(app.respond(get("/run/other@3/feval/ledger")))["cots"] == 1
+    missing = app.respond(get("/feval/ledger", "run=nobody"))
+    assert missing.status == 404
+    assert "default" in error(missing)["message"]
+    assert app.respond(get("/feval/ledger", "runn=x")).status == 400
+    with pytest.raises(NotRecordedError):
+        app.ledger("nobody")
+
+
+def test_what_has_no_price_says_why(tmp_path: Path) -> None:
+    with opened(simple(tmp_path / "a", QUESTIONS, llm="unheard-of"), llms="unheard-of") as app:
+        reply = app.respond(chat(QUESTIONS[0], model="unheard-of"))
+        assert "x-feval-cost-usd" not in reply.headers
+        told = app.ledger("default")
+        assert told["usd"] is None
+        assert "'unheard-of'" in told["usd_missing"]
+    with opened(simple(tmp_path / "b", QUESTIONS, prompt_tokens=None)) as app:
+        reply = app.respond(chat(QUESTIONS[0]))
+        assert reply.headers["x-feval-unknown"] == "prompt_tokens"
+        assert body(reply)["usage"]["prompt_tokens"] == 0
+        assert "prompt tokens" in app.ledger("default")["usd_missing"]
+
+
+@pytest.mark.parametrize("keys", [1, 7, 60, 1 << 15])
+def test_of_a_wide_pool_few_questions_are_drawn_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, keys: int
+) -> None:
+    recording = write_toy(tmp_path / "wide", {"gpt-4o-mini": [["a"] * (9 - row % 4) for row in range(40)]}, ["a"] * 40)
+    _, [llm] = load("toy", "gpt-4o-mini", recording=recording)
+    whole = llm.orders([2], 9, np.arange(40))[0]
+    seen: list[int] = []
+
+    def counted(replicates: Any, width: int, rows: Any) -> Any:
+        seen.append(width * len(rows))
+        return usual(replicates, width, rows)
+
+    usual = llm.orders
+    monkeypatch.setattr(type(llm), "orders", lambda _, *given: counted(*given))
+    monkeypatch.setattr(runs, "_KEYS_AT_ONCE", keys)
+    orders = runs._Orders()
+    for row in [*range(40), *range(40)]:
+        assert list(orders.of(llm, row, 2)) == whole[row, : 9 - row % 4].tolist()
+    assert max(seen) <= max(keys, 9)
+    assert sum(seen) == 9 * 40  # each once

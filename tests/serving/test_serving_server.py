@@ -1,0 +1,543 @@
+"""`feval serve` and its server at work: the official client, raw clients by the dozen, kills and restarts."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from places import ROOT
+from pydantic import BaseModel
+from raw_clients import ask_all
+from raw_http import Raw, Received, ask, request
+from small import pool, question, write_toy
+
+from feval.recording import DatasetInfo, LLMInfo, RecordingWriter
+from feval.replay.loading import load
+
+pytest.importorskip("openai")
+pytest.importorskip("uvicorn", reason="the extra serve is not installed")
+pytest.importorskip("httptools", reason="the extra serve is not installed")
+
+import openai
+
+from feval.serving import serve
+from feval.serving.application import Call, Reply
+from feval.serving.server import Server
+
+QUESTIONS = 4
+COTS = 12
+
+
+@pytest.fixture(scope="module")
+def toy(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    answers = [[str((i * j) % 5) for j in range(COTS)] for i in range(QUESTIONS)]
+    out = tmp_path_factory.mktemp("serving") / "toy"
+    return write_toy(out, {"alpha": answers, "beta": answers}, [str(i) for i in range(QUESTIONS)], prices="none")
+
+
+@pytest.fixture
+def server(toy: Path) -> Iterator[Server]:
+    with serve(toy) as running:
+        yield running
+
+
+def messages(index: int) -> list[Any]:
+    return [{"role": "user", "content": f"What is question {index}?"}]
+
+
+def drawn(recording: Path, llm: str, index: int, k: int, replicate: int = 0) -> list[str]:
+    """The texts that `feval.load` draws."""
+    _, [opened] = load("toy", [llm], recording, prices="none")
+    return [cot.raw_text for cot in opened.ask(f"toy/{index}", replicate).sample(k).cots]
+
+
+def client(server: Server, run: str = "my-run", **settings: Any) -> Any:
+    return openai.OpenAI(base_url=server.url, api_key=run, **settings)
+
+
+def texts(completion: Any) -> list[str]:
+    return [choice.message.content for choice in completion.choices]
+
+
+def chat(index: int, llm: str = "alpha", run: str = "raw", **fields: Any) -> bytes:
+    body = {"model": llm, "messages": messages(index)} | fields
+    return request("POST", f"/run/{run}/v1/chat/completions", body)
+
+
+# --- the official client -----------------------------------------------------------------------------------------------
+
+
+def test_the_official_client_draws_what_load_draws(server: Server, toy: Path) -> None:
+    with client(server) as asks:
+        got = [texts(asks.chat.completions.create(model="alpha", messages=messages(1))) for _ in range(3)]
+        got.append(texts(asks.chat.completions.create(model="alpha", messages=messages(1), n=5)))
+    assert [text for part in got for text in part] == drawn(toy, "alpha", 1, 8)
+
+
+def test_runs_by_key_header_and_path_have_cursors_of_their_own(server: Server, toy: Path) -> None:
+    first = drawn(toy, "beta", 0, 1)
+    for run in ("a", "b"):
+        with client(server, run) as asks:
+            assert texts(asks.chat.completions.create(model="beta", messages=messages(0))) == first
+    with client(server, "a", default_headers={"X-Feval-Run": "c"}) as asks:
+        assert texts(asks.chat.completions.create(model="beta", messages=messages(0))) == first
+    with openai.OpenAI(base_url=server.url_of("d@3"), api_key="a") as asks:
+        assert texts(asks.chat.completions.create(model="beta", messages=messages(0))) == drawn(toy, "beta", 0, 1, 3)
+
+
+def test_a_stream_gives_the_same_cots_and_the_usage_at_its_end(server: Server, toy: Path) -> None:
+    with client(server) as asks:
+        stream = asks.chat.completions.create(
+            model="alpha", messages=messages(2), n=2, stream=True, stream_options={"include_usage": True}
+        )
+        parts: Counter[int] = Counter()
+        got = {0: "", 1: ""}
+        usage = None
+        for chunk in stream:
+            usage = chunk.usage or usage
+            for choice in chunk.choices:
+                got[choice.index] += choice.delta.content or ""
+                parts[choice.index] += 1
+    assert [got[0], got[1]] == drawn(toy, "alpha", 2, 2)
+    assert min(parts.values()) > 2, "a stream that is one piece is none"
+    assert usage is not None
+    assert usage.completion_tokens > 0
+
+
+def test_async_clients_share_a_run_without_seeing_a_cot_twice(server: Server, toy: Path) -> None:
+    async def ask_at_once() -> list[str]:
+        async with openai.AsyncOpenAI(base_url=server.url, api_key="shared") as asks:
+            create = asks.chat.completions.create
+            replies = await asyncio.gather(*(create(model="alpha", messages=messages(3)) for _ in range(COTS)))
+            return [text for reply in replies for text in texts(reply)]
+
+    assert sorted(asyncio.run(ask_at_once())) == sorted(drawn(toy, "alpha", 3, COTS))
+
+
+def test_an_async_stream(server: Server, toy: Path) -> None:
+    async def read() -> str:
+        async with openai.AsyncOpenAI(base_url=server.url, api_key="stream") as asks:
+            stream = await asks.chat.completions.create(model="alpha", messages=messages(0), stream=True)
+            return "".join([chunk.choices[0].delta.content or "" async for chunk in stream])
+
+    assert [asyncio.run(read())] == drawn(toy, "alpha", 0, 1)
+
+
+def test_parse_and_tools_work_and_what_changes_nothing_is_named(tmp_path: Path) -> None:
+    class Answer(BaseModel):
+        answer: int
+
+    with RecordingWriter(tmp_path / "json", operation={"name": "test"}, prices="none") as writer:
+        writer.add_dataset(DatasetInfo("toy", "Toy", "verbatim", "test-1"), [question(0, "4")])
+        rows = replace(pool(0, ["4", "5"]), texts=['{"answer": 4}', '{"answer": 5}'])
+        writer.add_pools("toy", LLMInfo("alpha"), "words", [rows])
+    tool = {"type": "function", "function": {"name": "f", "parameters": {"type": "object", "properties": {}}}}
+    with serve(tmp_path / "json") as server, client(server) as asks:
+        parsed = asks.chat.completions.parse(model="alpha", messages=messages(0), response_format=Answer)
+        raw = asks.chat.completions.with_raw_response.create(model="alpha", messages=messages(0), tools=[tool])
+    found = {parsed.choices[0].message.parsed.answer, json.loads(raw.parse().choices[0].message.content)["answer"]}
+    assert found == {4, 5}
+    assert "tools" in raw.headers["x-feval-ignored"]
+
+
+def test_models_are_listed_and_read(server: Server) -> None:
+    with client(server) as asks:
+        assert sorted(model.id for model in asks.models.list()) == ["alpha", "beta"]
+        assert asks.models.retrieve("beta").id == "beta"
+        with pytest.raises(openai.NotFoundError):
+            asks.models.retrieve("gamma")
+
+
+class Counting:
+    """An application that counts what reaches it."""
+
+    def __init__(self, inner: Any) -> None:
+        self.inner, self.calls = inner, 0
+
+    def respond(self, call: Call) -> Reply:
+        self.calls += 1
+        reply: Reply = self.inner.respond(call)
+        return reply
+
+    def close(self) -> None:
+        self.inner.close()
+
+
+@pytest.mark.parametrize(
+    ("fields", "error", "code"),
+    [
+        ({"model": "gamma"}, "NotFoundError", None),
+        ({"messages": [{"role": "user", "content": "Never recorded"}]}, "NotFoundError", "not_recorded"),
+        ({"n": COTS + 1}, "BadRequestError", "pool_exhausted"),
+        ({"n": 0}, "BadRequestError", None),
+        ({"n": 10**9}, "BadRequestError", None),
+        ({"temperature": "hot"}, "BadRequestError", None),
+        ({"extra_headers": {"X-Feval-Run": "../../etc"}}, "BadRequestError", None),
+        ({"extra_body": {"feval": {"question": "toy/99"}}}, "NotFoundError", None),
+    ],
+)
+def test_what_cannot_be_answered_costs_the_official_client_one_request(
+    toy: Path, fields: dict[str, Any], error: str, code: str | None
+) -> None:
+    from feval.serving import Application
+
+    counting: Any = Counting(Application.open(toy))
+    with Server(counting) as server, client(server) as asks:
+        with pytest.raises(getattr(openai, error)) as caught:
+            asks.chat.completions.create(**{"model": "alpha", "messages": messages(0)} | fields)
+        assert code is None or caught.value.code == code
+    assert counting.calls == 1
+
+
+def test_a_wrong_token_costs_one_request_and_the_right_one_opens(toy: Path) -> None:
+    token = "a-token-of-some-length"  # noqa: S105  opens a toy
+    with serve(toy, token=token) as server:
+        with client(server, "not-the-token") as asks, pytest.raises(openai.AuthenticationError):
+            asks.models.list()
+        with openai.OpenAI(base_url=server.url_of("mine"), api_key=token) as asks:
+            raw = asks.chat.completions.with_raw_response.create(model="alpha", messages=messages(0))
+        assert raw.headers["x-feval-run"] == "mine"
+        ledger = ask(server.port, "GET", "/feval/ledger", authorization=f"Bearer {token}")
+    assert token not in ledger.body.decode()
+
+
+# --- paths, methods, bodies --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/", "/v1", "/v2/chat/completions", "/v1/embeddings", "/V1/models", "//v1/models", "/run", "/feval",
+        "/docs", "/favicon.ico", "/v1/models/gamma",
+    ],
+)  # fmt: skip
+def test_paths_that_are_none_are_404_in_openais_shape(server: Server, path: str) -> None:
+    for method in ("GET", "POST", "DELETE"):
+        received = ask(server.port, method, path, b"{}" if method == "POST" else None)
+        assert received.status in {404, 405}
+        assert received.error["message"]
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "..",
+        "..%2f..",
+        "%2e%2e",
+        "a%2f..%2fb",
+        "a%00b",
+        "%ff",
+        "a%20b",
+        "x" * 65,
+        "a@",
+        "a@-1",
+        "a@1e9",
+        "%F0%9F%A7%AE",
+    ],
+)
+def test_names_that_no_run_has_are_refused(server: Server, name: str) -> None:
+    received = ask(server.port, "POST", f"/run/{name}/v1/chat/completions", {"model": "alpha", "messages": messages(0)})
+    assert received.status in {400, 404}
+    assert received.error["message"]
+    assert ask(server.port, "GET", "/feval/ledger").json["runs"] == []
+
+
+@pytest.mark.parametrize(
+    ("method", "path"), [("GET", "/v1/chat/completions"), ("POST", "/v1/models"), ("PUT", "/feval/ledger")]
+)
+def test_other_methods_are_405(server: Server, method: str, path: str) -> None:
+    received = ask(server.port, method, path)
+    assert received.status == 405
+    assert received.error["message"]
+
+
+def test_head_says_how_long_it_would_be(server: Server) -> None:
+    got = ask(server.port, "GET", "/v1/models")
+    assert ask(server.port, "HEAD", "/v1/models").headers["content-length"] == str(len(got.body))
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"", b"{", b"\xff\xfe{}", b"null", b"[]", b'"text"', b"{}", b"NaN", b'{"model": "alpha"}', b"[" * 200_000,
+        b'{"a":' * 100_000, b'{"model":"alpha","messages":[{"role":"user","content":"\\ud800"}]}',
+        b'{"model":"alpha","messages":"What is question 0?"}', b'{"model":"alpha","messages":[null]}',
+        b'{"model":1e999,"messages":[]}', b'{"model":"alpha","messages":[{"role":"user","content":[[]]}]}',
+        b'{"model":"alpha","messages":[{"role":"user","content":"What is question 0?"}],"n":1.5}',
+        b'{"model":"alpha","messages":[{"role":"user","content":"What is question 0?"}],"n":true}',
+        b'{"model":"alpha","messages":[{"role":"user","content":"What is question 0?"}],"n":-1}',
+        b'{"model":"alpha","messages":[{"role":"user","content":"What is question 0?"}],"stream":"yes"}',
+    ],
+)  # fmt: skip
+def test_bodies_that_ask_nothing_are_4xx_and_draw_nothing(server: Server, body: bytes) -> None:
+    received = ask(server.port, "POST", "/v1/chat/completions", body)
+    assert 400 <= received.status < 500
+    assert received.error["type"] == "invalid_request_error"
+    assert ask(server.port, "GET", "/feval/ledger").json["runs"] == []
+
+
+def test_10_mb_of_conversation_are_answered_in_time(server: Server) -> None:
+    for content in ("x" * 9_900_000, "What is question 0?" * 500_000, "Wh" * 4_900_000):
+        received = ask(
+            server.port,
+            "POST",
+            "/v1/chat/completions",
+            {"model": "alpha", "messages": [{"role": "user", "content": content}]},
+        )
+        assert received.status in {200, 400, 404}, received.body[:500]
+        assert len(received.body) < 100_000
+
+
+def test_unicode_goes_both_ways(tmp_path: Path) -> None:
+    worst = 'Grüße 🧮 "quoted\\" \u2028 \u202eabc\u202c e\u0301 \ufeff \x7f \x00'
+    with RecordingWriter(tmp_path / "unicode", operation={"name": "test"}, prices="none") as writer:
+        writer.add_dataset(DatasetInfo("toy", "Toy", "verbatim", "test-1"), [question(0, "ä", worst)])
+        prompt = json.dumps([{"role": "user", "content": worst}])
+        rows = replace(pool(0, ["ä"], prompt=prompt), texts=[worst])
+        writer.add_pools("toy", LLMInfo("modèle/🧮"), "words", [rows])
+    with serve(tmp_path / "unicode") as server, client(server) as asks:
+        raw = asks.chat.completions.with_raw_response.create(
+            model="modèle/🧮", messages=[{"role": "user", "content": worst}]
+        )
+        assert texts(raw.parse()) == [worst]
+        assert asks.models.retrieve("modèle/🧮").id == "modèle/🧮"
+
+
+def test_streams_raw(server: Server) -> None:
+    with Raw(server.port) as connection:
+        received = connection.send(chat(0, stream=True)).receive()
+        assert received.headers["transfer-encoding"] == "chunked"
+        assert received.events[-1] == "[DONE]"
+        chunks = [json.loads(event) for event in received.events[:-1]]
+        assert {chunk["object"] for chunk in chunks} == {"chat.completion.chunk"}
+        assert connection.send(chat(0)).receive().status == 200
+
+
+# --- load --------------------------------------------------------------------------------------------------------------
+
+
+def test_64_clients_and_10_000_requests_get_every_cot_once(tmp_path: Path) -> None:
+    questions, cots, runs = 25, 40, 5
+    answers = [[str(j) for j in range(cots)] for _ in range(questions)]
+    recording = write_toy(tmp_path / "load", {"alpha": answers, "beta": answers}, ["0"] * questions, prices="none")
+    asked = [
+        chat(index, llm, f"run-{run}")
+        for _ in range(cots)
+        for index in range(questions)
+        for llm in ("alpha", "beta")
+        for run in range(runs)
+    ]
+    assert len(asked) == 10_000
+    given: Counter[tuple[str, str, str, str]] = Counter()
+    tokens: Counter[str] = Counter()
+
+    def each(head: bytes, body: bytes) -> None:
+        assert head.startswith(b"HTTP/1.1 200"), head + body
+        told = dict(line.split(": ", 1) for line in head.decode().lower().split("\r\n")[1:])
+        run = told["x-feval-run"]
+        given[run, told["x-feval-llm"], told["x-feval-question"], told["x-feval-samples"]] += 1
+        tokens[run] += json.loads(body)["usage"]["completion_tokens"]
+
+    with serve(recording) as server:
+        ask_all(server.port, asked, 64, each)
+        over = ask(server.port, "POST", "/run/run-0/v1/chat/completions", {"model": "alpha", "messages": messages(0)})
+        ledgers = {one["run"]: one for one in ask(server.port, "GET", "/feval/ledger").json["runs"]}
+    assert over.error["code"] == "pool_exhausted"
+    assert len(given) == sum(given.values()) == 10_000
+    assert set(given) == {
+        (f"run-{run}", llm, f"toy/{index}", str(sample))
+        for run in range(runs)
+        for llm in ("alpha", "beta")
+        for index in range(questions)
+        for sample in range(cots)
+    }
+    assert set(ledgers) == {f"run-{run}" for run in range(runs)}
+    for name, ledger in ledgers.items():
+        assert (ledger["requests"], ledger["cots"]) == (2000, 2000)
+        assert ledger["output_tokens"] == tokens[name] == 2 * questions * sum(10 + i for i in range(cots))
+
+
+# --- the command -------------------------------------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def command(
+    *arguments: str | Path, as_json: bool = True, **variables: str
+) -> Iterator[tuple[subprocess.Popen[str], Any]]:
+    """`feval serve` and the line it is ready with."""
+    given = [
+        sys.executable,
+        "-m",
+        "feval",
+        "serve",
+        *map(str, arguments),
+        "--port",
+        "0",
+        *(["--json"] if as_json else []),
+    ]
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    environment.pop("FEVAL_SERVE_TOKEN", None)
+    environment |= variables
+    with subprocess.Popen(given, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment) as process:
+        try:
+            assert process.stdout is not None
+            line = process.stdout.readline()
+            yield process, json.loads(line) if as_json else line
+        finally:
+            process.kill()
+
+
+def take(port: int, number: int, run: str = "raw") -> list[str]:
+    """Recorded places of the next CoTs, one by one."""
+    with Raw(port) as connection:
+        return [connection.send(chat(0, run=run)).receive().headers["x-feval-samples"] for _ in range(number)]
+
+
+def failed(*arguments: str | Path, **variables: str) -> tuple[int, str]:
+    environment = os.environ | {"PYTHONPATH": str(ROOT)} | variables
+    done = subprocess.run(
+        [sys.executable, "-m", "feval", "serve", *map(str, arguments)],
+        capture_output=True, text=True, env=environment, check=False, timeout=60,
+    )  # fmt: skip
+    assert done.stdout == ""
+    return done.returncode, done.stderr
+
+
+def test_the_command_says_where_it_is_and_what_to_paste(toy: Path) -> None:
+    with command(toy, as_json=False) as (process, line):
+        assert line.startswith("Serving alpha, beta at http://127.0.0.1:")
+        url = line.split(" at ")[1].split()[0]
+        assert process.stdout is not None
+        assert process.stdout.readline() == f"OPENAI_BASE_URL={url} OPENAI_API_KEY=my-run\n"
+        with openai.OpenAI(base_url=url, api_key="my-run") as asks:
+            assert texts(asks.chat.completions.create(model="alpha", messages=messages(0))) == drawn(toy, "alpha", 0, 1)
+        process.send_signal(signal.SIGINT)
+        _, said = process.communicate(timeout=30)
+        assert process.returncode == 0
+        assert "Served 1 CoT in 1 request of 1 run." in said
+
+
+def test_a_killed_server_gives_the_same_draws_again(toy: Path) -> None:
+    got = []
+    for _ in range(2):
+        with command(toy) as (process, ready):
+            got.append(take(ready["port"], 5))
+            process.send_signal(signal.SIGKILL)
+            process.wait()
+    assert got[0] == got[1]
+    assert len(set(got[0])) == 5
+
+
+@pytest.mark.parametrize("ended", [signal.SIGKILL, signal.SIGTERM])
+def test_with_its_ledger_a_server_goes_on_where_it_stood(toy: Path, tmp_path: Path, ended: signal.Signals) -> None:
+    file = tmp_path / "ledger.jsonl"
+    with command(toy, "--ledger", file) as (process, ready):
+        got = take(ready["port"], 5)
+        if ended == signal.SIGKILL:  # what was written is on its way to the disk for at most 0.2 seconds
+            while len(file.read_bytes().splitlines()) < 6:
+                pass
+        process.send_signal(ended)
+        process.wait()
+    code, said = failed(toy, "--ledger", file, "--port", "0")
+    assert code != 0
+    assert "--resume" in said
+    with command(toy, "--ledger", file, "--resume") as (_, ready):
+        assert ask(ready["port"], "GET", "/feval/ledger").json["runs"][0]["cots"] == 5
+        got += take(ready["port"], COTS - 5)
+    assert len(set(got)) == COTS
+    _, [llm] = load("toy", ["alpha"], toy, prices="none")
+    assert [int(sample) for sample in got] == list(llm.order(0, 0))
+
+
+def test_the_terminal_says_once_what_replies_do_not_heed_and_who_goes_on(toy: Path, tmp_path: Path) -> None:
+    file = tmp_path / "ledger.jsonl"
+    with command(toy, "--ledger", file, as_json=False) as (process, line):
+        port = int(line.split("127.0.0.1:")[1].split("/")[0])
+        with Raw(port) as connection:
+            for temperature in (0, 0, 1):
+                connection.send(chat(0, temperature=temperature)).receive()
+        process.send_signal(signal.SIGINT)
+        _, said = process.communicate(timeout=30)
+    assert said.count("The run 'raw' asks for temperature 0, but alpha was recorded with 0.7.") == 1
+    assert said.count("temperature") == 1
+    with command(toy, "--ledger", file, "--resume") as (process, _):
+        process.send_signal(signal.SIGINT)
+        _, said = process.communicate(timeout=30)
+    assert "Asked again under the same name, a run goes on with its next CoTs" in said
+
+
+@pytest.mark.parametrize("options", [("--few-shot", "last"), ("--allow-mismatch",)])
+def test_the_switches_of_the_command(toy: Path, options: tuple[str, ...]) -> None:
+    several = [{"role": "user", "content": "Q: What is question 0? A: 0\nQ: What is question 1? A:"}]
+    with command(toy, *options) as (_, ready):
+        path = "/run/mine/v1/chat/completions"
+        reply = ask(ready["port"], "POST", path, {"model": "alpha", "messages": several})
+        assert reply.status == (200 if "last" in options else 400)
+        body = {"model": "alpha", "messages": messages(0), "response_format": {"type": "json_object"}}
+        assert ask(ready["port"], "POST", path, body).status == (400 if "last" in options else 200)
+
+
+def test_wrong_usage_is_a_sentence(toy: Path, tmp_path: Path) -> None:
+    code, said = failed(toy, "--host", "0.0.0.0", "--port", "0", FEVAL_SERVE_TOKEN="")  # noqa: S104
+    assert (code, "--token" in said) == (2, True)
+    code, said = failed(toy, "--port", "0", "--token", "short")
+    assert (code, "16 or more" in said) == (2, True)
+    code, said = failed(toy, "--order", "random")
+    assert (code, "seeded or recorded" in said) == (2, True)
+    code, said = failed(toy, "--few-shot", "first")
+    assert (code, "last or none" in said) == (2, True)
+    code, said = failed(toy, "--resume")
+    assert (code, "--ledger" in said) == (2, True)
+    code, said = failed(tmp_path / "absent")
+    assert code == 1
+    with command(toy) as (_, ready):
+        code, said = failed(toy, "--port", str(ready["port"]))
+        assert (code, "Name another --port" in said) == (1, True)
+
+
+@pytest.mark.parametrize("by_option", [True, False])
+def test_a_token_opens_and_is_never_shown(toy: Path, by_option: bool) -> None:
+    token = "a-token-of-some-length"  # noqa: S105  opens a toy
+    options = ("--token", token) if by_option else ()
+    given = {} if by_option else {"FEVAL_SERVE_TOKEN": token}
+    with command(toy, "--host", "0.0.0.0", *options, as_json=False, **given) as (process, line):  # noqa: S104
+        assert process.stdout is not None
+        line += process.stdout.readline()
+        port = int(line.split("127.0.0.1:")[1].split("/")[0])
+        assert ask(port, "GET", "/v1/models").status == 401
+        assert ask(port, "GET", "/v1/models", authorization=f"Bearer {token}").status == 200
+        process.send_signal(signal.SIGTERM)
+        out, said = process.communicate(timeout=30)
+    assert "read the recording" in said
+    assert f"OPENAI_BASE_URL=http://127.0.0.1:{port}/run/my-run/v1 OPENAI_API_KEY=$FEVAL_SERVE_TOKEN" in line
+    assert token not in line + out + said
+
+
+def test_no_key_and_no_text_of_a_request_is_ever_logged(toy: Path, tmp_path: Path) -> None:
+    secret = "sk-proj-" + "Secret0123456789" * 4
+    file = tmp_path / "ledger.jsonl"
+    with command(toy, "--ledger", file) as (process, ready):
+        for path in ("/v1/chat/completions", "/nowhere"):
+            for body in (
+                {"model": "alpha", "messages": messages(0)},
+                {"model": "alpha", "messages": [{"role": "user", "content": secret}]},
+            ):
+                ask(ready["port"], "POST", path, body, authorization=f"Bearer {secret}", x_api_key=secret)
+        with Raw(ready["port"]) as connection:
+            connection.send(f"GET /{secret} HTTP/9\r\nauthorization: {secret}\r\n\r\n".encode()).receive()
+        told: Received = ask(ready["port"], "GET", "/feval/ledger")
+        process.send_signal(signal.SIGTERM)
+        out, said = process.communicate(timeout=30)
+    assert "Secret0123456789" not in told.body.decode() + out + said + file.read_text()
+    assert told.json["runs"][0]["cots"] == 1

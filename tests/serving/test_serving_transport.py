@@ -1,0 +1,321 @@
+"""Replay inside the official client: the same CoTs as `load` hands out, the client's own errors and streams, and no socket."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+from small import write_toy
+
+from feval import load
+from feval.errors import NotRecordedError, ReplayWarning, UsageError
+from feval.replay.loading import LLM
+from feval.serving.application import Application
+from feval.serving.transport import (
+    AsyncReplayTransport,
+    ReplayTransport,
+    replay_async_http_client,
+    replay_http_client,
+)
+
+openai = pytest.importorskip("openai", reason="the official client (extra `record`) is not installed")
+
+MODEL = "gpt-3.5-turbo"
+POOLS = [["a", "a", "b", "a"], ["x", "y", None, "y"], [*"bcbcbcbcbcbcbcbcbcbcbcbcbcbcbcbc"]]
+GOLDS = ["a", "y", "b"]
+
+
+@pytest.fixture(scope="module")
+def toy(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_toy(tmp_path_factory.mktemp("served") / "toy", {MODEL: POOLS}, GOLDS)
+
+
+@pytest.fixture(scope="module")
+def llm(toy: Path) -> LLM:
+    return load("toy", recording=toy)[1][0]
+
+
+@pytest.fixture
+def client(toy: Path) -> Iterator[Any]:
+    with openai.OpenAI(api_key="anything", http_client=replay_http_client(toy)) as made:
+        yield made
+
+
+@pytest.fixture
+def loop() -> Iterator[asyncio.AbstractEventLoop]:
+    """A loop wakes itself through a pair of sockets, which it makes here, before none can be made."""
+    made = asyncio.new_event_loop()
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No socket can be made, and no name looked up."""
+
+    def refuse(*_: object, **__: object) -> None:
+        raise AssertionError("a socket was made")
+
+    monkeypatch.setattr(socket, "socket", refuse)
+    monkeypatch.setattr(socket, "create_connection", refuse)
+    monkeypatch.setattr(socket, "getaddrinfo", refuse)
+
+
+def asked(question: int = 0, **fields: Any) -> dict[str, Any]:
+    return {"model": MODEL, "messages": [{"role": "user", "content": f"What is question {question}?"}], **fields}
+
+
+def texts(reply: Any) -> list[str]:
+    return [choice.message.content for choice in reply.choices]
+
+
+def drawn(llm: LLM, question: int, n: int, replicate: int = 0) -> list[str | None]:
+    return [cot.raw_text for cot in llm(f"toy/{question}", n, replicate=replicate).cots]
+
+
+def test_the_client_gets_the_draw_of_load_without_a_socket(closed: None, toy: Path, llm: LLM) -> None:
+    with openai.OpenAI(api_key="anything", http_client=replay_http_client(toy)) as client:
+        first = client.chat.completions.create(**asked(2, n=3))
+        others = [client.chat.completions.create(**asked(2)) for _ in range(2)]
+    assert texts(first) + [text for each in others for text in texts(each)] == drawn(llm, 2, 5)
+    assert first.usage.prompt_tokens == 7
+
+
+@pytest.mark.parametrize("run", ["default", "mine@1", "mine@7"])
+def test_the_run_chooses_the_replicate(run: str, toy: Path, llm: LLM) -> None:
+    with openai.OpenAI(api_key="another@3", http_client=replay_http_client(toy, run=run)) as client:
+        got = texts(client.chat.completions.create(**asked(2, n=9)))
+    assert got == drawn(llm, 2, 9, replicate=int(run.partition("@")[2] or 0))
+
+
+def test_the_recorded_order_and_another_seed(toy: Path, llm: LLM) -> None:
+    with openai.OpenAI(api_key="k", http_client=replay_http_client(toy, order="recorded")) as client:
+        assert texts(client.chat.completions.create(**asked(2, n=4))) == llm.texts(2)[:4]
+    with openai.OpenAI(api_key="k", http_client=replay_http_client(toy, seed=5)) as client:
+        assert texts(client.chat.completions.create(**asked(2, n=9))) == drawn(llm.seeded(5), 2, 9)
+
+
+def test_the_key_is_neither_kept_nor_a_run(client: Any, toy: Path) -> None:
+    key = "sk-" + "a1" * 20
+    with openai.OpenAI(api_key=key, http_client=replay_http_client(toy, run="mine")) as with_key:
+        with_key.chat.completions.create(**asked())
+        application = with_key._client.replay.application
+        assert [run["run"] for run in application.ledger()["runs"]] == ["mine"]
+        assert key not in json.dumps(application.ledger())
+
+
+def test_a_reply_that_ignores_the_temperature_warns_once(client: Any) -> None:
+    with pytest.warns(
+        ReplayWarning, match=r"The run 'default' asks for temperature 0, but gpt-3.5-turbo was recorded with 0.7"
+    ):
+        client.chat.completions.create(**asked(temperature=0))
+    client.chat.completions.create(**asked(temperature=0))
+
+
+def test_where_warnings_are_errors_nothing_is_drawn(toy: Path) -> None:
+    http_client = replay_http_client(toy)
+    with openai.OpenAI(api_key="k", http_client=http_client, max_retries=0) as client:
+        with pytest.raises((ReplayWarning, openai.APIConnectionError)):  # some versions of the client wrap it
+            client.chat.completions.create(**asked(temperature=0))
+        with pytest.raises(NotRecordedError):
+            http_client.ledger()
+
+
+def test_a_run_is_reset(toy: Path, llm: LLM) -> None:
+    with openai.OpenAI(api_key="k", http_client=replay_http_client(toy, run="mine")) as client:
+        for _ in range(2):
+            assert texts(client.chat.completions.create(**asked(2, n=5))) == drawn(llm, 2, 5)
+            client._client.reset()
+
+
+def test_a_header_and_the_path_name_a_run(toy: Path) -> None:
+    http = replay_http_client(toy, run="mine")
+    headed = openai.OpenAI(api_key="k", http_client=http, default_headers={"X-Feval-Run": "headed"})
+    pathed = openai.OpenAI(api_key="k", http_client=http, base_url="http://anywhere.invalid/run/pathed@1/v1")
+    for client in (headed, pathed):
+        client.chat.completions.create(**asked())
+    runs = {run["run"]: run["replicate"] for run in http.replay.application.ledger()["runs"]}
+    assert set(runs) == {"headed", "pathed@1"} or set(runs) == {"headed", "pathed"}
+    assert list(runs.values()) == [0, 1]
+
+
+@pytest.mark.parametrize(
+    "base_url",
+    [
+        "https://api.openai.com/v1",
+        "http://127.0.0.1:9/v1/",
+        "https://llm.invalid",
+        "https://llm.invalid/v1beta/openai/",
+        "https://llm.invalid/inference/deployments/any",
+        "https://llm.invalid/api/run/mine/v1",
+    ],
+)
+def test_the_base_url_makes_no_difference(base_url: str, closed: None, toy: Path, llm: LLM) -> None:
+    with openai.OpenAI(api_key="k", base_url=base_url, http_client=replay_http_client(toy)) as client:
+        assert texts(client.chat.completions.create(**asked(0, n=4))) == drawn(llm, 0, 4)
+        assert [model.id for model in client.models.list()] == [MODEL]
+        assert client.models.retrieve(MODEL).id == MODEL
+
+
+def test_a_stream_is_the_clients_own(closed: None, client: Any, llm: LLM) -> None:
+    events = list(client.chat.completions.create(**asked(0, n=2, stream=True, stream_options={"include_usage": True})))
+    written = ["", ""]
+    for event in events:
+        for choice in event.choices:
+            written[choice.index] += choice.delta.content or ""
+    assert written == drawn(llm, 0, 2)
+    assert events[-1].usage.completion_tokens == llm("toy/0", 2).tokens
+    with client.chat.completions.create(**asked(0, stream=True)) as stream:
+        next(iter(stream))  # and no more: the rest is let go of
+    assert client.chat.completions.create(**asked(0)).choices[0].message.content == drawn(llm, 0, 4)[3]
+
+
+def test_errors_are_the_clients_own_and_cost_one_request(client: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    calls = []
+    transport = client._client.replay
+    answer = transport.application.respond
+    monkeypatch.setattr(transport.application, "respond", lambda call: calls.append(call) or answer(call))
+    with pytest.raises(openai.NotFoundError, match="gpt-9"):
+        client.chat.completions.create(**asked() | {"model": "gpt-9"})
+    with pytest.raises(openai.NotFoundError, match="none of the recorded questions"):
+        client.chat.completions.create(model=MODEL, messages=[{"role": "user", "content": "How are you?"}])
+    with pytest.raises(openai.BadRequestError, match="5"):
+        client.chat.completions.create(**asked(0, n=5))
+    with pytest.raises(openai.NotFoundError):
+        client.embeddings.create(model=MODEL, input="text")
+    assert len(calls) == 4
+
+
+def test_a_used_up_pool_is_said_and_recycled_on_demand(toy: Path, llm: LLM) -> None:
+    http = replay_http_client(toy)
+    with openai.OpenAI(api_key="k", http_client=http) as client:
+        client.chat.completions.create(**asked(0, n=4))
+        with pytest.raises(openai.BadRequestError) as raised:
+            client.chat.completions.create(**asked(0))
+        assert raised.value.code == "pool_exhausted"
+        assert http.ledger()["cots"] == 4
+    with openai.OpenAI(api_key="k", http_client=replay_http_client(toy, recycle=True)) as client:
+        assert texts(client.chat.completions.create(**asked(0, n=6))) == [*drawn(llm, 0, 4), *drawn(llm, 0, 2)]
+
+
+def test_headers_can_be_read_and_the_ledger_agrees_with_them(toy: Path, llm: LLM) -> None:
+    http = replay_http_client(toy, run="mine")
+    with openai.OpenAI(api_key="k", http_client=http) as client:
+        with pytest.raises(NotRecordedError):
+            http.ledger()
+        raw = client.chat.completions.with_raw_response.create(**asked(1, n=3))
+        assert raw.parse().choices[0].message.content == drawn(llm, 1, 1)[0]
+        samples = llm("toy/1", 3).samples
+        assert raw.headers["x-feval-samples"] == ",".join(map(str, samples))
+        assert (raw.headers["x-feval-question"], raw.headers["x-feval-remaining"]) == ("toy/1", "1")
+        told = http.ledger(detail=True)
+        assert (told["run"], told["requests"], told["cots"]) == ("mine", 1, 3)
+        assert told["usd"] == pytest.approx(llm("toy/1", 3).dollar_cost, rel=1e-12)
+        [entry] = told["asked"]
+        assert (entry["question"], entry["requests"], list(entry["samples"])) == ("toy/1", 1, list(samples))
+
+
+def test_the_client_grades_its_run(toy: Path) -> None:
+    http = replay_http_client(toy, run="mine@0")
+    with openai.OpenAI(api_key="k", http_client=http) as client:
+        client.chat.completions.create(**asked(0, n=3))
+        client.chat.completions.create(**asked(1, n=1))
+        told = http.grade({"toy/0": "a", "What is question 1?": "x"}).grade
+    assert (told.run, told.replicate, told.questions, told.accuracy) == ("mine", 0, 2, 0.5)
+    assert told.to_dict()["usd"] == http.ledger()["usd"]
+
+
+def test_many_threads_share_a_client(toy: Path, llm: LLM) -> None:
+    http = replay_http_client(toy)
+    with openai.OpenAI(api_key="k", http_client=http) as client, ThreadPoolExecutor(8) as threads:
+        replies = list(threads.map(lambda _: client.chat.completions.create(**asked(2)), range(32)))
+    assert sorted(text for reply in replies for text in texts(reply)) == sorted(llm.texts(2))
+    assert (http.ledger()["requests"], http.ledger()["cots"]) == (32, 32)
+
+
+def test_the_asynchronous_client(loop: asyncio.AbstractEventLoop, closed: None, toy: Path, llm: LLM) -> None:
+    http = replay_async_http_client(toy, run="async@2")
+
+    async def ask() -> tuple[list[Any], str]:
+        async with openai.AsyncOpenAI(api_key="k", http_client=http) as client:
+            replies = await asyncio.gather(*(client.chat.completions.create(**asked(2)) for _ in range(31)))
+            stream = await client.chat.completions.create(**asked(2, stream=True))
+            streamed = "".join([event.choices[0].delta.content or "" async for event in stream if event.choices])
+            with pytest.raises(openai.BadRequestError):
+                await client.chat.completions.create(**asked(2))
+            return replies, streamed
+
+    replies, streamed = loop.run_until_complete(ask())
+    assert sorted([streamed, *(text for reply in replies for text in texts(reply))]) == sorted(llm.texts(2))
+    assert http.ledger()["replicate"] == 2
+
+
+def test_one_application_behind_several_clients(toy: Path, llm: LLM) -> None:
+    with Application.open(toy) as application:
+        for _ in range(2):
+            with openai.OpenAI(api_key="k", http_client=replay_http_client(application, run="both")) as client:
+                client.chat.completions.create(**asked(0, n=2))
+        assert application.ledger("both")["cots"] == 4
+        with pytest.raises(UsageError, match="seed cannot be chosen any more"):
+            replay_http_client(application, seed=1)
+
+
+def test_a_closed_client_answers_nothing(toy: Path) -> None:
+    client = openai.OpenAI(api_key="k", http_client=replay_http_client(toy))
+    client.close()
+    with pytest.raises((RuntimeError, openai.APIConnectionError)):
+        client.chat.completions.create(**asked())
+
+
+@pytest.mark.parametrize("library", ["httpx", "httpx2"])
+def test_a_transport_speaks_the_library_that_asks(
+    library: str, loop: asyncio.AbstractEventLoop, toy: Path, llm: LLM
+) -> None:
+    http = pytest.importorskip(library)
+    body = asked(0, n=1)
+    with http.Client(transport=ReplayTransport(toy), base_url="http://recording.invalid") as client:
+        reply = client.post("/v1/chat/completions", json=body)
+        assert isinstance(reply, http.Response)
+        assert [choice["message"]["content"] for choice in reply.json()["choices"]] == drawn(llm, 0, 1)
+        assert client.get("/feval/ledger", params={"run": "default"}).json()["cots"] == 1
+
+    async def ask() -> int:
+        async with http.AsyncClient(transport=AsyncReplayTransport(toy), base_url="http://recording.invalid") as client:
+            return int((await client.post("/v1/chat/completions", json=body)).status_code)
+
+    assert loop.run_until_complete(ask()) == 200
+
+
+def test_a_request_of_neither_library_is_refused(toy: Path) -> None:
+    class Url:
+        path, query = "/v1/models", b""
+
+    class Request:
+        method, url, headers = "GET", Url(), {}
+
+        def read(self) -> bytes:
+            return b""
+
+    with pytest.raises(UsageError, match="Request is a request of neither"):
+        ReplayTransport(toy).handle_request(Request())
+
+
+def test_the_client_is_of_the_library_that_the_installed_openai_speaks(toy: Path) -> None:
+    bases = {kind.__module__.partition(".")[0] for kind in openai.DefaultHttpxClient.__mro__}
+    [spoken] = bases & {"httpx", "httpx2"}
+    http = replay_http_client(toy)
+    assert spoken in {kind.__module__.partition(".")[0] for kind in type(http).__mro__}
+
+
+def test_importing_the_transport_imports_no_http_library() -> None:
+    script = "import feval.serving.transport, sys; print(sorted({'httpx', 'httpx2', 'openai'} & set(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"

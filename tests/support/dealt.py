@@ -1,0 +1,149 @@
+"""Pools written out by hand, and LLMs that deal from them: both forms of a method on the same draws, without a recording."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from hypothesis import strategies as st
+
+from feval.methods.decisions import Decisions
+from feval.replay.pools import ArrayChannels, Channels, Pool
+
+Answers = Sequence[str | None]
+Orders = npt.NDArray[np.uint16]
+
+
+def pools_of(
+    *answers: Sequence[Answers],
+    tokens: Sequence[Sequence[Sequence[int]]] | None = None,
+    channels: Sequence[Channels] | None = None,
+) -> list[Pool]:
+    """Pools with shared codes, from the answers of LLMs on questions; the letters' places in the alphabet are the codes."""
+    made = []
+    for i, questions in enumerate(answers):
+        codes = np.array([[-1 if a is None else ord(a) - ord("a") for a in own] for own in questions], np.int16)
+        output = np.arange(codes.size).reshape(codes.shape) % 7 + 1 if tokens is None else np.array(tokens[i])
+        sizes = np.full(len(codes), codes.shape[1])
+        made.append(
+            Pool(
+                f"llm{i}", codes, output, np.full(len(codes), 10 * (i + 1)), sizes, np.zeros_like(codes, np.uint8),
+                np.full(len(codes), 26), np.arange(len(codes), dtype=np.uint64),
+                ArrayChannels() if channels is None else channels[i],
+            )
+        )  # fmt: skip
+    return made
+
+
+def in_recorded_order(method: Any, pools: Sequence[Pool]) -> Decisions:
+    """What the batch form decides in recorded order."""
+    orders = [
+        np.broadcast_to(np.arange(n, dtype=np.uint16), (1, len(pool.sizes), n))
+        for pool, n in zip(pools, method.draws(len(pools)), strict=True)
+    ]
+    result: Decisions = method.decide(pools, orders)
+    return result
+
+
+def letters_of(codes: npt.NDArray[Any]) -> list[str | None]:
+    """The answers of codes."""
+    return [None if code < 0 else chr(ord("a") + code) for code in codes.tolist()]
+
+
+def known(values: npt.NDArray[Any]) -> list[float | None]:
+    """The numbers, `None` for NaN."""
+    return [None if np.isnan(value) else value for value in values.tolist()]
+
+
+@dataclass(frozen=True)
+class Dealt:
+    """CoTs that were dealt."""
+
+    pool: Pool
+    row: int
+    places: list[int]
+
+    @property
+    def answers(self) -> list[str | None]:
+        return letters_of(self.pool.codes[self.row, self.places])
+
+    def scores(self, scorer: str | None = None, aggregate: str = "score") -> list[float | None]:
+        return known(self.pool.aggregated(scorer, aggregate)[self.row, self.places])
+
+    def scoring_tokens(self, scorer: str | None = None, *, prefix_cached: bool = False) -> list[tuple[int, int] | None]:
+        taken = self.pool.scoring_tokens(scorer, prefix_cached=prefix_cached)
+        prompts, outputs = (
+            column[self.row, self.places].tolist() for column in (taken.prompt_tokens, taken.output_tokens)
+        )
+        calls = taken.calls[self.row, self.places].tolist()
+        return [(p, o) if asked else None for asked, p, o in zip(calls, prompts, outputs, strict=True)]
+
+    @property
+    def sequence_probabilities(self) -> list[float | None]:
+        return known(self.pool.sequence_probabilities()[self.row, self.places])
+
+    @property
+    def token_confidences(self) -> list[npt.NDArray[Any] | None]:
+        kept = self.pool.logprobs().confidences
+        return [own if len(own := kept.of(self.row, place)) else None for place in self.places]
+
+
+class Dealer:
+    """An LLM in front of one question: deals from a pool in a given order, and keeps the ledger."""
+
+    def __init__(self, pool: Pool, row: int, order: npt.NDArray[Any]) -> None:
+        self.pool, self.row, self.order = pool, row, order.tolist()
+        self.rounds = self.cots = 0
+        self.tokens: list[int] = []
+        self.auxiliary_calls = self.auxiliary_prompt_tokens = self.auxiliary_output_tokens = 0
+
+    def sample(self, k: int = 1) -> Dealt:
+        places = self.order[self.cots : self.cots + k]
+        assert len(places) == k
+        self.rounds, self.cots = self.rounds + 1, self.cots + k
+        self.tokens += self.pool.output_tokens[self.row, places].tolist()
+        return Dealt(self.pool, self.row, places)
+
+    @property
+    def output_tokens(self) -> int:
+        return sum(self.tokens)
+
+    def truncate(self, index: int, tokens: int) -> None:
+        self.tokens[index] = min(self.tokens[index], tokens)
+
+    def charge(self, *, calls: int = 1, prompt_tokens: int = 0, output_tokens: int = 0) -> None:
+        self.auxiliary_calls += calls
+        self.auxiliary_prompt_tokens += prompt_tokens
+        self.auxiliary_output_tokens += output_tokens
+
+
+def assert_both_forms_agree(method: Any, pools: Sequence[Pool], orders: Sequence[Orders]) -> Decisions:
+    """Run both forms on every question and replicate; equal answers, equal ledgers."""
+    batch: Decisions = method.decide(pools, orders)
+    replicates, questions = batch.answer.shape
+    for r in range(replicates):
+        for q in range(questions):
+            dealers = [Dealer(pool, q, order[r, q]) for pool, order in zip(pools, orders, strict=True)]
+            assert [method("?", *dealers)] == letters_of(batch.answer[r, q : q + 1])
+            for dealer, ledger in zip(dealers, batch.ledgers, strict=True):
+                for field in fields(ledger):
+                    taken = getattr(ledger, field.name)
+                    assert getattr(dealer, field.name) == (0 if taken is None else int(taken[r, q])), field.name
+    return batch
+
+
+@st.composite
+def dealt(draw: st.DrawFn, llms: int, samples: int, letters: str = "abc") -> tuple[list[Pool], list[Orders]]:
+    """Pools of some LLMs on a few questions, with ties and missing answers, and orders for a few replicates."""
+    questions, replicates = draw(st.integers(1, 3)), draw(st.integers(1, 3))
+    answer = st.one_of(st.none(), st.sampled_from(letters), st.sampled_from(letters[:1]))
+    table = st.lists(st.lists(answer, min_size=samples, max_size=samples), min_size=questions, max_size=questions)
+    pools = pools_of(*(draw(table) for _ in range(llms)))
+    order = st.permutations(range(samples))
+    orders = [
+        np.array([[draw(order) for _ in range(questions)] for _ in range(replicates)], np.uint16) for _ in range(llms)
+    ]
+    return pools, orders

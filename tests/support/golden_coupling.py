@@ -1,0 +1,91 @@
+"""From the golden entries of coupled generation to calls of the public functions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from golden_plurality import Inputs, integer, number, numbers
+
+from feval.estimators.coupling.gumbel_coupling import (
+    coupled_correctness,
+    gumbel_coupling_joint,
+    score_difference_variance,
+)
+from feval.estimators.coupling.winrates import average_winrates, scored_winrates, two_token_winrates
+
+
+def among(correct: Sequence[Any], size: int) -> npt.NDArray[np.bool_]:
+    """The right answers as a mask."""
+    right = np.zeros(size, bool)
+    right[[integer(index) for index in correct]] = True
+    return right
+
+
+def joint(inputs: Inputs) -> object:
+    return gumbel_coupling_joint(numbers(inputs["p"]), numbers(inputs["p_prime"])).tolist()
+
+
+def correctness(inputs: Inputs) -> object:
+    p = numbers(inputs["p"])
+    told = coupled_correctness(p, numbers(inputs["p_prime"]), among(inputs["correct"], len(p)))
+    return {
+        "agreement": float(told.agreement),
+        "covariance": float(told.covariance),
+        "var_diff_coupled": float(told.variance_coupled),
+        "var_diff_independent": float(told.variance_independent),
+    }
+
+
+def difference(inputs: Inputs) -> object:
+    """Prompts may differ in the number of their answers: what a prompt lacks is never given."""
+    prompts = inputs["prompts"]
+    width = max(len(prompt["p"]) for prompt in prompts)
+
+    def padded(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        return np.pad(values, (0, width - len(values)))
+
+    told = score_difference_variance(
+        np.array([padded(numbers(prompt["p"])) for prompt in prompts]),
+        np.array([padded(numbers(prompt["p_prime"])) for prompt in prompts]),
+        np.array([padded(among(prompt["correct"], len(prompt["p"]))) for prompt in prompts]),
+        numbers(inputs["weights"]) if "weights" in inputs else None,
+    )
+    return {
+        "var_independent": told.independent,
+        "var_coupled": told.coupled,
+        "mean_conditional_covariance": told.within_covariance,
+        "total_covariance": told.total_covariance,
+    }
+
+
+def two_tokens(inputs: Inputs) -> object:
+    told = two_token_winrates(number(inputs["a"]), number(inputs["b"]))
+    return {"coupled": told.coupled[:2].tolist(), "independent": told.independent[:2].tolist()}
+
+
+def averages(inputs: Inputs) -> object:
+    told = average_winrates(np.array([numbers(row) for row in inputs["table"]]))
+    return {
+        "independent": told.independent.tolist(),
+        "coupled": told.coupled.tolist(),
+        "ranking_independent": told.ranking_independent.tolist(),
+        "ranking_coupled": told.ranking_coupled.tolist(),
+    }
+
+
+def scored(inputs: Inputs) -> object:
+    told = scored_winrates(numbers(inputs["p"]), numbers(inputs["p_prime"]), numbers(inputs["score"]))
+    return {"coupled": told.coupled.tolist(), "independent": told.independent.tolist()}
+
+
+CALLS: dict[str, Callable[[Inputs], object]] = {
+    "gumbel_coupling_joint": joint,
+    "coupled_correctness": correctness,
+    "score_difference_variance": difference,
+    "two_token_winrates": two_tokens,
+    "average_winrates": averages,
+    "scored_winrates": scored,
+}

@@ -1,0 +1,62 @@
+"""Reference values of DSC: two rankings, two readings of the judged questions."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from feval.methods import DifficultyAdaptive
+from feval.recording.content import ScorerInfo
+from feval.recording.scores import Scores
+from feval.replay.pools import ArrayChannels, Pool
+
+if TYPE_CHECKING:
+    from golden_methods import Entry, Real
+
+
+def ranked(pool: Pool, difficulty: list[float]) -> Pool:
+    """The pool with a recorded score per question, on its first CoT."""
+    values = np.full(pool.codes.shape, np.nan)
+    values[:, 0] = difficulty
+    no_steps = np.zeros(values.size + 1, np.int64)
+    unknown = np.full(values.shape, -1, np.int32)
+    scores = Scores(
+        ScorerInfo("rank", "test", {}), values, np.isfinite(values), np.zeros(0), no_steps, unknown, unknown
+    )
+    return replace(pool, channels=ArrayChannels({"rank": scores}))
+
+
+def difficulty(real: Real, name: str, ranking: str) -> list[float]:
+    file = real.file(name)
+    if ranking == "distinct":
+        return [len({a for a in answers if a is not None}) for answers in file.answers]
+    assert ranking == "length"
+    return [len(text) for text in file.texts]
+
+
+def dsc(real: Real, entry: Entry) -> Any:
+    from golden_methods import correct, recorded, samples
+
+    [name] = entry["inputs"]
+    ranking = entry["id"].split(".")[2]
+    [pool], gold = real.pools(name)
+    pool = ranked(pool, difficulty(real, name, ranking))
+    fields = {
+        "judged": entry["params"].get("k", 32),
+        "neighbours": entry["params"].get("m", 16),
+        "window": entry["params"].get("p", 4),
+        "budget": entry["params"].get("budget", 40),
+        "judged_are": "hard" if entry["id"].endswith("figure3") else "easy",
+    }
+    found: dict[str, Any] = {}
+    for part, preallocate in (("partition_only", False), ("full", True)):
+        method = DifficultyAdaptive(**fields, preallocate=preallocate)
+        decided = recorded(method, [pool])
+        rounds = int(decided.ledgers[0].rounds.sum())
+        found[part] = {"correct": correct(decided, gold), "samples": samples(decided), "rounds": rounds}
+        easy, first = method.plan(
+            [pool], [np.arange(fields["budget"], dtype=np.uint16)[None, None].repeat(len(gold), 1)]
+        )
+    return found | {"easy": int(easy.sum()), "preallocated_sum": int(first.sum())}

@@ -1,0 +1,185 @@
+"""The table from the id of a reference value to the call that computes it.
+
+`GOLDENS` maps prefixes of ids to functions `(Real, entry) -> computed`, where the computed value has the shape of the entry's
+"expected"; the longest prefix counts. Entries that no prefix claims fail the test, so that new ones are never passed over.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from golden_cascades import (
+    mixture_of_40_samples,
+    mixture_of_thoughts,
+    mixture_replay,
+    model_switch_replay,
+    model_switch_run,
+    model_switch_weights,
+)
+from golden_confidence import best_of_n, confidence_weighted, deep_confidence
+from golden_difficulty import dsc
+from golden_votes import VOTES
+from real_files import letters
+
+from feval.estimators.counts import vote_counts
+from feval.estimators.votes.plurality import subset_plurality_accuracy
+from feval.evaluation.exact import exact_expectation
+from feval.methods import SelfConsistency
+from feval.methods.decisions import Decisions
+from feval.replay.pools import Pool
+
+Entry = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Questions:
+    """One recorded file: per question the text, the gold, and the texts and answers of the samples."""
+
+    texts: list[str]
+    golds: list[str | None]
+    samples: list[list[str]]
+    answers: list[list[str | None]]
+
+
+class Real:
+    """The recordings under `shared/real`, by the names the goldens give them; read without feval's importers."""
+
+    def __init__(self, shared: Path) -> None:
+        self.folder = shared / "real"
+        self.file = cache(self._file)
+
+    def golden(self, name: str) -> Entry:
+        """Another reference value, by its id."""
+        entries: list[Entry] = json.loads((self.folder.parent / "golden/methods.json").read_text("utf-8"))["goldens"]
+        return next(entry for entry in entries if entry["id"] == name)
+
+    def _file(self, name: str) -> Questions:
+        if name == "last_letters_gpt35":
+            return self._last_letters()
+        folder, stem = {
+            "gpt4_date_cot1": ("GPT4_result", "date_cot1"),
+            "gpt4_date_cot2": ("GPT4_result", "date_cot2"),
+            "llama2_date_cot1": ("llama2_13B_result", "date_cot1"),
+        }.get(name, ("GPT3_result", name.replace("_t04", "_t=0.4").replace("_t08", "_t=0.8")))
+        path = self.folder / "mot_cascade" / folder / f"{stem}.json.gz"
+        entries = json.loads(gzip.decompress(path.read_bytes()))
+        golds = [e["answer"] for e in entries]
+        if name.startswith("llama2"):
+            golds = self.file("date_cot1").golds
+        return Questions(
+            [e["question"] for e in entries], golds, [e["generated"] for e in entries], [e["results"] for e in entries]
+        )
+
+    def _last_letters(self) -> Questions:
+        path = self.folder / "esc/GPT3.5_result/last_letters/T0.7.jsonl.gz"
+        entries = [json.loads(line) for line in gzip.decompress(path.read_bytes()).decode().splitlines()]
+        samples = [e["generated_answer"] for e in entries]
+        answers: list[list[str | None]] = [[letters(text) for text in texts] for texts in samples]
+        return Questions([e["question"] for e in entries], [e["answer"] for e in entries], samples, answers)
+
+    def pools(
+        self, *names: str, first: Sequence[int] | None = None, same: Callable[[str], str] = str
+    ) -> tuple[list[Pool], npt.NDArray[np.int64]]:
+        """Pools of several files with shared answer codes, and the gold codes.
+
+        Args:
+            names: of files with the same questions.
+            first: how many recorded samples of each count; all for `None`.
+            same: answers are equal if this makes them equal.
+        """
+        files = [self.file(name) for name in names]
+        codes: list[dict[str, int]] = [{} for _ in files[0].golds]
+        pools = []
+        for place, (name, file) in enumerate(zip(names, files, strict=True)):
+            answers = [a if first is None else a[: first[place]] for a in file.answers]
+            pools.append(_pool(name, answers, codes, same))
+        gold = [codes[q].get(same(g), -1) if g is not None else -1 for q, g in enumerate(files[0].golds)]
+        return pools, np.array(gold, np.int64)
+
+
+def _pool(name: str, answers: list[list[str | None]], codes: list[dict[str, int]], same: Callable[[str], str]) -> Pool:
+    size = max(map(len, answers))
+    table = np.full((len(answers), size), -2, np.int16)
+    for row, own in enumerate(answers):
+        known = codes[row]
+        table[row, : len(own)] = [-1 if a is None else known.setdefault(same(str(a)), len(known)) for a in own]
+    sizes = np.array([len(own) for own in answers])
+    ones = np.ones_like(table, np.int32)
+    # Candidates of later files are added later: 2 ** 14 is more than any question has.
+    return Pool(
+        name, table, ones, 0 * sizes, sizes, np.zeros_like(table, np.uint8), np.full(len(answers), 1 << 14),
+        np.arange(len(answers), dtype=np.uint64),
+    )  # fmt: skip
+
+
+def recorded(method: Any, pools: Sequence[Pool]) -> Decisions:
+    """What a method decides in recorded order."""
+    orders = [
+        np.broadcast_to(np.arange(n, dtype=np.uint16), (1, len(pool.sizes), n))
+        for pool, n in zip(pools, method.draws(len(pools)), strict=True)
+    ]
+    decided: Decisions = method.decide(pools, orders)
+    return decided
+
+
+def correct(decided: Decisions, gold: npt.NDArray[Any]) -> int:
+    """Questions answered with the gold."""
+    return int(((decided.answer[0] == gold) & (gold >= 0)).sum())
+
+
+def samples(decided: Decisions) -> int:
+    """CoTs of all LLMs and questions together."""
+    return sum(int(ledger.cots.sum()) for ledger in decided.ledgers)
+
+
+# -- self-consistency -------------------------------------------------------------------------------------------------
+
+
+def sc_exact(real: Real, entry: Entry) -> Any:
+    pools, gold = real.pools(*entry["inputs"])
+    return {"accuracy": exact_expectation(SelfConsistency(entry["params"]["N"]), pools, gold).right.mean()}
+
+
+def sc_prefix(real: Real, entry: Entry) -> Any:
+    pools, gold = real.pools(*entry["inputs"])
+    return {
+        "correct": correct(recorded(SelfConsistency(entry["params"]["N"]), pools), gold),
+        "questions": len(gold),
+    }
+
+
+def sc_none(real: Real, entry: Entry) -> Any:
+    [pool], gold = real.pools(*entry["inputs"])
+    n, found = entry["params"]["N"], {}
+    for view, seen in (("drop", pool), ("vote", pool.with_no_answer_as_vote())):
+        counts = vote_counts(seen.codes, gold)
+        exact = subset_plurality_accuracy(counts.gold, counts.rivals, counts.no_answer, [n]).mean()[0]
+        found |= {view: exact, f"prefix_{view}_correct": correct(recorded(SelfConsistency(n), [seen]), gold)}
+    return found
+
+
+GOLDENS: dict[str, Callable[[Real, Entry], Any]] = {
+    "sc.exact.": sc_exact,
+    "sc.prefix.": sc_prefix,
+    "sc.none.": sc_none,
+    "dsc.": dsc,
+    "bon.": best_of_n,
+    "cisc.": confidence_weighted,
+    "deepconf.": deep_confidence,
+    "mot.date.": mixture_of_thoughts,
+    "mot.date40.": mixture_of_40_samples,
+    "feval.replay.loading.mot": mixture_replay,
+    "ms.weights": model_switch_weights,
+    "ms.run.": model_switch_run,
+    "feval.replay.loading.model_switch": model_switch_replay,
+    **VOTES,
+}
+"""Prefix of ids -> what computes the expected value."""

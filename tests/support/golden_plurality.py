@@ -1,0 +1,124 @@
+"""From the golden entries of plurality voting and self-consistency error to calls of the public functions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from feval.estimators.self_consistency_error import (
+    best_integer_split,
+    budget_split,
+    icc_variance_phat,
+    multiclass_plugin_expectation,
+    self_consistency_bias,
+    self_consistency_bound,
+    self_consistency_mse_exact,
+)
+from feval.estimators.votes.gaussian import gaussian_estimate
+from feval.estimators.votes.multinomial import plurality_accuracy
+from feval.estimators.votes.plugin import plugin_expectation
+from feval.estimators.votes.plurality import subset_plurality_accuracy
+
+Inputs = dict[str, Any]
+Floats = npt.NDArray[np.float64]
+
+
+def number(text: Any) -> float:
+    """A decimal or fraction string, or a number."""
+    return float(Fraction(text))
+
+
+def numbers(texts: Sequence[Any]) -> Floats:
+    return np.array([number(text) for text in texts], np.float64)
+
+
+def integer(text: Any) -> int:
+    value = Fraction(text)
+    assert value.denominator == 1, text
+    return int(value)
+
+
+def shares(inputs: Inputs) -> tuple[Floats, Floats, Floats]:
+    """Probabilities of one question."""
+    rivals = numbers(inputs["p_rivals"])[None, :]
+    return numbers([inputs["p_correct"]]), rivals, numbers([inputs.get("p_none", 0)])
+
+
+def plurality(inputs: Inputs) -> object:
+    votes = votes_of(inputs["M"])
+    return one_or_all(
+        inputs["M"], plurality_accuracy(*shares(inputs), votes, ties=inputs.get("tie", "uniform")).per_question()[0]
+    )
+
+
+def subset(inputs: Inputs) -> object:
+    counts = [
+        integer(inputs["count_correct"]),
+        [integer(c) for c in inputs["count_rivals"]],
+        integer(inputs.get("count_none", 0)),
+    ]
+    arrays = np.array([counts[0]]), np.array([counts[1]], np.int64).reshape(1, -1), np.array([counts[2]])
+    size = counts[0] + sum(counts[1]) + counts[2]
+    draws = range(1, size + 1) if inputs.get("N") is None else votes_of(inputs.get("N"))
+    values = subset_plurality_accuracy(*arrays, draws, ties=inputs.get("tie", "uniform")).per_question()[0]
+    return values.tolist() if inputs.get("N") is None else one_or_all(inputs.get("N"), values)
+
+
+def gaussian(inputs: Inputs) -> object:
+    correct, rivals, _ = shares(inputs)
+    values = gaussian_estimate(
+        correct, rivals, votes_of(inputs["M"]), mode=inputs.get("mode", "guarded")
+    ).per_question()[0]
+    return one_or_all(inputs["M"], values)
+
+
+def expectation(inputs: Inputs) -> object:
+    found = plugin_expectation(
+        *shares(inputs), integer(inputs["G"]), votes_of(inputs["M"]), ties=inputs.get("tie", "uniform")
+    )
+    return one_or_all(inputs["M"], found.per_question()[0])
+
+
+def best_split(inputs: Inputs) -> object:
+    split = best_integer_split(integer(inputs["B"]), number(inputs.get("icc", 0)))
+    return {"m": split.m, "n": split.n, "bound": split.bound}
+
+
+def real_split(inputs: Inputs) -> object:
+    split = budget_split(number(inputs["B"]), number(inputs.get("icc", 0)))
+    return [split.m, split.n]
+
+
+def mean_squared_error(inputs: Inputs) -> object:
+    weights = inputs.get("weights")
+    m, n = integer(inputs["m"]), integer(inputs["n"])
+    return self_consistency_mse_exact(numbers(inputs["p"]), None if weights is None else numbers(weights), m, n)
+
+
+def votes_of(value: Any) -> list[int]:
+    return [integer(v) for v in value] if isinstance(value, list) else [integer(value)]
+
+
+def one_or_all(asked: Any, values: Floats) -> object:
+    return values.tolist() if isinstance(asked, list) else float(values[0])
+
+
+CALLS: dict[str, Callable[[Inputs], object]] = {
+    "plurality_accuracy": plurality,
+    "subset_plurality_accuracy": subset,
+    "gaussian_estimate": gaussian,
+    "plugin_monte_carlo_expectation": expectation,
+    "self_consistency_bias": lambda i: float(self_consistency_bias(number(i["p"]), integer(i["n"]))),
+    "self_consistency_bound": lambda i: float(
+        self_consistency_bound(number(i["m"]), number(i["n"]), number(i.get("icc", 0)))
+    ),
+    "budget_split": real_split,
+    "best_integer_split": best_split,
+    "multiclass_plugin_expectation": lambda i: float(multiclass_plugin_expectation(numbers(i["p"]), integer(i["n"]))),
+    "icc_variance_phat": lambda i: float(icc_variance_phat(number(i["p"]), integer(i["n"]), number(i["icc"]))),
+    "self_consistency_mse_exact": mean_squared_error,
+}

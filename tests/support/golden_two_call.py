@@ -1,0 +1,139 @@
+"""The two-call part of the table from the `fn` of a golden entry to the call that computes it.
+
+Numbers of the entries are decimals or fractions as text and are taken exactly. An objective is written as in "P_3 - P_1" or
+"2*P_5 - 1/3*q^2".
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from feval.estimators.two_call.certificates import QuadraticBound
+from feval.estimators.two_call.completions import ldgp_completion, maxent_completion
+from feval.estimators.two_call.mixtures import MixtureCurve, mixture_from_counts, mixture_from_probabilities
+from feval.estimators.two_call.moments import Moments
+from feval.estimators.two_call.pair_table import PairTable, pair_table_summary
+from feval.estimators.two_call.polynomial_objectives import polynomial_objective_interval
+from feval.estimators.two_call.two_call import (
+    certified_three_vote_gain,
+    infinite_vote_interval,
+    one_call_envelope,
+    three_vote_interval,
+    vote_interval,
+)
+from feval.estimators.two_call.wald_regions import wald_projection
+from feval.estimators.vote_polynomials import UnitPolynomial, even_vote_accuracy, majority_accuracy, majority_polynomial
+from feval.estimators.votes.empirical_votes import empirical_vote_accuracy, hypergeometric_majority
+
+Inputs = dict[str, Any]
+
+TERM = re.compile(r"([+-]?)\s*(?:([\d./]+)\s*\*?\s*)?(?:P_(\d+)|(q)(?:\^(\d+))?)|([+-]?)\s*(\d[\d./]*)")
+
+
+def moments(inputs: Inputs) -> Moments:
+    if "nu" in inputs:
+        return Moments.of(Fraction(inputs["mu"]), Fraction(inputs["nu"]))
+    return Moments.from_correlation(Fraction(inputs["mu"]), Fraction(inputs["rho"]))
+
+
+def objective(text: str) -> UnitPolynomial:
+    assert not TERM.sub("", text).strip(), f"an objective of another form: {text}"
+    total = UnitPolynomial((Fraction(0),))
+    for sign, factor, budget, q, power, plain_sign, constant in TERM.findall(text):
+        degree = int(power or 1) if q else 0
+        term = majority_polynomial(int(budget)) if budget else UnitPolynomial.of_powers([0] * degree + [1])
+        total += term * Fraction(f"{sign or plain_sign}{factor or constant or 1}")
+    return total
+
+
+def ends(interval: Any) -> list[float]:
+    return [float(interval.low), float(interval.high)]
+
+
+def with_law(name: str, bound: QuadraticBound) -> dict[str, object]:
+    atoms, weights = bound.law()
+    return {name: float(bound.value), f"{name}_atoms": atoms.tolist(), f"{name}_weights": weights.tolist()}
+
+
+def interval_with_laws(inputs: Inputs) -> dict[str, object]:
+    interval = vote_interval(inputs["n"], moments(inputs))
+    return with_law("L", interval.lower) | with_law("U", interval.upper)
+
+
+def summary(inputs: Inputs) -> dict[str, float | None]:
+    found = pair_table_summary(table(inputs))
+    return {name: value_or_none(value) for name, value in vars(found).items()}
+
+
+def value_or_none(value: Any) -> float | None:
+    """Entries write null where there is no value."""
+    return None if math.isnan(value) else float(value)
+
+
+def table(inputs: Inputs) -> PairTable:
+    return PairTable.of(inputs["n11"], inputs["n_disagree"], inputs["n00"])
+
+
+def projection(inputs: Inputs) -> list[float] | None:
+    n = inputs["n"] if isinstance(inputs["n"], int) else math.inf
+    found = wald_projection(table(inputs), n, float(Fraction(inputs.get("level", "0.95"))))
+    return None if found.empty else ends(found)
+
+
+def gain(inputs: Inputs) -> dict[str, object]:
+    found = certified_three_vote_gain(moments(inputs))
+    return {"certified": bool(found.certified), "L1_minus_mu": float(found.gain)}
+
+
+def completion(complete: Callable[..., Any]) -> Callable[[Inputs], dict[str, object]]:
+    def call(inputs: Inputs) -> dict[str, object]:
+        asked = inputs["n"] if isinstance(inputs["n"], list) else [inputs["n"]]
+        found = complete(moments(inputs), asked)
+        votes = {str(n): float(v) for n, v in zip(found.budgets, found.votes, strict=True)}
+        numbers = {
+            name: value_or_none(value) for name, value in vars(found).items() if name not in ("budgets", "votes")
+        }
+        return numbers | {"V": votes, "Vinf": float(found.infinite_votes)}
+
+    return call
+
+
+def mixture(found: MixtureCurve) -> dict[str, float]:
+    curve = {f"V{n}": float(v) for n, v in zip(found.budgets, found.votes, strict=True)}
+    return {"mu": float(found.mu), "nu": float(found.nu)} | curve
+
+
+def fractions(values: Any) -> Any:
+    return [fractions(value) for value in values] if isinstance(values, list) else float(Fraction(values))
+
+
+CALLS: dict[str, Callable[[Inputs], object]] = {
+    "P_n": lambda e: float(majority_accuracy(e["n"], float(Fraction(e["q"])))),
+    "even_vote_accuracy": lambda e: float(even_vote_accuracy(e["votes"], float(Fraction(e["q"])))),
+    "one_call_envelope": lambda e: ends(one_call_envelope(float(Fraction(e["mu"])), e.get("n", 1))),
+    "three_vote_interval": lambda e: ends(three_vote_interval(moments(e))),
+    "vote_interval": interval_with_laws,
+    "infinite_vote_interval": lambda e: ends(infinite_vote_interval(moments(e))),
+    "polynomial_objective_interval": lambda e: ends(
+        polynomial_objective_interval(objective(e["objective"]), moments(e))
+    ),
+    "certified_three_vote_gain": gain,
+    "pair_table_summary": summary,
+    "wald_projection": projection,
+    "maxent_completion": completion(maxent_completion),
+    "ldgp_completion": completion(ldgp_completion),
+    "empirical_V": lambda e: empirical_vote_accuracy(np.array(e["bits"])).mean().tolist(),
+    "hypergeometric_majority": lambda e: float(hypergeometric_majority(e["c"], e["K"], e["m"])),
+    "mixture_from_probabilities": lambda e: mixture(
+        mixture_from_probabilities(fractions(e["q"]), fractions(e["weights"]), range(11))
+    ),
+    "mixture_from_counts": lambda e: mixture(
+        mixture_from_counts(np.array(e["counts"]), e["K"], fractions(e["weights"]))
+    ),
+}
