@@ -31,6 +31,7 @@ note. Nor is `ReplayWarning`: programs that replay in process get it.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from difflib import get_close_matches
 
 __all__ = [
     "AnswerError",
@@ -85,8 +86,6 @@ class UnknownNameError(UsageError):
             known: the names that exist.
             advice: one more sentence on what to do, if any.
         """
-        from difflib import get_close_matches
-
         names = sorted(known)
         name = name if len(name) <= 80 else f"{name[:80]}..."
         near = get_close_matches(name, names, n=1)

@@ -6,6 +6,7 @@ thought each. The demo copies that recording, verifies it, records a further sma
 
 from __future__ import annotations
 
+import dataclasses
 import secrets
 import shutil
 import time
@@ -17,6 +18,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from feval.errors import DamagedRecordingError, FevalError, StorageError
+from feval.evaluation.curves import self_consistency_curve
+from feval.recording import verify_recording
+from feval.replay.loading import load
+from feval.report.files import save_files
+from feval.report.pictures.curve import curves_png
+from feval.report.tables.csv import curves_csv
+from recorders.request import Decoding
+from recorders.work.assemble import Ask, assemble, backend, questions_of, usual_prices
+from recorders.work.record import record_dataset
 
 if TYPE_CHECKING:
     from feval.evaluation.curves import Curve
@@ -99,12 +109,6 @@ def run_demo(folder: Path, progress: Callable[[int, int], None] | None = None) -
         StorageError: the folder holds something else, or cannot be written.
         DamagedRecordingError: an earlier run's recording is no longer sound.
     """
-    from feval.evaluation.curves import self_consistency_curve
-    from feval.replay.loading import load
-    from feval.report.files import save_files
-    from feval.report.pictures.curve import curves_png
-    from feval.report.tables.csv import curves_csv
-
     step = _steps(4 + len(LLMS), progress)
     _claim(folder)
     recording = folder / "recording"
@@ -132,8 +136,6 @@ def _steps(total: int, progress: Callable[[int, int], None] | None) -> Callable[
 
 def _claim(folder: Path) -> None:
     """Make the folder ours, or refuse it."""
-    from feval.report.files import save_files
-
     readme = folder / "README.md"
     try:
         taken = folder.exists() and (not folder.is_dir() or any(folder.iterdir()))
@@ -165,7 +167,6 @@ def _copy_bundled(recording: Path) -> None:
 
 
 def _verified(recording: Path) -> str:
-    from feval.recording import verify_recording
 
     try:
         found = verify_recording(recording)
@@ -181,10 +182,6 @@ def _verified(recording: Path) -> str:
 
 def _record_live(out: Path) -> Live:
     """Ask one of the models anew, as `feval record` does."""
-    from recorders.request import Decoding
-    from recorders.work.assemble import Ask, assemble, backend, questions_of, usual_prices
-    from recorders.work.record import record_dataset
-
     decoding = Decoding(temperature=1.0, max_tokens=120, seed=LIVE_SEED)
     ask = Ask(DATASET, LIVE_LLM, samples=LIVE_SAMPLES, decoding=decoding)
     asked = assemble(ask, questions_of(DATASET, first=LIVE_QUESTIONS))
@@ -200,6 +197,4 @@ def _record_live(out: Path) -> Live:
 
 def only_at(curve: Curve, counts: Sequence[int]) -> Curve:
     """The points of a curve at some counts."""
-    import dataclasses
-
     return dataclasses.replace(curve, points=tuple(point for point in curve.points if point.n in counts))

@@ -33,6 +33,7 @@ from feval.replay.loading import Request as Sent
 from recorders.asking.pace import Limits, backoff
 from recorders.errors import RateLimited, StoppedError, Transient
 from recorders.request import Backend, Completion, Decoding, Message, Request
+from recorders.work.assemble import usual_decoding, usual_prices
 
 __all__ = ["LiveCoT", "LiveLLM", "LiveResponse", "MeteredLiveLLM", "live"]
 
@@ -410,8 +411,6 @@ def live(
         UsageError: an answer kind that reads no answers from texts.
         OutOfRangeError: negative retries.
     """
-    from recorders.work.assemble import usual_decoding, usual_prices
-
     canonical(answer_kind, None)
     if answer_kind == "verbatim":
         raise UsageError("Verbatim answers are not read from texts; name another answer kind for a live LLM.")

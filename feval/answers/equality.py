@@ -19,11 +19,15 @@ from __future__ import annotations
 import atexit
 import json
 import os
+import selectors
+import subprocess
 import sys
 import threading
 import time
 from fractions import Fraction
 from functools import cache, partial
+from importlib.metadata import PackageNotFoundError
+from importlib.metadata import version as installed
 from typing import TYPE_CHECKING, Any
 
 from feval.answers import latex
@@ -58,9 +62,6 @@ _START_SECONDS = 120.0  # importing SymPy takes one second, on a busy or cold ma
 @cache
 def version() -> str | None:
     """Return the version of math-verify that is installed, without importing it; `None` where there is none."""
-    from importlib.metadata import PackageNotFoundError
-    from importlib.metadata import version as installed
-
     try:
         return installed("math-verify")
     except PackageNotFoundError:
@@ -220,7 +221,6 @@ class MathWorker:
         self._lock, self._owner = threading.Lock(), os.getpid()
 
     def _started(self) -> Popen[bytes]:
-        import subprocess
 
         environment = dict(os.environ, PYTHONPATH=os.pathsep.join(path or os.getcwd() for path in sys.path))  # noqa: PTH109  as Python reads ""
         try:
@@ -262,8 +262,6 @@ class MathWorker:
 
     def _line(self, descriptor: int, deadline: float) -> bytes:
         """The next line of the worker, read by the deadline; empty where there is none."""
-        import selectors
-
         with selectors.DefaultSelector() as selector:
             selector.register(descriptor, selectors.EVENT_READ)
             while b"\n" not in self._unread:

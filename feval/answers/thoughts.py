@@ -22,6 +22,8 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Literal, NamedTuple
 
+from feval.cards.cards import find_llm_card
+
 __all__ = [
     "FAMILIES",
     "Family",
@@ -281,8 +283,6 @@ def thoughts_of(llm: str) -> Thoughts | None:
     Raises:
         CardError: its card cannot be used.
     """
-    from feval.cards.cards import find_llm_card
-
     card = find_llm_card(llm)
     return None if card is None else card.thoughts
 

@@ -29,10 +29,18 @@ from feval.comparison.statistics import (
     statistics,
 )
 from feval.errors import FevalError, UnknownNameError, UsageError
+from feval.estimators.inference.intervals import accuracy_interval
+from feval.estimators.inference.sign_flips import MOST_EXACT
 from feval.evaluation.cautions import billed_once, few_questions
 from feval.evaluation.evaluation import Evaluation, budgets, evaluate
+from feval.evaluation.exact import EXACT, Oracle, has_exact_form
 from feval.evaluation.question_set import NONE_LEFT_OUT, LeftOut, Rows, question_set
+from feval.evaluation.specs import make_method
 from feval.evaluation.user_methods import TIME_LIMIT
+from feval.hub.addresses import is_address
+from feval.hub.recordings import open_place
+from feval.methods import METHODS, SelfConsistency
+from feval.replay.loading import load
 
 if TYPE_CHECKING:
     from feval.cards.prices import PriceList
@@ -133,9 +141,6 @@ class Comparison:
 
     def _not_exact(self) -> list[str]:
         """That kinds are mixed, or why figures differ from those that `feval curve` shows."""
-        from feval.evaluation.exact import EXACT
-        from feval.methods import METHODS
-
         if len(self.kinds) > 1:
             return [
                 "Exact and seeded methods stand beside each other: differences between them hold the luck of the draws."
@@ -160,8 +165,6 @@ class Comparison:
     @property
     def smallest_p(self) -> float:
         """The least adjusted p-value that so many questions and random sign flips can show among so many tests."""
-        from feval.estimators.inference.sign_flips import MOST_EXACT
-
         questions = self.curves[0].points[0].questions
         least = 2.0 ** (1 - min(questions, MOST_EXACT))
         if questions > MOST_EXACT:
@@ -319,10 +322,6 @@ def _opened(
     listed: PriceList | None,
 ) -> tuple[Dataset, dict[str, LLM]]:
     """The dataset and those of the plan's LLMs that were recorded; entries with others go missing."""
-    from feval.hub.addresses import is_address
-    from feval.hub.recordings import open_place
-    from feval.replay.loading import load
-
     recordings = recordings or [open_place(place if is_address(place) else base / place) for place in plan.recordings]
     held = [name for recording in recordings for name in recording.llm_names(plan.dataset)]
     wanted = dict.fromkeys(llm for entry in plan.entries for llm in entry.llms)
@@ -367,8 +366,6 @@ class _Runner:
     @cached_property
     def order(self) -> str | None:
         """The kind of every evaluation; `None` where the plan lets each method have its own."""
-        from feval.evaluation.exact import has_exact_form
-
         if self.plan.order is not None:
             return None if self.plan.order == "mixed" else self.plan.order
         return "exact" if all(map(has_exact_form, self._possible())) else "seeded"
@@ -396,7 +393,6 @@ class _Runner:
         return MethodCurve(entry.label, entry, tuple(points)) if points else None
 
     def baseline(self, llm: LLM, missing: list[Missing]) -> Evaluation | None:
-        from feval.methods import SelfConsistency
 
         try:
             return self._evaluated(SelfConsistency(1), [llm], self.order)
@@ -405,7 +401,6 @@ class _Runner:
             return None
 
     def ceiling(self, llm: LLM, missing: list[Missing]) -> MethodCurve | None:
-        from feval.evaluation.exact import Oracle
 
         most = int(llm.pool.sizes[self.rows].min())
         counts = (*(n for n in _CEILING if n < most), most)
@@ -418,7 +413,6 @@ class _Runner:
         return MethodCurve(llm.name, entry, points)
 
     def _method(self, entry: Entry, settings: dict[str, Any]) -> Any:
-        from feval.evaluation.specs import make_method
 
         if entry.method == "oracle":
             raise UsageError(
@@ -481,8 +475,6 @@ def _with_intervals(
     plan: Plan, curves: Sequence[MethodCurve], baselines: Sequence[Evaluation], ceilings: Sequence[MethodCurve]
 ) -> tuple[list[MethodCurve], list[Evaluation], list[MethodCurve]]:
     """The intervals that `evaluate` would have given each point, of all at once."""
-    from feval.estimators.inference.intervals import accuracy_interval
-
     everything = [point for curve in (*curves, *ceilings) for point in curve.points] + list(baselines)
     right = by_key(everything, [told.right for told in everything])
     ends = accuracy_interval(right, plan.confidence)

@@ -19,6 +19,7 @@ import json
 import math
 import os
 import re
+import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
@@ -27,6 +28,7 @@ from typing import Any
 from feval.errors import OutOfRangeError, UnknownNameError, UsageError
 from feval.evaluation.question_set import CHOICES
 from feval.hub.addresses import is_address
+from feval.methods import METHODS
 
 __all__ = ["AXES", "Entry", "Plan", "suggested_plan"]
 
@@ -164,8 +166,6 @@ class Plan:
             UsageError: the file cannot be read, is no TOML, or does not describe a comparison; the message names the method
                 and the key.
         """
-        import tomllib
-
         try:
             with Path(path).open("rb") as file:
                 data = file.read(_MAX_FILE_BYTES + 1)
@@ -401,8 +401,6 @@ def suggested_plan(dataset: str, recordings: Sequence[str], most: Mapping[str, i
         most: LLM -> CoTs of its smallest pool, in the order cascades are to ask them: the cheap ones first.
         axis: what a budget is counted in; one that every LLM has.
     """
-    from feval.methods import METHODS
-
     entries = [entry for llm, pool in most.items() for entry in _of_one(llm, pool)]
     if len(most) > 1:
         entries.extend(_of_several(tuple(most), min(most.values())))

@@ -15,6 +15,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
+from feval.estimators.inference.bootstrap import bootstrap_means
+from feval.estimators.inference.bradley_terry import bradley_terry, pairwise_wins
+from feval.estimators.inference.frontier import hull_area, pareto
+from feval.estimators.inference.paired import accuracy_at, cost_to_reach, flip_probability, holm, percentiles
+from feval.estimators.inference.sign_flips import sign_flip_test
+
 if TYPE_CHECKING:
     from feval.comparison.plan import Plan
     from feval.evaluation.evaluation import Evaluation
@@ -245,15 +251,11 @@ class _Line:
 
     def _at(self, cost: float, values: Floats) -> Floats:
         """Values [..., P] between the points; of points at the same cost the first listed counts."""
-        from feval.estimators.inference.paired import accuracy_at
-
         first = np.unique(self.cost, return_index=True)[1]
         return accuracy_at(cost, self.cost[first], values[..., first])
 
     def reaches(self, accuracy: float) -> tuple[float, Floats]:
         """Least cost for an accuracy, infinite for never: observed and resampled."""
-        from feval.estimators.inference.paired import cost_to_reach
-
         observed = cost_to_reach(accuracy, self.cost[None], self.right[None])
         return float(observed[0]), cost_to_reach(accuracy, self.costs, self.rights)
 
@@ -285,7 +287,6 @@ def statistics(plan: Plan, curves: Mapping[str, Sequence[Evaluation]]) -> Statis
 
 
 def _lines(plan: Plan, curves: Mapping[str, Sequence[Evaluation]]) -> list[_Line]:
-    from feval.estimators.inference.bootstrap import bootstrap_means
 
     points = [point for own in curves.values() for point in own]
     costs = [values for point in points if (values := costs_of(point, plan.axis)) is not None]
@@ -317,7 +318,6 @@ def _targets(lines: Sequence[_Line]) -> tuple[float, ...]:
 
 
 def _frontier(lines: Sequence[_Line]) -> tuple[FrontierPoint, ...]:
-    from feval.estimators.inference.frontier import pareto
 
     cost = np.concatenate([line.cost for line in lines])
     right = np.concatenate([line.right for line in lines])
@@ -336,8 +336,6 @@ def _frontier(lines: Sequence[_Line]) -> tuple[FrontierPoint, ...]:
 
 
 def _areas(plan: Plan, lines: Sequence[_Line]) -> tuple[Area, ...]:
-    from feval.estimators.inference.frontier import hull_area
-    from feval.estimators.inference.paired import percentiles
 
     low, high = max(float(line.cost[0]) for line in lines), max(float(line.cost[-1]) for line in lines)
     if not high > low:
@@ -351,7 +349,6 @@ def _areas(plan: Plan, lines: Sequence[_Line]) -> tuple[Area, ...]:
 
 
 def _differences(plan: Plan, lines: Sequence[_Line]) -> tuple[Difference, ...]:
-    from feval.estimators.inference.paired import holm
 
     at = [(a, b, cost) for a, b in combinations(lines, 2) for cost in _shared_costs(plan, a, b)]
     if not at:
@@ -366,9 +363,6 @@ def _differences(plan: Plan, lines: Sequence[_Line]) -> tuple[Difference, ...]:
 
 def _difference_rows(plan: Plan, at: Sequence[tuple[_Line, _Line, float | None]]) -> list[Difference]:
     """Differences with sign-flip tests, all on the same splits of the questions, not yet adjusted."""
-    from feval.estimators.inference.paired import flip_probability
-    from feval.estimators.inference.sign_flips import sign_flip_test
-
     costs = [(a, _own_cost(a, cost), b, _own_cost(b, cost)) for a, b, cost in at]
     differences = np.stack([a.questions_at(x) - b.questions_at(y) for a, x, b, y in costs], axis=1)
     seed = plan.seed % (1 << 64)
@@ -423,7 +417,6 @@ def _at_equal_accuracy(plan: Plan, lines: Sequence[_Line]) -> tuple[tuple[Saving
 
 
 def _reach(plan: Plan, label: str, target: float, observed: float, resampled: Floats) -> Reach:
-    from feval.estimators.inference.paired import percentiles
 
     low, high = percentiles(resampled, plan.confidence)
     return Reach(label, target, _finite(observed), _finite(low), _finite(high), float(np.isinf(resampled).mean()))
@@ -432,7 +425,6 @@ def _reach(plan: Plan, label: str, target: float, observed: float, resampled: Fl
 def _saving(
     plan: Plan, a: str, b: str, target: float, of_a: tuple[float, Floats], of_b: tuple[float, Floats]
 ) -> Saving:
-    from feval.estimators.inference.paired import percentiles
 
     (cost_a, costs_a), (cost_b, costs_b) = of_a, of_b
     with np.errstate(invalid="ignore"):  # neither reaches it: undefined
@@ -457,8 +449,6 @@ def _saving(
 
 
 def _ranking(plan: Plan, lines: Sequence[_Line]) -> tuple[Rank, ...]:
-    from feval.estimators.inference.bradley_terry import bradley_terry, pairwise_wins
-    from feval.estimators.inference.paired import percentiles
 
     if len(lines) < 2:
         return ()

@@ -15,8 +15,12 @@ import numpy as np
 import numpy.typing as npt
 
 from feval.errors import FevalError
+from feval.evaluation.evaluation import called, decisions, fit, train_test_rows
+from feval.evaluation.specs import make_method
 from feval.evaluation.user_methods import TIME_LIMIT
 from feval.hub.addresses import is_address
+from feval.methods.protocol import BatchMethod
+from feval.replay.loading import load
 
 if TYPE_CHECKING:
     from feval.comparison.comparison import Comparison, Entry, MethodCurve, Plan
@@ -77,8 +81,6 @@ def opened(comparison: Comparison, base: Path = Path()) -> tuple[Dataset, list[L
         RecordingError: a recording cannot be read.
         NotRecordedError: the recordings lack the dataset or an LLM.
     """
-    from feval.replay.loading import load
-
     plan = comparison.plan
     names = list(dict.fromkeys(name for curve in comparison.curves for name in curve.entry.llms))
     prices = plan.prices if not plan.prices or not (base / plan.prices).is_file() else str(base / plan.prices)
@@ -157,8 +159,6 @@ class _Follower:
         return tuple(found)
 
     def _method(self, entry: Entry, told: Evaluation, llms: Sequence[LLM]) -> Any:
-        from feval.evaluation.evaluation import fit, train_test_rows
-        from feval.evaluation.specs import make_method
 
         settings = dict(entry.fields)
         if entry.sweep:
@@ -171,8 +171,6 @@ class _Follower:
         return method
 
     def _decided(self, method: Any, llms: Sequence[LLM]) -> Decisions:
-        from feval.evaluation.evaluation import called, decisions
-        from feval.methods.protocol import BatchMethod
 
         if isinstance(method, BatchMethod):
             return next(iter(decisions(method, llms, order=self.order, rows=self.rows)))

@@ -15,13 +15,23 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from feval.cards.prices import billed_prompts, usd
 from feval.errors import OutOfRangeError, UnknownNameError, UsageError
+from feval.estimators.cost import mean_output_tokens
+from feval.estimators.counts import vote_counts
+from feval.estimators.inference.intervals import accuracy_interval
+from feval.estimators.per_question import PerQuestion
+from feval.estimators.votes.plurality import pass_at_k, subset_plurality_accuracy
 from feval.evaluation.cautions import billed_once, few_questions
+from feval.evaluation.evaluation import budgets, drawn_orders, evaluate
+from feval.evaluation.exact import Oracle
 from feval.evaluation.question_set import NONE_LEFT_OUT, LeftOut, question_set
+from feval.evaluation.specs import field_names, make_method
+from feval.methods.protocol import drawn
+from feval.methods.voting.self_consistency import SelfConsistency
 from feval.replay.draws import ORDERS
 
 if TYPE_CHECKING:
-    from feval.estimators.per_question import PerQuestion
     from feval.evaluation.evaluation import Evaluation
     from feval.replay.loading import LLM, Dataset
     from feval.replay.pools import Pool
@@ -153,8 +163,6 @@ def self_consistency_curve(
         UnknownNameError: no such order.
         UsageError: the LLM is from another `load` than the dataset, which numbers answers differently.
     """
-    from feval.evaluation.evaluation import drawn_orders
-
     budgets = _budgets(n)
     if order not in ORDERS:
         raise UnknownNameError.of("order", order, ORDERS)
@@ -190,8 +198,6 @@ def self_consistency_curve(
 
 def budget_field(method: str) -> str | None:
     """The field of a method that says how many CoTs it takes: `n`, `samples` or `budget`; `None` where it has none of these."""
-    from feval.evaluation.specs import field_names
-
     if ":" in method:
         raise UsageError(
             f"A curve varies a field, and {method}, a user's method, has none; evaluate it with `feval run`."
@@ -238,9 +244,6 @@ def method_curve(
         ShortPoolError: a value asks for more CoTs than were recorded.
         UnlabelledError: questions have no gold answer that can be read.
     """
-    from feval.evaluation.evaluation import budgets, evaluate
-    from feval.evaluation.specs import make_method
-
     if not values or len(set(values)) < len(values):
         raise OutOfRangeError(f"A curve needs distinct values of {field}; {list(values)[:10]} was asked for.")
     settings = dict(settings or {})
@@ -302,8 +305,6 @@ def _ceiling(method: Any, dataset: Dataset, llms: Sequence[LLM], told: Evaluatio
     """pass@n with all the CoTs that the method may look at, on the questions it was judged on."""
     if len(llms) != 1:
         return None
-    from feval.evaluation.evaluation import evaluate
-    from feval.evaluation.exact import Oracle
 
     rows = np.flatnonzero(np.isin(dataset.question_keys, told.question_keys))
     return evaluate(Oracle(*method.draws(1)), dataset, llms, rows=rows, confidence=None).accuracy
@@ -327,10 +328,6 @@ def _budgets(n: Sequence[int]) -> list[int]:
 
 def _exact(gold: Integers, pool: Pool, budgets: Sequence[int]) -> _Values:
     """Expectations over all draws without replacement."""
-    from feval.estimators.cost import mean_output_tokens
-    from feval.estimators.counts import vote_counts
-    from feval.estimators.votes.plurality import pass_at_k, subset_plurality_accuracy
-
     counts = vote_counts(pool.codes, gold)
     right = subset_plurality_accuracy(counts.gold, counts.rivals, counts.no_answer, budgets)
     any_right = pass_at_k(counts.gold, counts.size, budgets)
@@ -340,10 +337,6 @@ def _exact(gold: Integers, pool: Pool, budgets: Sequence[int]) -> _Values:
 
 def _drawn(gold: Integers, pool: Pool, batches: Iterable[npt.NDArray[np.uint16]], budgets: Sequence[int]) -> _Values:
     """Means over the draws of every question: one in recorded order, or seeded replicates."""
-    from feval.estimators.per_question import PerQuestion
-    from feval.methods.protocol import drawn
-    from feval.methods.voting.self_consistency import SelfConsistency
-
     right, any_right = np.zeros((2, len(gold), len(budgets)))
     tokens = np.zeros(len(budgets))
     count = 0
@@ -375,8 +368,6 @@ def _points(values: _Values, llm: LLM, pool: Pool, budgets: Sequence[int], kind:
 
 def _mean_cost(llm: LLM, pool: Pool, billing: str, n: int, output_tokens: float) -> tuple[float | None, float | None]:
     """Mean USD and tokens of one question: eq. (1) is linear, so means of tokens are enough."""
-    from feval.cards.prices import billed_prompts, usd
-
     if int(pool.prompt_tokens.min()) < 0:
         return None, None
     prompt_tokens = float(pool.prompt_tokens.mean()) * int(billed_prompts(billing, 1, n))
@@ -385,7 +376,6 @@ def _mean_cost(llm: LLM, pool: Pool, billing: str, n: int, output_tokens: float)
 
 
 def _with_intervals(points: Sequence[CurvePoint], right: PerQuestion, confidence: float) -> list[CurvePoint]:
-    from feval.estimators.inference.intervals import accuracy_interval
 
     interval = accuracy_interval(right, confidence)
     ends = zip(points, interval.low.tolist(), interval.high.tolist(), strict=True)

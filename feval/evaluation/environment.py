@@ -19,6 +19,8 @@ import numpy.typing as npt
 
 from feval.errors import OutOfRangeError, UsageError
 from feval.evaluation.question_set import question_set
+from feval.methods.vote import plurality
+from feval.replay.draws import uniforms
 
 if TYPE_CHECKING:
     from feval.replay.loading import LLM, Dataset, MeteredLLM
@@ -89,7 +91,6 @@ class _Question:
         return Observation(question, self.llm, tuple(zip(self._by, parties, strict=True)), budget_left, questions_left)
 
     def answer(self) -> str | None:
-        from feval.methods.vote import plurality
 
         return plurality(self.answers)
 
@@ -161,8 +162,6 @@ class BudgetEnvironment:
             seed: of the episode: the questions, their order and their draws are pure functions of it. `None` takes the next.
             options: not used; Gymnasium passes it.
         """
-        from feval.replay.draws import uniforms
-
         self._episode = self._episode + 1 if seed is None else seed
         if self._episode < 0:
             raise OutOfRangeError(f"Episodes are numbered from 0; seed {seed} was given.")

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from feval.cards.prices import billed_prompts, usd
 from feval.errors import (
     NotRecordedError,
     OutOfRangeError,
@@ -23,19 +24,25 @@ from feval.errors import (
     UnlabelledError,
     UsageError,
 )
+from feval.estimators.inference.intervals import accuracy_interval
 from feval.evaluation.cautions import billed_once, few_questions
+from feval.evaluation.exact import Oracle, exact_expectation, has_exact_form
+from feval.evaluation.exact_errors import ErrorShares, exact_errors, split_errors
 from feval.evaluation.question_set import NONE_LEFT_OUT, LeftOut, question_set
 from feval.evaluation.specs import MethodFile
 from feval.evaluation.user_methods import TIME_LIMIT, call_method, require_arguments
-from feval.methods.decisions import Ledger
-from feval.replay.draws import MAX_REPLICATES, ORDERS
+from feval.evaluation.workers import map_blocks
+from feval.methods import method_name
+from feval.methods.decisions import Decisions, Ledger
+from feval.methods.protocol import BatchMethod
+from feval.replay.draws import ABSENT_SAMPLE, MAX_REPLICATES, ORDERS, uniforms
+from feval.replay.loading import LLM, close_ledger
 
 if TYPE_CHECKING:
-    from feval.evaluation.exact import Expectation, Oracle
-    from feval.evaluation.exact_errors import ErrorShares, Estimate
-    from feval.methods.decisions import Decisions
-    from feval.methods.protocol import BatchMethod, Method, Orders
-    from feval.replay.loading import LLM, Dataset
+    from feval.evaluation.exact import Expectation
+    from feval.evaluation.exact_errors import Estimate
+    from feval.methods.protocol import Method, Orders
+    from feval.replay.loading import Dataset
     from feval.replay.pools import Pool
 
 __all__ = [
@@ -286,8 +293,6 @@ def evaluate(
         NotRecordedError: the method needs a channel (scores, log-probabilities) that was not recorded.
         MethodError: a user's method failed; the message names it and the question.
     """
-    from feval.replay.loading import LLM
-
     _require_method(method)
     asked = [llms] if isinstance(llms, LLM) else list(llms)
     if not asked or replicates < 1 or workers < 1:
@@ -337,9 +342,6 @@ def _named(method: object) -> Iterator[None]:
 
 def _require_method(method: object) -> None:
     """A name or a class is a slip that would be told in somebody else's words, question by question."""
-    from feval.evaluation.exact import Oracle
-    from feval.methods.protocol import BatchMethod
-
     if isinstance(method, type):
         raise UsageError(f"{method.__name__} is a class of methods; evaluate one of them, such as {method.__name__}().")
     if not callable(method) and not isinstance(method, (BatchMethod, Oracle)):
@@ -359,8 +361,6 @@ def budgets(method: Any, llms: Sequence[LLM]) -> list[tuple[LLM, int]]:
     Raises:
         UsageError: the method cannot be called with so many LLMs.
     """
-    from feval.methods.protocol import BatchMethod
-
     if isinstance(method, BatchMethod) or hasattr(method, "draws"):
         return list(zip(llms, method.draws(len(llms)), strict=True))
     require_arguments(method.load() if isinstance(method, MethodFile) else method, _name(method), len(llms))
@@ -387,8 +387,6 @@ def train_test_rows(
     Raises:
         OutOfRangeError: a fraction that is not between 0 and 1, or fewer than two questions.
     """
-    from feval.replay.draws import ABSENT_SAMPLE, uniforms
-
     rows = np.arange(len(dataset)) if rows is None else rows
     if not 0 < train_fraction < 1 or len(rows) < 2:
         raise OutOfRangeError(
@@ -526,7 +524,6 @@ class _Sums:
         return cls(**whole, split=parts[0].split)
 
     def add(self, decided: Decisions, right: npt.NDArray[np.bool_], billing: str) -> None:
-        from feval.cards.prices import billed_prompts
 
         self.right += right.sum(axis=0)
         self.none += (decided.answer < 0).sum(axis=0)
@@ -538,7 +535,6 @@ class _Sums:
                     self.ledgers[llm, place] += consumed.sum(axis=0, dtype=np.int64)
 
     def means(self, count: int, prompt_tokens: Sequence[npt.NDArray[Any]]) -> _Means:
-        from feval.evaluation.exact_errors import ErrorShares
 
         own = {name: self.ledgers[:, place] for place, name in enumerate(_LEDGER)}
         billed, per_round = (
@@ -572,7 +568,6 @@ class _Means:
 
 
 def _kind(method: object, order: str | None) -> str:
-    from feval.evaluation.exact import Oracle, has_exact_form
 
     exact = has_exact_form(method)
     if order is None:
@@ -598,7 +593,6 @@ def _sums(
     time_limit: float | None,
     workers: int,
 ) -> _Sums:
-    from feval.methods.protocol import BatchMethod
 
     batch = isinstance(method, BatchMethod)
     work = partial(_block, method, order=order, replicates=replicates, time_limit=time_limit)
@@ -607,7 +601,6 @@ def _sums(
     if batch:
         for llm, draws in zip(llms, method.draws(len(llms)), strict=True):
             llm.require(rows, draws)  # so that the message does not depend on the workers
-    from feval.evaluation.workers import map_blocks
 
     return _Sums.joined(map_blocks(work, dataset, llms, np.array_split(rows, min(workers, len(rows))), workers))
 
@@ -623,9 +616,6 @@ def _block(
     time_limit: float | None,
 ) -> _Sums:
     """Run a method over some questions."""
-    from feval.evaluation.exact_errors import split_errors
-    from feval.methods.protocol import BatchMethod
-
     gold = dataset.gold[rows]
     sums = _Sums.nothing(len(llms), len(rows))
     if not isinstance(method, BatchMethod):
@@ -671,9 +661,6 @@ def called(
     Raises:
         MethodError: the method failed; the message names it and the question.
     """
-    from feval.methods.decisions import Decisions
-    from feval.replay.loading import close_ledger
-
     if isinstance(method, MethodFile):
         method.load()  # in a new process the first question would pay for it with its time
     answer = np.empty((1, len(rows)), np.int64)
@@ -699,8 +686,6 @@ def _code(given: str | None, dataset: Dataset, row: int) -> int:
 
 
 def _expected(method: Any, dataset: Dataset, llms: Sequence[LLM], rows: Rows) -> _Means:
-    from feval.evaluation.exact import exact_expectation
-    from feval.evaluation.exact_errors import exact_errors
 
     for llm, draws in zip(llms, method.draws(len(llms)), strict=True):
         llm.require(rows, draws)
@@ -775,8 +760,6 @@ def _evaluation(
 
 def _costs(llms: Sequence[LLM], prompts: list[Floats], outputs: list[Floats]) -> tuple[Floats, Floats | None]:
     """[Q] tokens, and dollars where every LLM has a price."""
-    from feval.cards.prices import usd
-
     tokens, dollars = np.zeros((2, len(prompts[0])))
     for llm, prompt_tokens, output_tokens in zip(llms, prompts, outputs, strict=True):
         tokens = tokens + prompt_tokens + output_tokens
@@ -797,7 +780,6 @@ def interval_ends(right: Floats, confidence: float | None) -> tuple[float | None
     """
     if confidence is None:
         return None, None
-    from feval.estimators.inference.intervals import accuracy_interval
 
     interval = accuracy_interval(right[:, None], confidence)
     return float(interval.low[0]), float(interval.high[0])
@@ -818,6 +800,5 @@ def _json(value: Any) -> Any:
 
 
 def _name(method: object) -> str:
-    from feval.methods import method_name
 
     return method_name(method)

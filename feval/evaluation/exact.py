@@ -13,12 +13,20 @@ import numpy as np
 import numpy.typing as npt
 
 from feval.errors import OutOfRangeError, ShortPoolError, UsageError
+from feval.estimators.cost import mean_output_tokens
+from feval.estimators.counts import vote_counts
+from feval.estimators.stopping.by_partition import MOST_PARTITIONS, number_of_partitions, over_partitions
+from feval.estimators.stopping.early_plurality import early_plurality
+from feval.estimators.stopping.early_stopping import early_stops, window_ends
+from feval.estimators.stopping.orders import MOST_STATES, Pools, ends_of_rule, over_orders
+from feval.estimators.votes.best_of_n import subset_best_accuracy
+from feval.estimators.votes.plurality import pass_at_k, subset_plurality_accuracy
 from feval.methods import AdaptiveConsistency, BestOfN, EarlyStopping, SelfConsistency, SingleCall
 from feval.methods.fields import require_types
 from feval.replay.pools import Pool
 
 if TYPE_CHECKING:
-    from feval.estimators.stopping.orders import Ends, OverOrders, Pools
+    from feval.estimators.stopping.orders import Ends, OverOrders
 
 __all__ = [
     "EXACT",
@@ -100,9 +108,6 @@ def exact_expectation(method: Any, pools: Sequence[Pool], gold: Integers) -> Exp
 
 
 def _self_consistency(method: SelfConsistency, pool: Pool, gold: Integers) -> Expectation:
-    from feval.estimators.cost import mean_output_tokens
-    from feval.estimators.counts import vote_counts
-    from feval.estimators.votes.plurality import subset_plurality_accuracy
 
     codes = pool.codes if method.no_answer == "drop" else pool.with_no_answer_as_vote().codes
     counts = vote_counts(codes, gold)
@@ -112,8 +117,6 @@ def _self_consistency(method: SelfConsistency, pool: Pool, gold: Integers) -> Ex
 
 
 def _best_of_n(method: BestOfN, pool: Pool, gold: Integers) -> Expectation:
-    from feval.estimators.cost import mean_output_tokens
-    from feval.estimators.votes.best_of_n import subset_best_accuracy
 
     if len(pool.sizes) and pool.smallest < method.n:
         raise ShortPoolError(
@@ -127,9 +130,6 @@ def _best_of_n(method: BestOfN, pool: Pool, gold: Integers) -> Expectation:
 
 
 def _oracle(oracle: Oracle, pool: Pool, gold: Integers) -> Expectation:
-    from feval.estimators.cost import mean_output_tokens
-    from feval.estimators.counts import vote_counts
-    from feval.estimators.votes.plurality import pass_at_k
 
     counts = vote_counts(pool.codes, gold)
     right = pass_at_k(counts.gold, counts.size, [oracle.n]).per_question()[:, 0]
@@ -150,16 +150,11 @@ def _adaptive_consistency(method: AdaptiveConsistency, pool: Pool, gold: Integer
 
 def adaptive_over_orders(method: AdaptiveConsistency, held: Held) -> OverOrders:
     """Adaptive-Consistency over all orders of some pools, by a criterion that looks at the votes."""
-    from feval.estimators.stopping.orders import ends_of_rule
-
     return over_counts(held, ends_of_rule(method.rule.stop_mask, held.pools.bounds(), method.budget))
 
 
 def over_counts(held: Held, ends: Ends, most_states: int | None = None) -> OverOrders:
     """What a table of ends comes to on some pools, by the faster of two ways; see `over_orders` for `most_states`."""
-    from feval.estimators.stopping.by_partition import MOST_PARTITIONS, number_of_partitions, over_partitions
-    from feval.estimators.stopping.orders import MOST_STATES, over_orders
-
     own = (held.pools, held.gold_tokens, held.rival_tokens, held.none_tokens, ends)
     if number_of_partitions(ends.budget) <= MOST_PARTITIONS:
         return over_partitions(*own)
@@ -168,10 +163,6 @@ def over_counts(held: Held, ends: Ends, most_states: int | None = None) -> OverO
 
 def _random_stop(method: AdaptiveConsistency, pool: Pool, gold: Integers) -> Expectation:
     """The coin does not look at the answers: a mixture of self-consistency over numbers of CoTs."""
-    from feval.estimators.cost import mean_output_tokens
-    from feval.estimators.counts import vote_counts
-    from feval.estimators.votes.plurality import subset_plurality_accuracy
-
     codes = pool.codes if method.no_answer == "drop" else pool.with_no_answer_as_vote().codes
     counts = vote_counts(codes, gold)
     n = np.arange(1, method.budget + 1)
@@ -184,8 +175,6 @@ def _random_stop(method: AdaptiveConsistency, pool: Pool, gold: Integers) -> Exp
 
 def _early_stopping(method: EarlyStopping, pool: Pool, gold: Integers) -> Expectation:
     """In closed form. Only where rounding could reach 1e-10 (many small windows), the vote is found over all counts."""
-    from feval.estimators.stopping.early_stopping import early_stops
-
     held = Held.of(pool, gold, "drop")
     stops = early_stops(
         np.column_stack([held.pools.gold, held.pools.rivals]),
@@ -209,10 +198,6 @@ def _early_stopping(method: EarlyStopping, pool: Pool, gold: Integers) -> Expect
 
 def _early_votes(method: EarlyStopping, held: Held) -> Floats:
     """[Q] probability that everything drawn votes for the gold; of orders without a stop, if a stop answers with its window."""
-    from feval.estimators.stopping.early_plurality import early_plurality
-    from feval.estimators.stopping.early_stopping import window_ends
-    from feval.estimators.stopping.orders import over_orders
-
     pools, unstopped, shape = (
         held.pools,
         method.answer == "window",
@@ -250,8 +235,6 @@ class Held:
     @classmethod
     def of_counts(cls, pools: Pools, no_answer: str) -> Held:
         """Without tokens; with "vote" for `no_answer`, no answer is one more rival."""
-        from feval.estimators.stopping.orders import Pools
-
         free = np.zeros_like(pools.none)
         if no_answer == "vote":
             pools = Pools.of(pools.gold, np.column_stack([pools.rivals, pools.none]), free)
@@ -260,8 +243,6 @@ class Held:
     @classmethod
     def of(cls, pool: Pool, gold: Integers, no_answer: str) -> Held:
         """From a pool; with "vote" for `no_answer`, no answer is one more rival."""
-        from feval.estimators.stopping.orders import Pools
-
         codes = pool.codes.astype(np.int64)
         if no_answer == "vote":  # as a candidate of its own, which is not the gold either, where nobody gave that
             codes = np.where(codes == -1, max(codes.max(initial=-1), gold.max(initial=-1)) + 1, codes)

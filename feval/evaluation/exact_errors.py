@@ -25,13 +25,17 @@ import numpy as np
 import numpy.typing as npt
 
 from feval.errors import UsageError
+from feval.estimators.counts import vote_counts
+from feval.estimators.stopping.early_stopping import MOST_WINDOWS_IN_FLOATS, early_stops, window_ends
+from feval.estimators.stopping.hasty import hasty_states, wrong_stops
+from feval.estimators.stopping.orders import LARGEST_BUDGET, Ends, Pools, ends_of_rule, partitions
+from feval.estimators.votes.plurality import pass_at_k, subset_plurality_accuracy
 from feval.evaluation.exact import Held, Oracle, adaptive_over_orders, over_counts, share_of_whole
 from feval.methods import AdaptiveConsistency, BestOfN, EarlyStopping, SelfConsistency, SingleCall
 from feval.methods.vote import share_of_lead
 
 if TYPE_CHECKING:
     from feval.estimators.stopping.early_stopping import EarlyStops
-    from feval.estimators.stopping.orders import Pools
     from feval.methods.decisions import Decisions
     from feval.methods.protocol import Orders
     from feval.replay.pools import Pool
@@ -147,8 +151,6 @@ def exact_errors(method: Any, pool: Pool, gold: Integers, right: Floats, draw: D
 
 def _silence(answered: Bools, sizes: Integers, n: int) -> Floats:
     """[Q] probability that none of n CoTs has an answer."""
-    from feval.estimators.votes.plurality import pass_at_k
-
     silent: Floats = 1.0 - pass_at_k(answered.sum(axis=1), sizes, [n]).per_question()[:, 0]
     return silent
 
@@ -165,9 +167,6 @@ def _silence_of_all(method: SelfConsistency | SingleCall | BestOfN | Oracle, poo
 
 def _votes_for_none(pool: Pool, n: Integers) -> Floats:
     """[Q, N] probability that no answer wins votes among n CoTs in which it takes part."""
-    from feval.estimators.counts import vote_counts
-    from feval.estimators.votes.plurality import subset_plurality_accuracy
-
     counts = vote_counts(pool.codes, np.full(len(pool.codes), -1))
     found = subset_plurality_accuracy(counts.no_answer, counts.rivals, np.zeros_like(counts.no_answer), n)
     return found.per_question()
@@ -241,8 +240,6 @@ def _early_of_whole(method: AdaptiveConsistency | EarlyStopping, pools: Pools, w
 
 def _right_at_budget(method: AdaptiveConsistency | EarlyStopping, pools: Pools) -> Floats:
     """[Q] probability to go on to the budget, which is the whole pool, and to be right there."""
-    from feval.estimators.stopping.orders import ends_of_rule
-
     if isinstance(method, EarlyStopping):
         return share_of_whole(pools) * _windows_before_last(method, pools).no_stop
     held = Held.of_counts(pools, method.no_answer)
@@ -258,7 +255,6 @@ def _answers_window(method: EarlyStopping) -> bool:
 
 
 def _windows_before_last(method: EarlyStopping, pools: Pools) -> EarlyStops:
-    from feval.estimators.stopping.early_stopping import early_stops
 
     counts, first = np.column_stack([pools.gold, pools.rivals]), np.zeros(len(pools.gold), np.intp)
     shape = {"window": method.window, "windows": method.windows - 1}
@@ -274,8 +270,6 @@ def _wrong_windows(method: EarlyStopping, pools: Pools) -> Floats:
 
 def _early_of_some(method: AdaptiveConsistency | EarlyStopping, pools: Pools) -> Floats | None:
     """[Q] the same where the budget is some of the CoTs, over all its counts; `None` where these are too many."""
-    from feval.estimators.stopping.orders import Ends, partitions
-
     budget, bounds = method.draws(1)[0], pools.bounds()
     if _is_long(method, bounds):
         return None
@@ -290,10 +284,6 @@ def _early_of_some(method: AdaptiveConsistency | EarlyStopping, pools: Pools) ->
 
 def _is_long(method: AdaptiveConsistency | EarlyStopping, bounds: Integers) -> bool:
     """Whether all counts of the whole budget within some bounds are more than a few seconds' work."""
-    from feval.estimators.stopping.early_stopping import MOST_WINDOWS_IN_FLOATS
-    from feval.estimators.stopping.hasty import hasty_states
-    from feval.estimators.stopping.orders import LARGEST_BUDGET
-
     budget = method.draws(1)[0]
     if budget > LARGEST_BUDGET:
         return True
@@ -305,10 +295,6 @@ def _is_long(method: AdaptiveConsistency | EarlyStopping, bounds: Integers) -> b
 
 def _wrong_before(method: AdaptiveConsistency | EarlyStopping, whole: Integers) -> Floats:
     """[N] probability of a stop before the budget, with another answer than the first leader of its counts [N, 1 + K]."""
-    from feval.estimators.stopping.early_stopping import window_ends
-    from feval.estimators.stopping.hasty import wrong_stops
-    from feval.estimators.stopping.orders import Pools, ends_of_rule
-
     pools = Pools(whole[:, 1].astype(np.int64), whole[:, 2:].astype(np.int64), whole[:, 0].astype(np.int64))
     if isinstance(method, EarlyStopping):
         if _answers_window(method):

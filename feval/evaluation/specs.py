@@ -18,6 +18,7 @@ from types import NoneType
 from typing import Any, NoReturn, get_origin, get_type_hints
 
 from feval.errors import UnknownNameError, UsageError
+from feval.evaluation.exact import Oracle
 from feval.evaluation.user_methods import contained
 from feval.methods import METHODS
 from feval.methods.fields import MISFIT, as_type, options_of, words_of
@@ -143,7 +144,6 @@ def make_method(name: str, settings: Mapping[str, Any] | None = None) -> Any:
 
 
 def _oracle() -> type[Any]:
-    from feval.evaluation.exact import Oracle
 
     return Oracle
 

@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from feval.errors import UsageError
+from feval.replay.loading import load
 
 if TYPE_CHECKING:
     from feval.replay.loading import LLM, Dataset
@@ -38,7 +39,6 @@ class _Opened:
     billing: str
 
     def load(self) -> tuple[Dataset, list[LLM]]:
-        from feval.replay.loading import load
 
         return load(self.dataset, self.llms, self.recordings, seed=self.seed, prices="none", billing=self.billing)
 

@@ -11,7 +11,16 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 import numpy.typing as npt
 
+from feval.cards.prices import billed_prompts, usd
 from feval.errors import OutOfRangeError, PriceNotFoundError, UsageError
+from feval.estimators.cost import mean_output_tokens
+from feval.estimators.counts import vote_counts
+from feval.estimators.inference.intervals import accuracy_interval
+from feval.estimators.self_consistency_error import self_consistency_bound
+from feval.estimators.two_call.two_call import vote_interval
+from feval.estimators.two_call.wald_regions import simultaneous_gains
+from feval.estimators.votes.multinomial import plugin_plurality_accuracy
+from feval.estimators.votes.plurality import subset_plurality_accuracy
 from feval.evaluation.question_set import NONE_LEFT_OUT, LeftOut, Rows, question_set
 from feval.forecast.evidence import moments_of, ordered_by_key, rare_pairs, sample_moments
 
@@ -348,7 +357,6 @@ class _Costs:
 
     @classmethod
     def of(cls, dataset: Dataset, llm: LLM, rows: Rows, budget: Budget) -> Self:
-        from feval.estimators.cost import mean_output_tokens
 
         if budget.unit == "usd" and llm.price is None:
             if llm.prices is not None:
@@ -375,8 +383,6 @@ class _Costs:
 
     def usd(self, calls: int) -> float | None:
         """The same in USD."""
-        from feval.cards.prices import usd
-
         return None if self.price is None else usd(self.price, self._prompts(calls), calls * self.output_tokens)
 
     def cost(self, calls: int) -> float:
@@ -385,7 +391,6 @@ class _Costs:
         return self.tokens(calls) if self.budget.unit == "tokens" or dollars is None else dollars
 
     def _prompts(self, calls: int) -> float:
-        from feval.cards.prices import billed_prompts
 
         return self.prompt_tokens * billed_prompts(self.billing, 1, calls)
 
@@ -410,8 +415,6 @@ class _Costs:
 
 def _split(costs: _Costs) -> Split:
     """The integers n and m = floor(B / cost(n)) that minimise Theorem 1's bound; the fewest calls among equals."""
-    from feval.estimators.self_consistency_error import self_consistency_bound
-
     tried: list[tuple[int, int]] = []
     for calls in range(1, _MOST_CALLS + 1):
         questions = costs.paid(calls)
@@ -441,7 +444,6 @@ class _Pilot:
 
     @classmethod
     def of(cls, dataset: Dataset, llm: LLM, rows: Rows, confidence: float, resamples: int, family: int) -> Self:
-        from feval.estimators.counts import vote_counts
 
         counts = vote_counts(llm.pool.codes[rows], dataset.gold[rows])
         some = min(resamples, _MOMENT_RESAMPLES)
@@ -456,8 +458,6 @@ class _Pilot:
 
     def gains_together(self, votes: Sequence[int]) -> list[float | None]:
         """Least gains of all votes at once, or nothing where nothing can be certified."""
-        from feval.estimators.two_call.wald_regions import simultaneous_gains
-
         if not self.can_certify:
             return [None] * len(votes)
         level = 1.0 - (1.0 - self.confidence) / self.family
@@ -466,8 +466,6 @@ class _Pilot:
 
     def pluralities(self, votes: Sequence[int]) -> Floats:
         """[3, len(votes)] accuracy, low and high of pluralities: over subsets up to the pool, at its shares beyond."""
-        from feval.estimators.inference.intervals import accuracy_interval
-
         within, beyond = [m for m in votes if m <= self.pool], [m for m in votes if m > self.pool]
         values = self._subsets(within).beside(self._plug_in(beyond)) if beyond else self._subsets(within)
         ends = accuracy_interval(values, self.confidence)
@@ -478,18 +476,15 @@ class _Pilot:
         return float(self._subsets([votes]).mean()[0]), float(self._plug_in([votes]).mean()[0])
 
     def _subsets(self, votes: Sequence[int]) -> PerQuestion:
-        from feval.estimators.votes.plurality import subset_plurality_accuracy
 
         return subset_plurality_accuracy(self.counts.gold, self.counts.rivals, self.counts.no_answer, votes)
 
     def _plug_in(self, votes: Sequence[int]) -> PerQuestion:
-        from feval.estimators.votes.multinomial import plugin_plurality_accuracy
 
         return plugin_plurality_accuracy(self.counts.gold, self.counts.rivals, self.counts.no_answer, votes)
 
 
 def _options(pilot: _Pilot, costs: _Costs, questions: int, votes: Sequence[int]) -> list[VoteOption]:
-    from feval.estimators.two_call.two_call import vote_interval
 
     sample, resampled = moments_of(pilot.moments)
     pluralities, together = pilot.pluralities(votes).T.tolist(), pilot.gains_together(votes)

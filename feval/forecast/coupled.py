@@ -20,7 +20,13 @@ import numpy as np
 import numpy.typing as npt
 
 from feval.errors import ConflictError, NotRecordedError, OutOfRangeError, UsageError
+from feval.estimators.coupling.coupling import coupled_statistics, equal_error_samples, estimation_error
+from feval.estimators.coupling.gumbel_coupling import coupled_correctness, laws_of_counts
+from feval.estimators.coupling.winrates import preference_cycle, ranked_winrates, ranking_change, sampled_winrates
+from feval.estimators.inference.bootstrap import bootstrap_interval
+from feval.estimators.inference.bradley_terry import bradley_terry
 from feval.evaluation.question_set import question_set
+from feval.recording.scores import verdicts_name
 
 if TYPE_CHECKING:
     from feval.estimators.coupling.coupling import CoupledStatistics
@@ -425,13 +431,11 @@ class _Pair:
     recorded_apart: bool
 
     def statistics(self, at: Rows | None = None) -> CoupledStatistics:
-        from feval.estimators.coupling.coupling import coupled_statistics
 
         where = slice(None) if at is None else at
         return coupled_statistics(self.first.right[where], self.second.right[where])
 
     def statistics_apart(self, at: Rows | None = None) -> CoupledStatistics:
-        from feval.estimators.coupling.coupling import coupled_statistics
 
         where = slice(None) if at is None else at
         return coupled_statistics(self.first_apart.right[where], self.second_apart.right[where])
@@ -449,8 +453,6 @@ class _Pair:
         return coupled, self.first_apart.right[at] - self.second_apart.right[at]
 
     def figures(self, area: str | None, at: Rows, samples: int, settings: Mapping[str, Any]) -> CoupledPair:
-        from feval.estimators.coupling.coupling import equal_error_samples
-        from feval.estimators.inference.bootstrap import bootstrap_interval
 
         told = self.statistics(at)
         coupled, independent = self.differences(at)
@@ -489,8 +491,6 @@ class _Pair:
 
     def _law_covariance(self, at: Rows) -> float:
         """Mean covariance of being right under the coupling of the two empirical answer laws."""
-        from feval.estimators.coupling.gumbel_coupling import coupled_correctness, laws_of_counts
-
         one, two = self.first.codes[at], self.second.codes[at]
         width = 2 + int(max(one.max(), two.max()))
         counts = [
@@ -504,7 +504,6 @@ class _Pair:
         return float(coupled_correctness(laws[0], laws[1], right).covariance.mean())
 
     def curve(self) -> ErrorCurve:
-        from feval.estimators.coupling.coupling import estimation_error
 
         coupled, independent = self.differences(np.arange(len(self.first.right)))
         most = min(coupled.size, independent.size, _LARGEST_SIZE)
@@ -523,9 +522,6 @@ def _ranked(
     names: Sequence[str], outcomes: tuple[Floats, Floats], settings: Mapping[str, Any]
 ) -> tuple[list[RankedLLM], list[tuple[str, str, float]]]:
     """LLMs under both schemes, from the tables of `_outcomes`."""
-    from feval.estimators.coupling.winrates import ranked_winrates, ranking_change
-    from feval.estimators.inference.bradley_terry import bradley_terry
-
     boot = {name: settings[name] for name in ("resamples", "seed")}
     entries, averages = [], []
     others = len(names) - 1
@@ -561,8 +557,6 @@ def _ranked(
 
 def _doubts(names: Sequence[str], scheme: str, table: Floats, settings: Mapping[str, Any]) -> list[str]:
     """Sentences where the comparisons of a scheme give no ranking."""
-    from feval.estimators.coupling.winrates import preference_cycle
-
     if not table[..., :2].any():
         return [f"All {scheme} comparisons are ties, so nothing ranks the LLMs there."]
     margins = (table[..., 0] - table[..., 1]).transpose(2, 0, 1)
@@ -575,8 +569,6 @@ def _doubts(names: Sequence[str], scheme: str, table: Floats, settings: Mapping[
 
 def _outcomes(calls: Sequence[_Calls], which: Any) -> Floats:
     """[L, L, Q, 3] shares of wins, losses and ties of each against each; zeros on the diagonal."""
-    from feval.estimators.coupling.winrates import sampled_winrates
-
     table = np.zeros((len(calls), len(calls), len(calls[0].scores), 3))
     for one, two in combinations(range(len(calls)), 2):
         told = sampled_winrates(calls[one].scores, calls[two].scores, which)
@@ -586,8 +578,6 @@ def _outcomes(calls: Sequence[_Calls], which: Any) -> Floats:
 
 def _judge_name(llms: Sequence[LLM], judge: str) -> str:
     """The name under which verdicts are kept: as given, or of the judge with that model."""
-    from feval.recording.scores import verdicts_name
-
     names = [judge, f"pairwise:{judge}"]
     held = [scorer for llm in llms for scorer in llm.pool.channels.scorers()]
     return next((name for name in names if any(own.startswith(verdicts_name(name, "")) for own in held)), names[1])
@@ -635,8 +625,6 @@ def _verdicts(judge: str, llms: Sequence[LLM], shift: int) -> tuple[Floats, int,
 
 def _verdicts_of_pair(judge: str, first: LLM, second: LLM, shift: int) -> Floats:
     """[Q, S] 1 where the first was preferred, 0 where the second was, 0.5 for ties, NaN for none."""
-    from feval.recording.scores import verdicts_name
-
     for own, other in ((first, second), (second, first)):
         name = verdicts_name(judge, other.name, shift)
         if name in own.pool.channels.scorers():

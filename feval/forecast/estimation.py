@@ -11,13 +11,26 @@ import numpy as np
 import numpy.typing as npt
 
 from feval.errors import OutOfRangeError, UnknownNameError
+from feval.estimators.counts import vote_counts
+from feval.estimators.inference.intervals import accuracy_interval
+from feval.estimators.per_question import PerQuestion
+from feval.estimators.two_call.completions import ldgp_completion, maxent_completion
+from feval.estimators.two_call.pair_table import pair_table
+from feval.estimators.two_call.two_call import vote_interval
+from feval.estimators.two_call.wald_regions import likelihood_projection, wald_projection
+from feval.estimators.vote_polynomials import budget_index
+from feval.estimators.votes.empirical_votes import hypergeometric_majority
+from feval.estimators.votes.gaussian import gaussian_estimate
+from feval.estimators.votes.multinomial import plugin_plurality_accuracy
+from feval.estimators.votes.plurality import subset_plurality_accuracy
+from feval.estimators.votes.sampling import monte_carlo_plurality_accuracy
 from feval.evaluation.cautions import few_questions
 from feval.evaluation.question_set import NONE_LEFT_OUT, LeftOut, Rows, question_set
 from feval.forecast.evidence import checked_votes, moments_of, ordered_by_key, rare_pairs, sample_moments
+from feval.methods.protocol import drawn
 
 if TYPE_CHECKING:
     from feval.estimators.counts import VoteCounts
-    from feval.estimators.per_question import PerQuestion
     from feval.estimators.two_call.moments import Moments
     from feval.estimators.two_call.pair_table import PairTable
     from feval.forecast.evidence import SampleMoments
@@ -315,9 +328,6 @@ class _Calls:
         votes: list[int],
         how: tuple[float, int, int],
     ) -> _Calls:
-        from feval.estimators.counts import vote_counts
-        from feval.estimators.two_call.pair_table import pair_table
-        from feval.methods.protocol import drawn
 
         codes, gold = drawn(llm.pool.codes[rows], llm.orders([replicate], g, rows))[0], dataset.gold[rows]
         pairs = pair_table(codes[:, [0, min(g, 2) - 1]] == gold[:, None])
@@ -336,8 +346,6 @@ class _Calls:
 
     def with_interval(self, method: str, values: PerQuestion) -> Estimate:
         """The estimate of values per question, with their score intervals."""
-        from feval.estimators.inference.intervals import accuracy_interval
-
         ends = accuracy_interval(values, self.confidence)
         columns = zip(self.votes, values.mean().tolist(), ends.low.tolist(), ends.high.tolist(), strict=False)
         points = [EstimatePoint(votes, mean, None, None, low, high) for votes, mean, low, high in columns]
@@ -352,14 +360,12 @@ class _Calls:
 
 
 def _exact_values(calls: _Calls) -> PerQuestion:
-    from feval.estimators.votes.multinomial import plugin_plurality_accuracy
 
     counts = calls.counts
     return plugin_plurality_accuracy(counts.gold, counts.rivals, counts.no_answer, calls.votes)
 
 
 def _gaussian_values(calls: _Calls) -> PerQuestion:
-    from feval.estimators.votes.gaussian import gaussian_estimate
 
     correct, rivals, _ = calls.shares()
     return gaussian_estimate(correct, rivals, calls.votes)
@@ -374,7 +380,6 @@ def _gaussian(calls: _Calls) -> Estimate:
 
 
 def _monte_carlo(calls: _Calls) -> Estimate:
-    from feval.estimators.votes.sampling import monte_carlo_plurality_accuracy
 
     simulated = monte_carlo_plurality_accuracy(
         *calls.shares(), calls.votes, replicates=calls.simulations, seed=calls.seed, keys=calls.keys
@@ -383,8 +388,6 @@ def _monte_carlo(calls: _Calls) -> Estimate:
 
 
 def _unbiased(calls: _Calls) -> Estimate:
-    from feval.estimators.per_question import PerQuestion
-    from feval.estimators.votes.plurality import subset_plurality_accuracy
 
     within = [votes for votes in calls.votes if votes <= calls.g]
     if not within:
@@ -397,8 +400,6 @@ def _unbiased(calls: _Calls) -> Estimate:
 
 
 def _two_call(calls: _Calls) -> Estimate:
-    from feval.estimators.two_call.two_call import vote_interval
-    from feval.estimators.two_call.wald_regions import likelihood_projection, wald_projection
 
     table = calls.pairs
     sparse = bool(table.sparse) or int(table.questions) < 2
@@ -431,13 +432,11 @@ def _is_feasible(table: PairTable) -> bool:
 
 
 def _max_entropy(calls: _Calls) -> Estimate:
-    from feval.estimators.two_call.completions import maxent_completion
 
     return _completed("max-entropy", calls, lambda moments, budgets: maxent_completion(moments, budgets).votes)
 
 
 def _ldgp(calls: _Calls) -> Estimate:
-    from feval.estimators.two_call.completions import ldgp_completion
 
     return _completed("ldgp", calls, lambda moments, budgets: ldgp_completion(moments, budgets).votes)
 
@@ -459,8 +458,6 @@ def _completed(method: str, calls: _Calls, complete: Callable[[Moments, list[int
 
 def _budget(votes: int) -> int:
     """The n of 2n + 1 votes; with fair ties an even number is as accurate as one vote fewer."""
-    from feval.estimators.vote_polynomials import budget_index
-
     return budget_index(votes - 1 + votes % 2)
 
 
@@ -476,9 +473,6 @@ _ESTIMATORS: dict[str, Callable[[_Calls], Estimate]] = {
 
 
 def _reference(dataset: Dataset, llm: LLM, rows: Rows, votes: list[int]) -> Reference:
-    from feval.estimators.counts import vote_counts
-    from feval.estimators.votes.empirical_votes import hypergeometric_majority
-    from feval.estimators.votes.plurality import subset_plurality_accuracy
 
     size = int(llm.pool.sizes[rows].min())
     within = [m for m in votes if m <= size]

@@ -9,9 +9,10 @@ import numpy as np
 import numpy.typing as npt
 
 from feval.errors import OutOfRangeError
+from feval.estimators.inference.bootstrap import bootstrap_means
+from feval.estimators.two_call.moments import Moments
 
 if TYPE_CHECKING:
-    from feval.estimators.two_call.moments import Moments
     from feval.replay.loading import Dataset
 
 __all__ = [
@@ -83,8 +84,6 @@ def sample_moments(right: Integers, size: Integers, *, resamples: int, seed: int
         resamples: R.
         seed: of the resamples.
     """
-    from feval.estimators.inference.bootstrap import bootstrap_means
-
     c, g = right.astype(np.float64), size.astype(np.float64)
     columns = np.stack([c / g, c * (c - 1.0) / (g * (g - 1.0))], axis=1)
     mu, nu = columns.mean(axis=0).tolist()
@@ -111,6 +110,4 @@ def rare_pairs(right: Integers, size: Integers) -> str | None:
 
 def moments_of(sample: SampleMoments) -> tuple[Moments, Moments]:
     """The sample's moments (a scalar table) and those of its resamples [R]."""
-    from feval.estimators.two_call.moments import Moments
-
     return Moments.of(sample.mu, sample.nu), Moments.of(sample.resampled[:, 0], sample.resampled[:, 1])

@@ -23,6 +23,7 @@ import orjson
 from feval.answers import KINDS, canonical, canonical_gold
 from feval.cards.cards import DatasetCard, HubChoices, HubColumns, dataset_card, find_dataset_card
 from feval.errors import CardError, SourceError, UnknownNameError, UsageError
+from feval.hub import question_files
 from feval.importers.golds import positions_as_labels
 from feval.importers.questions import read_questions
 from feval.importers.reading import Reader, read_bytes
@@ -94,7 +95,6 @@ def train_rows(dataset_id: str, *, source: Path | None = None) -> list[Row]:
     """
     if source is not None:
         return _rows(source.name, read_bytes(source))
-    from feval.hub import question_files
 
     card = dataset_card(dataset_id)
     if card.hub is None:
@@ -199,7 +199,6 @@ def _check(card: DatasetCard, found: Sequence[Question], origin: str) -> None:
 
 
 def _from_hub(card: DatasetCard) -> tuple[list[SourceQuestion], str]:
-    from feval.hub import question_files
 
     hub = card.hub
     if hub is None or hub.columns is None:

@@ -25,8 +25,11 @@ from feval.errors import StorageError
 from feval.hub.addresses import is_address, parse_address
 from feval.hub.cache import cache_folder
 from feval.hub.snapshots import Listed, Snapshot, open_snapshot
-from feval.recording.layout.format import MANIFEST, README
+from feval.recording import open_recording
+from feval.recording.layout.bounds import check_expansion
+from feval.recording.layout.format import MANIFEST, README, file_path
 from feval.recording.layout.manifest import MOST_BYTES
+from feval.recording.partial import check_leaf, check_votes, paths_of, write_origin
 from feval.recording.reader import Recording
 
 __all__ = ["Pulled", "local_folder", "open_place", "pull"]
@@ -43,8 +46,6 @@ def open_place(place: str | PurePath) -> Recording:
         HubError: it cannot be fetched.
         RecordingError: it cannot be read as a recording.
     """
-    from feval.recording import open_recording
-
     return _opened(place)[0] if is_address(place) else open_recording(Path(place))
 
 
@@ -104,8 +105,6 @@ def pull(
         NotRecordedError: the recording lacks a dataset or an LLM.
         HubError, DamagedRecordingError, StorageError: it cannot be fetched, is damaged, or cannot be written.
     """
-    from feval.recording.partial import paths_of
-
     target = None if out is None else _new_folder(Path(out))
     recording, source = _opened(place)
     wanted = list(datasets or recording.dataset_ids())
@@ -145,7 +144,6 @@ def _held(recording: Recording, dataset: str, llms: Collection[str] | None) -> l
 
 
 def _opened(place: str | PurePath) -> tuple[Recording, _Source]:
-    from feval.recording import open_recording
 
     snapshot = open_snapshot(parse_address(place), MANIFEST, most_bytes=MOST_BYTES)
     source = _Source(snapshot)
@@ -167,8 +165,6 @@ class _Source:
 
     def prepare(self, recording: Recording, dataset: str, llms: Sequence[str]) -> None:
         """Bring what voting of some LLMs on a dataset needs, and check that it is derived from what the hash pins."""
-        from feval.recording.layout.format import file_path
-
         wanted = [file_path("questions", dataset), *recording.votes_paths(dataset).values()]
         wanted += [path for path in [file_path("equality", dataset)] if path in recording.manifest.files]
         wanted += [file_path(part, dataset, llm) for llm in llms for part in ("requests", "samples")]
@@ -190,8 +186,6 @@ class _Source:
         return fetched
 
     def _check(self, recording: Recording, path: str) -> None:
-        from feval.recording.layout.bounds import check_expansion
-        from feval.recording.partial import check_leaf
 
         record = recording.file_record(path)
         if self._noted.has(f"leaf {record['sha256']}"):
@@ -202,9 +196,6 @@ class _Source:
 
     def check_votes(self, recording: Recording, dataset: str, llms: Iterable[str]) -> None:
         """Check that the votes of some LLMs say what their Parquet files say."""
-        from feval.recording.layout.format import file_path
-        from feval.recording.partial import check_votes
-
         sha256 = recording.file_record(file_path("votes", dataset))["sha256"]
         new = [llm for llm in llms if not self._noted.has(f"votes {sha256} {llm}")]
         if new:
@@ -257,8 +248,6 @@ def _new_folder(out: Path) -> Path:
 
 def _copy(recording: Recording, paths: Sequence[str], target: Path) -> None:
     """Copy files of the cache to a folder of their own, which appears in one rename, its manifest written last."""
-    from feval.recording.partial import write_origin
-
     try:
         target.absolute().parent.mkdir(parents=True, exist_ok=True)
         scratch = Path(tempfile.mkdtemp(prefix=f".{target.name}.partial-", dir=target.absolute().parent))

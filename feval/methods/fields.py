@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import fields
 from decimal import Decimal
@@ -94,10 +95,9 @@ def require_types(method: Any) -> None:
     for name, hint in _hints(method.__class__).items():
         value = getattr(method, name)
         if all(as_type(_plain(value), option) is MISFIT for option in options_of(hint)):
-            from feval.methods import method_name
-
             wanted = " or ".join(dict.fromkeys(words_of(option) for option in options_of(hint)))
-            raise UsageError(f"The field {name!r} of {method_name(method)} takes {wanted}; {value!r:.80} was given.")
+            method_name = re.sub(r"(?<!^)(?=[A-Z])", "-", type(method).__name__).lower()
+            raise UsageError(f"The field {name!r} of {method_name} takes {wanted}; {value!r:.80} was given.")
 
 
 @cache

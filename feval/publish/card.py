@@ -12,7 +12,8 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from feval.cards.cards import find_dataset_card
+from feval.cards.cards import find_dataset_card, price_ids
+from feval.cards.prices import price_list
 from feval.cards.tokens import SPLIT_USAGE, USAGE
 from feval.errors import RecordingError
 from feval.publish.configs import MOST_SPLITS, split_names
@@ -325,8 +326,6 @@ def _counters(page: Page) -> str:
 
 
 def _price_list(recording: Recording) -> list[str]:
-    from feval.cards.cards import price_ids
-    from feval.cards.prices import price_list
 
     named = recording.manifest.prices
     lines: list[str] = []

@@ -13,10 +13,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from feval.cards.cards import price_ids
 from feval.cards.prices import usd
 from feval.cards.schema import FINISH_REASONS
+from feval.estimators.counts import vote_counts
+from feval.estimators.inference.intervals import accuracy_interval
+from feval.estimators.votes.plurality import LARGEST_POOL
+from feval.evaluation.curves import self_consistency_curve
 from feval.recording import Recording
 from feval.replay.loading import LLM, Dataset, load
+from feval.report.pictures.curve import curve_panels_png, curves_png
 
 if TYPE_CHECKING:
     from feval.evaluation.curves import Curve
@@ -99,8 +105,6 @@ def figures_of(recording: Recording) -> list[PairFigures]:
 
 def _loaded(recording: Recording, dataset: str, llms: Sequence[str]) -> tuple[Dataset, list[LLM]]:
     """The LLMs with dollars where the recording's price list is known, and without where it is not."""
-    from feval.cards.cards import price_ids
-
     priced = recording.manifest.prices in {*price_ids(), "none"}
     return load(dataset, llms, recording, seed=_SEED, prices=None if priced else "none")
 
@@ -140,9 +144,6 @@ def _figures(dataset: Dataset, llm: LLM) -> PairFigures:
 
 def _accuracies(dataset: Dataset, llm: LLM, asked: npt.NDArray[np.intp]) -> tuple[Accuracy | None, Accuracy | None]:
     """Of one call and of the full vote, over the questions that have a gold."""
-    from feval.estimators.counts import vote_counts
-    from feval.estimators.inference.intervals import accuracy_interval
-
     rows = asked[dataset.gold[asked] >= 0]
     if not len(rows):
         return None, None
@@ -192,8 +193,6 @@ def picture(recording: Recording) -> bytes | None:
     LLMs that some question has no CoT of, or more than exact curves reach, and datasets without golds are left out; `None` where
     nothing is left.
     """
-    from feval.report.pictures.curve import curve_panels_png, curves_png
-
     panels = [curves for dataset in recording.dataset_ids() if (curves := list(_curves(recording, dataset)))]
     if not panels:
         return None
@@ -203,7 +202,6 @@ def picture(recording: Recording) -> bytes | None:
 
 
 def _curves(recording: Recording, dataset: str) -> Iterable[Curve]:
-    from feval.evaluation.curves import self_consistency_curve
 
     pairs: dict[tuple[str, str], dict[str, Any]] = recording.manifest.pairs
     names = [llm for llm in recording.llm_names(dataset) if _has_curve(pairs[dataset, llm])]
@@ -217,6 +215,5 @@ def _curves(recording: Recording, dataset: str) -> Iterable[Curve]:
 
 
 def _has_curve(pair: Mapping[str, Any]) -> bool:
-    from feval.estimators.votes.plurality import LARGEST_POOL
 
     return bool(pair["smallest_pool"] > 0 and pair["largest_pool"] <= LARGEST_POOL)

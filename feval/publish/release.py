@@ -20,6 +20,7 @@ from pathlib import Path
 from feval.errors import CardError, ConflictError, HubError, ReleaseError
 from feval.hub.commits import Pushed, RepoState, push_files, state
 from feval.hub.pages import read_page
+from feval.hub.recordings import open_place
 from feval.publish.card import card, default_title
 from feval.publish.configs import MOST_SPLITS, Config, configs_of
 from feval.publish.figures import figures_of, picture
@@ -209,8 +210,6 @@ def prepare_results(
         HubError: there is no such repository, or no recording in it.
         ReleaseError, ConflictError, UsageError: see `result_files`.
     """
-    from feval.hub.recordings import open_place
-
     if seen.state is None:
         raise HubError(
             f"The Hub shows no dataset repository {seen.repo_id}, or not to you, so there is no recording to put results beside. "

@@ -16,6 +16,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from feval.comparison.plan import Plan
 from feval.errors import ConflictError, FevalError, ReleaseError
 from feval.hub.addresses import is_address, parse_address
 from feval.receipts.receipts import read_receipt
@@ -108,8 +109,6 @@ def _portable(start: str, files: Mapping[str, Path | bytes], recording_hash: str
     if isinstance(told, Path):
         found[f"{start}comparison.json"] = _told(told, places)
     if isinstance(plan, Path):
-        from feval.comparison.plan import Plan
-
         read = Plan.read(plan)
         moved = replace(read, recordings=tuple(places.get(own, own) for own in read.recordings))
         found[f"{start}comparison.toml"] = moved.to_toml().encode()

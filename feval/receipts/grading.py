@@ -13,13 +13,16 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
+from feval.cards.prices import billed_prompts, usd
 from feval.errors import ConflictError, NotRecordedError, UnknownNameError, UsageError
 from feval.evaluation.cautions import few_questions
+from feval.evaluation.evaluation import interval_ends
 
 if TYPE_CHECKING:
     from feval.replay.loading import LLM, Dataset
@@ -238,7 +241,6 @@ def grade_answers(
     golds = dataset.gold[rows] >= 0
     right = np.array([gold and dataset.is_right(name, found[name]) for name, gold in zip(ids, golds, strict=True)])
     spent = _Spent.of(llms, taken, place_of, row_of, rows)
-    from feval.evaluation.evaluation import interval_ends
 
     low, high = interval_ends(right.astype(np.float64), confidence)
     return Grade(
@@ -338,8 +340,6 @@ class _Spent:
         rows: npt.NDArray[np.intp],
     ) -> _Spent:
         """What was handed out, as arrays [L, Q]."""
-        from feval.cards.prices import billed_prompts
-
         column_of = {row: column for column, row in enumerate(rows.tolist())}
         requests, cots, prompts, output = np.zeros((4, len(llms), len(rows)), np.int64)
         known = True
@@ -354,7 +354,6 @@ class _Spent:
         return cls(requests, cots, prompts if known else None, output)
 
     def usd(self, llms: Sequence[LLM]) -> Floats | None:
-        from feval.cards.prices import usd
 
         prices = [llm.price for llm in llms]
         if self.prompt_tokens is None or any(price is None for price in prices):
@@ -463,7 +462,6 @@ class _Finder:
         return [text for text in inside if not any(text != other and text in other for other in inside)]
 
     def _unknown(self, name: str) -> UnknownNameError:
-        from difflib import get_close_matches
 
         advice = "Name a question by its id, or by its text as it was recorded."
         near = get_close_matches(name[:400], [text[:400] for text in self._by_text or {}], n=1)

@@ -18,6 +18,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from feval import __version__
+from feval.cards.cards import price_ids
+from feval.cards.prices import price_list
+from feval.comparison.comparison import compare
+from feval.comparison.plan import Plan, path_from
+from feval.comparison.traces import opened
 from feval.errors import (
     ConflictError,
     FevalError,
@@ -27,7 +33,18 @@ from feval.errors import (
     UnlabelledError,
     UsageError,
 )
+from feval.evaluation.curves import method_curve, self_consistency_curve
+from feval.evaluation.evaluation import evaluate
+from feval.evaluation.specs import MethodFile, make_method
+from feval.forecast import estimate
+from feval.hub.addresses import is_address
+from feval.hub.recordings import open_place
+from feval.hub.single import fetch_file
 from feval.receipts import semantics
+from feval.receipts.grading import Consumed, grade_answers
+from feval.recording.layout.origin import cached_from
+from feval.replay.draws import SCHEME
+from feval.replay.loading import load
 
 if TYPE_CHECKING:
     from feval.cards.prices import PriceList
@@ -122,9 +139,6 @@ def pins(dataset: Dataset, llms: Sequence[LLM], folder: Path) -> dict[str, Any]:
         llms: from the same `load`.
         folder: where the receipt will lie; recordings are named by their path from there, so that both can be moved together.
     """
-    from feval import __version__
-    from feval.replay.draws import SCHEME
-
     listed = llms[0].prices
     recordings = zip(dataset.recording_hashes, dataset.recording_paths, strict=True)
     return {
@@ -186,9 +200,6 @@ def compare_receipt(told: Comparison, base: Path, folder: Path) -> dict[str, Any
         base: the folder that the plan's paths start from.
         folder: where the receipt will lie.
     """
-    from feval.comparison.traces import opened
-    from feval.evaluation.specs import make_method
-
     dataset, llms = opened(told, base)
     plan, moved = told.plan, told.plan.moved(base, folder)
     sources: dict[str, str | None] = {}
@@ -249,11 +260,8 @@ def local_receipt(place: Path) -> Path:
     Raises:
         HubError: it cannot be fetched.
     """
-    from feval.hub.addresses import is_address
-
     if not is_address(place):
         return place
-    from feval.hub.single import fetch_file
 
     return fetch_file(place, most_bytes=_MOST_BYTES)
 
@@ -319,9 +327,6 @@ def _said_place(path: Path, place: str) -> str | Path:
     Raises:
         UsageError: a receipt from the Hub names a folder of this machine, which it has no business with.
     """
-    from feval.hub.addresses import is_address
-    from feval.recording.layout.origin import cached_from
-
     if is_address(place):
         return place
     base = cached_from(path.parent)
@@ -345,9 +350,6 @@ def read_receipt(path: Path) -> dict[str, Any]:
     Raises:
         UsageError: no receipt, a damaged one, or one of a later format or of other draws.
     """
-    from feval import __version__
-    from feval.replay.draws import SCHEME
-
     try:
         if path.stat().st_size > _MOST_BYTES:
             raise UsageError(f"{path} is too large for a receipt.")
@@ -398,9 +400,6 @@ def read_receipt(path: Path) -> dict[str, Any]:
 
 def _path_from(folder: Path, recording: Path) -> str:
     """A recording's address where it lies in the Hub's cache, which is nobody else's; its path from a folder otherwise."""
-    from feval.comparison.plan import path_from
-    from feval.recording.layout.origin import cached_from
-
     return cached_from(recording) or path_from(folder, recording)
 
 
@@ -476,7 +475,6 @@ def _wrong_request(kind: str, request: Mapping[str, Any]) -> list[str]:
 
 
 def _opened(given: Sequence[str | Path], receipt: Mapping[str, Any]) -> list[Recording]:
-    from feval.hub.recordings import open_place
 
     opened = [open_place(place) for place in given]
     wanted = {entry["hash"]: entry["path"] for entry in receipt["recordings"]}
@@ -494,8 +492,6 @@ def _opened(given: Sequence[str | Path], receipt: Mapping[str, Any]) -> list[Rec
 def _prices(pinned: Mapping[str, Any] | None, given: str | Path | None) -> PriceList | str:
     if pinned is None:
         return "none"
-    from feval.cards.cards import price_ids
-    from feval.cards.prices import price_list
 
     if given is None and pinned["id"] not in price_ids():  # it may be a path, and a receipt opens no file of its choice
         raise UsageError(
@@ -512,8 +508,6 @@ def _prices(pinned: Mapping[str, Any] | None, given: str | Path | None) -> Price
 
 def _allowed(methods: Sequence[str]) -> dict[str, Any]:
     """Users' methods by the hash of their source, which are the only ones that may run."""
-    from feval.evaluation.specs import MethodFile, make_method
-
     made = [make_method(name) for name in methods]
     return {f"{m.source_sha256}:{m.function}": m for m in made if isinstance(m, MethodFile)}
 
@@ -526,7 +520,6 @@ class _Again:
     methods: Mapping[str, Any]
 
     def load(self) -> tuple[Dataset, list[LLM]]:
-        from feval.replay.loading import load
 
         asked = self.request
         return load(
@@ -543,7 +536,6 @@ class _Again:
         return {name: self.request[name] for name in _CHOICES if name in self.request}
 
     def method(self) -> Any:
-        from feval.evaluation.specs import make_method
 
         pinned = self.request.get("source_sha256")
         if pinned is None and ":" in self.request["method"]:
@@ -567,7 +559,6 @@ class _Again:
 
 
 def _run_again(again: _Again) -> dict[str, Any]:
-    from feval.evaluation.evaluation import evaluate
 
     asked = again.request
     dataset, llms = again.load()
@@ -577,7 +568,6 @@ def _run_again(again: _Again) -> dict[str, Any]:
 
 
 def _curve_again(again: _Again) -> dict[str, Any]:
-    from feval.evaluation.curves import method_curve, self_consistency_curve
 
     asked = again.request
     dataset, llms = again.load()
@@ -590,7 +580,6 @@ def _curve_again(again: _Again) -> dict[str, Any]:
 
 
 def _estimate_again(again: _Again) -> dict[str, Any]:
-    from feval.forecast import estimate
 
     asked = again.request
     dataset, llms = again.load()
@@ -599,8 +588,6 @@ def _estimate_again(again: _Again) -> dict[str, Any]:
 
 
 def _compare_again(again: _Again) -> dict[str, Any]:
-    from feval.comparison.comparison import compare
-    from feval.comparison.plan import Plan
 
     plan, sources = Plan.from_dict(again.request["plan"]), again.request["sources"]
     for entry in plan.entries:
@@ -622,7 +609,6 @@ def _compare_again(again: _Again) -> dict[str, Any]:
 
 
 def _grade_again(again: _Again) -> dict[str, Any]:
-    from feval.receipts.grading import Consumed, grade_answers
 
     asked = again.request
     dataset, llms = again.load()
@@ -641,7 +627,6 @@ _RECOMPUTE: dict[str, Callable[[_Again], dict[str, Any]]] = {
 
 
 def _remarks(receipt: Mapping[str, Any]) -> tuple[str, ...]:
-    from feval import __version__
 
     if receipt["feval"] == __version__:
         return ()

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+from feval.answers.thoughts import apart, fit, join
 from feval.errors import UsageError
 
 if TYPE_CHECKING:  # opening a recording reads no answers
@@ -149,7 +150,6 @@ class PoolRows:
         """Whether the marks can be of the texts and the reasoning."""
         if self.reasoning_marks is None:
             return True
-        from feval.answers.thoughts import fit
 
         reasoning = self.reasoning or [None] * len(self.texts)
         return all(map(fit, self.texts, reasoning, (marks or () for marks in self.reasoning_marks)))
@@ -158,7 +158,6 @@ class PoolRows:
         """The thoughts that came in a field of their own, which stand before those that were split off."""
         if self.reasoning is None or self.reasoning_marks is None:
             return None if self.reasoning is None else list(self.reasoning)
-        from feval.answers.thoughts import apart
 
         return [
             thoughts if thoughts is None or not marks else apart(thoughts, marks)
@@ -169,7 +168,6 @@ class PoolRows:
         """The texts as the LLM wrote them, inline thoughts and their marks included."""
         if self.reasoning_marks is None:
             return list(self.texts)
-        from feval.answers.thoughts import join
 
         reasoning = self.reasoning or [None] * len(self.texts)
         columns = zip(self.texts, reasoning, self.reasoning_marks, strict=True)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import string
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
@@ -17,6 +17,7 @@ from itertools import accumulate, islice, pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Protocol
 
+from feval.answers.thoughts import Mark
 from feval.errors import DamagedRecordingError, NotFetchedError, NotRecordedError
 from feval.recording.content import (
     OPTIONAL_COLUMNS,
@@ -28,7 +29,9 @@ from feval.recording.content import (
     ScoreRows,
     utc_text,
 )
+from feval.recording.equality import verdicts_of_rows
 from feval.recording.layout.bounds import check_footer
+from feval.recording.layout.files import CHANNELS
 from feval.recording.layout.format import SCORES, file_path, open_regular
 from feval.recording.layout.manifest import Manifest, read_manifest
 from feval.recording.layout.origin import origin
@@ -42,7 +45,6 @@ from feval.recording.votes import Votes, open_votes
 
 if TYPE_CHECKING:  # a curve needs no answers
     from feval.answers.parties import Verdict
-    from feval.answers.thoughts import Mark
 
 __all__ = ["FileSource", "Recording", "gold_aware_remark", "open_recording"]
 
@@ -224,8 +226,6 @@ class Recording:
             NotRecordedError: no such dataset.
             DamagedRecordingError: the file is missing, changed or malformed.
         """
-        from feval.recording.equality import verdicts_of_rows
-
         self.require(dataset)
         path = file_path("equality", dataset)
         if path not in self.manifest.files:
@@ -322,8 +322,6 @@ class Recording:
 
     def channels(self, dataset: str, llm: str) -> list[str]:
         """Which of the optional parts an LLM has on a dataset: some of "reasoning", "logprobs"."""
-        from feval.recording.layout.files import CHANNELS
-
         self.require(dataset, llm)
         return [part for part in CHANNELS if file_path(part, dataset, llm) in self.manifest.files]
 
@@ -640,7 +638,6 @@ def _pool(
 
 
 def _marks(column: list[Any] | None) -> list[tuple[Mark, ...] | None] | None:
-    from feval.answers.thoughts import Mark
 
     if column is None:
         return None
@@ -696,8 +693,6 @@ class _Table:
 
     def locate(self, row: int) -> tuple[int, int]:
         """Row group of a row, and the row's place in it."""
-        from bisect import bisect_right
-
         if self._ends is None:
             counts = (self._file.metadata.row_group(i).num_rows for i in range(self.groups))
             self._ends = list(accumulate(counts))

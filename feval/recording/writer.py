@@ -18,7 +18,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from feval import __version__
 from feval.answers.parties import parties_of
+from feval.cards.schema import Manifest
 from feval.errors import ConflictError, FevalError, StorageError, UsageError
 from feval.recording.content import NORMAL_FORM, DatasetInfo, LLMInfo, PoolRows, Question, ScorerInfo, ScoreRows
 from feval.recording.equality import (
@@ -580,12 +582,10 @@ class RecordingWriter:
 
     @staticmethod
     def _check(manifest: dict[str, Any]) -> None:
-        from feval.cards.schema import Manifest
 
         Manifest.model_validate_json(json.dumps(manifest))
 
     def _manifest(self) -> dict[str, Any]:
-        from feval import __version__
 
         return {
             "format": FORMAT,

@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from feval.errors import ConflictError, NotRecordedError, UnknownNameError
+from feval.hub.recordings import open_place
 from feval.recording.layout.origin import cached_from
 from feval.recording.logprobs import Ragged, TokenLogprobs
 from feval.recording.reader import Recording, open_recording
@@ -207,7 +208,6 @@ class RecordedChannels(Channels):
 def _reopened(folder: Path) -> Recording:
     if cached_from(folder) is None:
         return open_recording(folder)
-    from feval.hub.recordings import open_place
 
     return open_place(str(cached_from(folder)))
 

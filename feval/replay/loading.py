@@ -23,6 +23,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast, overload
 import numpy as np
 import numpy.typing as npt
 
+from feval.answers import canonical
+from feval.answers.thoughts import split
+from feval.cards import schema
+from feval.cards.prices import PriceList, billed_prompts, price_list, usd
+from feval.cards.schema import FINISH_REASONS
 from feval.errors import (
     ConflictError,
     NotRecordedError,
@@ -31,6 +36,8 @@ from feval.errors import (
     ShortPoolError,
     UsageError,
 )
+from feval.hub.addresses import is_address, places
+from feval.hub.recordings import open_place
 from feval.recording.reader import Recording, open_recording
 from feval.recording.view import View, open_view
 from feval.replay.channels import Channels, RecordedChannels
@@ -38,8 +45,7 @@ from feval.replay.draws import orders, pool_key, uniforms
 from feval.replay.pools import Pool
 
 if TYPE_CHECKING:
-    from feval.cards import schema
-    from feval.cards.prices import Price, PriceList
+    from feval.cards.prices import Price
     from feval.recording.content import LLMInfo
 
 __all__ = [
@@ -285,8 +291,6 @@ class LLMResponse:
 
     def to_model(self) -> schema.LLMResponse:
         """The wire model of Listing 3, texts included."""
-        from feval.cards import schema
-
         cots = [
             schema.CoT(
                 raw_text=cot.raw_text,
@@ -453,8 +457,6 @@ class LLM:
 
     def cot(self, row: int, sample: int) -> CoT:
         """One recorded CoT of a question (by its row)."""
-        from feval.cards.schema import FINISH_REASONS
-
         tokens = int(self.pool.output_tokens[row, sample])
         price = self.price
         dollars = None if price is None else _usd(price, 0, tokens)
@@ -529,8 +531,6 @@ class LLM:
         Raises:
             PriceNotFoundError: the price list has no such LLM, or the prompt's tokens are not known.
         """
-        from feval.cards.prices import billed_prompts, usd
-
         if self.prices is None:
             raise PriceNotFoundError(
                 f"{self.name} was loaded with prices='none'; load it with a price list to get dollars."
@@ -591,8 +591,6 @@ class MeteredLLM:
         Raises:
             PriceNotFoundError: the prompt's tokens are not known.
         """
-        from feval.cards.prices import billed_prompts
-
         own = self._llm.known_prompt_tokens(self._row, "its tokens are not known")
         prompts = int(billed_prompts(self._llm.billing, self.rounds, self.cots))
         return prompts * own + self.auxiliary_prompt_tokens + self.output_tokens + self.auxiliary_output_tokens
@@ -785,8 +783,6 @@ class Dataset:
         row = self._view.row(question)
         if answer is None or answer in self._view.candidates(row):
             return answer
-        from feval.answers import canonical
-        from feval.answers.thoughts import split
 
         kind = self._view.recording.dataset_info(self.id).answer_kind
         if kind != "verbatim":
@@ -886,7 +882,6 @@ def _pool(llm: str, view: View) -> Pool:
 def _is_price_list(prices: object) -> bool:
     if prices is None or isinstance(prices, (str, Path)):
         return False
-    from feval.cards.prices import PriceList
 
     if not isinstance(prices, PriceList):
         raise UsageError(
@@ -901,8 +896,6 @@ def _none_if_unpriced(prices: PriceList | _Prices | None) -> PriceList | _Prices
 
 def _check_billing(billing: str) -> None:
     if billing != "once":
-        from feval.cards.prices import billed_prompts
-
         billed_prompts(billing, 1, 1)
 
 
@@ -922,14 +915,11 @@ class _Prices:
 
     def get(self) -> PriceList:
         if self._list is None:
-            from feval.cards.prices import price_list
-
             self._list = price_list(self.name)
         return self._list
 
 
 def _usd(price: Price, prompt_tokens: int, output_tokens: int) -> float:
-    from feval.cards.prices import usd
 
     return float(usd(price, prompt_tokens, output_tokens))
 
@@ -945,8 +935,6 @@ def open_recordings(given: str | Path | Recording | Sequence[str | Path | Record
         RecordingError: one cannot be read.
     """
     if given is None:
-        from feval.hub.addresses import places
-
         folders: Sequence[str | Path | Recording] = places(os.environ.get("FEVAL_RECORDING", ""))
         if not folders:
             raise UsageError("No recording was named: give recording=FOLDER, or set FEVAL_RECORDING to its folder.")
@@ -960,7 +948,6 @@ def open_recordings(given: str | Path | Recording | Sequence[str | Path | Record
 def _opened(place: str | Path) -> Recording:
     if not _is_on_the_hub(place):
         return open_recording(place)
-    from feval.hub.recordings import open_place
 
     return open_place(place)
 
@@ -968,7 +955,6 @@ def _opened(place: str | Path) -> Recording:
 def _is_on_the_hub(place: str | Path) -> bool:
     if ":" not in str(place):  # a plain folder does not pay for an import
         return False
-    from feval.hub.addresses import is_address
 
     return is_address(place)
 

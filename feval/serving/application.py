@@ -21,12 +21,15 @@ from urllib.parse import parse_qs, quote
 import orjson
 
 from feval import __version__
+from feval.cards.schema import FINISH_REASONS
 from feval.errors import FevalError, NotRecordedError, ReplayWarning, StorageError, UsageError
 from feval.serving import replies, requests
 from feval.serving.errors import MissError, RequestError, ServingError
+from feval.serving.grading import grade_posted
 from feval.serving.kept import Kept
 from feval.serving.matching.matcher import Library, Match
 from feval.serving.matching.mismatch import Mismatches
+from feval.serving.openapi import description
 from feval.serving.runs.ledger import LedgerFile
 from feval.serving.runs.runs import Picked, RunName, Runs, Taken, chosen_run, run_name, run_of_key
 from feval.serving.texts import UNKNOWN_FINISH, Prepared, Texts
@@ -129,7 +132,6 @@ class Application:
         seed: int = 0,
         allow_mismatch: bool = False,
     ) -> None:
-        from feval.cards.schema import FINISH_REASONS
 
         self.library, self.runs, self.seed = library, runs, seed
         self._file = file
@@ -526,12 +528,10 @@ class Application:
         )
 
     def _description(self, _: Call, __: str, ___: RunName) -> Reply:
-        from feval.serving.openapi import description
 
         return _json(description(self.library.model_names()))
 
     def _grade(self, call: Call, _: str, run: RunName) -> Reply:
-        from feval.serving.grading import grade_posted
 
         return _json(grade_posted(self, run.label, call.body))
 

@@ -11,9 +11,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from feval.cards.cards import price_ids
 from feval.errors import ConflictError, UnknownNameError, UsageError
 from feval.receipts.grading import Consumed, Grade, answers_by_id, grade_answers
+from feval.receipts.receipts import grade_receipt
+from feval.replay.loading import load
+from feval.serving.answer_files import read_text, unique
+from feval.serving.errors import RequestError
 from feval.serving.matching.templates import UsedTemplates, is_use_list, prompt_remarks
+from feval.serving.runs.ledger import FORMAT
+from feval.serving.runs.ledger import read_ledger as read_lines
+from feval.serving.runs.runs import count_entry, run_name
 
 if TYPE_CHECKING:
     from feval.recording import Recording
@@ -53,8 +61,6 @@ class Graded:
         Args:
             folder: where it will lie, whose recordings are named by their path from there; the working directory for `None`.
         """
-        from feval.receipts.receipts import grade_receipt
-
         return grade_receipt(self.grade, self.dataset, self.llms, folder or Path())
 
     def to_dict(self) -> dict[str, Any]:
@@ -98,9 +104,6 @@ def grade_posted(application: Application, run: str, body: bytes) -> dict[str, A
         RequestError: the body is not so, or its answers cannot be graded.
         NotRecordedError: the run has asked nothing.
     """
-    from feval.serving.answer_files import unique
-    from feval.serving.errors import RequestError
-
     try:
         fields = json.loads(body, object_pairs_hook=unique)
     except (ValueError, RecursionError) as error:
@@ -213,8 +216,6 @@ def grade_saved(
         UsageError: the run, the dataset or the price list is not clear, or the answers are none.
         NotRecordedError: the ledger tells of CoTs that were not recorded.
     """
-    from feval.replay.loading import load
-
     name = saved.run(run)
     replicate, handed = saved.runs[name]
     asked = _of_dataset(handed, name, dataset)
@@ -237,7 +238,6 @@ def _served(saved: SavedLedger, recordings: Sequence[Recording]) -> list[Recordi
 
 
 def _listed(saved: SavedLedger) -> str:
-    from feval.cards.cards import price_ids
 
     if saved.prices != "none" and saved.prices not in price_ids():  # it may be a path, and a ledger opens no file
         raise UsageError(
@@ -253,10 +253,6 @@ def read_ledger(path: Path) -> SavedLedger:
         UsageError: the file cannot be read, or is neither.
         SourceError: it is a damaged ledger file.
     """
-    from feval.serving.answer_files import read_text
-    from feval.serving.runs.ledger import FORMAT
-    from feval.serving.runs.ledger import read_ledger as read_lines
-
     with_lines = _first_line(read_text(path)).get("format") == FORMAT
     if with_lines:
         header, entries = read_lines(path)
@@ -307,8 +303,6 @@ def _joined(
     header: Mapping[str, Any], entries: Iterable[Mapping[str, Any]]
 ) -> tuple[dict[str, tuple[int | None, list[dict[str, Any]]]], dict[str, list[dict[str, Any]]]]:
     """The requests of a ledger file, joined per run, dataset, LLM and question; and the prompts of each run."""
-    from feval.serving.runs.runs import count_entry, run_name
-
     found: dict[str, dict[tuple[str, str, str], dict[str, Any]]] = {}
     templates: dict[str, UsedTemplates] = {}
     for entry in entries:

@@ -13,18 +13,22 @@ import socket
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any, Self
 
+from feval import __version__
 from feval.errors import UsageError
+from feval.serving.application import Application
 from feval.serving.asgi import Door, Limits
+from feval.serving.connections import Connection, Uvicorn
+from feval.serving.kept import Kept
 from feval.serving.loopback import cannot_listen, is_loopback
 
 if TYPE_CHECKING:
     from feval.cards.prices import PriceList
     from feval.recording.reader import Recording
-    from feval.serving.application import Application
 
 __all__ = ["Server", "serve"]
 
@@ -184,8 +188,6 @@ def serve(
     Raises:
         FevalError: what `Application.open` and `Server` raise.
     """
-    from feval.serving.application import Application
-
     application = Application.open(
         recording, datasets=datasets, llms=llms, seed=seed, order=order, recycle=recycle, strict=strict, few_shot=few_shot,
         allow_mismatch=allow_mismatch, prices=prices, billing=billing, ledger=ledger, resume=resume,
@@ -244,8 +246,6 @@ def _listening(host: str, port: int) -> socket.socket:
 
 def _within_files(limits: Limits) -> Limits:
     """Allow no more connections than this process may have files."""
-    from dataclasses import replace
-
     with suppress(ImportError):  # Windows
         import resource
 
@@ -257,10 +257,6 @@ def _within_files(limits: Limits) -> Limits:
 
 def _uvicorn(door: Door, limits: Limits) -> Any:
     import uvicorn
-
-    from feval import __version__
-    from feval.serving.connections import Connection, Uvicorn
-    from feval.serving.kept import Kept
 
     connection: Any = functools.partial(Connection, limits=limits, heads=Kept(_HEADS_BYTES))
     config = uvicorn.Config(

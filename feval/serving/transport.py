@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any, Self, TypedDict, Unpack
 
 from feval.errors import ReplayWarning, UsageError
 from feval.serving.application import Application, Call, Reply
+from feval.serving.grading import grade
 
 if TYPE_CHECKING:
     from feval.cards.prices import PriceList
@@ -104,8 +105,6 @@ class _Replay:
         Raises:
             FevalError: whatever `feval.serving.grade` raises.
         """
-        from feval.serving.grading import grade
-
         return grade(self.application, self.run if run is None else run, answers, dataset=dataset)
 
     def reset(self, run: str | None = None) -> None:

@@ -7,19 +7,16 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import cache, partial
-from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
 from feval.errors import OutOfRangeError, SourceError, UnknownNameError
+from recorders import tiny
 from recorders.errors import Fatal, Refused
 from recorders.request import Completion, Request
 from recorders.shared_noise import TokenNoise, question_noise, token_texts
 from recorders.tiny.tokenizer import END, SPECIAL
-
-if TYPE_CHECKING:
-    from recorders import tiny
 
 __all__ = ["Tiny"]
 
@@ -75,7 +72,6 @@ class Tiny:
 
 
 def _drawn(request: Request, samples: Sequence[int]) -> list[Completion]:
-    from recorders import tiny
 
     questions = [message.content for message in request.messages if message.role == "user"]
     if not questions:
@@ -105,15 +101,12 @@ def _shared(request: Request) -> Callable[[npt.NDArray[np.int64], int], npt.NDAr
 @cache
 def _noise() -> TokenNoise:
     """The tiny models read and write ASCII in tokens that are spelled as they read; the last special one ends an answer."""
-    from recorders import tiny
-
     vocabulary = tiny.tokenizer().vocabulary
     special = tuple(range(len(SPECIAL)))
     return TokenNoise(token_texts(vocabulary, special, [END]))
 
 
 def _decoding(request: Request, model: tiny.TinyModel) -> tiny.Decoding:
-    from recorders import tiny
 
     asked = request.decoding
     if unknown := sorted(asked.extra_body.keys() - {"stream"}):
@@ -131,7 +124,6 @@ def _decoding(request: Request, model: tiny.TinyModel) -> tiny.Decoding:
 
 
 def _completion(answer: tiny.Completion, request: Request) -> Completion:
-    from recorders import tiny
 
     decoding = request.decoding
     count, text = tiny.stopped(answer, decoding.stop)

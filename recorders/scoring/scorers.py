@@ -53,6 +53,7 @@ from recorders.backends.endpoint import DEFAULT_BASE_URL, Endpoint
 from recorders.backends.faults import Answer, of_answer, of_error_in_reply
 from recorders.errors import BackendError, Fatal, InterruptedByUser, RecorderError, Transient
 from recorders.scoring.journal import REFUSED, Scored
+from recorders.scoring.local import LocalRewardModel
 
 if TYPE_CHECKING:
     import openai
@@ -192,8 +193,6 @@ def make_scorer(
     if kind == "python":
         return _Function(rest, name)
     if kind == "transformers":
-        from recorders.scoring.local import LocalRewardModel
-
         return LocalRewardModel(Path(rest), name)
     if kind == "http":
         values = Endpoint.from_environment(rest, key_variable) if key_variable and asks else Endpoint(rest)

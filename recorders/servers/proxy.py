@@ -22,6 +22,7 @@ import zlib
 from collections import defaultdict, deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from hashlib import sha256
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
@@ -318,8 +319,6 @@ class Proxy:
 
 def messages_id(messages: Sequence[Message]) -> str:
     """Return 16 hex digits that name messages, whatever model is asked them."""
-    from hashlib import sha256
-
     return sha256(orjson.dumps([[message.role, message.content] for message in messages])).hexdigest()[:16]
 
 

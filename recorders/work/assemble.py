@@ -8,16 +8,23 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from feval.cards.cards import find_llm_card
+from feval.cards.cards import find_dataset_card, find_llm_card
 from feval.cards.front_matter import card_folder, find_card
 from feval.errors import OutOfRangeError, UnknownNameError, UsageError
+from feval.hub.datasets import questions, remarks, train_rows
+from feval.recording import Question
 from feval.recording.layout.format import check_name
+from recorders.backends.endpoint import Endpoint
+from recorders.backends.openai_compatible import OpenAICompatible
+from recorders.backends.tiny import Tiny
+from recorders.backends.transformers_local import TransformersLocal
 from recorders.request import Decoding, Message
+from recorders.tiny import DATASET_ID, test_questions
+from recorders.work.prompts import check_prompt, messages, prompt_card, prompt_version, with_train_exemplars
 from recorders.work.record import Work
 
 if TYPE_CHECKING:
     from feval.cards.cards import LLMCard
-    from feval.recording import Question
     from recorders.request import Backend
     from recorders.work.prompts import PromptCard
 
@@ -122,7 +129,6 @@ def assemble(ask: Ask, questions: Sequence[Question]) -> Asked:
     samples = ask.samples if ask.samples is not None else card.cots_to_record if card else usual
     if samples < 1:
         raise OutOfRangeError(f"A recording has at least 1 CoT per question; {samples} were asked for.")
-    from feval.hub.datasets import remarks
 
     version, messages = _prompt(ask, questions, reasoning=reasoning)
     peculiar = tuple(remarks(questions))
@@ -169,19 +175,13 @@ def backend(
     if name not in BACKENDS:
         raise UnknownNameError.of("backend", name, BACKENDS)
     if name == "openai":
-        from recorders.backends.endpoint import Endpoint
-        from recorders.backends.openai_compatible import OpenAICompatible
-
         return OpenAICompatible(Endpoint.from_environment(base_url, key_variable), timeout_s=timeout_s, note=note)
     if base_url or key_variable:
         raise UsageError(
             f"The backend {name!r} asks no server; leave --base-url and --api-key-env out, or use 'openai'."
         )
     if name == "tiny":
-        from recorders.backends.tiny import Tiny
-
         return Tiny(note=note)
-    from recorders.backends.transformers_local import TransformersLocal
 
     if not model:
         raise UsageError("The backend 'transformers' runs a local model; name its folder with --model.")
@@ -231,9 +231,6 @@ def questions_of(
         OutOfRangeError: `first` is not between 1 and their number.
         FevalError: they cannot be had; see `feval.hub.datasets.questions`.
     """
-    from feval.hub.datasets import questions
-    from recorders.tiny import DATASET_ID
-
     found = (
         _built_in()
         if dataset == DATASET_ID and path is None
@@ -247,8 +244,6 @@ def questions_of(
 
 
 def _built_in() -> list[Question]:
-    from feval.recording import Question
-    from recorders.tiny import DATASET_ID, test_questions
 
     problems = enumerate(test_questions())
     return [Question(f"{DATASET_ID}/{row}", p.question, str(p.answer), str(p.answer)) for row, p in problems]
@@ -275,7 +270,6 @@ def _prompt(
         if ask.exemplars == "train":
             raise UsageError("A bare question has no exemplars; leave out --exemplars train, or name a prompt card.")
         return "none", _bare
-    from recorders.work.prompts import check_prompt, messages, prompt_card, prompt_version
 
     card = prompt_card(ask.prompt or ask.dataset)
     if ask.exemplars == "train":
@@ -288,12 +282,10 @@ def _prompt(
 
 
 def _with_train(card: PromptCard, ask: Ask, questions: Sequence[Question]) -> PromptCard:
-    from recorders.work.prompts import with_train_exemplars
 
     count = len(card.exemplars) if ask.exemplar_count is None else ask.exemplar_count
     if card.train_form is None:
         return with_train_exemplars(card, [], count)  # says so, before anything is fetched
-    from feval.hub.datasets import train_rows
 
     return with_train_exemplars(card, train_rows(card.dataset, source=ask.train_rows), count, questions)
 
@@ -304,7 +296,6 @@ def _asks_bare(ask: Ask) -> bool:
 
 
 def _card_kind(dataset: str) -> str | None:
-    from feval.cards.cards import find_dataset_card
 
     card = find_dataset_card(dataset)
     return card.answer_kind if card else None

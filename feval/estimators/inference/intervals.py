@@ -9,6 +9,7 @@ often the intervals hold the truth; docs/comparing.md has the table.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from statistics import NormalDist
 from typing import Any
 
 import numpy as np
@@ -128,7 +129,6 @@ def _score(share: Floats, width: Floats) -> Interval:
 
 
 def _normal_quantile(confidence: float) -> float:
-    from statistics import NormalDist  # here, because it costs some milliseconds
 
     return -NormalDist().inv_cdf((1.0 - confidence) / 2.0)  # from the small tail, which does not round to a certainty
 

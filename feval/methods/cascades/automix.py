@@ -15,9 +15,10 @@ from feval.methods.fields import exact_threshold, require_types
 from feval.methods.protocol import Orders, RecordedResponse, RecordedSampler, Sampler, require_draws
 from feval.methods.taken import Takings
 from feval.replay.channels import AGGREGATES
+from feval.replay.pools import ScoringTokens
 
 if TYPE_CHECKING:
-    from feval.replay.pools import Pool, ScoringTokens
+    from feval.replay.pools import Pool
 
 __all__ = ["VERIFICATIONS", "AutoMix"]
 
@@ -117,7 +118,6 @@ class AutoMix:
         """[Q, S] what it took to verify each CoT."""
         if self.verification == "recorded":
             return pool.scoring_tokens(self.scorer)
-        from feval.replay.pools import ScoringTokens
 
         _known(int(pool.prompt_tokens.min(initial=0)))
         prompts = np.broadcast_to(pool.prompt_tokens[:, None], pool.codes.shape)

@@ -17,6 +17,7 @@ from feval.methods.decisions import Decisions, Ledger
 from feval.methods.fields import require_types
 from feval.methods.protocol import Response, drawn, require_draws, seen_tokens
 from feval.methods.vote import plurality, plurality_codes, require_no_answer_rule
+from feval.replay.draws import uniforms
 
 if TYPE_CHECKING:
     from feval.replay.pools import Pool
@@ -179,7 +180,6 @@ def _exact(name: str, given: str | float) -> Fraction:
 
 
 def _coins(pool: Pool, order: npt.NDArray[np.uint16], seed: int) -> npt.NDArray[np.float64]:
-    from feval.replay.draws import uniforms
 
     if pool.question_keys is None:
         raise UsageError(

@@ -14,6 +14,9 @@ from collections.abc import Sequence
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
+from feval import __version__
+from feval.comparison.traces import budget_label
+from feval.replay.draws import SCHEME
 from feval.report.page.questions import Caps, question_book
 from feval.report.page.tables import cost, page_tables
 from feval.report.text import counted_questions, visible
@@ -98,8 +101,6 @@ def comparison_page(
     Returns:
         The text of the page, to be written as UTF-8.
     """
-    from feval import __version__
-
     data = _data(comparison)
     data["facts"] = _facts(comparison, llms, __version__)
     data["verify"] = list(verify) or ["This page has no receipt beside it."]
@@ -151,8 +152,6 @@ def _kind(told: Evaluation) -> str:
 
 def _facts(comparison: Comparison, llms: Sequence[LLM], version: str) -> list[tuple[str, str]]:
     """What the numbers rest on: name and value."""
-    from feval.replay.draws import SCHEME
-
     plan, told = comparison.plan, _evaluations(comparison)
     first = told[0] if told else None
     prices = llms[0].prices if llms else None
@@ -199,7 +198,6 @@ def _data(comparison: Comparison) -> dict[str, Any]:
 
 
 def _points(curve: MethodCurve) -> list[dict[str, Any]]:
-    from feval.comparison.traces import budget_label
 
     return [_point(one, budget_label(curve.entry, one)) for one in curve.points]
 

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from feval.evaluation.evaluation import drawn_orders
+
 if TYPE_CHECKING:
     from feval.comparison.traces import Traces
     from feval.replay.loading import LLM, Dataset
@@ -94,8 +96,6 @@ def _method(traces: Sequence[Any], places: dict[str, int]) -> dict[str, Any]:
 
 def _order(llm: LLM, order: str, rows: npt.NDArray[np.intp]) -> npt.NDArray[Any]:
     """[Q, smallest pool] recorded places of the CoTs in the order in which they are handed out."""
-    from feval.evaluation.evaluation import drawn_orders
-
     draws = int(llm.pool.sizes[rows].min()) if len(rows) else 0
     if not draws:
         return np.zeros((len(rows), 0), np.uint16)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from feval.comparison.traces import budget_label
+from feval.report.tables.results import ERROR_COLUMNS, ERROR_NOTES, estimate_note
 from feval.report.tables.tables import per_round_cell, per_round_column
 from feval.report.text import decimals_for, fixed, percent, plain_number, signed_points
 
@@ -85,7 +87,6 @@ def _p_value(share: float) -> str:
 
 
 def _results(comparison: Comparison) -> dict[str, Any]:
-    from feval.comparison.traces import budget_label
 
     told = [
         (curve.label, budget_label(curve.entry, point), point) for curve in comparison.curves for point in curve.points
@@ -132,8 +133,6 @@ def _per_round(point: Evaluation, decimals: int) -> Cell:
 
 
 def _errors(comparison: Comparison) -> dict[str, Any]:
-    from feval.comparison.traces import budget_label
-    from feval.report.tables.results import ERROR_COLUMNS, ERROR_NOTES, estimate_note
 
     told = [
         (curve.label, budget_label(curve.entry, point), point) for curve in comparison.curves for point in curve.points
@@ -159,7 +158,6 @@ def _unit(comparison: Comparison) -> str:
 
 
 def _frontier(comparison: Comparison) -> dict[str, Any]:
-    from feval.comparison.traces import budget_label
 
     curves = {curve.label: curve for curve in comparison.curves}
     rows = []

@@ -8,11 +8,12 @@ import io
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from feval.forecast.coupled import CoupledPair
 from feval.report.tables.tables import Column, Table
 from feval.report.text import counted, fixed, percent
 
 if TYPE_CHECKING:
-    from feval.forecast.coupled import CoupledPair, Coupling, RankedLLM
+    from feval.forecast.coupled import Coupling, RankedLLM
 
 __all__ = ["coupling_csv", "coupling_tables", "short_names"]
 
@@ -30,8 +31,6 @@ def coupling_tables(told: Coupling) -> list[Table]:
 
 def coupling_csv(told: Coupling) -> str:
     """Return every figure of every pair and area as CSV."""
-    from feval.forecast.coupled import CoupledPair
-
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     names = [field.name for field in dataclasses.fields(CoupledPair)]

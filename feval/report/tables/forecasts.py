@@ -7,6 +7,7 @@ import io
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from feval.forecast.estimation import COMPLETIONS, PLUG_IN
 from feval.report.tables.tables import Column, Table
 from feval.report.text import counted, counted_questions, decimals_for, fixed, percent
 
@@ -88,8 +89,6 @@ def _errors(forecast: Forecast) -> Table:
 
 def _covered(forecast: Forecast) -> tuple[str, ...]:
     """What the intervals cover, and what not."""
-    from feval.forecast.estimation import COMPLETIONS, PLUG_IN
-
     names = [own.method for own in forecast.estimates]
     biased, models = (", ".join(name for name in names if name in some) for some in (PLUG_IN, COMPLETIONS))
     not_covered = [

@@ -6,6 +6,12 @@ import inspect
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from feval.answers import KINDS
+from feval.cards.cards import dataset_card, dataset_ids, llm_card, llm_names, price_ids
+from feval.cards.prices import price_list
+from feval.evaluation.specs import method_fields
+from feval.importers import IMPORTERS
+from feval.methods import METHODS
 from feval.recording.content import Question
 from feval.report.tables.tables import Column, Table
 
@@ -15,14 +21,12 @@ Row = dict[str, Any]
 
 
 def _datasets() -> list[Row]:
-    from feval.cards.cards import dataset_card, dataset_ids
 
     fields = ("id", "title", "group", "questions", "answer_kind", "licence")
     return [{field: getattr(card, field) for field in fields} for card in map(dataset_card, dataset_ids())]
 
 
 def _llms() -> list[Row]:
-    from feval.cards.cards import llm_card, llm_names
 
     fields = ("name", "provider", "reasoning", "cots_to_record", "temperature", "max_tokens")
     return [{field: getattr(card, field) for field in fields} for card in map(llm_card, llm_names())]
@@ -30,9 +34,6 @@ def _llms() -> list[Row]:
 
 def _prices() -> list[Row]:
     """One row per list and LLM."""
-    from feval.cards.cards import price_ids
-    from feval.cards.prices import price_list
-
     return [
         {
             "id": prices.id,
@@ -47,8 +48,6 @@ def _prices() -> list[Row]:
 
 
 def _methods() -> list[Row]:
-    from feval.evaluation.specs import method_fields
-    from feval.methods import METHODS
 
     return [
         {"name": name, "description": _first_sentence(method), "fields": method_fields(name)}
@@ -57,13 +56,11 @@ def _methods() -> list[Row]:
 
 
 def _formats() -> list[Row]:
-    from feval.importers import IMPORTERS
 
     return [{"name": name, "description": importer.title} for name, importer in IMPORTERS.items()]
 
 
 def _answer_kinds() -> list[Row]:
-    from feval.answers import KINDS
 
     return [{"name": name, "description": kind.about} for name, kind in KINDS.items()]
 
@@ -85,8 +82,6 @@ def known_fields(method: str) -> list[Row]:
     Raises:
         UnknownNameError: no such method.
     """
-    from feval.evaluation.specs import method_fields
-
     return method_fields(method)
 
 

@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from feval.methods import METHODS
 from feval.report.tables.tables import Column, Table, per_round_cell, per_round_column
 from feval.report.text import counted, counted_questions, decimals_for, fixed, percent
 
@@ -40,7 +41,6 @@ def label(told: Evaluation) -> str:
 
 
 def _defaults(method: str) -> dict[str, object]:
-    from feval.methods import METHODS
 
     return {f.name: f.default for f in dataclasses.fields(METHODS[method])} if method in METHODS else {}
 

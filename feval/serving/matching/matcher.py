@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 from pathlib import Path
 from threading import RLock
 from typing import TYPE_CHECKING
@@ -262,7 +263,6 @@ class Library:
         return dict(found)
 
     def _unknown_model(self, model: str) -> MissError:
-        from difflib import get_close_matches
 
         names = self.model_names()
         near = get_close_matches(model[:200], names, n=1)

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from feval.cards.prices import usd
 from feval.replay.loading import LLM
 from feval.serving.matching.templates import Template, Use, UsedTemplates
 
@@ -195,8 +196,6 @@ def _summed(counts: Sequence[_Counts]) -> dict[str, Any]:
 
 def _dollars(counts: Sequence[_Counts]) -> tuple[float | None, str | None]:
     """USD of everything, or why there are none."""
-    from feval.cards.prices import usd
-
     total = 0.0
     for own in counts:
         prices, price = own.llm.prices, own.llm.price
