@@ -52,7 +52,7 @@ def goals(workspace: Workspace) -> list[Goal]:
     """ModelSwitch and the MoT cascade, 1,000 replicates of 1,319 questions."""
     from feval.evaluation.evaluation import evaluate
     from feval.methods import MixtureOfThoughts, ModelSwitch
-    from feval.replay.loading import load
+    from feval.replay import load
 
     names = reference.LLM_NAMES[:3]
     theirs, llms = reference.load(workspace.archive(3), names)

@@ -15,7 +15,7 @@ from benchmarks.measure import Goal, Workspace, cpu_ms
 from feval.estimators.coupling.coupling import estimation_error
 from feval.forecast.coupled import couple
 from feval.recording import DatasetInfo, LLMInfo, PoolRows, Question, RecordingWriter
-from feval.replay.loading import load
+from feval.replay import load
 from recorders.shared_noise import TokenNoise, question_noise
 
 VOCABULARY = 128_000

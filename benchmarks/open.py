@@ -43,7 +43,7 @@ print(json.dumps(resident_mb("VmHWM") - before))
 
 def ready_to_vote(recording: object, llms: int) -> tuple[object, list[object]]:
     """Open a recording by the Python API and hold every array that a vote with costs needs; the hash check reads them."""
-    from feval.replay.loading import load
+    from feval.replay import load
 
     dataset, opened = load(reference.DATASET, reference.LLM_NAMES[:llms], str(recording))
     arrays = [dataset.gold]

@@ -30,7 +30,7 @@ def goals(workspace: Workspace) -> list[Goal]:
     from feval.evaluation.curves import self_consistency_curve
     from feval.evaluation.evaluation import evaluate
     from feval.methods import SelfConsistency
-    from feval.replay.loading import load
+    from feval.replay import load
 
     names = reference.LLM_NAMES[:1]
     questions, (baseline,) = reference.load(workspace.archive(1), names)

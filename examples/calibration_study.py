@@ -20,7 +20,7 @@ from feval.estimators.two_call.moments import Moments
 from feval.estimators.two_call.two_call import certified_three_vote_gain
 from feval.forecast import METHODS, Forecast, estimate
 from feval.recording import open_recording
-from feval.replay.loading import LLM, Dataset, load
+from feval.replay import LLM, Dataset, load
 from feval.report.tables.tables import Column, Table, plain
 
 ESTIMATORS = tuple(name for name in METHODS if name != "two-call")

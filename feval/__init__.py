@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from feval.methods.vote import plurality
     from feval.receipts.receipts import verify_receipt
     from feval.recording import merge, open_recording, select, verify_recording
-    from feval.replay.loading import LLM, Dataset, load
+    from feval.replay import LLM, Dataset, load
 
 
 __version__ = "0.1.0"
@@ -149,7 +149,7 @@ __getattr__, __dir__ = lazy_names(
             "select",
             "verify_recording",
         ),
-        "replay.loading": (
+        "replay": (
             "LLM",
             "Dataset",
             "load",

@@ -1,4 +1,4 @@
-"""Names of a package that are loaded when first used (PEP 562), so that importing the package stays cheap."""
+"""Load the names of a package on first use (PEP 562), so that importing the package stays cheap."""
 
 from __future__ import annotations
 
@@ -13,16 +13,20 @@ def lazy_names(
     """Return `__getattr__` and `__dir__` for a package whose names live in its modules.
 
     Args:
-        package: The package's `__name__`.
-        modules: Module (dotted, relative to the package) to the public names it defines.
+        package: the package's `__name__`.
+        modules: module (dotted, relative to the package) to the public names it defines. A module listed without names is itself
+            an attribute: `from feval import hub; hub.recordings.pull(...)` loads it where it is used.
     """
     homes = {name: f"{package}.{module}" for module, names in modules.items() for name in names}
+    whole = {module: f"{package}.{module}" for module, names in modules.items() if not names}
 
     def get(name: str) -> object:
+        if name in whole:
+            return import_module(whole[name])
         if name not in homes:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
         value = getattr(import_module(homes[name]), name)
         setattr(sys.modules[package], name, value)
         return value
 
-    return get, lambda: sorted(homes)
+    return get, lambda: sorted([*homes, *whole])

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 from feval.errors import DamagedRecordingError, FevalError, StorageError
 from feval.evaluation.curves import self_consistency_curve
 from feval.recording import verify_recording
-from feval.replay.loading import load
+from feval.replay import load
 from feval.report.files import save_files
 from feval.report.pictures.curve import curves_png
 from feval.report.tables.csv import curves_csv

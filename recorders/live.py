@@ -28,8 +28,7 @@ from feval.answers.thoughts import Thoughts, split_columns, thoughts_of
 from feval.cards.prices import Price, PriceList, billed_prompts, price_list, usd
 from feval.cards.tokens import count_words
 from feval.errors import NotRecordedError, OutOfRangeError, PriceNotFoundError, UsageError
-from feval.replay.loading import Metadata
-from feval.replay.loading import Request as Sent
+from feval.replay import CoTMetadata, LLMRequest
 from recorders.asking.pace import Limits, backoff
 from recorders.errors import RateLimited, StoppedError, Transient
 from recorders.request import Backend, Completion, Decoding, Message, Request
@@ -66,9 +65,9 @@ class LiveCoT:
     reasoning: str | None = None
 
     @property
-    def metadata(self) -> Metadata:
+    def metadata(self) -> CoTMetadata:
         """Cost and end, as Listing 3 of FEval-TTC has them."""
-        return Metadata(self.tokens, self.dollar_cost, self.finish_reason)
+        return CoTMetadata(self.tokens, self.dollar_cost, self.finish_reason)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +80,7 @@ class LiveResponse:
     """
 
     cots: list[LiveCoT]
-    request: Sent
+    request: LLMRequest
     _metered: MeteredLiveLLM = field(repr=False, compare=False)
 
     def __len__(self) -> int:
@@ -326,11 +325,11 @@ class MeteredLiveLLM:
         prompts = int(billed_prompts(self._terms.billing, rounds, cots))
         return float(usd(self._terms.price, prompts * self.prompt_tokens, output_tokens))
 
-    def _sent(self) -> Sent:
+    def _sent(self) -> LLMRequest:
         messages = [{"role": message.role, "content": message.content} for message in self._messages()]
         price = self._terms.price
         dollars = None if price is None else float(usd(price, self.prompt_tokens, 0))
-        return Sent(json.dumps(messages, ensure_ascii=False), self.prompt_tokens, dollars)
+        return LLMRequest(json.dumps(messages, ensure_ascii=False), self.prompt_tokens, dollars)
 
     def _messages(self) -> tuple[Message, ...]:
         return tuple(self._terms.messages(self._question))

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
     from feval.receipts.receipts import ReceiptCheck
     from feval.recording import Question, Recording
-    from feval.replay.loading import LLM
+    from feval.replay import LLM
     from feval.report.tables.tables import Table
     from recorders.demo import Demo
 
@@ -452,7 +452,7 @@ def _info(recording: RecordingFolder, as_json: JsonFlag = False, quiet: QuietFla
 
     Datasets, LLMs, pools, shares without an answer, prices, licences, parents, notes, hash.
     """
-    from feval.hub.recordings import open_place
+    from feval.hub.opening import open_place
     from feval.report.tables.info import info_dict, info_tables
 
     opened = open_place(recording)

@@ -28,7 +28,7 @@ from feval.errors import ConflictError, ShortPoolError, UsageError
 if TYPE_CHECKING:
     from feval.comparison.comparison import Comparison
     from feval.comparison.plan import Plan
-    from feval.replay.loading import LLM
+    from feval.replay import LLM
 
 __all__: list[str] = []
 
@@ -167,8 +167,8 @@ def _init(
     overwrite: bool,
 ) -> None:
     from feval.comparison.plan import suggested_plan
-    from feval.hub.recordings import open_place
-    from feval.replay.loading import load
+    from feval.hub.opening import open_place
+    from feval.replay import load
     from feval.report.files import save_files
 
     folders = _folders(recordings)

@@ -27,7 +27,7 @@ from feval.errors import SourceError, UsageError
 
 if TYPE_CHECKING:
     from feval.forecast.coupled import Coupling
-    from feval.replay.loading import LLM, Dataset
+    from feval.replay import LLM, Dataset
 
 __all__: list[str] = []
 
@@ -103,7 +103,7 @@ def _opened(
 ) -> tuple[Dataset, list[LLM], list[LLM]]:
     """The coupled LLMs, and the independent ones in the same order."""
     from feval.recording import open_recording
-    from feval.replay.loading import load
+    from feval.replay import load
 
     opened = [open_recording(folder) for folder in _folders(folders)]
     apart = [open_recording(folder) for folder in others or ()]

@@ -40,7 +40,7 @@ from feval.errors import OutOfRangeError, UsageError
 
 if TYPE_CHECKING:
     from feval.evaluation.curves import Curve
-    from feval.replay.loading import LLM, Dataset
+    from feval.replay import LLM, Dataset
 
 __all__: list[str] = []
 
@@ -102,8 +102,8 @@ def _curve(
     """
     from feval.evaluation.curves import budget_field, method_curve, self_consistency_curve
     from feval.evaluation.specs import parse_settings
-    from feval.hub.recordings import open_place
-    from feval.replay.loading import load
+    from feval.hub.opening import open_place
+    from feval.replay import load
     from feval.report.tables.tables import curve_table
 
     budget, given = budget_field(method), parse_settings(settings or [])

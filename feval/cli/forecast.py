@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from feval.forecast import Forecast
-    from feval.replay.loading import LLM, Dataset
+    from feval.replay import LLM, Dataset
 
 __all__: list[str] = []
 
@@ -163,8 +163,8 @@ def _plan(
 def _opened(
     folders: Sequence[Path] | None, dataset: str | None, llm: str | None, seed: int, prices: str | None, billing: str
 ) -> tuple[Dataset, LLM]:
-    from feval.hub.recordings import open_place
-    from feval.replay.loading import load
+    from feval.hub.opening import open_place
+    from feval.replay import load
 
     opened = [open_place(folder) for folder in _folders(folders)]
     dataset = _only("dataset", dataset, (held for recording in opened for held in recording.dataset_ids()))

@@ -34,7 +34,7 @@ from feval.cli.saving import Saved, encoded
 
 if TYPE_CHECKING:
     from feval.evaluation.evaluation import Evaluation
-    from feval.replay.loading import LLM, Dataset
+    from feval.replay import LLM, Dataset
 
 __all__: list[str] = []
 
@@ -88,8 +88,8 @@ def _run(
     """
     from feval.evaluation.evaluation import evaluate
     from feval.evaluation.specs import make_method, parse_settings
-    from feval.hub.recordings import open_place
-    from feval.replay.loading import load
+    from feval.hub.opening import open_place
+    from feval.replay import load
     from feval.report.tables.results import evaluation_tables
 
     show, saved = _Out(as_json=as_json, quiet=quiet), Saved(out, receipt, no_receipt, force)

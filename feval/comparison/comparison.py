@@ -38,14 +38,14 @@ from feval.evaluation.question_set import NONE_LEFT_OUT, LeftOut, Rows, question
 from feval.evaluation.specs import make_method
 from feval.evaluation.user_methods import TIME_LIMIT
 from feval.hub.addresses import is_address
-from feval.hub.recordings import open_place
+from feval.hub.opening import open_place
 from feval.methods import METHODS, SelfConsistency
-from feval.replay.loading import load
+from feval.replay import load
 
 if TYPE_CHECKING:
     from feval.cards.prices import PriceList
     from feval.recording import Recording
-    from feval.replay.loading import LLM, Dataset
+    from feval.replay import LLM, Dataset
 
 __all__ = [
     "Area",

@@ -20,13 +20,13 @@ from feval.evaluation.specs import make_method
 from feval.evaluation.user_methods import TIME_LIMIT
 from feval.hub.addresses import is_address
 from feval.methods.protocol import BatchMethod
-from feval.replay.loading import load
+from feval.replay import load
 
 if TYPE_CHECKING:
     from feval.comparison.comparison import Comparison, Entry, MethodCurve, Plan
     from feval.evaluation.evaluation import Evaluation
     from feval.methods.decisions import Decisions
-    from feval.replay.loading import LLM, Dataset
+    from feval.replay import LLM, Dataset
 
 __all__ = ["Trace", "Traces", "budget_label", "judged_rows", "opened", "traces"]
 

@@ -33,7 +33,7 @@ from feval.replay.draws import ORDERS
 
 if TYPE_CHECKING:
     from feval.evaluation.evaluation import Evaluation
-    from feval.replay.loading import LLM, Dataset
+    from feval.replay import LLM, Dataset
     from feval.replay.pools import Pool
 
 __all__ = ["Curve", "CurvePoint", "budget_field", "method_curve", "self_consistency_curve"]

@@ -23,7 +23,7 @@ from feval.methods.vote import plurality
 from feval.replay.draws import uniforms
 
 if TYPE_CHECKING:
-    from feval.replay.loading import LLM, Dataset, MeteredLLM
+    from feval.replay import LLM, Dataset, MeteredLLM
 
 __all__ = ["ACTIONS", "ASK_AGAIN", "NEXT_LLM", "STOP", "BudgetEnvironment", "Observation", "as_method"]
 

@@ -35,14 +35,15 @@ from feval.evaluation.workers import map_blocks
 from feval.methods import method_name
 from feval.methods.decisions import Decisions, Ledger
 from feval.methods.protocol import BatchMethod
+from feval.replay import LLM
 from feval.replay.draws import ABSENT_SAMPLE, MAX_REPLICATES, ORDERS, uniforms
-from feval.replay.loading import LLM, close_ledger
+from feval.replay.meter import close_ledger
 
 if TYPE_CHECKING:
     from feval.evaluation.exact import Expectation
     from feval.evaluation.exact_errors import Estimate
     from feval.methods.protocol import Method, Orders
-    from feval.replay.loading import Dataset
+    from feval.replay import Dataset
     from feval.replay.pools import Pool
 
 __all__ = [

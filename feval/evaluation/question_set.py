@@ -16,7 +16,7 @@ import numpy.typing as npt
 from feval.errors import ShortPoolError, UnknownNameError, UnlabelledError, UsageError
 
 if TYPE_CHECKING:
-    from feval.replay.loading import LLM, Dataset
+    from feval.replay import LLM, Dataset
 
 __all__ = ["CHOICES", "NONE_LEFT_OUT", "LeftOut", "QuestionSet", "question_set"]
 

@@ -17,10 +17,10 @@ import numpy as np
 import numpy.typing as npt
 
 from feval.errors import UsageError
-from feval.replay.loading import load
+from feval.replay import load
 
 if TYPE_CHECKING:
-    from feval.replay.loading import LLM, Dataset
+    from feval.replay import LLM, Dataset
 
 __all__ = ["map_blocks"]
 

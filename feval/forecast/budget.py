@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from feval.estimators.counts import VoteCounts
     from feval.estimators.per_question import PerQuestion
     from feval.forecast.evidence import SampleMoments
-    from feval.replay.loading import LLM, Dataset
+    from feval.replay import LLM, Dataset
 
 __all__ = ["Budget", "BudgetPlan", "Purchase", "Split", "VoteOption", "plan"]
 

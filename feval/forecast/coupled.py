@@ -30,7 +30,7 @@ from feval.recording.scores import verdicts_name
 
 if TYPE_CHECKING:
     from feval.estimators.coupling.coupling import CoupledStatistics
-    from feval.replay.loading import LLM, Dataset
+    from feval.replay import LLM, Dataset
 
 __all__ = ["CoupledPair", "Coupling", "ErrorCurve", "RankedLLM", "couple"]
 

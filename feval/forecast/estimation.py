@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from feval.estimators.two_call.moments import Moments
     from feval.estimators.two_call.pair_table import PairTable
     from feval.forecast.evidence import SampleMoments
-    from feval.replay.loading import LLM, Dataset
+    from feval.replay import LLM, Dataset
 
 __all__ = [
     "COMPLETIONS",

@@ -13,7 +13,7 @@ from feval.estimators.inference.bootstrap import bootstrap_means
 from feval.estimators.two_call.moments import Moments
 
 if TYPE_CHECKING:
-    from feval.replay.loading import Dataset
+    from feval.replay import Dataset
 
 __all__ = [
     "SampleMoments",

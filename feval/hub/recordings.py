@@ -1,6 +1,6 @@
 """Recordings on the Hugging Face Hub: opened as if they were folders, fetched as far as they are looked at.
 
-    recording = open_place("hf://somebody/my-recording@<commit>")
+    recording = open_address("hf://somebody/my-recording@<commit>")
     dataset, llms = load("gsm8k", ["a", "b"], recording)      # fetches what voting of two LLMs on one dataset needs
 
 Three things are checked before a number rests on a file: its bytes against the manifest of that commit, its content against its
@@ -32,28 +32,28 @@ from feval.recording.layout.manifest import MOST_BYTES
 from feval.recording.partial import check_leaf, check_votes, paths_of, write_origin
 from feval.recording.reader import Recording
 
-__all__ = ["Pulled", "local_folder", "open_place", "pull"]
+__all__ = ["Pulled", "local_folder", "open_address", "pull"]
 
 _LOG = logging.getLogger(__name__)
 _Progress = Callable[[int, int], None]
 
 
-def open_place(place: str | PurePath) -> Recording:
-    """Open a recording wherever it lies: in a folder, or at an address on the Hub, from where it is fetched as it is looked at.
+def open_address(address: str | PurePath) -> Recording:
+    """Open a recording on the Hub, from where files are fetched as they are needed; see `feval.hub.opening.open_place`.
 
     Raises:
-        UsageError: an address that cannot be.
+        UsageError: not a valid address.
         HubError: it cannot be fetched.
         RecordingError: it cannot be read as a recording.
     """
-    return _opened(place)[0] if is_address(place) else open_recording(Path(place))
+    return _opened(address)[0]
 
 
 def local_folder(place: str | PurePath, progress: _Progress = lambda _done, _total: None) -> Path:
     """The folder of a recording wherever it lies; of one on the Hub, all of it is fetched into the cache.
 
     Raises:
-        HubError, RecordingError: as for `open_place`.
+        HubError, RecordingError: as for `feval.hub.opening.open_place`.
     """
     return pull(place, progress=progress).folder if is_address(place) else Path(place)
 

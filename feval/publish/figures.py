@@ -21,7 +21,7 @@ from feval.estimators.inference.intervals import accuracy_interval
 from feval.estimators.votes.plurality import LARGEST_POOL
 from feval.evaluation.curves import self_consistency_curve
 from feval.recording import Recording
-from feval.replay.loading import LLM, Dataset, load
+from feval.replay import LLM, Dataset, load
 from feval.report.pictures.curve import curve_panels_png, curves_png
 
 if TYPE_CHECKING:

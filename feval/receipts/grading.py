@@ -25,7 +25,7 @@ from feval.evaluation.cautions import few_questions
 from feval.evaluation.evaluation import interval_ends
 
 if TYPE_CHECKING:
-    from feval.replay.loading import LLM, Dataset
+    from feval.replay import LLM, Dataset
 
 __all__ = ["Consumed", "Grade", "answers_by_id", "grade_answers"]
 

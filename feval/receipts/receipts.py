@@ -38,13 +38,13 @@ from feval.evaluation.evaluation import evaluate
 from feval.evaluation.specs import MethodFile, make_method
 from feval.forecast import estimate
 from feval.hub.addresses import is_address
-from feval.hub.recordings import open_place
+from feval.hub.opening import open_place
 from feval.hub.single import fetch_file
 from feval.receipts import semantics
 from feval.receipts.grading import Consumed, grade_answers
 from feval.recording.layout.origin import cached_from
+from feval.replay import load
 from feval.replay.draws import SCHEME
-from feval.replay.loading import load
 
 if TYPE_CHECKING:
     from feval.cards.prices import PriceList
@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     from feval.forecast import Forecast
     from feval.receipts.grading import Grade
     from feval.recording import Recording
-    from feval.replay.loading import LLM, Dataset
+    from feval.replay import LLM, Dataset
 
 __all__ = [
     "Difference",

@@ -15,10 +15,10 @@ import numpy as np
 import numpy.typing as npt
 
 from feval.errors import ConflictError, NotRecordedError, UnknownNameError
-from feval.hub.recordings import open_place
+from feval.hub.opening import open_place
 from feval.recording.layout.origin import cached_from
 from feval.recording.logprobs import Ragged, TokenLogprobs
-from feval.recording.reader import Recording, open_recording
+from feval.recording.reader import Recording
 from feval.recording.scores import Scores
 
 __all__ = ["AGGREGATES", "ArrayChannels", "Channels", "RecordedChannels"]
@@ -189,7 +189,7 @@ class RecordedChannels(Channels):
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         path, expected = state["_recording"]
-        recording = _reopened(Path(path))
+        recording = open_place(cached_from(Path(path)) or path)
         if recording.hash != expected:
             raise ConflictError(f"{path} has changed: its hash was {expected[:12]} and is now {recording.hash[:12]}.")
         self.__dict__.update(state | {"_recording": recording})
@@ -203,13 +203,6 @@ class RecordedChannels(Channels):
 
     def _read_logprobs(self) -> TokenLogprobs:
         return self._recording.logprobs(self._dataset, self._llm)
-
-
-def _reopened(folder: Path) -> Recording:
-    if cached_from(folder) is None:
-        return open_recording(folder)
-
-    return open_place(str(cached_from(folder)))
 
 
 class _ChannelRows(Channels):

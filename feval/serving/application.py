@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from feval.cards.prices import Price, PriceList
     from feval.recording.logprobs import TokenLogprobs
     from feval.recording.reader import Recording
-    from feval.replay.loading import LLM
+    from feval.replay import LLM
 
 __all__ = ["Application", "Call", "Reply"]
 

@@ -15,7 +15,7 @@ from feval.cards.cards import price_ids
 from feval.errors import ConflictError, UnknownNameError, UsageError
 from feval.receipts.grading import Consumed, Grade, answers_by_id, grade_answers
 from feval.receipts.receipts import grade_receipt
-from feval.replay.loading import load
+from feval.replay import load
 from feval.serving.answer_files import read_text, unique
 from feval.serving.errors import RequestError
 from feval.serving.matching.templates import UsedTemplates, is_use_list, prompt_remarks
@@ -25,7 +25,7 @@ from feval.serving.runs.runs import count_entry, run_name
 
 if TYPE_CHECKING:
     from feval.recording import Recording
-    from feval.replay.loading import LLM, Dataset
+    from feval.replay import LLM, Dataset
     from feval.serving.application import Application
 
 __all__ = ["Graded", "SavedLedger", "grade", "grade_saved", "read_ledger"]

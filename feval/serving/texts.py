@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from feval.cards.schema import FINISH_REASONS
-from feval.replay.loading import LLM
+from feval.replay import LLM
 from feval.serving import replies
 from feval.serving.kept import Kept
 

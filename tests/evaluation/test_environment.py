@@ -11,7 +11,7 @@ from small import write_toy
 from feval import evaluate, load
 from feval.errors import MethodError, OutOfRangeError, PriceNotFoundError, UsageError
 from feval.evaluation.environment import ASK_AGAIN, NEXT_LLM, STOP, BudgetEnvironment, Observation, as_method
-from feval.replay.loading import LLM, Dataset
+from feval.replay import LLM, Dataset
 
 CHEAP = [["a", "b", "a"], ["x", None, "y"], ["b", "b", "b"]]
 DEAR = [["a", "a"], ["y", "y"], ["c", "b"]]

@@ -37,7 +37,7 @@ from feval.methods import (
 from feval.methods.decisions import Decisions, Ledger
 from feval.methods.protocol import drawn
 from feval.methods.scored.confidence_weighted import TEMPERATURES
-from feval.replay.loading import LLM, Dataset
+from feval.replay import LLM, Dataset
 
 STRONG = [["a", "a", "b", "a"], ["x", "y", None, "y"], ["b", "b", "b", "b"], [None] * 4]
 WEAK = [["b", "a", "b", "b"], ["y", "x", "x", "x"], ["a", "b", "a", "a"], ["q", None, "q", "p"]]

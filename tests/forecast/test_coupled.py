@@ -25,7 +25,7 @@ from feval.forecast.coupled import couple
 from feval.importers import import_recording
 from feval.methods import SelfConsistency
 from feval.recording import DatasetInfo, LLMInfo, RecordingWriter, open_recording
-from feval.replay.loading import LLM, Dataset, load
+from feval.replay import LLM, Dataset, load
 from feval.report.pictures.coupled import coupling_png
 from feval.report.tables.coupled import coupling_csv, coupling_tables
 

@@ -39,7 +39,7 @@ from feval.estimators.two_call.two_call import vote_interval
 from feval.estimators.two_call.wald_regions import simultaneous_gains
 from feval.forecast import METHODS, Budget, Forecast, estimate, plan
 from feval.recording import DatasetInfo, LLMInfo, RecordingWriter
-from feval.replay.loading import LLM, Dataset, load
+from feval.replay import LLM, Dataset, load
 from feval.report.pictures.forecast import _figure, forecast_png
 from feval.report.tables.forecasts import FORECAST_COLUMNS, forecast_csv, forecast_tables, plan_tables
 from feval.report.tables.tables import plain

@@ -21,7 +21,7 @@ from feval.evaluation.evaluation import decisions, evaluate
 from feval.methods import METHODS, AdaptiveConsistency, DeepConfidence, MixtureOfThoughts, SelfConsistency
 from feval.methods.decisions import Decisions
 from feval.methods.scored.confidence_weighted import TEMPERATURES
-from feval.replay.loading import LLM, Dataset, load
+from feval.replay import LLM, Dataset, load
 from feval.replay.pools import Pool
 
 REPLICATES = 12

@@ -24,7 +24,7 @@ from feval.publish.page import PICTURE
 from feval.publish.release import Release, Seen, prepare
 from feval.publish.words import BEGIN, END
 from feval.recording import open_recording, select
-from feval.replay.loading import load
+from feval.replay import load
 from recorders.demo import DATASET, LLMS, bundled_recording
 
 REPO = "somebody/recording"

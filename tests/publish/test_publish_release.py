@@ -26,7 +26,7 @@ from feval.errors import CardError, ConflictError, DamagedRecordingError, Releas
 from feval.evaluation.curves import self_consistency_curve
 from feval.publish.release import changes, look, prepare, push
 from feval.recording import open_recording, verify_recording
-from feval.replay.loading import load
+from feval.replay import load
 from recorders.demo import COUNTS, DATASET, LLMS, bundled_recording
 
 REPO = "somebody/recording"

@@ -14,7 +14,7 @@ from feval.estimators.inference.intervals import wilson_interval
 from feval.methods.vote import plurality
 from feval.receipts.grading import Consumed, answers_by_id, grade_answers
 from feval.receipts.receipts import grade_receipt, verify_receipt
-from feval.replay.loading import LLM, Dataset
+from feval.replay import LLM, Dataset
 
 POOLS = [["a", "a", "b", "a"], ["x", "y", None, "y"], ["b", "b", "b", "b"], ["c", "d", "c", None]]
 GOLDS = ["a", "y", "b", "d"]

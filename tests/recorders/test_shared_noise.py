@@ -23,7 +23,7 @@ from feval.errors import ConflictError, OutOfRangeError, UsageError
 from feval.estimators.coupling.gumbel_coupling import gumbel_coupling_joint
 from feval.forecast.coupled import couple
 from feval.recording import Recording, merge, open_recording, select
-from feval.replay.loading import load
+from feval.replay import load
 from recorders import tiny
 from recorders.backends.tiny import Tiny
 from recorders.backends.transformers_local import TransformersLocal

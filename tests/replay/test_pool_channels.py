@@ -26,7 +26,7 @@ from feval.recording import (
     add_scores,
 )
 from feval.recording.logprobs import logprobs_of_tables
-from feval.replay.loading import LLM, Request, load
+from feval.replay import LLM, LLMRequest, load
 from recorders.live import LiveResponse
 
 ANSWERS = {"strong": [["a", "b", None, "a"], ["c", "c"], ["d", "e", "d"]], "weak": [["a"], ["c", None, "b"], ["d"]]}
@@ -182,7 +182,7 @@ def test_a_pool_travels_to_another_process_without_its_arrays_of_channels(scored
 
 
 def test_a_live_response_says_that_it_has_no_channels() -> None:
-    response = LiveResponse([], Request(None, None, None), None)  # type: ignore[arg-type]
+    response = LiveResponse([], LLMRequest(None, None, None), None)  # type: ignore[arg-type]
     with pytest.raises(NotRecordedError, match="A live CoT has no token confidences"):
         response.token_confidences  # noqa: B018  the property raises
     with pytest.raises(AttributeError, match="'LiveResponse' has no attribute 'other'"):

@@ -23,8 +23,8 @@ from feval.errors import (
 from feval.evaluation.evaluation import evaluate
 from feval.methods import SelfConsistency
 from feval.recording import DatasetInfo, LLMInfo, PoolRows, Question, RecordingWriter
+from feval.replay import load
 from feval.replay.draws import uniforms
-from feval.replay.loading import load
 
 POOLS = {
     "gpt-3.5-turbo": [["4", "4", None, "3", "4"], ["7", "5", "7", None, "5"]],

@@ -20,7 +20,7 @@ from feval.comparison.comparison import Comparison, compare
 from feval.comparison.plan import Entry, Plan
 from feval.comparison.traces import traces
 from feval.recording import DatasetInfo, LLMInfo, PoolRows, Question, RecordingWriter
-from feval.replay.loading import LLM, Dataset, load
+from feval.replay import LLM, Dataset, load
 from feval.report.comparison_files import comparison_files
 from feval.report.page.page import comparison_page, escaped_json
 from feval.report.page.questions import Caps

@@ -22,7 +22,7 @@ import pytest
 from places import ROOT
 
 from feval import load
-from feval.replay.loading import LLM
+from feval.replay import LLM
 from feval.serving.application import Call
 from feval.serving.server import Server, serve
 from recorders.servers.service import Service

@@ -19,7 +19,7 @@ from small import write_toy
 from feval import load
 from feval.cards.prices import BILLINGS
 from feval.errors import ConflictError, NotRecordedError, ReplayWarning, SourceError, StorageError, UsageError
-from feval.replay.loading import MeteredLLM
+from feval.replay import MeteredLLM
 from feval.serving.application import Application, Call
 from feval.serving.errors import RequestError
 from feval.serving.runs import runs

@@ -23,7 +23,7 @@ from raw_http import Raw, Received, ask, request
 from small import pool, question, write_toy
 
 from feval.recording import DatasetInfo, LLMInfo, RecordingWriter
-from feval.replay.loading import load
+from feval.replay import load
 
 pytest.importorskip("openai")
 pytest.importorskip("uvicorn", reason="the extra serve is not installed")

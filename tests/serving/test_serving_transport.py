@@ -17,7 +17,7 @@ from small import write_toy
 
 from feval import load
 from feval.errors import NotRecordedError, ReplayWarning, UsageError
-from feval.replay.loading import LLM
+from feval.replay import LLM
 from feval.serving.application import Application
 from feval.serving.transport import (
     AsyncReplayTransport,

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from feval.comparison.comparison import Comparison, MethodCurve
     from feval.comparison.traces import Traces
     from feval.evaluation.evaluation import Evaluation
-    from feval.replay.loading import LLM, Dataset
+    from feval.replay import LLM, Dataset
 
 __all__ = ["AXES", "Caps", "comparison_page", "escaped_json"]
 

@@ -14,7 +14,7 @@ from feval.evaluation.evaluation import drawn_orders
 
 if TYPE_CHECKING:
     from feval.comparison.traces import Traces
-    from feval.replay.loading import LLM, Dataset
+    from feval.replay import LLM, Dataset
 
 __all__ = ["Caps", "question_book"]
 

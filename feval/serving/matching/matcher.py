@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from feval.errors import NotRecordedError, UnknownNameError
 from feval.recording.reader import Recording
-from feval.replay.loading import LLM, Dataset, load, open_recordings
+from feval.replay import LLM, Dataset, load, open_recordings
 from feval.serving.errors import AmbiguousError, MissError, RequestError
 from feval.serving.matching import settings
 from feval.serving.matching.search import normal

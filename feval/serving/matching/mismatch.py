@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import orjson
 
-from feval.replay.loading import LLM
+from feval.replay import LLM
 from feval.serving.errors import MissError
 from feval.serving.kept import Kept
 from feval.serving.matching.matcher import Match

@@ -11,7 +11,7 @@ from typing import Any
 
 import orjson
 
-from feval.replay.loading import LLM, Dataset
+from feval.replay import LLM, Dataset
 from feval.serving.errors import RequestError
 from feval.serving.kept import Kept
 from feval.serving.matching.search import TextIndex

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from feval.cards.prices import usd
-from feval.replay.loading import LLM
+from feval.replay import LLM
 from feval.serving.matching.templates import Template, Use, UsedTemplates
 
 if TYPE_CHECKING:

@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from feval.errors import ConflictError, NotRecordedError, UnknownNameError
+from feval.replay import LLM
 from feval.replay.draws import MAX_REPLICATES
-from feval.replay.loading import LLM
 from feval.serving.errors import RequestError, UsedUpError
 from feval.serving.kept import Kept
 from feval.serving.matching.templates import Use, UsedTemplates, difference

@@ -33,7 +33,7 @@ from feval.recording import (
 )
 from feval.recording.derived.merging import add_scorers
 from feval.recording.scores import verdicts_name
-from feval.replay.loading import load
+from feval.replay import load
 from feval.report.pictures.coupled import coupling_png
 from feval.report.tables.coupled import coupling_tables
 from recorders.asking.pace import Limits

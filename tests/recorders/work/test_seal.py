@@ -29,7 +29,7 @@ from feval.errors import (
 )
 from feval.evaluation.curves import self_consistency_curve
 from feval.recording import PoolRows, Question, open_recording, select, verify_recording
-from feval.replay.loading import load
+from feval.replay import load
 from recorders.asking.pace import Limits
 from recorders.errors import CostLimitReached, Fatal, MissingError, Refused, Transient
 from recorders.journal.journal import Journal, journal_folder

@@ -1,0 +1,143 @@
+"""The questions of a dataset, with their golds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from feval.answers import canonical
+from feval.answers.thoughts import split
+from feval.errors import NotRecordedError, UsageError
+
+if TYPE_CHECKING:
+    from feval.recording.view import View
+    from feval.replay.llm import LLM
+
+__all__ = ["Dataset", "DatasetEntry"]
+
+Integers = npt.NDArray[np.integer[Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class DatasetEntry:
+    """A question with its gold answer (FEval-TTC, Listing 2).
+
+    Attributes:
+        question: the text.
+        answer: the gold as the dataset writes it, `None` where there is none.
+        choices: (label, text) of each option.
+        id: the question's id.
+    """
+
+    question: str
+    answer: str | None
+    choices: tuple[tuple[str, str], ...]
+    id: str
+
+
+class Dataset:
+    """The questions of a dataset. Iterating gives (question id, entry), as in Listing 1.
+
+    Attributes:
+        id: the dataset's id.
+        llm_names: all LLMs that were loaded with it, in order.
+        gold: [Q] code of the gold answer, -1 where there is none. Only evaluation may look at it.
+        question_keys: [Q] the keys that draws are made from, equal wherever a question is recorded; see `feval.replay.draws`.
+        recording_hashes: hash of every recording behind the questions and CoTs.
+        recording_paths: folders of those.
+    """
+
+    def __init__(self, view: View, llm_names: Sequence[str]) -> None:
+        self._view, self.llm_names = view, tuple(llm_names)
+        self.id = view.votes.dataset
+        self.gold: Integers = view.votes.gold
+        self.question_keys = view.votes.question_keys
+        self.recording_hashes = tuple(dict.fromkeys(s.recording.hash for s in view.all_views()))
+        self.recording_paths = tuple(dict.fromkeys(s.recording.path for s in view.all_views()))
+
+    def __repr__(self) -> str:
+        return f"Dataset({self.id!r}, {len(self)} questions)"
+
+    def __len__(self) -> int:
+        return len(self.gold)
+
+    def __iter__(self) -> Iterator[tuple[str, DatasetEntry]]:
+        for row, name in enumerate(self.question_ids):
+            yield name, self[row]
+
+    def __getitem__(self, question: str | int) -> DatasetEntry:
+        """Return the entry of a question, by id or row."""
+        recorded = self._view.questions[self._view.row(question)]
+        return DatasetEntry(recorded.text, recorded.answer, recorded.choices, recorded.id)
+
+    def require(self, llms: Sequence[LLM]) -> None:
+        """Check that the answer codes of some LLMs are numbered as the golds are.
+
+        Raises:
+            UsageError: an LLM is from another `load`, whose codes mean other answers.
+        """
+        for llm in llms:
+            if not llm.numbered_as(self._view):
+                raise UsageError(
+                    f"{llm!r} and {self!r} come from different calls of `load`, which number questions or answers "
+                    "differently; open them together: load(dataset, [LLM, ...], [recording, ...])."
+                )
+
+    @property
+    def question_ids(self) -> Sequence[str]:
+        """Ids in recorded order."""
+        return self._view.votes.question_ids
+
+    def is_right(self, question: str | int, answer: str | None) -> bool:
+        """Return whether an answer votes with the gold, see `answer_key`.
+
+        Args:
+            question: id or row.
+            answer: in any spelling, or as `sample` gives it; `None`, no answer, is never right.
+
+        Raises:
+            NotRecordedError: no such question, or one without a gold.
+        """
+        row = self._view.row(question)
+        if self.gold[row] < 0:
+            raise NotRecordedError(
+                f"Question {self.question_ids[row]!r} of {self.id} has no gold answer, so nothing can be right or wrong; "
+                "leave it out."
+            )
+        return answer is not None and self.answer_key(row, answer) == self._view.candidates(row)[int(self.gold[row])]
+
+    def answer_key(self, question: str | int, answer: str | None) -> str | None:
+        """Return the key that an answer votes with: its normal form, or that of the recorded answers it was judged equal to.
+
+        Thoughts in it are not read, unless the kind is verbatim. Verdicts are those of the recording, so an answer that was never
+        recorded equals another only by its normal form.
+
+        Args:
+            question: id or row.
+            answer: in any spelling, or as `sample` gives it; `None` for no answer.
+
+        Returns:
+            The key, one of `candidates` where the answer is equal to one; `None` for no answer, for thoughts without a reply, and
+            for an answer that the kind cannot read.
+
+        Raises:
+            NotRecordedError: no such question.
+        """
+        row = self._view.row(question)
+        if answer is None or answer in self._view.candidates(row):
+            return answer
+
+        kind = self._view.recording.dataset_info(self.id).answer_kind
+        if kind != "verbatim":
+            parts = split(answer)
+            answer = parts.reply if parts.answers else None
+        form = canonical(kind, answer, self._view.questions[row].choices if kind == "choice" else ())
+        return None if form is None else self._view.key(row, form)
+
+    def candidates(self, question: str | int) -> list[str]:
+        """Return the distinct answers of a question by code, the gold among them if there is one."""
+        return self._view.candidates(self._view.row(question))

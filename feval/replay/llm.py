@@ -1,0 +1,287 @@
+"""A recorded LLM on one dataset: draws, answers, texts, dollars."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from copy import copy
+from functools import cached_property
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from feval.cards.prices import billed_prompts, usd
+from feval.cards.schema import FINISH_REASONS
+from feval.errors import OutOfRangeError, PriceNotFoundError, ShortPoolError, UsageError
+from feval.replay.draws import orders, pool_key
+from feval.replay.meter import MeteredLLM
+from feval.replay.responses import CoT, CoTMetadata, LLMRequest, LLMResponse
+
+if TYPE_CHECKING:
+    from feval.cards.prices import Price, PriceList
+    from feval.recording.content import LLMInfo
+    from feval.recording.reader import Recording
+    from feval.recording.view import View
+    from feval.replay.pools import Pool
+
+__all__ = ["LLM", "LazyPrices", "SharedNoise"]
+
+LazyPrices = Callable[[], "PriceList | None"]
+"""Gives the price list when dollars are first asked for; `None` where they were switched off."""
+
+
+class SharedNoise(NamedTuple):
+    """The random numbers that coupled LLMs share.
+
+    Attributes:
+        scheme: how they are made, such as "gumbel-v1".
+        seed: their random seed.
+    """
+
+    scheme: str
+    seed: int
+
+    def __str__(self) -> str:
+        return f"noise {self.scheme} {self.seed}"
+
+
+class LLM:
+    """A recorded LLM on one dataset. Call it with a question id to get CoTs.
+
+    Attributes:
+        name: full name of the variant.
+        dataset: id of the dataset.
+        seed: random seed for draws.
+        billing: how prompts are charged, one of `feval.cards.prices.BILLINGS`.
+        counter: name of the token counter.
+        pool: its recorded CoTs as arrays.
+    """
+
+    def __init__(self, view: View, pool: Pool, *, seed: int, prices: LazyPrices, billing: str) -> None:
+        self._view, self._prices = view, prices
+        self.name, self.pool, self.seed, self.billing = pool.llm, pool, seed, billing
+        self.dataset = view.votes.dataset
+        self.counter: str = view.recording.manifest.pairs[self.dataset, self.name]["counter"]
+        self.recording_hash = view.recording.hash
+        self._noise = _shared_noise(
+            view.recording.manifest.llms[self.name].get("decoding")
+        )  # `info` would import pyarrow
+
+    def __repr__(self) -> str:
+        return (
+            f"LLM({self.name!r} on {self.dataset}, {len(self.pool.sizes)} questions, {self.pool.smallest}+ CoTs each)"
+        )
+
+    @cached_property
+    def prices(self) -> PriceList | None:
+        """The price list in force; `None` where dollars were switched off."""
+        return self._prices()
+
+    @property
+    def price(self) -> Price | None:
+        """USD per million tokens; `None` where the price list has no such LLM, or dollars were switched off."""
+        return self.prices.find(self.name) if self.prices is not None else None
+
+    def __call__(
+        self,
+        question_id: str | int,
+        n: int | None = None,
+        *,
+        replicate: int = 0,
+        N: int | None = None,  # noqa: N803  as the paper's Listing 1 prints it
+    ) -> LLMResponse:
+        """Draw n CoTs of a question, without replacement.
+
+        The same call always gives the same CoTs; the first five of a draw of twenty are the draw of five.
+
+        Args:
+            question_id: an id, or the row of the question.
+            n: how many; all recorded ones if left out.
+            replicate: 0, 1, 2, ...: independent draws.
+            N: the same as `n`, as the paper's Listing 1 prints it.
+
+        Raises:
+            NotRecordedError: no such question.
+            ShortPoolError: fewer CoTs were recorded.
+            OutOfRangeError: n below 1, or a negative replicate.
+        """
+        if n is not None and N is not None and n != N:
+            raise UsageError(f"n and N are the same thing; n={n} and N={N} were given.")
+        row = self._view.row(question_id)
+        wanted = n if n is not None else N if N is not None else int(self.pool.sizes[row])
+        self.require(row, wanted)
+        return LLMResponse(self.order(row, replicate)[:wanted], self, row)
+
+    def ask(self, question_id: str | int, replicate: int | None = 0) -> MeteredLLM:
+        """Return the LLM for one question, with a meter: what a method written against `sample(k)` is given.
+
+        Args:
+            question_id: an id, or the row of the question.
+            replicate: 0, 1, 2, ...: independent draws; `None` hands the CoTs out in recorded order.
+        """
+        return MeteredLLM(self, self._view.row(question_id), replicate)
+
+    def seeded(self, seed: int) -> LLM:
+        """Return the same LLM with draws from another seed."""
+        other = copy(self)
+        other.seed = seed
+        return other
+
+    @property
+    def noise(self) -> SharedNoise | None:
+        """The random numbers its CoTs were drawn with, where other LLMs may share them; `None` where they are its own.
+
+        Sample i of two LLMs with equal noise was drawn with the same random numbers (`feval record --coupled`).
+        """
+        return self._noise
+
+    @property
+    def _key(self) -> int:
+        """Pool key of its draws. LLMs that share noise share their draws: CoTs drawn together are handed out together."""
+        return pool_key(self.seed, self.dataset, self.name if self.noise is None else str(self.noise))
+
+    @property
+    def question_keys(self) -> npt.NDArray[np.uint64]:
+        """[Q] the keys that draws are made from, see `feval.replay.draws`."""
+        return self._view.votes.question_keys
+
+    def order(self, row: int, replicate: int) -> tuple[int, ...]:
+        """Return the whole draw of a question (by its row): recorded places, in the order in which they are handed out."""
+        size = self.pool.sizes[row : row + 1]
+        order = orders(self._key, self.question_keys[row : row + 1], size, [replicate], int(size[0]))
+        return tuple(order[0, 0].tolist())
+
+    def orders(
+        self, replicates: Sequence[int], draws: int, rows: npt.NDArray[np.intp] | None = None
+    ) -> npt.NDArray[np.uint16]:
+        """Return [R, Q, draws] recorded places, for all questions or those in some rows; see `draws.orders`."""
+        keys, sizes = self.question_keys, self.pool.sizes
+        if rows is not None:
+            keys, sizes = keys[rows], sizes[rows]
+        return orders(self._key, keys, sizes, replicates, draws)
+
+    def require(self, rows: int | npt.NDArray[np.intp] | None, n: int) -> None:
+        """Check that n CoTs were recorded, for one question (by its row), for several, or for all (`None`).
+
+        Raises:
+            ShortPoolError: a pool is smaller; the message names the question and both numbers.
+            OutOfRangeError: n below 1.
+        """
+        if n < 1:
+            raise OutOfRangeError(f"{self.name} gives 1 CoT or more; n={n} was asked for.")
+        row = rows if isinstance(rows, int) else self._smallest_pool(rows)
+        size = int(self.pool.sizes[row])
+        if n > size:
+            name = self._view.votes.question_ids[row]
+            advice = f"Ask for {size} or fewer, or record more" if size else "Select the other questions, or record it"
+            cots = f"{size} recorded CoT{'' if size == 1 else 's'}"
+            raise ShortPoolError(
+                f"{self.name} has {cots} on question {name!r} of {self.dataset}; {n} were asked for. {advice}."
+            )
+
+    def _smallest_pool(self, rows: npt.NDArray[np.intp] | None) -> int:
+        """Return the row of the question with the fewest CoTs."""
+        if rows is None:
+            return int(self.pool.sizes.argmin())
+        return int(rows[self.pool.sizes[rows].argmin()])
+
+    def numbered_as(self, view: View) -> bool:
+        """Return whether this LLM's answer codes mean the same as those of a view, see `Dataset.require`."""
+        return self._view.numbers_as(view)
+
+    def answers(self, row: int, samples: Sequence[int]) -> list[str | None]:
+        """Return the canonical answers of some recorded CoTs of a question (by its row)."""
+        candidates = self._view.candidates(row)
+        return [None if code < 0 else candidates[code] for code in self.pool.codes[row, list(samples)].tolist()]
+
+    def cot(self, row: int, sample: int) -> CoT:
+        """Return one recorded CoT of a question (by its row)."""
+        tokens = int(self.pool.output_tokens[row, sample])
+        dollars = None if self.price is None else float(usd(self.price, 0, tokens))
+        reason = FINISH_REASONS[int(self.pool.finish[row, sample])]
+        return CoT(sample, self.answers(row, [sample])[0], CoTMetadata(tokens, dollars, reason), self, row)
+
+    def request(self, row: int) -> LLMRequest:
+        """Return what was sent for a question (by its row)."""
+        count = int(self.pool.prompt_tokens[row])
+        tokens = None if count < 0 else count
+        dollars = None if self.price is None or tokens is None else float(usd(self.price, tokens, 0))
+        return LLMRequest(self._view.prompt(self.name, row), tokens, dollars)
+
+    def texts(self, row: int) -> list[str | None]:
+        """Return the texts of all recorded CoTs of a question (by its row), in recorded order."""
+        return self._view.texts(self.name, row)
+
+    def reasoning(self, row: int) -> list[str | None] | None:
+        """Return the thoughts of all recorded CoTs of a question (by its row), in recorded order; `None` where none were kept."""
+        return self._view.reasoning(self.name, row)
+
+    @cached_property
+    def reasoning_tokens(self) -> dict[str, list[int | None]]:
+        """Question id -> how many of each CoT's output tokens were thoughts, where the provider said so."""
+        return self._view.reasoning_tokens(self.name)
+
+    def known_prompt_tokens(self, row: int, otherwise: str) -> int:
+        """Return the prompt tokens of a question.
+
+        Args:
+            row: of the question.
+            otherwise: the consequence if they are not known, for the message.
+
+        Raises:
+            PriceNotFoundError: they were not recorded; the message names the question.
+        """
+        tokens = int(self.pool.prompt_tokens[row])
+        if tokens < 0:
+            name = self._view.votes.question_ids[row]
+            raise PriceNotFoundError(f"The prompt tokens of {self.name} on {name!r} were not recorded: {otherwise}.")
+        return tokens
+
+    def texts_near(self, row: int) -> dict[int, list[str | None]]:
+        """Return the texts of a question (by its row) and of those read with it, by row: for callers with their own cache."""
+        return self._view.texts_near(self.name, row)
+
+    def prompts(self) -> list[str | None]:
+        """Return what was sent for each question, by row: JSON arrays of messages, `None` where not known. Not cached."""
+        return self._view.prompts(self.name)
+
+    @cached_property
+    def info(self) -> LLMInfo:
+        """What the recording says of the LLM: temperature, token limit, decoding."""
+        return self.recording.llm_info(self.name)
+
+    @property
+    def recording(self) -> Recording:
+        """The recording that holds the CoTs."""
+        return self._view.recording
+
+    @property
+    def question_ids(self) -> Sequence[str]:
+        """Ids of the questions, by row."""
+        return self._view.votes.question_ids
+
+    def dollars(
+        self, row: int, *, rounds: int, cots: int, output_tokens: int, auxiliary_prompt_tokens: int = 0
+    ) -> float:
+        """Return the USD of what was consumed on a question (by its row): eq. (1) under this LLM's billing.
+
+        Raises:
+            PriceNotFoundError: the price list has no such LLM, or the prompt tokens are not known.
+        """
+        if self.prices is None:
+            raise PriceNotFoundError(
+                f"{self.name} was loaded with prices='none'; load it with a price list to get dollars."
+            )
+        prompt_tokens = self.known_prompt_tokens(row, "no dollars")
+        prompts = int(billed_prompts(self.billing, rounds, cots))
+        return float(
+            usd(self.prices.price(self.name), prompts * prompt_tokens + auxiliary_prompt_tokens, output_tokens)
+        )
+
+
+def _shared_noise(decoding: object) -> SharedNoise | None:
+    """Return the shared noise that the decoding of an LLM names."""
+    noise = decoding.get("noise") if isinstance(decoding, dict) else None
+    if not isinstance(noise, dict) or not isinstance(noise.get("scheme"), str) or type(noise.get("seed")) is not int:
+        return None
+    return SharedNoise(noise["scheme"], noise["seed"])
