@@ -22,7 +22,7 @@ import pytest
 from places import ROOT
 
 from feval.evaluation.exact import EXACT
-from feval.evaluation.specs import field_names
+from feval.evaluation.method_names import field_names
 from feval.methods import METHODS
 from feval.recording import open_recording, verify_recording
 from recorders.demo import bundled_recording

@@ -101,7 +101,7 @@ def _curve(
     Example: feval curve self-consistency --recording my-recording --n 1..40 --out my-curve
     """
     from feval.evaluation.curves import budget_field, method_curve, self_consistency_curve
-    from feval.evaluation.specs import parse_settings
+    from feval.evaluation.method_names import parse_settings
     from feval.hub.opening import open_place
     from feval.replay import load
     from feval.report.tables.tables import curve_table
@@ -194,7 +194,7 @@ def _value(text: str) -> int | float:
 
 def _usual(method: str, field: str, given: dict[str, str], most: int) -> list[int]:
     """The budgets that a method takes, up to the most CoTs there are: some have a least one."""
-    from feval.evaluation.specs import make_method
+    from feval.evaluation.method_names import make_method
 
     taken = []
     for value in range(1, most + 1):

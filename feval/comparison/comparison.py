@@ -34,8 +34,8 @@ from feval.estimators.inference.sign_flips import MOST_EXACT
 from feval.evaluation.cautions import billed_once, few_questions
 from feval.evaluation.evaluation import Evaluation, budgets, evaluate
 from feval.evaluation.exact import EXACT, Oracle, has_exact_form
+from feval.evaluation.method_names import make_method
 from feval.evaluation.question_set import NONE_LEFT_OUT, LeftOut, Rows, question_set
-from feval.evaluation.specs import make_method
 from feval.evaluation.user_methods import TIME_LIMIT
 from feval.hub.addresses import is_address
 from feval.hub.opening import open_place

@@ -16,7 +16,8 @@ import numpy.typing as npt
 
 from feval.errors import FevalError
 from feval.evaluation.evaluation import called, decisions, fit, train_test_rows
-from feval.evaluation.specs import make_method
+from feval.evaluation.method_files import learns
+from feval.evaluation.method_names import make_method
 from feval.evaluation.user_methods import TIME_LIMIT
 from feval.hub.addresses import is_address
 from feval.methods.protocol import BatchMethod
@@ -165,9 +166,9 @@ class _Follower:
             settings[entry.sweep[0]] = told.fields[entry.sweep[0]]
         path, colon, function = entry.method.rpartition(":")
         method = make_method(f"{self.base / path}:{function}" if colon else entry.method, settings)
-        if self.plan.train_fraction is not None and hasattr(method, "fit"):
+        if self.plan.train_fraction is not None and learns(method):
             train, _ = train_test_rows(self.dataset, self.plan.train_fraction, self.plan.split_seed, self.split)
-            method = fit(method, self.dataset, llms, train)
+            method = fit(method, self.dataset, llms, train, self.time_limit)
         return method
 
     def _decided(self, method: Any, llms: Sequence[LLM]) -> Decisions:

@@ -28,16 +28,15 @@ from feval.estimators.inference.intervals import accuracy_interval
 from feval.evaluation.cautions import billed_once, few_questions
 from feval.evaluation.exact import Oracle, exact_expectation, has_exact_form
 from feval.evaluation.exact_errors import ErrorShares, exact_errors, split_errors
+from feval.evaluation.method_files import MethodFile, learns
 from feval.evaluation.question_set import NONE_LEFT_OUT, LeftOut, question_set
-from feval.evaluation.specs import MethodFile
-from feval.evaluation.user_methods import TIME_LIMIT, call_method, require_arguments
+from feval.evaluation.user_methods import LEDGER_FIELDS, TIME_LIMIT, answers, require_arguments
 from feval.evaluation.workers import map_blocks
 from feval.methods import method_name
 from feval.methods.decisions import Decisions, Ledger
 from feval.methods.protocol import BatchMethod
 from feval.replay import LLM
 from feval.replay.draws import ABSENT_SAMPLE, MAX_REPLICATES, ORDERS, uniforms
-from feval.replay.meter import close_ledger
 
 if TYPE_CHECKING:
     from feval.evaluation.exact import Expectation
@@ -282,7 +281,8 @@ def evaluate(
             method that was given what it would learn (a temperature, thresholds) keeps it.
         split_seed: of that split, see `train_test_rows`.
         workers: processes that share the questions of seeded and recorded evaluations; the numbers are the same for any number.
-        time_limit: seconds that a user's method may take on one question; `None` for no limit.
+        time_limit: seconds that a method from a file (`FILE.py:NAME`) may take on one question, in a process of its own; `None` for
+            no limit. A callable given in Python runs in this process and is trusted to come to an end.
         confidence: of the score interval over questions (`feval.estimators.inference.intervals`); `None` for no interval.
 
     Raises:
@@ -310,9 +310,8 @@ def evaluate(
         if train_fraction is not None:
             train, chosen = train_test_rows(dataset, train_fraction, split_seed, chosen)
             trained = len(train)
-        learner = method.load() if isinstance(method, MethodFile) else method
-        if train is not None and hasattr(learner, "fit") and not getattr(learner, "fitted", False):
-            method = fit(method, dataset, asked, train)
+        if train is not None and learns(method):
+            method = fit(method, dataset, asked, train, time_limit)
         if not len(chosen):
             raise UsageError(f"An evaluation needs a question; {dataset.id} was to be evaluated on none.")
         if kind == "exact":
@@ -345,7 +344,7 @@ def _require_method(method: object) -> None:
     """A name or a class is a slip that would be told in somebody else's words, question by question."""
     if isinstance(method, type):
         raise UsageError(f"{method.__name__} is a class of methods; evaluate one of them, such as {method.__name__}().")
-    if not callable(method) and not isinstance(method, (BatchMethod, Oracle)):
+    if not callable(method) and not isinstance(method, (BatchMethod, MethodFile, Oracle)):
         raise UsageError(
             f"{method!r:.80} is no method. Give a callable (question, *llms) -> answer, or a built-in method such as "
             "SelfConsistency(); feval.METHODS has them by name."
@@ -364,7 +363,10 @@ def budgets(method: Any, llms: Sequence[LLM]) -> list[tuple[LLM, int]]:
     """
     if isinstance(method, BatchMethod) or hasattr(method, "draws"):
         return list(zip(llms, method.draws(len(llms)), strict=True))
-    require_arguments(method.load() if isinstance(method, MethodFile) else method, _name(method), len(llms))
+    if isinstance(method, MethodFile):
+        method.require_arguments(len(llms))
+    else:
+        require_arguments(method, _name(method), len(llms))
     return []
 
 
@@ -401,7 +403,7 @@ def train_test_rows(
     return np.sort(rows[order[:count]]), np.sort(rows[order[count:]])
 
 
-def fit(method: Any, dataset: Dataset, llms: Sequence[LLM], rows: Rows) -> Any:
+def fit(method: Any, dataset: Dataset, llms: Sequence[LLM], rows: Rows, time_limit: float | None = TIME_LIMIT) -> Any:
     """A method with what it learnt on some questions, which it must not be judged on.
 
     Args:
@@ -409,8 +411,11 @@ def fit(method: Any, dataset: Dataset, llms: Sequence[LLM], rows: Rows) -> Any:
         dataset: from `load`.
         llms: from the same `load`.
         rows: of the training questions.
+        time_limit: seconds per question for a method from a file; `None` for no limit.
     """
     dataset.require(llms)
+    if isinstance(method, MethodFile):
+        return method.fitted(dataset, llms, rows.tolist(), time_limit)
     return method.fit([llm.pool.rows(rows) for llm in llms], dataset.gold[rows])
 
 
@@ -489,7 +494,7 @@ def drawn_orders(
 # -- means per question -----------------------------------------------------------------------------------------------
 
 
-_LEDGER = tuple(f.name for f in fields(Ledger))
+_LEDGER = LEDGER_FIELDS
 
 
 @dataclass(eq=False)
@@ -654,7 +659,7 @@ def called(
         llms: from the same `load`, in the order the method wants them.
         rows: which questions, by row.
         replicate: of the draws; `None` hands CoTs out in recorded order.
-        time_limit: seconds on one question; `None` for no limit.
+        time_limit: seconds on one question, for a method from a file; `None` for no limit.
 
     Returns:
         Answers and ledgers [1, Q]. An answer that no CoT gave has a code beyond the candidates.
@@ -662,19 +667,17 @@ def called(
     Raises:
         MethodError: the method failed; the message names it and the question.
     """
-    if isinstance(method, MethodFile):
-        method.load()  # in a new process the first question would pay for it with its time
     answer = np.empty((1, len(rows)), np.int64)
     consumed = np.empty((len(llms), len(_LEDGER), 1, len(rows)), np.int64)
-    for place, row in enumerate(rows.tolist()):
-        metered = [llm.ask(row, replicate) for llm in llms]
-        name, question = dataset.question_ids[row], dataset[row].question
-        given = call_method(method, _name(method), name, question, metered, time_limit)
-        answer[0, place] = _code(given, dataset, row)
-        for llm, taken in zip(metered, consumed, strict=True):
-            taken[:, 0, place] = [getattr(llm, field) for field in _LEDGER]
-            close_ledger(llm)
-    return Decisions(answer, tuple(Ledger(*taken) for taken in consumed))
+    outcomes = (
+        method.answers(dataset, llms, rows.tolist(), replicate, time_limit)
+        if isinstance(method, MethodFile)
+        else answers(method, _name(method), dataset, llms, rows, replicate)
+    )
+    for place, (row, outcome) in enumerate(zip(rows.tolist(), outcomes, strict=True)):
+        answer[0, place] = _code(outcome.answer, dataset, row)
+        consumed[:, :, 0, place] = outcome.ledgers
+    return Decisions(answer, tuple(Ledger(*ledger) for ledger in consumed))
 
 
 def _code(given: str | None, dataset: Dataset, row: int) -> int:

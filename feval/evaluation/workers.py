@@ -1,4 +1,4 @@
-"""Blocks of questions in processes of their own.
+"""Evaluate blocks of questions in several processes.
 
 Each process opens the recordings anew, which takes a millisecond, instead of being sent their arrays.
 """
@@ -7,40 +7,25 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import BrokenExecutor, ProcessPoolExecutor
-from dataclasses import dataclass
+from functools import partial
 from multiprocessing import get_context
 from multiprocessing.reduction import ForkingPickler
-from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from feval.errors import UsageError
-from feval.replay import load
+from feval.replay.loading import LoadRecipe
 
 if TYPE_CHECKING:
-    from feval.replay import LLM, Dataset
+    from feval.replay.dataset import Dataset
+    from feval.replay.llm import LLM
 
 __all__ = ["map_blocks"]
 
 Rows = npt.NDArray[np.intp]
 _T = TypeVar("_T")
-
-
-@dataclass(frozen=True)
-class _Opened:
-    """How to open what was opened: enough for draws and votes; dollars are counted where the blocks come together."""
-
-    recordings: tuple[Path, ...]
-    dataset: str
-    llms: tuple[str, ...]
-    seed: int
-    billing: str
-
-    def load(self) -> tuple[Dataset, list[LLM]]:
-
-        return load(self.dataset, self.llms, self.recordings, seed=self.seed, prices="none", billing=self.billing)
 
 
 def map_blocks(
@@ -50,33 +35,32 @@ def map_blocks(
     blocks: Sequence[Rows],
     workers: int,
 ) -> list[_T]:
-    """Apply work to blocks of questions, in processes.
+    """Apply a function to blocks of questions, in processes.
 
     Args:
         work: a picklable function of dataset, LLMs and rows.
         dataset: from `load`.
-        llms: from the same `load`, with one seed and billing.
+        llms: from the same `load`.
         blocks: rows of questions.
         workers: most processes.
 
     Returns:
-        What the work gave for each block, in their order.
+        The result of each block, in order.
 
     Raises:
         UsageError: the work cannot be sent to another process: a method defined inside a function, for example.
     """
-    opened = _Opened(
-        dataset.recording_paths, dataset.id, tuple(llm.name for llm in llms), llms[0].seed, llms[0].billing
-    )
     try:
         ForkingPickler.dumps(work)
     except Exception as error:
         raise UsageError(
             f"The method cannot be sent to another process ({error}). Define it at the top level of a file, or take one worker."
         ) from error
+    # "spawn": a forked process would inherit locks of threads that it lacks, and open pipes.
+    pool = ProcessPoolExecutor(min(workers, len(blocks)), mp_context=get_context("spawn"))
     try:
-        with ProcessPoolExecutor(min(workers, len(blocks)), mp_context=get_context("spawn")) as pool:
-            return list(pool.map(_run, [work] * len(blocks), [opened] * len(blocks), blocks))
+        with pool:
+            return list(pool.map(partial(_run, work, LoadRecipe.of(dataset, llms)), blocks))
     except BrokenExecutor as error:
         raise UsageError(
             f"The {workers} processes could not start or were ended. A script that asks for several workers must start its work "
@@ -84,6 +68,6 @@ def map_blocks(
         ) from error
 
 
-def _run(work: Callable[[Dataset, Sequence[LLM], Rows], _T], opened: _Opened, rows: Rows) -> _T:
-    dataset, llms = opened.load()
+def _run(work: Callable[[Dataset, Sequence[LLM], Rows], _T], recipe: LoadRecipe, rows: Rows) -> _T:
+    dataset, llms = recipe.load()
     return work(dataset, llms, rows)

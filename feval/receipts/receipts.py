@@ -35,7 +35,8 @@ from feval.errors import (
 )
 from feval.evaluation.curves import method_curve, self_consistency_curve
 from feval.evaluation.evaluation import evaluate
-from feval.evaluation.specs import MethodFile, make_method
+from feval.evaluation.method_files import MethodFile
+from feval.evaluation.method_names import make_method
 from feval.forecast import estimate
 from feval.hub.addresses import is_address
 from feval.hub.opening import open_place

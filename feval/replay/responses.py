@@ -16,34 +16,44 @@ __all__ = ["CoT", "CoTMetadata", "LLMRequest", "LLMResponse", "RecordedLLM"]
 
 
 class RecordedLLM(Protocol):
-    """What responses and meters need of an LLM; `row` is always the row of a question."""
+    """What responses and meters need of an LLM; see `LLM`. A `row` is that of a question."""
 
     name: str
     pool: Pool
     billing: str
 
     @property
-    def question_keys(self) -> npt.NDArray[np.uint64]: ...
+    def question_keys(self) -> npt.NDArray[np.uint64]:
+        """[Q] the keys that draws are made from."""
 
-    def answers(self, row: int, samples: tuple[int, ...], /) -> list[str | None]: ...
+    def order(self, row: int, replicate: int, /) -> tuple[int, ...]:
+        """Return a whole draw."""
 
-    def cot(self, row: int, sample: int, /) -> CoT: ...
+    def require(self, rows: int, n: int, /) -> None:
+        """Check that n CoTs were recorded."""
 
-    def request(self, row: int, /) -> LLMRequest: ...
+    def cot(self, row: int, sample: int, /) -> CoT:
+        """Return a recorded CoT."""
 
-    def texts(self, row: int, /) -> list[str | None]: ...
+    def answers(self, row: int, samples: tuple[int, ...], /) -> list[str | None]:
+        """Return canonical answers."""
 
-    def reasoning(self, row: int, /) -> list[str | None] | None: ...
+    def request(self, row: int, /) -> LLMRequest:
+        """Return what was sent."""
 
-    def order(self, row: int, replicate: int, /) -> tuple[int, ...]: ...
+    def texts(self, row: int, /) -> list[str | None]:
+        """Return the texts of all CoTs."""
 
-    def require(self, rows: int, n: int, /) -> None: ...
+    def reasoning(self, row: int, /) -> list[str | None] | None:
+        """Return the thoughts of all CoTs."""
 
-    def known_prompt_tokens(self, row: int, otherwise: str, /) -> int: ...
+    def known_prompt_tokens(self, row: int, otherwise: str, /) -> int:
+        """Return the prompt tokens."""
 
     def dollars(
         self, row: int, /, *, rounds: int, cots: int, output_tokens: int, auxiliary_prompt_tokens: int = 0
-    ) -> float: ...
+    ) -> float:
+        """Return the USD of what was consumed."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 import math
-import signal
-import sys
-import threading
-import time
 from collections import Counter
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -22,8 +17,6 @@ from feval import SelfConsistency, evaluate, load, method_curve, self_consistenc
 from feval.errors import MethodError, NotRecordedError, OutOfRangeError, ShortPoolError, UnknownNameError, UsageError
 from feval.evaluation.evaluation import train_test_rows
 from feval.evaluation.exact import Oracle
-from feval.evaluation.specs import make_method
-from feval.evaluation.user_methods import call_method, contained
 from feval.methods import (
     AdaptiveConsistency,
     AutoMix,
@@ -384,7 +377,7 @@ def number(question: str, *llms: Any) -> int:
         (half, "half on question 'toy/0' failed: .* for 1 CoT or more at a time; 0.5 were asked for"),
         (
             number,
-            "number on question 'toy/0' answered with 42, of type int. A method returns an answer as text, or None",
+            "number on question 'toy/0' returned 42, of type int. A method returns its answer as text, or None",
         ),
     ],
 )
@@ -393,32 +386,6 @@ def test_a_method_that_fails_is_named_with_its_question(
 ) -> None:
     with pytest.raises(MethodError, match=words):
         evaluate(method, *replay)
-
-
-def for_ever(question: str, *llms: Any) -> None:
-    while True:
-        with contextlib.suppress(Exception):
-            continue
-
-
-def test_a_method_that_loops_for_ever_is_stopped(replay: tuple[Dataset, list[LLM]]) -> None:
-    sentence = "on question 'toy/0' did not come to an end in 0.05 s"
-    with pytest.raises(MethodError, match=sentence):
-        evaluate(for_ever, *replay, time_limit=0.05)
-    with pytest.raises(MethodError, match=sentence):
-        evaluate(lambda *_: time.sleep(30), *replay, time_limit=0.05)
-    found: list[BaseException] = []
-
-    def elsewhere() -> None:
-        try:
-            evaluate(for_ever, *replay, time_limit=0.05)
-        except MethodError as error:
-            found.append(error)
-
-    thread = threading.Thread(target=elsewhere)
-    thread.start()
-    thread.join(20)
-    assert [sentence in str(error) for error in found] == [True]
 
 
 @pytest.mark.parametrize(
@@ -454,67 +421,6 @@ def test_an_llm_that_was_kept_hands_out_nothing_that_no_ledger_counts(replay: tu
         MethodError, match=r"hoarder on question 'toy/1' failed: This .* was kept from another question"
     ):
         evaluate(hoarder, *replay)
-
-
-def retries_for_ever(question: str, *llms: Any) -> None:
-    while True:
-        try:
-            llms[0].sample(100)
-        except BaseException:  # noqa: BLE001 - what this is about
-            time.sleep(0.001)
-
-
-def sleeps_for_ever(question: str, *llms: Any) -> None:
-    while True:
-        with contextlib.suppress(BaseException):
-            time.sleep(30)
-
-
-@pytest.mark.parametrize("method", [retries_for_ever, sleeps_for_ever])
-def test_a_method_that_swallows_everything_is_stopped_all_the_same(
-    method: Any, replay: tuple[Dataset, list[LLM]]
-) -> None:
-    before = sys.gettrace()
-    with pytest.raises(MethodError, match="on question 'toy/0' did not come to an end"):
-        evaluate(method, *replay, time_limit=0.05)
-    assert sys.gettrace() is before
-
-
-@pytest.mark.parametrize("workers", [1, 2])
-def test_the_time_limit_holds_on_the_first_question_of_a_process(
-    workers: int, tmp_path: Path, replay: tuple[Dataset, list[LLM]]
-) -> None:
-    file = tmp_path / "mine.py"
-    file.write_text("def for_ever(question, *llms):\n    while True:\n        pass\n")
-    with pytest.raises(MethodError, match="on question 'toy/0' did not come to an end"):
-        evaluate(make_method(f"{file}:for_ever"), *replay, workers=workers, time_limit=0.05)
-
-
-def test_a_limit_within_a_limit_does_not_end_the_outer_one(replay: tuple[Dataset, list[LLM]]) -> None:
-    def loads(question: str, *llms: Any) -> None:
-        with contained("inner", 30):
-            pass
-        time.sleep(30)
-
-    with pytest.raises(MethodError, match=r"loads on question 'toy/0' did not come to an end"):
-        evaluate(loads, *replay, time_limit=0.05)
-
-
-def test_a_limit_that_is_reached_as_the_answer_comes_leaves_nothing_behind(replay: tuple[Dataset, list[LLM]]) -> None:
-    limit, handler, tracer = 3e-5, signal.getsignal(signal.SIGALRM), sys.gettrace()
-
-    def just_so(question: str, *llms: Any) -> str:
-        end = time.perf_counter() + limit
-        while time.perf_counter() < end:
-            pass
-        return "a"
-
-    for _ in range(1500):
-        with contextlib.suppress(MethodError):
-            call_method(just_so, "just_so", "q", "?", [None], limit)
-        assert signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0)
-        assert signal.getsignal(signal.SIGALRM) is handler
-        assert sys.gettrace() is tracer
 
 
 class EqualsAll(str):

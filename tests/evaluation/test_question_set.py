@@ -282,11 +282,12 @@ def test_what_a_report_follows_was_learnt_on_the_same_questions(
     settings = {"dataset": "toy", "recordings": ["some"], "unlabelled": "drop", "train_fraction": 0.5, "replicates": 2}
     fitted: list[list[int]] = []
 
-    def noted(method: Any, dataset: Any, llms: Any, rows: Any) -> Any:
+    def noted(method: Any, dataset: Any, llms: Any, rows: Any, *limit: Any) -> Any:
         fitted.append(rows.tolist())
-        return fit(method, dataset, llms, rows)
+        return fit(method, dataset, llms, rows, *limit)
 
     monkeypatch.setattr("feval.evaluation.evaluation.fit", noted)
+    monkeypatch.setattr("feval.comparison.traces.fit", noted)
     told = compare(Plan.from_dict(settings | {"method": [entry]}), base=recordings)
     dataset, llms = opened(told, recordings)
     assert traces(told, dataset, llms, base=recordings).missing == ()

@@ -9,7 +9,7 @@ from typing import Any
 from feval.answers import KINDS
 from feval.cards.cards import dataset_card, dataset_ids, llm_card, llm_names, price_ids
 from feval.cards.prices import price_list
-from feval.evaluation.specs import method_fields
+from feval.evaluation.method_names import method_fields
 from feval.importers import IMPORTERS
 from feval.methods import METHODS
 from feval.recording.content import Question

@@ -1,17 +1,13 @@
-"""Methods by name: from a name and fields as text or TOML give them, to a method; and methods from a user's file.
+"""Make a method from its name and its fields, as the command line or TOML gives them.
 
-Nothing is registered: a name is a key of `METHODS`, or `FILE.py:FUNCTION`.
+Nothing is registered: a name is a key of `METHODS`, or `FILE.py:FUNCTION` for a user's own method.
 """
 
 from __future__ import annotations
 
-import hashlib
 import json
-import sys
-from collections.abc import Mapping, Sequence
-from dataclasses import MISSING, dataclass, field, fields
-from functools import cached_property
-from importlib.util import module_from_spec, spec_from_file_location
+from collections.abc import Mapping
+from dataclasses import MISSING, fields
 from inspect import getdoc
 from pathlib import Path
 from types import NoneType
@@ -19,90 +15,11 @@ from typing import Any, NoReturn, get_origin, get_type_hints
 
 from feval.errors import UnknownNameError, UsageError
 from feval.evaluation.exact import Oracle
-from feval.evaluation.user_methods import contained
+from feval.evaluation.method_files import MethodFile
 from feval.methods import METHODS
 from feval.methods.fields import MISFIT, as_type, options_of, words_of
 
-__all__ = ["MethodFile", "field_names", "make_method", "method_fields", "parse_settings"]
-
-_LOADING_SECONDS = 600.0
-"""A file may load something large when it is imported."""
-
-
-@dataclass(frozen=True)
-class MethodFile:
-    """A user's method: a callable in a Python file, pinned by the sha256 of the file.
-
-    Attributes:
-        path: of the file.
-        function: its name there.
-    """
-
-    path: Path
-    function: str
-    _module: dict[str, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
-
-    @property
-    def __name__(self) -> str:
-        return self.function
-
-    @cached_property
-    def source_sha256(self) -> str:
-        """Of the file's bytes, in hex."""
-        try:
-            return hashlib.sha256(self.path.read_bytes()).hexdigest()
-        except OSError as error:
-            raise UsageError(f"The method's file {self.path} cannot be read: {error.strerror or error}.") from error
-
-    def load(self) -> Any:
-        """The callable itself; runs the file once.
-
-        Raises:
-            UsageError: no such file, or nothing callable of that name in it.
-            MethodError: the file raised.
-        """
-        if "callable" not in self._module:
-            self._module["callable"] = self._loaded()
-        return self._module["callable"]
-
-    def __call__(self, question: str, *llms: Any) -> Any:
-        """The user's answer."""
-        return self.load()(question, *llms)
-
-    def fit(self, pools: Sequence[Any], gold: Any) -> MethodFile:
-        """The same file with what its method learnt; see `feval.methods.protocol.Learner.fit`."""
-        learnt = MethodFile(self.path, self.function)
-        learnt.__dict__["source_sha256"] = self.source_sha256
-        learnt._module.update(callable=self.load().fit(pools, gold), learnt=True)
-        return learnt
-
-    def __getstate__(self) -> dict[str, Any]:
-        if "learnt" in self._module:  # another process runs the file anew, and would have learnt nothing
-            raise UsageError(f"What {self.function} has learnt stays in this process; take one worker.")
-        return {"path": self.path, "function": self.function}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        for name, value in (*state.items(), ("_module", {})):
-            object.__setattr__(self, name, value)
-
-    def _loaded(self) -> Any:
-        pinned = self.source_sha256
-        name = f"feval_method_{pinned[:16]}"
-        spec = spec_from_file_location(name, self.path)
-        if spec is None or spec.loader is None:
-            raise UsageError(f"{self.path} is no Python file; a user's method is FILE.py:FUNCTION.")
-        module = module_from_spec(spec)
-        sys.modules[name] = module  # dataclasses look their module up
-        with contained(f"The file {self.path}", _LOADING_SECONDS):
-            spec.loader.exec_module(module)
-        found = getattr(module, self.function, None)
-        if not callable(found):
-            names = [n for n, value in vars(module).items() if callable(value) and not n.startswith("_")]
-            raise UnknownNameError.of("callable", self.function, names, f"It should be defined in {self.path}.")
-        if not isinstance(found, type):
-            return found
-        with contained(f"The class {self.function} of {self.path}", _LOADING_SECONDS):
-            return found()
+__all__ = ["field_names", "make_method", "method_fields", "parse_settings"]
 
 
 def make_method(name: str, settings: Mapping[str, Any] | None = None) -> Any:
@@ -134,18 +51,13 @@ def make_method(name: str, settings: Mapping[str, Any] | None = None) -> Any:
         )
     if name not in (*METHODS, "oracle"):
         raise UnknownNameError.of("method", name, (*METHODS, "oracle"), "A user's own is named FILE.py:FUNCTION.")
-    kind = METHODS[name] if name in METHODS else _oracle()
+    kind = METHODS[name] if name in METHODS else Oracle
     known = {f.name for f in fields(kind) if f.init}
     for setting in settings:
         if setting not in known:
             raise UnknownNameError.of("field", setting, known, f"These are the fields of {name}.")
     hints = get_type_hints(kind)
     return kind(**{key: _fitting(name, key, value, hints[key]) for key, value in settings.items()})
-
-
-def _oracle() -> type[Any]:
-
-    return Oracle
 
 
 def field_names(name: str) -> list[str]:
@@ -156,7 +68,7 @@ def field_names(name: str) -> list[str]:
     """
     if name not in (*METHODS, "oracle"):
         raise UnknownNameError.of("method", name, (*METHODS, "oracle"))
-    return [f.name for f in fields(METHODS[name] if name in METHODS else _oracle()) if f.init]
+    return [f.name for f in fields(METHODS[name] if name in METHODS else Oracle) if f.init]
 
 
 def method_fields(name: str) -> list[dict[str, Any]]:
@@ -166,7 +78,7 @@ def method_fields(name: str) -> list[dict[str, Any]]:
         UnknownNameError: no such method.
     """
     names = field_names(name)
-    kind = METHODS[name] if name in METHODS else _oracle()
+    kind = METHODS[name] if name in METHODS else Oracle
     hints, about = get_type_hints(kind), _attributes(getdoc(kind) or "")
     defaults = {f.name: f.default for f in fields(kind)}
     return [

@@ -1,0 +1,97 @@
+"""A user's method in a Python file, named `FILE.py:FUNCTION`."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from feval.errors import UsageError
+from feval.evaluation.method_process import MethodProcess, Training
+from feval.evaluation.user_methods import MethodAnswer
+from feval.replay.loading import LoadRecipe
+
+if TYPE_CHECKING:
+    from feval.replay.dataset import Dataset
+    from feval.replay.llm import LLM
+
+__all__ = ["MethodFile", "learns"]
+
+
+@dataclass(frozen=True)
+class MethodFile:
+    """A user's method: a callable in a Python file, pinned by the sha256 of the file. It runs in a worker process.
+
+    Attributes:
+        path: of the file.
+        function: name of the callable: a function, or a class that is instantiated without arguments.
+        training: what it has learnt from; `None` for nothing.
+    """
+
+    path: Path
+    function: str
+    training: Training | None = None
+
+    @property
+    def __name__(self) -> str:
+        return self.function
+
+    @cached_property
+    def source_sha256(self) -> str:
+        """Sha256 of the file's bytes, in hex."""
+        try:
+            return hashlib.sha256(self.path.read_bytes()).hexdigest()
+        except OSError as error:
+            raise UsageError(f"The method's file {self.path} cannot be read: {error.strerror or error}.") from error
+
+    @cached_property
+    def _process(self) -> MethodProcess:
+        return MethodProcess(self.path, self.function, self.source_sha256)
+
+    def learns(self) -> bool:
+        """Return whether it has something left to learn; see `MethodProcess.learns`."""
+        return self.training is None and self._process.learns()
+
+    def require_arguments(self, llms: int) -> None:
+        """Check that it can be called with a question and so many LLMs; see `MethodProcess.require_arguments`."""
+        self._process.require_arguments(llms)
+
+    def fitted(
+        self, dataset: Dataset, llms: Sequence[LLM], rows: Sequence[int], time_limit: float | None
+    ) -> MethodFile:
+        """Return the method after learning from some questions; see `MethodProcess.fit`."""
+        method = MethodFile(self.path, self.function, (LoadRecipe.of(dataset, llms), tuple(map(int, rows))))
+        method.__dict__.update(source_sha256=self.source_sha256, _process=self._process)
+        assert method.training is not None
+        self._process.fit(method.training, time_limit)
+        return method
+
+    def answers(
+        self,
+        dataset: Dataset,
+        llms: Sequence[LLM],
+        rows: Sequence[int],
+        replicate: int | None,
+        time_limit: float | None,
+    ) -> Iterator[MethodAnswer]:
+        """Ask it some questions; see `MethodProcess.answers`."""
+        questions = [(int(row), dataset.question_ids[row]) for row in rows]
+        return self._process.answers(LoadRecipe.of(dataset, llms), questions, replicate, time_limit, self.training)
+
+    def __getstate__(self) -> dict[str, Any]:
+        if self.training is not None:  # another process would have to learn again, perhaps something else
+            raise UsageError(f"What {self.function} has learnt stays in its process; take one worker.")
+        return {"path": self.path, "function": self.function, "training": None, "source_sha256": self.source_sha256}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+
+
+def learns(method: Any) -> bool:
+    """Return whether a method has something left to learn, see `feval.methods.protocol.Learner`."""
+    if isinstance(method, MethodFile):
+        return method.learns()
+    return hasattr(method, "fit") and not getattr(method, "fitted", False)

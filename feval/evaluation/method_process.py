@@ -1,0 +1,248 @@
+"""A user's method in a worker process, which is ended when a time limit is up.
+
+Whatever the user's code does (block in C, swallow every exception, exit, crash), evaluation gets an answer or raises a sentence. The
+process is started with `subprocess`: workers of a cluster are daemonic, and multiprocessing gives those no children.
+`feval.evaluation.method_worker` is the other end.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import selectors
+import signal
+import subprocess
+import sys
+import threading
+import time
+import weakref
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from feval import errors
+from feval.errors import FevalError, MethodError
+from feval.evaluation.method_worker import LENGTH, encoded
+from feval.evaluation.user_methods import MethodAnswer
+from feval.replay.loading import LoadRecipe
+
+__all__ = ["MethodProcess", "Training"]
+
+Training = tuple[LoadRecipe, tuple[int, ...]]
+"""What a method learns from: a dataset with LLMs, and the rows of the training questions."""
+
+_SETUP_SECONDS = 600.0
+"""Time limit for running the file, which may load something large, and for opening recordings."""
+
+_EXIT_SECONDS = 2.0
+_MOST_BYTES = 1 << 28  # of one reply: far above any answer
+_ROWS_AT_ONCE = 1000  # such a request fits into the pipe's buffer, so that sending it never waits for the user's code
+_ROOT = Path(__file__).parents[2]
+
+
+class MethodProcess:
+    """Runs the method of a user's file. The process starts when first needed, and anew after it had to be ended.
+
+    Args:
+        path: of the file.
+        function: name of the callable in it.
+        source_sha256: of the file's bytes, in hex; other bytes are not run.
+    """
+
+    def __init__(self, path: Path, function: str, source_sha256: str) -> None:
+        self._path, self._function, self._source_sha256 = path, function, source_sha256
+        self._lock = threading.RLock()
+        self._channel: _Channel | None = None
+        self._learns = False
+        self._recipe: LoadRecipe | None = None
+        self._training: Training | None = None
+
+    def learns(self) -> bool:
+        """Return whether the method has something left to learn.
+
+        Raises:
+            UsageError: the file cannot be read, or has no such callable.
+            MethodError: the file raised, or did not come to an end.
+        """
+        with self._lock:
+            self._start()
+            return self._learns
+
+    def require_arguments(self, llms: int) -> None:
+        """Check that the method can be called with a question and so many LLMs.
+
+        Raises:
+            UsageError: it takes more, or fewer.
+            MethodError: as for `learns`.
+        """
+        with self._lock:
+            self._ask("check", {"llms": llms}, f"Inspecting the method {self._function}")
+
+    def fit(self, training: Training, seconds: float | None) -> None:
+        """Let the method learn, unless it has learnt just that.
+
+        Args:
+            training: what it learns from.
+            seconds: time limit per question; learning gets it for every training question, and ten minutes at least.
+
+        Raises:
+            MethodError: learning failed, or did not come to an end.
+        """
+        with self._lock:
+            self._start()
+            if training == self._training:
+                return
+            recipe, rows = training
+            self._open(recipe)
+            limit = None if seconds is None else max(_SETUP_SECONDS, seconds * len(rows))
+            where = f"The method {self._function}, learning from {len(rows)} questions,"
+            self._ask("fit", {"rows": rows}, where, limit)
+            self._training = training
+
+    def answers(
+        self,
+        recipe: LoadRecipe,
+        questions: Sequence[tuple[int, str]],
+        replicate: int | None,
+        seconds: float | None,
+        training: Training | None = None,
+    ) -> Iterator[MethodAnswer]:
+        """Ask the method some questions, one after the other.
+
+        Args:
+            recipe: loads the dataset and the LLMs.
+            questions: row and id of each.
+            replicate: of the draws; `None` hands CoTs out in recorded order.
+            seconds: time limit per question; `None` for none.
+            training: what the method learns from before; `None` where it does not learn.
+
+        Raises:
+            MethodError: the method failed or was ended; the message names it and the question.
+        """
+        with self._lock:
+            if training is not None:
+                self.fit(training, seconds)
+            self._start()
+            self._open(recipe)
+            for start in range(0, len(questions), _ROWS_AT_ONCE):
+                rows, names = zip(*questions[start : start + _ROWS_AT_ONCE], strict=True)
+                request = {"rows": rows, "replicate": replicate, "seconds": seconds, "fitted": training is not None}
+                places = [f"The method {self._function} on question {name!r}" for name in names]
+                for answer, ledgers in self._exchange("ask", request, places, seconds):
+                    yield MethodAnswer(answer, ledgers)
+
+    def _start(self) -> None:
+        """Start the process and run the user's file, unless that was done."""
+        if self._channel is not None:
+            return
+        self._channel, self._recipe, self._training = _Channel(), None, None
+        file = {"path": str(self._path.absolute()), "function": self._function, "source_sha256": self._source_sha256}
+        self._learns = self._ask("load", file | {"module_path": sys.path}, f"The file {self._path}")
+
+    def _open(self, recipe: LoadRecipe) -> None:
+        if recipe != self._recipe:
+            self._recipe = recipe
+            self._ask("open", {"recipe": recipe.to_dict()}, f"Opening recordings for the method {self._function}")
+
+    def _ask(self, command: str, request: dict[str, Any], where: str, seconds: float | None = _SETUP_SECONDS) -> Any:
+        self._start()
+        [value] = self._exchange(command, request, [where], seconds)
+        return value
+
+    def _exchange(
+        self, command: str, request: dict[str, Any], places: Sequence[str], seconds: float | None
+    ) -> Iterator[Any]:
+        """Send a request and yield one reply for each place; where anything goes wrong, the process is ended."""
+        assert self._channel is not None
+        try:
+            self._channel.send({"command": command} | request)
+            for where in places:
+                yield self._channel.receive(where, seconds)
+        except BaseException:  # Ctrl-C, and a caller who leaves before the last reply, too
+            self._channel.end()
+            self._channel = None
+            raise
+
+
+class _Channel:
+    """A started worker process, and the messages to and from it."""
+
+    def __init__(self) -> None:
+        path = os.pathsep.join([str(_ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
+        process = subprocess.Popen(
+            [sys.executable, "-P", "-m", "feval.evaluation.method_worker"],
+            bufsize=0,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env=os.environ | {"PYTHONPATH": path},
+            start_new_session=True,  # Ctrl-C is for the parent; and what the user's code starts is ended with the group
+        )
+        assert process.stdin is not None
+        assert process.stdout is not None
+        self._process, self._requests, self._replies = process, process.stdin, process.stdout
+        self._buffer = bytearray()
+        self._selector = selectors.DefaultSelector()
+        self._selector.register(self._replies, selectors.EVENT_READ)
+        self.end: Callable[[], object] = weakref.finalize(self, _end, process, self._selector, os.getpid())
+
+    def send(self, message: dict[str, Any]) -> None:
+        with suppress(BrokenPipeError):  # the reply that does not come says so
+            self._requests.write(encoded(message))
+
+    def receive(self, where: str, seconds: float | None) -> Any:
+        """Return the value of the next reply.
+
+        Args:
+            where: what is under way, as messages begin.
+            seconds: time limit; `None` for none.
+
+        Raises:
+            FevalError: what the worker says.
+            MethodError: no reply came in time, or the process ended.
+        """
+        deadline = None if seconds is None else time.monotonic() + seconds
+
+        def read(size: int) -> bytes:
+            while len(self._buffer) < size:
+                left = None if deadline is None else max(deadline - time.monotonic(), 0)
+                if not self._selector.select(left):
+                    raise MethodError(
+                        f"{where} did not come to an end in {seconds:g} s. Fix it, or give it more time (--time-limit)."
+                    )
+                if not (piece := os.read(self._replies.fileno(), 1 << 16)):
+                    raise MethodError(f"{where} ended its process ({self._exit_reason()}).")
+                self._buffer += piece
+            piece, self._buffer = bytes(self._buffer[:size]), self._buffer[size:]
+            return piece
+
+        [size] = LENGTH.unpack(read(LENGTH.size))
+        if size > _MOST_BYTES:
+            raise MethodError(f"{where} gave a reply of {size:,} bytes; {_MOST_BYTES:,} is the most.")
+        reply = json.loads(read(size))
+        if "error" not in reply:
+            return reply["value"]
+        kind = getattr(errors, reply["error"])
+        raise kind(reply["message"]) if issubclass(kind, FevalError) else MethodError(reply["message"])
+
+    def _exit_reason(self) -> str:
+        try:
+            status = self._process.wait(_EXIT_SECONDS)
+        except subprocess.TimeoutExpired:
+            return "it closed the pipe to feval"
+        if status >= 0:
+            return f"exit status {status}"
+        return f"signal {signal.Signals(-status).name}"
+
+
+def _end(process: subprocess.Popen[bytes], selector: selectors.BaseSelector, owner: int) -> None:
+    """End a worker process and what the user's code started there."""
+    if os.getpid() != owner:
+        return  # in a fork of the process that started it, which goes on
+    with suppress(ProcessLookupError, PermissionError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+    selector.close()
+    for pipe in (process.stdin, process.stdout):
+        assert pipe is not None
+        pipe.close()
