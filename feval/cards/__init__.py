@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from feval.lazy import lazy_names
 
 if TYPE_CHECKING:
+    from feval.cards import schema as schema
     from feval.cards.cards import DatasetCard as DatasetCard
     from feval.cards.cards import LLMCard as LLMCard
     from feval.cards.cards import dataset_card as dataset_card
@@ -47,5 +48,6 @@ __getattr__, __dir__ = lazy_names(
             "DatasetType",
             "LLMType",
         ),
+        "schema": (),
     },
 )

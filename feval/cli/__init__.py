@@ -452,7 +452,7 @@ def _info(recording: RecordingFolder, as_json: JsonFlag = False, quiet: QuietFla
 
     Datasets, LLMs, pools, shares without an answer, prices, licences, parents, notes, hash.
     """
-    from feval.hub.opening import open_place
+    from feval.hub.places import open_place
     from feval.report.tables.info import info_dict, info_tables
 
     opened = open_place(recording)
@@ -789,7 +789,7 @@ def _local(show: _Out, place: Path) -> Path:
 
     if not is_address(place):
         return place
-    from feval.hub.recordings import local_folder
+    from feval.hub.places import local_folder
 
     with show.progress(f"fetching {place}") as progress:
         return local_folder(place, progress)

@@ -167,7 +167,7 @@ def _init(
     overwrite: bool,
 ) -> None:
     from feval.comparison.plan import suggested_plan
-    from feval.hub.opening import open_place
+    from feval.hub.places import open_place
     from feval.replay import load
     from feval.report.files import save_files
 

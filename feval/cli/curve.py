@@ -102,7 +102,7 @@ def _curve(
     """
     from feval.evaluation.curves import budget_field, method_curve, self_consistency_curve
     from feval.evaluation.method_names import parse_settings
-    from feval.hub.opening import open_place
+    from feval.hub.places import open_place
     from feval.replay import load
     from feval.report.tables.tables import curve_table
 

@@ -88,7 +88,7 @@ def _run(
     """
     from feval.evaluation.evaluation import evaluate
     from feval.evaluation.method_names import make_method, parse_settings
-    from feval.hub.opening import open_place
+    from feval.hub.places import open_place
     from feval.replay import load
     from feval.report.tables.results import evaluation_tables
 
@@ -137,7 +137,7 @@ def _run(
 def _receipt(
     request: dict[str, Any], method: Any, told: Evaluation, dataset: Dataset, llms: list[LLM], folder: Path
 ) -> dict[str, Any]:
-    from feval.evaluation.method_files import MethodFile
+    from feval.evaluation.user_methods import MethodFile
     from feval.receipts.receipts import pins, run_receipt
 
     request = request | {"dataset": told.dataset, "llms": list(told.llms), "seed": told.seed, "billing": told.billing}

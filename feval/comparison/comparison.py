@@ -38,7 +38,7 @@ from feval.evaluation.method_names import make_method
 from feval.evaluation.question_set import NONE_LEFT_OUT, LeftOut, Rows, question_set
 from feval.evaluation.user_methods import TIME_LIMIT
 from feval.hub.addresses import is_address
-from feval.hub.opening import open_place
+from feval.hub.places import open_place
 from feval.methods import METHODS, SelfConsistency
 from feval.replay import load
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from feval import evaluation as package
 from feval.cards.prices import billed_prompts, usd
 from feval.errors import (
     NotRecordedError,
@@ -28,10 +29,8 @@ from feval.estimators.inference.intervals import accuracy_interval
 from feval.evaluation.cautions import billed_once, few_questions
 from feval.evaluation.exact import Oracle, exact_expectation, has_exact_form
 from feval.evaluation.exact_errors import ErrorShares, exact_errors, split_errors
-from feval.evaluation.method_files import MethodFile, learns
 from feval.evaluation.question_set import NONE_LEFT_OUT, LeftOut, question_set
-from feval.evaluation.user_methods import LEDGER_FIELDS, TIME_LIMIT, answers, require_arguments
-from feval.evaluation.workers import map_blocks
+from feval.evaluation.user_methods import LEDGER_FIELDS, TIME_LIMIT, MethodFile, answers, learns, require_arguments
 from feval.methods import method_name
 from feval.methods.decisions import Decisions, Ledger
 from feval.methods.protocol import BatchMethod
@@ -494,7 +493,7 @@ def drawn_orders(
 # -- means per question -----------------------------------------------------------------------------------------------
 
 
-_LEDGER = LEDGER_FIELDS
+_LEDGER: tuple[str, ...] = LEDGER_FIELDS
 
 
 @dataclass(eq=False)
@@ -608,7 +607,9 @@ def _sums(
         for llm, draws in zip(llms, method.draws(len(llms)), strict=True):
             llm.require(rows, draws)  # so that the message does not depend on the workers
 
-    return _Sums.joined(map_blocks(work, dataset, llms, np.array_split(rows, min(workers, len(rows))), workers))
+    return _Sums.joined(
+        package.workers.map_blocks(work, dataset, llms, np.array_split(rows, min(workers, len(rows))), workers)
+    )
 
 
 def _block(

@@ -15,7 +15,7 @@ from typing import Any, NoReturn, get_origin, get_type_hints
 
 from feval.errors import UnknownNameError, UsageError
 from feval.evaluation.exact import Oracle
-from feval.evaluation.method_files import MethodFile
+from feval.evaluation.user_methods import MethodFile
 from feval.methods import METHODS
 from feval.methods.fields import MISFIT, as_type, options_of, words_of
 

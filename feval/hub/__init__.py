@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 from feval.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from feval.hub import recordings as recordings
     from feval.hub.questions import MAX_BYTES, QuestionFile, cache_folder, question_files, split_files
 
 
@@ -29,6 +28,5 @@ __getattr__, __dir__ = lazy_names(
             "question_files",
             "split_files",
         ),
-        "recordings": (),
     },
 )

@@ -1,6 +1,6 @@
 """Recordings on the Hugging Face Hub: opened as if they were folders, fetched as far as they are looked at.
 
-    recording = open_address("hf://somebody/my-recording@<commit>")
+    recording = open_place("hf://somebody/my-recording@<commit>")
     dataset, llms = load("gsm8k", ["a", "b"], recording)      # fetches what voting of two LLMs on one dataset needs
 
 Three things are checked before a number rests on a file: its bytes against the manifest of that commit, its content against its
@@ -32,30 +32,10 @@ from feval.recording.layout.manifest import MOST_BYTES
 from feval.recording.partial import check_leaf, check_votes, paths_of, write_origin
 from feval.recording.reader import Recording
 
-__all__ = ["Pulled", "local_folder", "open_address", "pull"]
+__all__ = ["Pulled", "open_remote", "pull"]
 
 _LOG = logging.getLogger(__name__)
 _Progress = Callable[[int, int], None]
-
-
-def open_address(address: str | PurePath) -> Recording:
-    """Open a recording on the Hub, from where files are fetched as they are needed; see `feval.hub.opening.open_place`.
-
-    Raises:
-        UsageError: not a valid address.
-        HubError: it cannot be fetched.
-        RecordingError: it cannot be read as a recording.
-    """
-    return _opened(address)[0]
-
-
-def local_folder(place: str | PurePath, progress: _Progress = lambda _done, _total: None) -> Path:
-    """The folder of a recording wherever it lies; of one on the Hub, all of it is fetched into the cache.
-
-    Raises:
-        HubError, RecordingError: as for `feval.hub.opening.open_place`.
-    """
-    return pull(place, progress=progress).folder if is_address(place) else Path(place)
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +86,7 @@ def pull(
         HubError, DamagedRecordingError, StorageError: it cannot be fetched, is damaged, or cannot be written.
     """
     target = None if out is None else _new_folder(Path(out))
-    recording, source = _opened(place)
+    recording, source = open_remote(place)
     wanted = list(datasets or recording.dataset_ids())
     pairs = [(dataset, name) for dataset in wanted for name in _held(recording, dataset, llms)]
     paths = paths_of(recording.manifest, wanted, llms, texts=texts)
@@ -143,8 +123,8 @@ def _held(recording: Recording, dataset: str, llms: Collection[str] | None) -> l
     return [name for name in held if name in llms]
 
 
-def _opened(place: str | PurePath) -> tuple[Recording, _Source]:
-
+def open_remote(place: str | PurePath) -> tuple[Recording, _Source]:
+    """Open a recording at an address, and return it with the source of its files."""
     snapshot = open_snapshot(parse_address(place), MANIFEST, most_bytes=MOST_BYTES)
     source = _Source(snapshot)
     recording = open_recording(snapshot.folder, source)

@@ -19,8 +19,8 @@ from pathlib import Path
 
 from feval.errors import CardError, ConflictError, HubError, ReleaseError
 from feval.hub.commits import Pushed, RepoState, push_files, state
-from feval.hub.opening import open_place
 from feval.hub.pages import read_page
+from feval.hub.places import open_place
 from feval.publish.card import card, default_title
 from feval.publish.configs import MOST_SPLITS, Config, configs_of
 from feval.publish.figures import figures_of, picture

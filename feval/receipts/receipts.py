@@ -35,11 +35,11 @@ from feval.errors import (
 )
 from feval.evaluation.curves import method_curve, self_consistency_curve
 from feval.evaluation.evaluation import evaluate
-from feval.evaluation.method_files import MethodFile
 from feval.evaluation.method_names import make_method
+from feval.evaluation.user_methods import MethodFile
 from feval.forecast import estimate
 from feval.hub.addresses import is_address
-from feval.hub.opening import open_place
+from feval.hub.places import open_place
 from feval.hub.single import fetch_file
 from feval.receipts import semantics
 from feval.receipts.grading import Consumed, grade_answers

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from feval.answers import canonical
-from feval.answers.thoughts import split
+from feval import replay
 from feval.errors import NotRecordedError, UsageError
 
 if TYPE_CHECKING:
@@ -132,10 +131,7 @@ class Dataset:
             return answer
 
         kind = self._view.recording.dataset_info(self.id).answer_kind
-        if kind != "verbatim":
-            parts = split(answer)
-            answer = parts.reply if parts.answers else None
-        form = canonical(kind, answer, self._view.questions[row].choices if kind == "choice" else ())
+        form = replay.answer_forms.normal_form(kind, answer, self._view.questions[row].choices)
         return None if form is None else self._view.key(row, form)
 
     def candidates(self, question: str | int) -> list[str]:

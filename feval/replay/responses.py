@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import Any, Protocol, cast
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 import numpy as np
 import numpy.typing as npt
 
-from feval.cards import schema
+from feval import cards
 from feval.replay.pools import Pool
+
+if TYPE_CHECKING:
+    from feval.cards import schema
 
 __all__ = ["CoT", "CoTMetadata", "LLMRequest", "LLMResponse", "RecordedLLM"]
 
@@ -248,11 +251,11 @@ class LLMResponse:
 
     def to_model(self) -> schema.LLMResponse:
         """Return the wire model of Listing 3, texts included."""
-        cots = [
-            schema.CoT(
+        models = [
+            cards.schema.CoT(
                 raw_text=cot.raw_text,
                 answer=cot.answer,
-                metadata=schema.CoTMetadata(
+                metadata=cards.schema.CoTMetadata(
                     dollar_cost=cot.dollar_cost,
                     tokens=cot.tokens,
                     finish_reason=cast("schema.FinishReason", cot.finish_reason),
@@ -261,8 +264,8 @@ class LLMResponse:
             for cot in self.cots
         ]
         sent = self.request
-        request = schema.LLMRequest(raw_text=sent.raw_text, dollar_cost=sent.dollar_cost, tokens=sent.tokens)
-        return schema.LLMResponse(cots=tuple(cots), request=request, answers=tuple(self.answers))
+        request = cards.schema.LLMRequest(raw_text=sent.raw_text, dollar_cost=sent.dollar_cost, tokens=sent.tokens)
+        return cards.schema.LLMResponse(cots=tuple(models), request=request, answers=tuple(self.answers))
 
 
 def _with_none(values: npt.NDArray[np.float64]) -> list[float | None]:

@@ -26,8 +26,7 @@ from feval.cards.tokens import is_usage
 from feval.errors import ConflictError, HubError, StorageError, UsageError
 from feval.estimators.inference.drift import Drift, drift
 from feval.hub.addresses import parse_address
-from feval.hub.opening import open_place
-from feval.hub.recordings import local_folder
+from feval.hub.places import local_folder, open_place
 from feval.publish.release import Seen, look, prepare, push
 from feval.recording import Recording, open_recording, verify_recording
 from feval.recording.derived.extension import check_extension, extend, grown_pools

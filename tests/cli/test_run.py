@@ -13,8 +13,8 @@ from typer.testing import CliRunner
 
 from feval.cli import app
 from feval.errors import MethodError, UnknownNameError, UsageError
-from feval.evaluation.method_files import MethodFile
 from feval.evaluation.method_names import make_method, parse_settings
+from feval.evaluation.user_methods import MethodFile
 from feval.methods import SelfConsistency
 
 POOLS = [["a", "a", "b", "a"], ["x", "y", None, "y"], ["b", "b", "b", "b"]]

@@ -38,8 +38,8 @@ from feval.errors import (
     UnpinnedWarning,
     UsageError,
 )
-from feval.hub.opening import open_place
-from feval.hub.recordings import local_folder, pull
+from feval.hub.places import local_folder, open_place
+from feval.hub.recordings import pull
 from feval.recording import merge, open_recording, verify_recording
 from feval.recording.layout.format import file_path, recording_hash
 

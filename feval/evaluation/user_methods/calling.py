@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator, Sequence
+import json
+import struct
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import fields
 from pathlib import Path
@@ -15,6 +17,7 @@ import numpy.typing as npt
 
 from feval.errors import FevalError, MethodError, UsageError
 from feval.methods.decisions import Ledger
+from feval.replay.loading import LoadRecipe
 from feval.replay.meter import close_ledger
 
 if TYPE_CHECKING:
@@ -23,21 +26,31 @@ if TYPE_CHECKING:
 
 __all__ = [
     "LEDGER_FIELDS",
+    "LENGTH",
     "TIME_LIMIT",
     "MethodAnswer",
+    "Training",
     "answers",
     "call_method",
     "contained",
     "described",
+    "encoded",
     "require_arguments",
 ]
 
 TIME_LIMIT = 60.0
 """Seconds that a method from a file may take on one question: replayed CoTs come at once."""
 
-LEDGER_FIELDS = tuple(field.name for field in fields(Ledger))
+LEDGER_FIELDS: tuple[str, ...] = tuple(field.name for field in fields(Ledger))
 
-_FEVAL = str(Path(__file__).parents[1])
+LENGTH = struct.Struct("<I")
+"""The length before a message."""
+
+_FEVAL = str(Path(__file__).parents[2])
+
+
+Training = tuple[LoadRecipe, tuple[int, ...]]
+"""What a method learns from: a dataset with LLMs, and the rows of the training questions."""
 
 
 class MethodAnswer(NamedTuple):
@@ -105,6 +118,12 @@ def call_method(method: Callable[..., Any], where: str, question: str, llms: Seq
             answer.close()
         shown = f"{answer!r:.80}, of type {type(answer).__name__}"
     raise MethodError(f"{where} returned {shown}. A method returns its answer as text, or None.")
+
+
+def encoded(message: Mapping[str, Any]) -> bytes:
+    """Return a message as it goes through a pipe. Text that is no valid Unicode (lone surrogates) survives."""
+    text = json.dumps(message).encode("ascii")
+    return LENGTH.pack(len(text)) + text
 
 
 def require_arguments(method: Callable[..., Any], name: str, llms: int) -> None:

@@ -1,4 +1,4 @@
-"""The process that runs a user's method: `python -m feval.evaluation.method_worker`, started by `feval.evaluation.method_process`.
+"""The process that runs a user's method: `python -m feval.evaluation.user_methods.worker`, started by `feval.evaluation.user_methods.process`.
 
 Requests come through standard input and replies go to standard output. A message is its length (four bytes, little-endian) and a
 JSON text; no message becomes code. A request has a "command":
@@ -16,16 +16,15 @@ parent dies, this process ends as well.
 
 from __future__ import annotations
 
-import importlib.abc
-import importlib.util
 import json
 import os
 import signal
-import struct
 import sys
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from hashlib import sha256
+from importlib.machinery import SourceFileLoader
+from importlib.util import module_from_spec, spec_from_loader
 from pathlib import Path
 from queue import SimpleQueue
 from typing import IO, TYPE_CHECKING, Any
@@ -33,25 +32,16 @@ from typing import IO, TYPE_CHECKING, Any
 import numpy as np
 
 from feval.errors import FevalError, MethodError, UnknownNameError, UsageError
-from feval.evaluation.user_methods import answers, contained, described, require_arguments
+from feval.evaluation.user_methods.calling import LENGTH, answers, contained, described, encoded, require_arguments
 from feval.replay.loading import LoadRecipe
 
 if TYPE_CHECKING:
     from feval.replay.dataset import Dataset
     from feval.replay.llm import LLM
 
-__all__ = ["LENGTH", "encoded", "main"]
-
-LENGTH = struct.Struct("<I")
-"""The length before a message."""
+__all__ = ["main"]
 
 _GRACE_SECONDS = 5.0
-
-
-def encoded(message: Mapping[str, Any]) -> bytes:
-    """Return a message as it goes through a pipe. Text that is no valid Unicode (lone surrogates) survives."""
-    text = json.dumps(message).encode("ascii")
-    return LENGTH.pack(len(text)) + text
 
 
 def main() -> None:
@@ -150,16 +140,17 @@ def _end_later(seconds: float | None) -> None:
         signal.setitimer(signal.ITIMER_PROF, limit)  # its signal's default action is to end the process
 
 
-class _PinnedSource(importlib.abc.SourceLoader):
+class _PinnedSource(SourceFileLoader):
     """Imports the bytes that were hashed, whatever the file or a cached .pyc holds by now."""
 
-    def __init__(self, path: Path, source: bytes) -> None:
-        self._path, self._source = path, source
+    def __init__(self, name: str, path: Path, source: bytes) -> None:
+        super().__init__(name, str(path))
+        self._source = source
 
-    def get_filename(self, fullname: str) -> str:  # noqa: ARG002  the interface's
-        return str(self._path)
+    def path_stats(self, path: Any) -> Any:
+        raise OSError(path)  # neither looks for a .pyc nor writes one
 
-    def get_data(self, path: str | bytes) -> bytes:  # noqa: ARG002  the interface's
+    def get_data(self, path: Any) -> bytes:  # noqa: ARG002  the interface's
         return self._source
 
 
@@ -172,9 +163,9 @@ def _loaded(path: Path, function: str, source_sha256: str) -> Any:
     if sha256(source).hexdigest() != source_sha256:
         raise MethodError(f"The method's file {path} has changed since it was named; run again.")
     name = f"feval_method_{source_sha256[:16]}"
-    loader = _PinnedSource(path, source)
-    module = importlib.util.module_from_spec(importlib.util.spec_from_file_location(name, path, loader=loader))  # type: ignore[arg-type]
-    sys.modules[name] = module  # dataclasses look their module up
+    spec = spec_from_loader(name, loader := _PinnedSource(name, path, source))
+    assert spec is not None
+    sys.modules[name] = module = module_from_spec(spec)  # dataclasses look their module up
     with contained(f"The file {path}"):
         loader.exec_module(module)
     method = getattr(module, function, None)

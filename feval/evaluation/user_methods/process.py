@@ -2,7 +2,7 @@
 
 Whatever the user's code does (block in C, swallow every exception, exit, crash), evaluation gets an answer or raises a sentence. The
 process is started with `subprocess`: workers of a cluster are daemonic, and multiprocessing gives those no children.
-`feval.evaluation.method_worker` is the other end.
+`feval.evaluation.user_methods.worker` is the other end.
 """
 
 from __future__ import annotations
@@ -19,18 +19,16 @@ import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from feval import errors
 from feval.errors import FevalError, MethodError
-from feval.evaluation.method_worker import LENGTH, encoded
-from feval.evaluation.user_methods import MethodAnswer
-from feval.replay.loading import LoadRecipe
+from feval.evaluation.user_methods.calling import LENGTH, MethodAnswer, Training, encoded
 
-__all__ = ["MethodProcess", "Training"]
+if TYPE_CHECKING:
+    from feval.replay.loading import LoadRecipe
 
-Training = tuple[LoadRecipe, tuple[int, ...]]
-"""What a method learns from: a dataset with LLMs, and the rows of the training questions."""
+__all__ = ["MethodProcess"]
 
 _SETUP_SECONDS = 600.0
 """Time limit for running the file, which may load something large, and for opening recordings."""
@@ -38,7 +36,7 @@ _SETUP_SECONDS = 600.0
 _EXIT_SECONDS = 2.0
 _MOST_BYTES = 1 << 28  # of one reply: far above any answer
 _ROWS_AT_ONCE = 1000  # such a request fits into the pipe's buffer, so that sending it never waits for the user's code
-_ROOT = Path(__file__).parents[2]
+_ROOT = Path(__file__).parents[3]
 
 
 class MethodProcess:
@@ -171,7 +169,7 @@ class _Channel:
     def __init__(self) -> None:
         path = os.pathsep.join([str(_ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
         process = subprocess.Popen(
-            [sys.executable, "-P", "-m", "feval.evaluation.method_worker"],
+            [sys.executable, "-P", "-m", "feval.evaluation.user_methods.worker"],
             bufsize=0,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,

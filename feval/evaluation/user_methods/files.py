@@ -10,11 +10,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from feval.errors import UsageError
-from feval.evaluation.method_process import MethodProcess, Training
-from feval.evaluation.user_methods import MethodAnswer
+from feval.evaluation import user_methods
+from feval.evaluation.user_methods.calling import MethodAnswer, Training
 from feval.replay.loading import LoadRecipe
 
 if TYPE_CHECKING:
+    from feval.evaluation.user_methods.process import MethodProcess
     from feval.replay.dataset import Dataset
     from feval.replay.llm import LLM
 
@@ -49,7 +50,7 @@ class MethodFile:
 
     @cached_property
     def _process(self) -> MethodProcess:
-        return MethodProcess(self.path, self.function, self.source_sha256)
+        return user_methods.process.MethodProcess(self.path, self.function, self.source_sha256)
 
     def learns(self) -> bool:
         """Return whether it has something left to learn; see `MethodProcess.learns`."""

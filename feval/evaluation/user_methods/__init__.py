@@ -1,0 +1,29 @@
+"""Users' own methods: Python callables, called in this process, and methods from files, which run in a worker process.
+
+`calling` asks a callable, `files` names a method in a file, `process` starts its worker and ends it at a time limit, `worker` is what
+runs there.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from feval.lazy import lazy_names
+
+if TYPE_CHECKING:
+    from feval.evaluation.user_methods import process as process
+    from feval.evaluation.user_methods.calling import LEDGER_FIELDS as LEDGER_FIELDS
+    from feval.evaluation.user_methods.calling import TIME_LIMIT as TIME_LIMIT
+    from feval.evaluation.user_methods.calling import answers as answers
+    from feval.evaluation.user_methods.calling import require_arguments as require_arguments
+    from feval.evaluation.user_methods.files import MethodFile as MethodFile
+    from feval.evaluation.user_methods.files import learns as learns
+
+__getattr__, __dir__ = lazy_names(
+    __name__,
+    {
+        "calling": ("LEDGER_FIELDS", "TIME_LIMIT", "answers", "require_arguments"),
+        "files": ("MethodFile", "learns"),
+        "process": (),
+    },
+)
