@@ -14,6 +14,8 @@ from typing import Annotated, Literal, TypeVar
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints, ValidationError
 
+from feval.answers.kinds import KINDS
+from feval.answers.thoughts import FAMILIES, Thoughts
 from feval.cards.front_matter import (
     CARD_KINDS,
     card_files,
@@ -28,7 +30,6 @@ from feval.cards.validation import sentence
 from feval.errors import CardError, UnknownNameError
 
 __all__ = [
-    "AnswerKindName",
     "CardExample",
     "DatasetCard",
     "HubChoices",
@@ -36,7 +37,6 @@ __all__ = [
     "HubSource",
     "LLMCard",
     "SourceFile",
-    "ThoughtFamily",
     "card_folder",
     "card_folders",
     "dataset_card",
@@ -48,15 +48,20 @@ __all__ = [
     "price_ids",
     "read_card",
     "read_front_matter",
+    "thoughts_of",
 ]
 
-AnswerKindName = Literal["number", "choice", "yes-no", "valid-invalid", "date", "letters", "text", "latex", "verbatim"]
-"""How answers are read and compared: the keys of `feval.answers.KINDS`."""
 
-ThoughtFamily = Literal[
-    "think", "thought", "thinking", "mistral", "seed", "minimax", "longcat", "kimi", "gemma", "cohere", "harmony", "granite"
-]  # fmt: skip
-"""How thoughts are marked in a text: the keys of `feval.answers.thoughts.FAMILIES`."""
+def _known_kind(name: str) -> str:
+    if name not in KINDS:
+        raise ValueError(f"the answer kinds are {', '.join(KINDS)}")
+    return name
+
+
+def _known_family(name: str) -> str:
+    if name not in FAMILIES:
+        raise ValueError(f"the families are {', '.join(FAMILIES)}; or give an opening and a closing mark")
+    return name
 
 
 def _iso_date(text: str) -> str:
@@ -78,6 +83,8 @@ _Sha256 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
 _DatasetId = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9](?:-?[A-Za-z0-9._])*$")]
 _LLMName = Annotated[str, StringConstraints(pattern=r"^[^\s@\\]+$"), AfterValidator(_no_double_hyphen)]
 _Day = Annotated[str, AfterValidator(_iso_date)]
+_AnswerKind = Annotated[str, AfterValidator(_known_kind)]
+_ThoughtFamily = Annotated[str, AfterValidator(_known_family)]
 _Mark = Annotated[str, StringConstraints(pattern=r"^\S(?:.*\S)?$")]
 
 
@@ -180,7 +187,7 @@ class DatasetCard(_Card):
     id: _DatasetId
     title: _Text
     group: _Text
-    answer_kind: AnswerKindName
+    answer_kind: _AnswerKind
     questions: int = Field(ge=1)
     first_question_id: _Text
     last_question_id: _Text
@@ -226,7 +233,7 @@ class LLMCard(_Card):
     temperature: float | None = Field(ge=0)
     max_tokens: int | None = Field(ge=1)
     source: _Text
-    thoughts: ThoughtFamily | Annotated[tuple[_Mark, _Mark], Field(strict=False)] | None = None
+    thoughts: _ThoughtFamily | Annotated[tuple[_Mark, _Mark], Field(strict=False)] | None = None
     licence: _Text | None = None
     constant: _Text | None = None
     paper_name: _Text | None = None
@@ -316,6 +323,16 @@ def _find(kind: str, name: str, model: type[_CardT]) -> _CardT | None:
             f"The {CARD_KINDS[kind]} {path} describes {own_name!r}: its file must be called {file_stem(own_name)}.md."
         )
     return card
+
+
+def thoughts_of(llm: str) -> Thoughts | None:
+    """Return how an LLM marks its thoughts, from the card of the LLM or of a variant's base; `None` where it does not say.
+
+    Raises:
+        CardError: its card cannot be used.
+    """
+    card = find_llm_card(llm)
+    return None if card is None else card.thoughts
 
 
 def read_card(kind: str, path: Path, model: type[_Model]) -> _Model:

@@ -22,8 +22,7 @@ from typing import Any
 
 from feval.answers import EXTRACTOR_VERSION, KINDS
 from feval.answers.equality import named_equality
-from feval.answers.thoughts import thoughts_of
-from feval.cards.cards import find_dataset_card
+from feval.cards.cards import find_dataset_card, thoughts_of
 from feval.cards.prices import Price, price_list
 from feval.cards.tokens import token_counter
 from feval.errors import ConflictError, FevalError, UnknownNameError, UsageError
