@@ -28,7 +28,7 @@ from feval.cards.tokens import token_counter
 from feval.errors import ConflictError, FevalError, UnknownNameError, UsageError
 from feval.recording import DatasetInfo, LLMInfo, Question, Recording, verify_recording
 from feval.recording.layout.format import LeafHash, check_name
-from feval.recording.writer import llm_leaf, question_line
+from feval.recording.leaves import llm_leaf, question_line
 from recorders.asking.budget import Estimate, check_cost_limit, estimate
 from recorders.asking.engine import Control, Outcome, Progress, record
 from recorders.asking.pace import Limits
