@@ -1,4 +1,9 @@
-r"""Closed label sets, such as yes and no: which words mean which label, and which of them is a CoT's answer.
+r"""Closed label sets: yes or no, valid or invalid. Which words mean which label, and which of them is a CoT's answer.
+
+`YES_NO` (BIG-Bench-Hard causal and sports questions): "Yes", "no.", "**No**, because ...", "the sentence is not plausible". "true"
+and "plausible" mean yes; "false", "implausible" and a negated "plausible" or "true" mean no. A "no" before a noun ("there is no
+evidence") is no answer. `VALIDITY` (formal fallacies): "valid", "Invalid.", "the argument is not valid"; a negated "valid" is
+invalid, a negated "invalid" valid.
 
 The first rule that finds a label:
 
@@ -20,7 +25,7 @@ from dataclasses import dataclass
 from feval.answers import markers
 from feval.answers.markers import Segment
 
-__all__ = ["ClosedSet", "closed_set"]
+__all__ = ["VALIDITY", "YES_NO", "ClosedSet", "closed_set"]
 
 _DIRECT = re.compile(
     r"(?>(?:\\[a-z]+|[^a-z0-9])*)(?:(?:that|the|this|it|argument|sentence|is|was|deductively)(?![a-z])[^a-z0-9]*+){0,6}"
@@ -89,3 +94,22 @@ def closed_set(words: Mapping[str, str]) -> ClosedSet:
     either = rf"(?:{labels})(?: ?/ ?|,? or )(?:{labels})(?: or not)?"
     groups = "|".join(f"(?P<{label}>{expression})" for label, expression in words.items())
     return ClosedSet(re.compile(rf"(?<![\w'])(?:{either}|{groups})(?![\w'])"))
+
+
+_CLAUSE = r"(?:because|since|as|but|he|she|it|they|this|that|the|a)\b"
+_NOT_PLAUSIBLE = r"(?:not|isn't|wasn't|cannot be|can't be)(?: \w{1,12}){0,2}? "
+_NOT_VALID = r"(?:not|isn't|cannot be|can't be)(?: \w{1,12}){0,2}? "
+
+YES_NO = closed_set(
+    {
+        "no": rf"no(?:(?! ?[a-z])|(?= {_CLAUSE}))|false|implausible|(?:{_NOT_PLAUSIBLE})(?:plausible|true|yes)",
+        "yes": r"yes|true|plausible",
+    }
+)
+
+VALIDITY = closed_set(
+    {
+        "valid": rf"(?:{_NOT_VALID})invalid|(?<!not )valid",
+        "invalid": rf"(?:{_NOT_VALID})valid|invalid",
+    }
+)

@@ -22,8 +22,6 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Literal, NamedTuple
 
-from feval.cards.cards import find_llm_card
-
 __all__ = [
     "FAMILIES",
     "Family",
@@ -37,7 +35,6 @@ __all__ = [
     "mark_tokens",
     "split",
     "split_columns",
-    "thoughts_of",
 ]
 
 Thoughts = str | tuple[str, str]
@@ -275,16 +272,6 @@ def mark_tokens(vocabulary: Iterable[str]) -> frozenset[str]:
     """
     known = frozenset(vocabulary)
     return frozenset(token for group in _TOKENS if group[0] in known for token in group if token in known)
-
-
-def thoughts_of(llm: str) -> Thoughts | None:
-    """Return how the card of an LLM (or of a variant's base) says that it marks its thoughts; `None` where it does not say.
-
-    Raises:
-        CardError: its card cannot be used.
-    """
-    card = find_llm_card(llm)
-    return None if card is None else card.thoughts
 
 
 class _Patterns(NamedTuple):

@@ -1,8 +1,7 @@
 """Dataset and LLM cards: front matter read into frozen models.
 
-Facts live in cards, not in code: adding a dataset, an LLM or a price list is adding a Markdown file to a folder named by
-`FEVAL_CARDS`. The form is in `data_cards/README.md`. Nothing is read at import. Price lists are read by `feval.cards.prices`, without
-the models here.
+Facts live in cards, not in code: to add a dataset, an LLM or a price list, put a Markdown file into a folder named by
+`FEVAL_CARDS`. `data_cards/README.md` describes the files. Nothing is read at import.
 
 Where two folders describe the same dataset or LLM, the first folder wins; feval's own comes last.
 """
@@ -11,10 +10,12 @@ from __future__ import annotations
 
 from datetime import date
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal, TypeVar
+from typing import Annotated, Literal, TypeVar
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints, ValidationError
 
+from feval.answers.kinds import KINDS
+from feval.answers.thoughts import FAMILIES, Thoughts
 from feval.cards.front_matter import (
     CARD_KINDS,
     card_files,
@@ -23,16 +24,12 @@ from feval.cards.front_matter import (
     file_stem,
     find_card,
     read_front_matter,
-    shorten,
 )
 from feval.cards.schema import Choice
+from feval.cards.validation import sentence
 from feval.errors import CardError, UnknownNameError
 
-if TYPE_CHECKING:
-    from pydantic_core import ErrorDetails
-
 __all__ = [
-    "AnswerKindName",
     "CardExample",
     "DatasetCard",
     "HubChoices",
@@ -40,7 +37,6 @@ __all__ = [
     "HubSource",
     "LLMCard",
     "SourceFile",
-    "ThoughtFamily",
     "card_folder",
     "card_folders",
     "dataset_card",
@@ -52,15 +48,20 @@ __all__ = [
     "price_ids",
     "read_card",
     "read_front_matter",
+    "thoughts_of",
 ]
 
-AnswerKindName = Literal["number", "choice", "yes-no", "valid-invalid", "date", "letters", "text", "latex", "verbatim"]
-"""How answers are read and compared: the keys of `feval.answers.KINDS`."""
 
-ThoughtFamily = Literal[
-    "think", "thought", "thinking", "mistral", "seed", "minimax", "longcat", "kimi", "gemma", "cohere", "harmony", "granite"
-]  # fmt: skip
-"""How thoughts are marked in a text: the keys of `feval.answers.thoughts.FAMILIES`."""
+def _known_kind(name: str) -> str:
+    if name not in KINDS:
+        raise ValueError(f"the answer kinds are {', '.join(KINDS)}")
+    return name
+
+
+def _known_family(name: str) -> str:
+    if name not in FAMILIES:
+        raise ValueError(f"the families are {', '.join(FAMILIES)}; or give an opening and a closing mark")
+    return name
 
 
 def _iso_date(text: str) -> str:
@@ -82,6 +83,8 @@ _Sha256 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
 _DatasetId = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9](?:-?[A-Za-z0-9._])*$")]
 _LLMName = Annotated[str, StringConstraints(pattern=r"^[^\s@\\]+$"), AfterValidator(_no_double_hyphen)]
 _Day = Annotated[str, AfterValidator(_iso_date)]
+_AnswerKind = Annotated[str, AfterValidator(_known_kind)]
+_ThoughtFamily = Annotated[str, AfterValidator(_known_family)]
 _Mark = Annotated[str, StringConstraints(pattern=r"^\S(?:.*\S)?$")]
 
 
@@ -184,7 +187,7 @@ class DatasetCard(_Card):
     id: _DatasetId
     title: _Text
     group: _Text
-    answer_kind: AnswerKindName
+    answer_kind: _AnswerKind
     questions: int = Field(ge=1)
     first_question_id: _Text
     last_question_id: _Text
@@ -230,7 +233,7 @@ class LLMCard(_Card):
     temperature: float | None = Field(ge=0)
     max_tokens: int | None = Field(ge=1)
     source: _Text
-    thoughts: ThoughtFamily | Annotated[tuple[_Mark, _Mark], Field(strict=False)] | None = None
+    thoughts: _ThoughtFamily | Annotated[tuple[_Mark, _Mark], Field(strict=False)] | None = None
     licence: _Text | None = None
     constant: _Text | None = None
     paper_name: _Text | None = None
@@ -314,12 +317,22 @@ def _find(kind: str, name: str, model: type[_CardT]) -> _CardT | None:
     if path is None:
         return None
     card = read_card(kind, path, model)
-    told: str = getattr(card, _NAME_FIELDS[kind])
-    if told != name:
+    own_name: str = getattr(card, _NAME_FIELDS[kind])
+    if own_name != name:
         raise CardError(
-            f"The {CARD_KINDS[kind]} {path} describes {told!r}: its file must be called {file_stem(told)}.md."
+            f"The {CARD_KINDS[kind]} {path} describes {own_name!r}: its file must be called {file_stem(own_name)}.md."
         )
     return card
+
+
+def thoughts_of(llm: str) -> Thoughts | None:
+    """Return how an LLM marks its thoughts, from the card of the LLM or of a variant's base; `None` where it does not say.
+
+    Raises:
+        CardError: its card cannot be used.
+    """
+    card = find_llm_card(llm)
+    return None if card is None else card.thoughts
 
 
 def read_card(kind: str, path: Path, model: type[_Model]) -> _Model:
@@ -336,23 +349,5 @@ def read_card(kind: str, path: Path, model: type[_Model]) -> _Model:
     try:
         return model.model_validate(read_front_matter(path))
     except ValidationError as error:
-        raise CardError(_sentence(kind, path, error)) from error
-
-
-def _sentence(kind: str, path: Path, error: ValidationError) -> str:
-    """Say which fields are wrong, what they hold, and what was expected; of many faults, the first three."""
-    faults = [_fault(".".join(map(str, each["loc"])), each) for each in error.errors(include_url=False)]
-    more = f"; and {len(faults) - 3} more faults" if len(faults) > 3 else ""
-    return f"The {CARD_KINDS[kind]} {path} {'; '.join(faults[:3])}{more}. data_cards/README.md lists the fields."
-
-
-def _fault(field: str, details: ErrorDetails) -> str:
-    if details["type"] == "missing":
-        return f"lacks the field {field!r}"
-    if details["type"] == "extra_forbidden":
-        return f"has an unknown field {field!r}"
-    return f"has {shorten(details['input'])} in the field {field!r} ({_lower(details['msg'])})"
-
-
-def _lower(text: str) -> str:
-    return text[:1].lower() + text[1:]
+        kind_name = CARD_KINDS[kind]
+        raise CardError(f"The {kind_name} {path} {sentence(error)}. data_cards/README.md lists the fields.") from error

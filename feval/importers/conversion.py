@@ -11,8 +11,8 @@ from typing import Any
 
 from feval.answers import EXTRACTOR_VERSION, KINDS, canonical_gold, extract, keys, normal_forms
 from feval.answers.equality import NORMAL_FORM, named_equality
-from feval.answers.thoughts import SplitColumns, split_columns, thoughts_of
-from feval.cards.cards import find_dataset_card
+from feval.answers.thoughts import SplitColumns, split_columns
+from feval.cards.cards import find_dataset_card, thoughts_of
 from feval.cards.prices import price_list
 from feval.cards.tokens import token_counter
 from feval.errors import FevalError, OutOfRangeError, SourceError, TokenCounterError, UnknownNameError, UsageError

@@ -1,8 +1,7 @@
 """Recordings on disk: the only code that knows the bytes.
 
 `open_recording` reads, `RecordingWriter` writes, `verify_recording` checks everything, `merge`, `select`, `extract`
-and `add_scores` derive new recordings. Names are loaded on first use: opening a recording to vote needs neither pydantic nor
-pyarrow.
+and `add_scores` derive new recordings. Names are loaded on first use: opening a recording to vote needs no pyarrow.
 """
 
 from __future__ import annotations
@@ -12,12 +11,13 @@ from typing import TYPE_CHECKING
 from feval.lazy import lazy_names
 
 if TYPE_CHECKING:
+    from feval.recording.aggregate import aggregate_scores
     from feval.recording.content import DatasetInfo, LLMInfo, PoolRows, Question, ScorerInfo, ScoreRows
     from feval.recording.derived.extraction import Extraction, extract
     from feval.recording.derived.merging import add_scores, merge, select
     from feval.recording.layout.manifest import recording_around
     from feval.recording.reader import Recording, open_recording
-    from feval.recording.scores import Scores, aggregate_scores
+    from feval.recording.scores import Scores
     from feval.recording.verify import Verification, verify_recording
     from feval.recording.votes import ABSENT, NO_ANSWER
     from feval.recording.writer import RecordingWriter
@@ -72,10 +72,8 @@ __getattr__, __dir__ = lazy_names(
             "Recording",
             "open_recording",
         ),
-        "scores": (
-            "Scores",
-            "aggregate_scores",
-        ),
+        "aggregate": ("aggregate_scores",),
+        "scores": ("Scores",),
         "verify": (
             "Verification",
             "verify_recording",

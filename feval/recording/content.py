@@ -14,8 +14,10 @@ if TYPE_CHECKING:  # opening a recording reads no answers
     from feval.answers.thoughts import Mark
 
 __all__ = [
+    "CHANNELS",
     "NORMAL_FORM",
     "OPTIONAL_COLUMNS",
+    "PAIR_PARTS",
     "DatasetInfo",
     "LLMInfo",
     "PoolRows",
@@ -41,6 +43,20 @@ OPTIONAL_COLUMNS: Mapping[str, str] = {
 }
 """Columns that a source may add to every CoT, with their types; each value may be missing (null). "utc" is an ISO 8601 time here
 and a timestamp in the file; durations are seconds."""
+
+
+CHANNELS: dict[str, dict[str, tuple[str, str]]] = {
+    "reasoning": {"reasoning": ("reasoning", "string"), "marks": ("reasoning_marks", "list<mark>")},
+    "logprobs": {
+        "sequence_logprob": ("sequence_logprobs", "float64"),
+        "token_confidences": ("token_confidences", "list<float32>"),
+        "token_logprobs": ("token_logprobs", "list<float32>"),
+    },
+}
+"""Parts that a pair may have: part -> column -> (field of `PoolRows`, type). Only questions with a value have rows there."""
+
+PAIR_PARTS = ("requests", "samples", "texts")
+"""Parts that every LLM on a dataset has."""
 
 
 @dataclass(frozen=True, slots=True)

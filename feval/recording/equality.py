@@ -8,25 +8,20 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
 
 from feval.answers.equality import comparison
 from feval.answers.parties import Division, PairBudget, Parties, Verdict, divide
 from feval.recording.content import NORMAL_FORM
 from feval.recording.layout.format import LeafHash
+from feval.recording.parquet.rows import EQUALITY_COLUMNS
 
 __all__ = [
-    "EQUALITY_COLUMNS",
     "Verdicts",
     "compare_answers",
     "equality_counts",
     "equality_leaf",
     "equality_notes",
-    "verdicts_of_rows",
 ]
-
-EQUALITY_COLUMNS = ("left", "right", "gold", "equal")
-"""Columns of a file of verdicts beside `question_id`: the fields of `Verdict`; `equal` is null where there is no verdict."""
 
 Verdicts = Mapping[str, Sequence[Verdict]]
 """Question id -> its verdicts, in the order in which they were reached; questions without any are left out."""
@@ -62,14 +57,6 @@ def equality_leaf(name: str, verdicts: Verdicts) -> str:
     for question, own in verdicts.items():
         leaf.add([question, *([getattr(verdict, column) for verdict in own] for column in EQUALITY_COLUMNS)])
     return leaf.hexdigest()
-
-
-def verdicts_of_rows(rows: Iterable[tuple[str, Mapping[str, Sequence[Any]]]]) -> dict[str, list[Verdict]]:
-    """The verdicts in a file's rows, as (question id, column -> values)."""
-    return {
-        question: [Verdict(*row) for row in zip(*(columns[name] for name in EQUALITY_COLUMNS), strict=True)]
-        for question, columns in rows
-    }
 
 
 def equality_counts(verdicts: Verdicts, not_asked: int) -> dict[str, int]:

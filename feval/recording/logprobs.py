@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["Ragged", "TokenLogprobs", "logprobs_of_tables"]
+__all__ = ["Ragged", "TokenLogprobs"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -55,55 +53,3 @@ class TokenLogprobs:
     sequence: npt.NDArray[np.float64]
     confidences: Ragged
     logprobs: Ragged
-
-
-def logprobs_of_tables(tables: Iterable[Any], question_ids: Sequence[str], shape: tuple[int, int]) -> TokenLogprobs:
-    """The arrays of Parquet tables of log-probabilities.
-
-    Args:
-        tables: as read by pyarrow, one row group after the other.
-        question_ids: Q ids, in recorded order.
-        shape: (Q, S) of the LLM's pools.
-
-    Raises:
-        ValueError: the tables speak of CoTs that are not there, or are out of order.
-    """
-    import pyarrow.compute as pc
-
-    rows = {question: row for row, question in enumerate(question_ids)}
-    sequence = np.full(shape[0] * shape[1], np.nan)
-    lists = {column: _Lists(shape) for column in ("token_confidences", "token_logprobs")}
-    last = -1
-    for table in tables:
-        ids = table.column("question_id").combine_chunks().dictionary_encode()
-        row_of = np.array([rows.get(question, -1) for question in ids.dictionary.to_pylist()], np.int64)
-        samples = table.column("sample_index").to_numpy().astype(np.int64)
-        places = row_of[ids.indices.to_numpy()] * shape[1] + samples
-        if (row_of < 0).any() or (samples < 0).any() or (samples >= shape[1]).any():
-            raise ValueError("log-probabilities of CoTs that are not recorded")
-        if (np.diff(places, prepend=last) <= 0).any():
-            raise ValueError("log-probabilities out of order")
-        last = places[-1] if len(places) else last
-        sequence[places] = pc.fill_null(table.column("sequence_logprob"), math.nan).to_numpy()
-        for column, kept in lists.items():
-            kept.add(table.column(column).combine_chunks(), places)
-    return TokenLogprobs(sequence.reshape(shape), lists["token_confidences"].ragged(), lists["token_logprobs"].ragged())
-
-
-class _Lists:
-    """A column of lists, gathered."""
-
-    def __init__(self, shape: tuple[int, int]) -> None:
-        self._shape = shape
-        self._lengths = np.zeros(shape[0] * shape[1], np.int64)
-        self._values: list[npt.NDArray[Any]] = [np.empty(0, np.float32)]
-
-    def add(self, column: Any, places: npt.NDArray[np.int64]) -> None:
-        import pyarrow.compute as pc
-
-        self._lengths[places] = pc.fill_null(pc.list_value_length(column), 0).to_numpy(zero_copy_only=False)
-        self._values.append(pc.list_flatten(column).to_numpy(zero_copy_only=False).astype(np.float32, copy=False))
-
-    def ragged(self) -> Ragged:
-        offsets = np.concatenate([[0], np.cumsum(self._lengths)]).astype(np.int64)
-        return Ragged(np.concatenate(self._values), offsets, self._shape)

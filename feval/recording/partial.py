@@ -14,16 +14,16 @@ from typing import Any
 
 from feval.answers.parties import Parties, parties_of
 from feval.errors import DamagedRecordingError
-from feval.recording.content import OPTIONAL_COLUMNS, Question
+from feval.recording.content import CHANNELS, OPTIONAL_COLUMNS, PAIR_PARTS, Question
 from feval.recording.equality import equality_leaf
-from feval.recording.layout.files import CHANNELS, FINISH_CODES, PAIR_PARTS
 from feval.recording.layout.format import MANIFEST, README, SCORES, LeafHash, file_path
 from feval.recording.layout.manifest import Manifest
 from feval.recording.layout.origin import PULLED
+from feval.recording.leaves import dataset_leaf, llm_leaf, question_line
 from feval.recording.reader import Recording
 from feval.recording.verify import scores_leaf
 from feval.recording.votes import ABSENT, name_key
-from feval.recording.writer import dataset_leaf, llm_leaf, question_line
+from feval.recording.votes_builder import FINISH_CODES
 
 __all__ = ["Part", "check_leaf", "check_names", "check_votes", "listed_parts", "paths_of", "write_origin"]
 
@@ -64,11 +64,8 @@ def _possible_parts(manifest: Manifest) -> Iterator[tuple[str, Part]]:
         for part in (*PAIR_PARTS, *CHANNELS):
             yield file_path(part, dataset, llm), Part(part, dataset, llm)
     for record in manifest.raw.get("scores", []):
-        held = tuple(record.get(key) if isinstance(record, dict) else None for key in ("dataset", "llm", "scorer"))
-        if not all(isinstance(value, str) for value in held):
-            raise DamagedRecordingError(f"{MANIFEST}: scores should name dataset, LLM and scorer, found {held!r:.120}.")
-        dataset, llm, scorer = map(str, held)
-        yield file_path(SCORES + scorer, dataset, llm), Part(SCORES + scorer, dataset, llm)
+        part, dataset, llm = SCORES + record["scorer"], record["dataset"], record["llm"]
+        yield file_path(part, dataset, llm), Part(part, dataset, llm)
 
 
 def check_names(paths: Iterable[str]) -> None:

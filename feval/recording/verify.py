@@ -3,25 +3,26 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from pydantic import ValidationError
+
 from feval.answers.parties import parties_of
-from feval.cards.schema import Manifest
+from feval.cards.validation import sentence
 from feval.errors import ConflictError, DamagedRecordingError, FevalError, UsageError
 from feval.recording.content import NORMAL_FORM
 from feval.recording.equality import equality_counts, equality_leaf
-from feval.recording.layout.files import FINISH_CODES, pool_lines
+from feval.recording.gold_aware import gold_aware_remark, is_gold_aware
 from feval.recording.layout.format import MANIFEST, README, SCORES, LeafHash, file_path, is_beside, open_regular
+from feval.recording.layout.manifest import check_manifest
 from feval.recording.layout.origin import PULLED, cached_from
-from feval.recording.reader import Recording, gold_aware_remark, open_recording
-from feval.recording.scores import ScoreTally
-from feval.recording.votes import VotesBuilder
-from feval.recording.writer import dataset_leaf, llm_leaf, question_line
+from feval.recording.leaves import ScoreTally, dataset_leaf, llm_leaf, pool_lines, question_line
+from feval.recording.reader import Recording, open_recording
+from feval.recording.votes_builder import FINISH_CODES, VotesBuilder
 
 __all__ = ["Verification", "file_problems", "open_sound", "scores_leaf", "verify_recording"]
 
@@ -69,7 +70,7 @@ def verify_recording(path: str | Path, progress: Callable[[int, int], None] | No
     if not problems:
         problems += _check_content(recording, steps)
     counts = len(recording.manifest.files), len(recording.manifest.raw["leaves"])
-    gold_aware = [] if problems else [name for name in recording.dataset_ids() if recording.is_gold_aware(name)]
+    gold_aware = [] if problems else [name for name in recording.dataset_ids() if is_gold_aware(recording, name)]
     remarks = tuple(gold_aware_remark(recording, dataset) for dataset in gold_aware)
     return Verification(recording.path, recording.hash, *counts, tuple(problems), remarks)
 
@@ -84,7 +85,7 @@ def file_problems(recording: Recording, step: Callable[[], None] = lambda: None)
     Yields:
         A sentence for each problem.
     """
-    yield from _check_model(recording)
+    yield from _check_fields(recording)
     for name, record in recording.manifest.files.items():
         yield from _check_file(recording, name, record)
         step()
@@ -100,15 +101,11 @@ class _Steps:
             self._report(self._done, self._total)
 
 
-def _check_model(recording: Recording) -> list[str]:
-    from pydantic import ValidationError
-
+def _check_fields(recording: Recording) -> list[str]:
     try:
-        Manifest.model_validate_json(json.dumps(recording.manifest.raw))
+        check_manifest(recording.manifest.raw, unknown_fields=False)
     except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(str(piece) for piece in first["loc"])
-        return [f"{MANIFEST}: {where}: {first['msg']}."]
+        return [f"{MANIFEST} {sentence(error)}."]
     return []
 
 
@@ -171,10 +168,10 @@ def _check_dataset(
         steps.step()
     problems = _check_equality(recording, dataset, found, builder)
     paths = recording.votes_paths(dataset)
-    expected = builder.to_bytes() if "details" in paths else {"votes": builder.to_bytes_together()}
     problems += _check_correct(recording, dataset, builder)
     for llm in recording.llm_names(dataset):
         problems += _check_keys(recording, dataset, llm)
+    expected = builder.to_bytes(paths)
     return problems + [
         f"{path}: it does not hold what the Parquet files say; merge or import again."
         for part, path in paths.items()
@@ -239,7 +236,7 @@ def _check_pair(
             raise DamagedRecordingError(
                 f"{llm} on {dataset}, question {pool.question_id!r}: the marks of its thoughts do not fit its texts."
             )
-        builder.add(llm, pool, [FINISH_CODES[reason] for reason in pool.finish_reasons])
+        builder.add(llm, pool)
     for scorer in recording.scorers(dataset, llm):
         found[dataset, llm, SCORES + scorer] = scores_leaf(recording, dataset, llm, scorer)
     counter = recording.manifest.pairs[dataset, llm]["counter"]

@@ -14,7 +14,8 @@ import numpy.typing as npt
 
 from feval.errors import ConflictError, GoldAwareWarning, NotRecordedError, SeparateAnswersWarning
 from feval.recording.content import NORMAL_FORM, Question
-from feval.recording.reader import Recording, gold_aware_remark
+from feval.recording.gold_aware import gold_aware_remark, is_gold_aware
+from feval.recording.reader import Recording
 from feval.recording.votes import ABSENT, NO_ANSWER, LLMVotes, Votes
 
 __all__ = ["View", "open_view"]
@@ -45,7 +46,7 @@ def open_view(recordings: Sequence[Recording], dataset: str, names: Sequence[str
     owners = {name: _owner(recordings, dataset, name) for name in names}
     distinct = list({id(owner): owner for owner in owners.values()}.values()) or [recordings[0]]
     for recording in distinct:
-        if recording.is_gold_aware(dataset):
+        if is_gold_aware(recording, dataset):
             warnings.warn(gold_aware_remark(recording, dataset), GoldAwareWarning, stacklevel=3)
     if len(distinct) == 1:
         return View(distinct[0], distinct[0].votes(dataset))

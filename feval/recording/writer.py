@@ -1,18 +1,10 @@
-"""Write a recording: everything goes to a hidden folder beside the target, which is renamed in one step at the end.
-
-An interruption at any moment leaves either no recording or a whole one. The manifest is the last file written.
-"""
+"""Write a recording, into a hidden folder that gets its name at the end. The manifest is the last file written."""
 
 from __future__ import annotations
 
-import errno
 import hashlib
 import json
-import os
-import secrets
-import shutil
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
@@ -20,18 +12,10 @@ from typing import Any, Self
 
 from feval import __version__
 from feval.answers.parties import parties_of
-from feval.cards.schema import Manifest
-from feval.errors import ConflictError, FevalError, StorageError, UsageError
+from feval.errors import ConflictError, FevalError, UsageError
 from feval.recording.content import NORMAL_FORM, DatasetInfo, LLMInfo, PoolRows, Question, ScorerInfo, ScoreRows
-from feval.recording.equality import (
-    EQUALITY_COLUMNS,
-    Verdicts,
-    compare_answers,
-    equality_counts,
-    equality_leaf,
-    equality_notes,
-)
-from feval.recording.layout.files import HashedFile, PairFiles, ParquetFile, with_correct
+from feval.recording.equality import Verdicts, compare_answers, equality_counts, equality_leaf, equality_notes
+from feval.recording.layout.destination import NewFolder, storage_errors
 from feval.recording.layout.format import (
     FORMAT,
     FORMAT_VERSION,
@@ -43,65 +27,24 @@ from feval.recording.layout.format import (
     file_path,
     recording_hash,
 )
+from feval.recording.layout.hashed import HashedFile
 from feval.recording.layout.links import link_file
-from feval.recording.layout.manifest import recording_around
+from feval.recording.layout.manifest import check_manifest
 from feval.recording.layout.readme import readme_text
+from feval.recording.leaves import ScoreTally, dataset_leaf, llm_leaf, question_line
+from feval.recording.parquet.pairs import PairFiles
+from feval.recording.parquet.writing import (
+    NARROW_GROUP_ROWS,
+    SCORES_SCHEMA,
+    ParquetFile,
+    with_correct,
+    write_questions,
+    write_verdicts,
+)
 from feval.recording.reader import Recording
-from feval.recording.scores import ScoreTally
-from feval.recording.votes import VotesBuilder
+from feval.recording.votes_builder import VotesBuilder
 
-__all__ = ["RecordingWriter", "dataset_leaf", "llm_leaf", "question_line"]
-
-
-_SCORES_GROUP_ROWS = 1 << 16
-
-
-def dataset_leaf(info: DatasetInfo) -> str:
-    """Leaf of what identifies a dataset: id, answer kind, extractor, system prompt."""
-    leaf = LeafHash()
-    leaf.add([info.id, info.answer_kind, info.extractor, info.system_prompt])
-    return leaf.hexdigest()
-
-
-def llm_leaf(llm: LLMInfo, counter: str) -> str:
-    """Leaf of what identifies an LLM on a dataset: name, decoding, token counter."""
-    leaf = LeafHash()
-    leaf.add([llm.name, llm.temperature, llm.max_tokens, dict(llm.decoding), counter])
-    return leaf.hexdigest()
-
-
-def question_line(question: Question) -> list[Any]:
-    """A question's line in the leaf `questions`."""
-    return [question.id, question.text, question.answer, question.answer_key, [list(c) for c in question.choices]]
-
-
-_FULL, _READ_ONLY = "the disk is full", "the folder is read-only"
-_NO_FOLDER = "a part of its path is a file, not a folder"
-_WHAT_HAPPENED = {
-    errno.ENOSPC: _FULL,
-    errno.EDQUOT: _FULL,
-    errno.EFBIG: _FULL,
-    errno.EROFS: _READ_ONLY,
-    errno.EACCES: _READ_ONLY,
-    errno.EPERM: _READ_ONLY,
-    errno.EEXIST: _NO_FOLDER,
-    errno.ENOTDIR: _NO_FOLDER,
-    errno.ENOTEMPTY: "somebody else made it in the meantime",
-    errno.ENAMETOOLONG: "its name, with what is put behind it while it is written, is too long for the disk",
-}
-
-
-@contextmanager
-def _storage_errors(out: Path) -> Any:
-    """Turn what the disk says while writing into one sentence."""
-    try:
-        yield
-    except OSError as error:
-        what = _WHAT_HAPPENED.get(error.errno or 0, error.strerror or str(error))
-        raise StorageError(
-            f"The recording {out!s:.300} could not be written: {what}. Nothing was left behind. Correct "
-            "this, or name another folder."
-        ) from error
+__all__ = ["RecordingWriter"]
 
 
 class RecordingWriter:
@@ -151,25 +94,10 @@ class RecordingWriter:
         self._sizes: dict[tuple[str, str], dict[str, int]] = {}
         self._scorers: dict[str, ScorerInfo] = {}
         self._scores: list[dict[str, Any]] = []
-        self._folder: Path | None = None
-        self._made: list[Path] = []
+        self._folder: NewFolder | None = None
 
     def __enter__(self) -> Self:
-        with _storage_errors(self.out):
-            if os.path.lexists(self.out) and not (_is_plain_folder(self.out) and not any(self.out.iterdir())):
-                raise StorageError(
-                    f"{self.out} is there already; a recording is never overwritten. Name another folder."
-                )
-            parent = self.out.absolute().parent
-            _refuse_inside(parent, self.out)
-            self._made = _make_folders(parent)
-            folder = parent / f".{self.out.name}.partial-{secrets.token_hex(4)}"
-            try:
-                folder.mkdir()
-            except OSError:
-                self._remove_folders()
-                raise
-            self._folder = folder
+        self._folder = NewFolder(self.out)
         return self
 
     def __exit__(
@@ -177,18 +105,11 @@ class RecordingWriter:
     ) -> None:
         try:
             if kind is None:
-                with _storage_errors(self.out):
+                with storage_errors(self.out):
                     self._seal()
         finally:
             if self._folder is not None:
-                shutil.rmtree(self._folder, ignore_errors=True)
-                self._remove_folders()
-
-    def _remove_folders(self) -> None:
-        """Remove the folders that were made above the recording, unless somebody uses them by now."""
-        with suppress(OSError):
-            for folder in self._made:
-                folder.rmdir()
+                self._folder.remove()
 
     def note(self, sentence: str) -> None:
         """Add a sentence about what was unusual."""
@@ -236,8 +157,9 @@ class RecordingWriter:
             self._settled[info.id] = not_asked
         self._votes[info.id] = VotesBuilder(info.id, questions)
         self._leaves += [(info.id, None, "dataset", dataset_leaf(info)), (info.id, None, "questions", leaf.hexdigest())]
-        with _storage_errors(self.out):
-            self._write_questions(info.id, questions)
+        with storage_errors(self.out):
+            path = self._claim(file_path("questions", info.id))
+            self._files[path] = write_questions(self._root / path, questions)
             if parent is not None:
                 self._sources[info.id] = parent
                 if _is_current(parent):
@@ -283,9 +205,10 @@ class RecordingWriter:
         self._votes[dataset].add_llm(llm.name)
         sizes = dict.fromkeys(golds, 0)
         try:
-            with _storage_errors(self.out):
+            with storage_errors(self.out):
                 for done, pool in enumerate(self._in_order(dataset, llm.name, pools), 1):
-                    self._votes[dataset].add(llm.name, pool, pair.add(pool))
+                    pair.add(pool)
+                    self._votes[dataset].add(llm.name, pool)
                     sizes[pool.question_id] = len(pool.answers)
                     if progress is not None:
                         progress(done)
@@ -300,7 +223,7 @@ class RecordingWriter:
         self._leaves.append((dataset, llm.name, "llm", llm_leaf(llm, counter)))
         self._leaves += [(dataset, llm.name, part, digest) for part, digest in leaves.items()]
         if parent is not None and linked:
-            with _storage_errors(self.out):
+            with storage_errors(self.out):
                 self._keep(parent, dataset, llm.name, dict.fromkeys(rewritten, "") | leaves)
         elif parent is not None:
             self._copy_scores(parent, dataset, llm.name)
@@ -329,7 +252,7 @@ class RecordingWriter:
         if equality := parent.manifest.datasets[dataset].get("equality"):
             self._equality[dataset] = equality
         self._leaves.append((dataset, None, "dataset", dataset_leaf(info)))
-        with _storage_errors(self.out):
+        with storage_errors(self.out):
             self._keep(parent, dataset, None, {})
             for path in parent.votes_paths(dataset).values():
                 self._link(parent, self._claim(path))
@@ -378,16 +301,11 @@ class RecordingWriter:
         self._add_scorer(scorer)
         path = self._claim(file_path(SCORES + scorer.name, dataset, llm))
         tally = ScoreTally(scorer, f"{scorer.name} of {llm} on {dataset}", self._sizes[dataset, llm])
-        with _storage_errors(self.out):
-            table = ParquetFile(self._root / path, scores_schema(), ["llm", "question_id", "verdict"])
-            try:
-                for own in rows:
-                    table.extend(llm=[llm] * len(own.sample_indices), **tally.add(own))
-                    if table.waiting >= _SCORES_GROUP_ROWS:
-                        table.flush()
-                self._files[path] = table.close()
-            finally:
-                table.abandon()
+        with storage_errors(self.out), ParquetFile(self._root / path, *SCORES_SCHEMA) as table:
+            for own in rows:
+                table.extend(llm=[llm] * len(own.sample_indices), **tally.add(own))
+                table.flush_if(NARROW_GROUP_ROWS)
+            self._files[path] = table.close()
         self._leaves.append((dataset, llm, SCORES + scorer.name, tally.leaf()))
         self._scores.append(tally.record(dataset, llm))
 
@@ -406,7 +324,7 @@ class RecordingWriter:
     def _root(self) -> Path:
         if self._folder is None:
             raise FevalError("A RecordingWriter is used inside a `with` block.")
-        return self._folder
+        return self._folder.path
 
     def _claim(self, path: str) -> str:
         """Refuse two files whose names differ only in case: some disks could not tell them apart."""
@@ -471,36 +389,6 @@ class RecordingWriter:
             last = row
             yield pool
 
-    def _write_questions(self, dataset: str, questions: Sequence[Question]) -> None:
-        import pyarrow as pa
-
-        choice = pa.struct([("label", pa.string()), ("text", pa.string())])
-        schema = pa.schema(
-            [
-                ("question_id", pa.string()),
-                ("question", pa.string()),
-                ("answer", pa.string()),
-                ("answer_key", pa.string()),
-                ("choices", pa.list_(choice)),
-            ]
-        )
-        path = self._claim(file_path("questions", dataset))
-        table = ParquetFile(self._root / path, schema, False)
-        try:
-            for start in range(0, len(questions), 4096):
-                block = questions[start : start + 4096]
-                table.extend(
-                    question_id=[q.id for q in block],
-                    question=[q.text for q in block],
-                    answer=[q.answer for q in block],
-                    answer_key=[q.answer_key for q in block],
-                    choices=[[{"label": label, "text": text} for label, text in q.choices] for q in block],
-                )
-                table.flush()
-            self._files[path] = table.close()
-        finally:
-            table.abandon()
-
     def _write_bytes(self, path: str, data: bytes, rows: int) -> None:
         file = HashedFile(self._root / path)
         try:
@@ -529,15 +417,12 @@ class RecordingWriter:
         manifest = self._manifest()
         self._write_bytes(README, readme_text(manifest).encode(), 0)
         manifest["files"] = dict(sorted(self._files.items()))
-        self._check(manifest)
+        check_manifest(manifest, unknown_fields=False)
         file = HashedFile(self._root / MANIFEST)
         file.write(json.dumps(manifest, ensure_ascii=False, indent=1).encode())
         file.close()
-        for folder in [self._root, *(p for p in self._root.rglob("*") if p.is_dir())]:
-            _fsync_folder(folder)
-        self._root.rename(self.out)
-        _fsync_folder(self.out.absolute().parent)
-        self._folder = None
+        if self._folder is not None:
+            self._folder.publish()
 
     def _settle_equality(self, dataset: str, votes: VotesBuilder) -> None:
         """Compare the answers of a dataset, and let equal ones vote together."""
@@ -568,25 +453,10 @@ class RecordingWriter:
 
     def _write_verdicts(self, dataset: str, name: str, verdicts: Verdicts) -> None:
         path = self._claim(file_path("equality", dataset))
-        table = ParquetFile(self._root / path, *equality_schema())
-        try:
-            for question, own in verdicts.items():
-                columns = {column: [getattr(verdict, column) for verdict in own] for column in EQUALITY_COLUMNS}
-                table.extend(question_id=[question] * len(own), **columns)
-                if table.waiting >= _SCORES_GROUP_ROWS:
-                    table.flush()
-            self._files[path] = table.close()
-        finally:
-            table.abandon()
+        self._files[path] = write_verdicts(self._root / path, verdicts)
         self._leaves.append((dataset, None, "equality", equality_leaf(name, verdicts)))
 
-    @staticmethod
-    def _check(manifest: dict[str, Any]) -> None:
-
-        Manifest.model_validate_json(json.dumps(manifest))
-
     def _manifest(self) -> dict[str, Any]:
-
         return {
             "format": FORMAT,
             "format_version": FORMAT_VERSION,
@@ -646,56 +516,3 @@ class RecordingWriter:
 def _is_current(parent: Recording) -> bool:
     """Whether a recording has the format that is written, so that its files can be taken as they are."""
     return bool(parent.manifest.raw["format_version"] == FORMAT_VERSION)
-
-
-def _is_plain_folder(path: Path) -> bool:
-    """Whether it is a folder and no link to one: a rename would replace the link."""
-    return path.is_dir() and not path.is_symlink()
-
-
-def _refuse_inside(folder: Path, out: Path) -> None:
-    """Refuse to write into a recording: its own check would then find files that are no part of it."""
-    holder = recording_around(folder)
-    if holder is not None:
-        raise StorageError(f"{out} would lie inside the recording {holder}, which never changes. Name another folder.")
-
-
-def _make_folders(folder: Path) -> list[Path]:
-    """Make a folder and those above it; the ones that were not there, innermost first."""
-    missing = [path for path in (folder, *folder.parents) if not path.exists()]
-    folder.mkdir(parents=True, exist_ok=True)
-    return missing
-
-
-def scores_schema() -> Any:
-    """The columns of a file of scores."""
-    import pyarrow as pa
-
-    return pa.schema(
-        [
-            ("llm", pa.string()),
-            ("question_id", pa.string()),
-            ("sample_index", pa.int32()),
-            ("score", pa.float64()),
-            ("step_scores", pa.list_(pa.float64())),
-            ("verdict", pa.string()),
-            ("prompt_tokens", pa.int32()),
-            ("output_tokens", pa.int32()),
-        ]
-    )
-
-
-def equality_schema() -> tuple[Any, list[str]]:
-    """The columns of a file of verdicts, and which of them are dictionary-encoded."""
-    import pyarrow as pa
-
-    forms = [(name, pa.string()) for name in ("question_id", "left", "right")]
-    return pa.schema([*forms, ("gold", pa.bool_()), ("equal", pa.bool_())]), ["question_id", "left", "right"]
-
-
-def _fsync_folder(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -22,14 +22,13 @@ from typing import Any
 
 from feval.answers import EXTRACTOR_VERSION, KINDS
 from feval.answers.equality import named_equality
-from feval.answers.thoughts import thoughts_of
-from feval.cards.cards import find_dataset_card
+from feval.cards.cards import find_dataset_card, thoughts_of
 from feval.cards.prices import Price, price_list
 from feval.cards.tokens import token_counter
 from feval.errors import ConflictError, FevalError, UnknownNameError, UsageError
 from feval.recording import DatasetInfo, LLMInfo, Question, Recording, verify_recording
 from feval.recording.layout.format import LeafHash, check_name
-from feval.recording.writer import llm_leaf, question_line
+from feval.recording.leaves import llm_leaf, question_line
 from recorders.asking.budget import Estimate, check_cost_limit, estimate
 from recorders.asking.engine import Control, Outcome, Progress, record
 from recorders.asking.pace import Limits

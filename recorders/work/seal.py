@@ -17,7 +17,8 @@ import numpy as np
 import numpy.typing as npt
 
 from feval.answers import canonical_gold, extract, normal_forms
-from feval.answers.thoughts import SplitColumns, Thoughts, split_columns, thoughts_of
+from feval.answers.thoughts import SplitColumns, Thoughts, split_columns
+from feval.cards.cards import thoughts_of
 from feval.cards.tokens import SPLIT_USAGE, USAGE, is_usage, token_counter
 from feval.recording import DatasetInfo, LLMInfo, PoolRows, Question, RecordingWriter, verify_recording
 from feval.recording.content import OPTIONAL_COLUMNS

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import time
-from typing import get_args
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from feval.answers.thoughts import FAMILIES, Mark, Split, apart, fit, join, split
-from feval.cards.cards import ThoughtFamily
 
 EVERY_FAMILY = [  # a text of each row of the table, its reply, its thoughts
     ("<think>\nTwo and two.\n</think>\n\nThe answer is 4.", "The answer is 4.", "Two and two."),
@@ -128,10 +126,6 @@ def test_a_card_names_the_family_or_brings_its_own_marks() -> None:
     assert split("<r>c</r>4", ("<r>", "</r>")).reasoning == "c"
     assert split("c </r> 4", ("<r>", "</r>")) == Split("4", "c", (Mark(0, "", 1, " </r> "),))
     assert split("<r>c</r>4") == Split("<r>c</r>4")
-
-
-def test_cards_know_every_family_of_the_table() -> None:
-    assert set(get_args(ThoughtFamily)) == set(FAMILIES)
 
 
 def test_thoughts_of_a_field_of_their_own_stand_before_the_inline_ones() -> None:

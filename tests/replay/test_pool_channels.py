@@ -25,7 +25,7 @@ from feval.recording import (
     ScoreRows,
     add_scores,
 )
-from feval.recording.logprobs import logprobs_of_tables
+from feval.recording.parquet.arrays import logprobs_of_tables
 from feval.replay import LLM, LLMRequest, load
 from recorders.live import LiveResponse
 

@@ -14,7 +14,8 @@ from pathlib import Path
 
 from feval import answers
 from feval.answers.equality import named_equality
-from feval.answers.thoughts import Thoughts, split, split_columns, thoughts_of
+from feval.answers.thoughts import Thoughts, split, split_columns
+from feval.cards.cards import thoughts_of
 from feval.errors import AnswerError, UnknownNameError, UsageError
 from feval.recording.content import DatasetInfo, PoolRows, Question
 from feval.recording.reader import Recording, open_recording

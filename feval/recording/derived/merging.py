@@ -16,8 +16,16 @@ from feval.errors import (
     ShortPoolError,
     UsageError,
 )
-from feval.recording.content import NORMAL_FORM, DatasetInfo, LLMInfo, PoolRows, Question, ScorerInfo, ScoreRows
-from feval.recording.layout.files import CHANNELS
+from feval.recording.content import (
+    CHANNELS,
+    NORMAL_FORM,
+    DatasetInfo,
+    LLMInfo,
+    PoolRows,
+    Question,
+    ScorerInfo,
+    ScoreRows,
+)
 from feval.recording.layout.format import SCORES
 from feval.recording.reader import Recording
 from feval.recording.verify import open_sound

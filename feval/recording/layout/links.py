@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from feval.errors import DamagedRecordingError
-from feval.recording.layout.files import HashedFile
+from feval.recording.layout.hashed import HashedFile
 
 __all__ = ["link_file"]
 

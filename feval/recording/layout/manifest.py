@@ -1,6 +1,7 @@
-"""`manifest.json`, read without pydantic: it stands between a user and the first curve.
+"""`manifest.json`: its one definition, checked whenever a recording is opened, written or verified.
 
-The model with every field is `feval.cards.schema.Manifest`; the writer and `verify` hold the file to it. Here we check what we use.
+The records are typed dicts and not models: pydantic checks them all the same, a derived recording writes what it read, and opening
+takes half as long.
 """
 
 from __future__ import annotations
@@ -11,8 +12,17 @@ from dataclasses import dataclass
 from functools import cache
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import (
+    Annotated,
+    Any,
+    Literal,
+    NotRequired,  # pydantic asks for this one before Python 3.12
+)
 
+from pydantic import ConfigDict, Field, StringConstraints, TypeAdapter, ValidationError, with_config
+from typing_extensions import TypedDict
+
+from feval.cards.validation import sentence
 from feval.errors import DamagedRecordingError, FevalError, NewerFormatError, NotARecordingError, StorageError
 from feval.recording.layout.format import (
     FORMAT,
@@ -24,24 +34,171 @@ from feval.recording.layout.format import (
     recording_hash,
 )
 
-__all__ = ["MOST_BYTES", "Manifest", "read_manifest", "recording_around"]
+__all__ = [
+    "MOST_BYTES",
+    "DatasetRecord",
+    "EqualityRecord",
+    "FileRecord",
+    "LLMRecord",
+    "Leaf",
+    "Manifest",
+    "ManifestRecord",
+    "PairRecord",
+    "ScorerRecord",
+    "ScoresRecord",
+    "check_manifest",
+    "read_manifest",
+    "recording_around",
+]
 
 MOST_BYTES = 256 * 2**20
 """No manifest is larger."""
 
+_Sha256 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
+_Name = Annotated[str, Field(min_length=1)]
+_Count = Annotated[int, Field(ge=0)]
+
+# Unknown fields are ignored on opening, so that a later feval may add some within a format; `feval verify` reports them.
+_CONFIG = ConfigDict(strict=True, extra="allow")
+
+
+@with_config(_CONFIG)
+class FileRecord(TypedDict):
+    """One file: the SHA-256 and number of its bytes, and how many rows it has."""
+
+    sha256: _Sha256
+    bytes: _Count
+    rows: _Count
+
+
+@with_config(_CONFIG)
+class EqualityRecord(TypedDict):
+    """The equality between normal forms of a dataset's answers: its name, and the compared pairs by outcome."""
+
+    name: str
+    equal: _Count
+    different: _Count
+    undecided: _Count
+    not_asked: _Count
+
+
+@with_config(_CONFIG)
+class DatasetRecord(TypedDict):
+    """A dataset. Without `equality`, answers are equal where their normal forms are."""
+
+    id: _Name
+    title: str
+    answer_kind: str
+    extractor: str
+    questions: _Count
+    with_gold: _Count
+    system_prompt: NotRequired[str | None]
+    licence: NotRequired[str | None]
+    equality: NotRequired[EqualityRecord | None]
+
+
+@with_config(_CONFIG)
+class LLMRecord(TypedDict):
+    """An LLM: the variant's full name, its base name and its decoding."""
+
+    name: _Name
+    base: _Name
+    temperature: NotRequired[float | None]
+    max_tokens: NotRequired[int | None]
+    decoding: NotRequired[dict[str, Any]]
+
+
+@with_config(_CONFIG)
+class PairRecord(TypedDict):
+    """One LLM on one dataset: token counter, number of CoTs, pool sizes.
+
+    `unclosed_thoughts` counts CoTs that end inside a thought, `empty_replies` other CoTs without reply and answer; both are left out
+    when 0.
+    """
+
+    dataset: str
+    llm: str
+    counter: str
+    cots: _Count
+    smallest_pool: _Count
+    largest_pool: _Count
+    no_answer: _Count
+    unclosed_thoughts: NotRequired[_Count]
+    empty_replies: NotRequired[_Count]
+
+
+@with_config(_CONFIG)
+class ScorerRecord(TypedDict):
+    """A scorer: what gave scores, and with which parameters."""
+
+    name: _Name
+    kind: str
+    parameters: NotRequired[dict[str, Any]]
+
+
+@with_config(_CONFIG)
+class ScoresRecord(TypedDict):
+    """One scorer's scores of one LLM on one dataset.
+
+    `cots` were given to the scorer; `with_score` and `with_steps` of them got a score and step scores. `prompt_tokens` and
+    `output_tokens` are what the scorer consumed, as far as it reports it.
+    """
+
+    dataset: str
+    llm: str
+    scorer: str
+    cots: _Count
+    with_score: _Count
+    with_steps: _Count
+    prompt_tokens: _Count
+    output_tokens: _Count
+
+
+@with_config(_CONFIG)
+class Leaf(TypedDict):
+    """One leaf of the recording hash: SHA-256 over the logical content of one part (`docs/recording-format.md`)."""
+
+    dataset: str
+    llm: str | None
+    part: str
+    sha256: _Sha256
+
+
+@with_config(_CONFIG)
+class ManifestRecord(TypedDict):
+    """The whole of `manifest.json`."""
+
+    format: Literal["feval-recording"]
+    format_version: int
+    created: str
+    feval_version: str
+    recording_hash: _Sha256
+    prices: str
+    operation: dict[str, Any]
+    parents: NotRequired[list[dict[str, Any]]]
+    licences: dict[str, str | None]
+    notes: NotRequired[list[str]]
+    datasets: list[DatasetRecord]
+    llms: list[LLMRecord]
+    pairs: list[PairRecord]
+    scorers: NotRequired[list[ScorerRecord]]
+    scores: NotRequired[list[ScoresRecord]]
+    leaves: list[Leaf]
+    files: dict[str, FileRecord]
+
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """What a recording says of itself.
+    """A manifest that was read and checked.
 
     Attributes:
-        raw: the whole JSON object.
+        raw: the whole `ManifestRecord`.
         hash: the recording hash, checked against the leaves.
         prices: id of the price list it was recorded under.
-        datasets: dataset id -> its record.
-        llms: LLM name -> its record.
-        pairs: (dataset id, LLM name) -> its record, in the order of the file.
-        files: path -> {"sha256", "bytes", "rows"}.
+        datasets: dataset id -> its `DatasetRecord`.
+        llms: LLM name -> its `LLMRecord`.
+        pairs: (dataset id, LLM name) -> its `PairRecord`, in the order of the file.
+        files: path -> its `FileRecord`.
     """
 
     raw: dict[str, Any]
@@ -75,7 +232,29 @@ def read_manifest(folder: Path) -> Manifest:
         raise DamagedRecordingError(
             f"{path}: format_version should be {FORMAT_VERSIONS[0]} to {FORMAT_VERSION}, found {version!r}."
         )
-    return _checked(path, raw)
+    try:
+        check_manifest(raw)
+    except ValidationError as error:
+        raise DamagedRecordingError(f"{path} {sentence(error)}; fetch or make the recording again.") from error
+    return _indexed(path, raw)
+
+
+def check_manifest(raw: object, *, unknown_fields: bool = True) -> None:
+    """Check the fields of a manifest.
+
+    Args:
+        raw: the parsed JSON.
+        unknown_fields: whether fields that no format has are let through.
+
+    Raises:
+        pydantic.ValidationError: fields are missing or wrong.
+    """
+    _adapter().validate_python(raw, extra=None if unknown_fields else "forbid")
+
+
+@cache
+def _adapter() -> TypeAdapter[ManifestRecord]:
+    return TypeAdapter(ManifestRecord)
 
 
 def recording_around(folder: str | Path) -> Path | None:
@@ -144,38 +323,29 @@ def _finite(literal: str) -> float:
     return number
 
 
-def _checked(path: Path, raw: dict[str, Any]) -> Manifest:
-    def field(record: Any, key: str, kind: type) -> Any:
-        value = record.get(key) if type(record) is dict else None
-        if type(value) is not kind:
-            raise DamagedRecordingError(f"{path}: {key!r} should be {kind.__name__}, found {value!r:.80}.")
-        return value
-
-    leaves = []
-    for leaf in field(raw, "leaves", list):
-        llm = leaf.get("llm") if isinstance(leaf, dict) else None
-        if llm is not None and not isinstance(llm, str):
-            raise DamagedRecordingError(f"{path}: the LLM of a leaf should be a name or null, found {llm!r:.80}.")
-        leaves.append((field(leaf, "dataset", str), llm, field(leaf, "part", str), field(leaf, "sha256", str)))
-    stated = field(raw, "recording_hash", str)
-    found = recording_hash(leaves)
-    if found != stated:
-        raise DamagedRecordingError(f"{path}: its leaves hash to {found}, but it states {stated}.")
-    files = field(raw, "files", dict)
-    for name, record in files.items():
+def _indexed(path: Path, raw: dict[str, Any]) -> Manifest:
+    """Check what the fields say of each other, and index the records."""
+    manifest = Manifest(
+        raw=raw,
+        hash=raw["recording_hash"],
+        prices=raw["prices"],
+        datasets={record["id"]: record for record in raw["datasets"]},
+        llms={record["name"]: record for record in raw["llms"]},
+        pairs={(record["dataset"], record["llm"]): record for record in raw["pairs"]},
+        files=raw["files"],
+    )
+    computed = recording_hash((leaf["dataset"], leaf["llm"], leaf["part"], leaf["sha256"]) for leaf in raw["leaves"])
+    if computed != manifest.hash:
+        raise DamagedRecordingError(f"{path}: its leaves hash to {computed}, but it states {manifest.hash}.")
+    for name in manifest.files:
         if not is_safe_path(name):
             raise DamagedRecordingError(f"{path} names the file {name!r:.120}, which lies outside the recording.")
-        field(record, "sha256", str), field(record, "bytes", int), field(record, "rows", int)
-    pairs = {}
-    for pair in field(raw, "pairs", list):
-        field(pair, "counter", str), field(pair, "cots", int)
-        pairs[field(pair, "dataset", str), field(pair, "llm", str)] = pair
-    return Manifest(
-        raw=raw,
-        hash=stated,
-        prices=field(raw, "prices", str),
-        datasets={field(record, "id", str): record for record in field(raw, "datasets", list)},
-        llms={field(record, "name", str): record for record in field(raw, "llms", list)},
-        pairs=pairs,
-        files=files,
-    )
+    scorers = {record["name"] for record in raw.get("scorers", ())}
+    for pair in (*raw["pairs"], *raw.get("scores", ())):
+        if pair["dataset"] not in manifest.datasets or pair["llm"] not in manifest.llms:
+            raise DamagedRecordingError(
+                f"{path} has an entry for {pair['llm']!r:.80} on {pair['dataset']!r:.80}, and describes no such LLM or dataset."
+            )
+        if pair.get("scorer") not in {None, *scorers}:
+            raise DamagedRecordingError(f"{path} has scores by {pair['scorer']!r:.80}, and describes no such scorer.")
+    return manifest

@@ -1,7 +1,7 @@
-"""What a Parquet file may grow to when it is read: a small file can be made that decompresses to gigabytes.
+"""Limits on what a Parquet file grows to when it is read: a small file can be made to decompress to gigabytes.
 
-The bounds are far from what recordings need. They are held against the footer when a file is opened, and against the strings
-behind its dictionaries when a file has come from the Hub.
+The limits are far beyond what recordings need. The footer is checked when a file is opened, the strings behind its dictionaries when a
+file comes from the Hub.
 """
 
 from __future__ import annotations
@@ -9,6 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
 
 from feval.errors import DamagedRecordingError
 
@@ -22,15 +26,15 @@ _ROWS_PER_BYTE = 64
 
 
 def check_footer(path: Path, metadata: Any, record: Mapping[str, Any]) -> None:
-    """Hold what the footer of a Parquet file states against the manifest and the bounds.
+    """Check the footer of a Parquet file against the manifest and the limits.
 
     Args:
         path: of the file, for the message.
         metadata: its footer, a `pyarrow.parquet.FileMetaData`.
-        record: what the manifest states of it.
+        record: its record in the manifest.
 
     Raises:
-        DamagedRecordingError: other rows than stated, or more of anything than such a file can hold.
+        DamagedRecordingError: it has other rows than stated, or more of anything than such a file can hold.
     """
     rows, size = metadata.num_rows, record["bytes"]
     if rows != record["rows"]:
@@ -38,38 +42,36 @@ def check_footer(path: Path, metadata: Any, record: Mapping[str, Any]) -> None:
             f"{path} should have {record['rows']} rows, found {rows}; fetch the recording again."
         )
     groups = [metadata.row_group(i) for i in range(metadata.num_row_groups)]
-    grown = [group.total_byte_size for group in groups]
-    held = [group.num_rows for group in groups]
-    if min(grown + held, default=0) < 0 or sum(held) != rows:
+    group_bytes = [group.total_byte_size for group in groups]
+    group_rows = [group.num_rows for group in groups]
+    if min(group_bytes + group_rows, default=0) < 0 or sum(group_rows) != rows:
         raise DamagedRecordingError(f"{path} has a footer that contradicts itself; fetch the recording again.")
-    _check_bytes(path, sum(grown), size)
+    _check_bytes(path, sum(group_bytes), size)
     values = max((group.column(i).num_values for group in groups for i in range(group.num_columns)), default=0)
     most = max(rows, values)
-    if max(grown, default=0) > _MOST_GROUP_BYTES or most > _ALWAYS_ROWS + _ROWS_PER_BYTE * size:
-        raise _bomb(path, size, f"{most:,} values of a column, and {max(grown):,} bytes in a row group")
+    if max(group_bytes, default=0) > _MOST_GROUP_BYTES or most > _ALWAYS_ROWS + _ROWS_PER_BYTE * size:
+        raise _bomb(path, size, f"{most:,} values of a column, and {max(group_bytes):,} bytes in a row group")
 
 
 def check_expansion(path: Path, size: int) -> None:
-    """Count the bytes of the strings that stand behind the dictionaries of a Parquet file, without making the strings.
+    """Check how many bytes the strings behind the dictionaries of a Parquet file have, without making the strings.
 
     Args:
         path: of the file.
         size: its bytes.
 
     Raises:
-        DamagedRecordingError: they are more than such a file can hold.
+        DamagedRecordingError: more than such a file can hold.
     """
     _check_bytes(path, sum(_string_bytes(path)), size)
 
 
 def _string_bytes(path: Path) -> Iterator[int]:
-    import pyarrow.parquet as pq
-
     with pq.ParquetFile(path, memory_map=True) as file:
         metadata = file.metadata
         leaves = [metadata.schema.column(i) for i in range(metadata.num_columns)]
         strings = [leaf.path for leaf in leaves if leaf.physical_type == "BYTE_ARRAY"]
-    # Asked for as a dictionary, a column is read without making a string for each row.
+    # Read as a dictionary, a column makes no string per row.
     with pq.ParquetFile(path, memory_map=True, read_dictionary=strings, page_checksum_verification=True) as file:
         for group in range(metadata.num_row_groups):
             for name in strings:
@@ -78,9 +80,7 @@ def _string_bytes(path: Path) -> Iterator[int]:
 
 
 def _leaves(array: Any) -> Iterator[Any]:
-    """The arrays without parts behind an array of lists or structures."""
-    import pyarrow as pa
-
+    """Yield the flat arrays inside an array of lists or structs."""
     if pa.types.is_struct(array.type):
         for part in array.flatten():
             yield from _leaves(part)
@@ -91,21 +91,18 @@ def _leaves(array: Any) -> Iterator[Any]:
 
 
 def _behind(leaf: Any) -> int:
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     if not pa.types.is_dictionary(leaf.type):
         return int(leaf.nbytes)
     lengths = pc.cast(pc.binary_length(leaf.dictionary), pa.int64())
     return int(pc.sum(pc.take(lengths, leaf.indices)).as_py() or 0)
 
 
-def _check_bytes(path: Path, grown: int, size: int) -> None:
-    if grown > _ALWAYS_BYTES + _MOST_TIMES * size:
-        raise _bomb(path, size, f"{grown:,} bytes")
+def _check_bytes(path: Path, expanded: int, size: int) -> None:
+    if expanded > _ALWAYS_BYTES + _MOST_TIMES * size:
+        raise _bomb(path, size, f"{expanded:,} bytes")
 
 
-def _bomb(path: Path, size: int, found: str) -> DamagedRecordingError:
+def _bomb(path: Path, size: int, expansion: str) -> DamagedRecordingError:
     return DamagedRecordingError(
-        f"{path} has {size:,} bytes and would be read as {found}; nothing that was recorded is so much alike. Do not use it."
+        f"{path} has {size:,} bytes and would expand to {expansion}; no recording compresses so well. Do not use it."
     )

@@ -1,0 +1,186 @@
+"""The answer kinds, and the functions that read any of them by name.
+
+To add a kind, write a module with `extract` and `canonical` and put one entry into `KINDS`; `docs/answers.md` says how.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from feval.answers import choice, closed, date, latex, letters, number, verbatim
+from feval.answers import text as free_text
+from feval.answers.equality import comparison, named_equality
+from feval.answers.parties import divide
+from feval.errors import UnknownNameError
+
+__all__ = [
+    "EXTRACTOR_VERSION",
+    "KINDS",
+    "AnswerKeys",
+    "AnswerKind",
+    "answer_kind",
+    "canonical",
+    "canonical_gold",
+    "extract",
+    "keys",
+    "normal_forms",
+]
+
+EXTRACTOR_VERSION = "feval-answers-2"
+"""The version of the rules of extraction, stored with every recording; it changes whenever a key could."""
+
+Choices = Sequence[tuple[str, str]]
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerKind:
+    """How answers of one kind are read and compared.
+
+    Attributes:
+        name: its key in `KINDS`.
+        about: what such an answer is, in a few words.
+        extract: from a CoT's text and the choices to the raw answer.
+        canonical: from a raw answer and the choices to the voting key.
+        gold: from a gold answer and the choices to its key; `None`: as `canonical`.
+    """
+
+    name: str
+    about: str
+    extract: Callable[[str, Choices], str | None]
+    canonical: Callable[[str, Choices], str | None]
+    gold: Callable[[str, Choices], str | None] | None = None
+
+
+class AnswerKeys(NamedTuple):
+    """The voting keys of one question: one per raw answer (`None`: no answer), and the gold's."""
+
+    answers: list[str | None]
+    gold: str | None
+
+
+def _without_choices(
+    name: str, about: str, extract: Callable[[str], str | None], canonical: Callable[[str], str | None]
+) -> AnswerKind:
+    return AnswerKind(name, about, lambda text, _: extract(text), lambda raw, _: canonical(raw))
+
+
+KINDS: dict[str, AnswerKind] = {
+    kind.name: kind
+    for kind in (
+        _without_choices("number", "a number, compared exactly", number.extract, number.canonical),
+        AnswerKind("choice", "one of the question's options", choice.extract, choice.canonical, choice.canonical_gold),
+        _without_choices("yes-no", "yes or no", closed.YES_NO.extract, closed.YES_NO.canonical),
+        _without_choices("valid-invalid", "valid or invalid", closed.VALIDITY.extract, closed.VALIDITY.canonical),
+        _without_choices("date", "a date, MM/DD/YYYY", date.extract, date.canonical),
+        _without_choices("letters", "a string of letters", letters.extract, letters.canonical),
+        _without_choices("text", "free text, case and punctuation apart", free_text.extract, free_text.canonical),
+        _without_choices("latex", "mathematics in LaTeX", latex.extract, latex.canonical),
+        _without_choices("verbatim", "exactly what the source stored", verbatim.extract, verbatim.canonical),
+    )
+}
+
+
+def answer_kind(name: str) -> AnswerKind:
+    """Return the answer kind of a name.
+
+    Raises:
+        UnknownNameError: there is none.
+    """
+    if name not in KINDS:
+        raise UnknownNameError.of("answer kind", name, KINDS)
+    return KINDS[name]
+
+
+def extract(kind: str, text: str, choices: Choices = ()) -> str | None:
+    """Return the raw answer of a CoT, as it is written there.
+
+    Args:
+        kind: a key of `KINDS`.
+        text: the CoT.
+        choices: (label, text) of each option of the question; only the kind "choice" looks at them.
+
+    Returns:
+        The raw answer; `None` where none can be extracted. A raw answer may still have no key.
+
+    Raises:
+        UnknownNameError: unknown kind.
+        AnswerError: the kind "verbatim", which reads nothing in texts.
+    """
+    return answer_kind(kind).extract(text, choices)
+
+
+def canonical(kind: str, raw: str | None, choices: Choices = ()) -> str | None:
+    """Return the voting key of a raw answer; `None` (no answer) stays `None`.
+
+    Args:
+        kind: a key of `KINDS`.
+        raw: as extracted, or as a source stored it; read as a text where it does not begin with an answer of the kind.
+        choices: as in `extract`.
+
+    Raises:
+        UnknownNameError: unknown kind.
+    """
+    rules = answer_kind(kind)
+    return None if raw is None else rules.canonical(raw, choices)
+
+
+def canonical_gold(kind: str, gold: str | None, choices: Choices = ()) -> str | None:
+    """Return the key of a correct answer; `None` where there is no gold, or none that the kind can read.
+
+    A gold of the kind "choice" that names no option keeps the key of its text (`feval.answers.choice`).
+
+    Args:
+        kind: a key of `KINDS`.
+        gold: as the dataset writes it.
+        choices: as in `extract`.
+
+    Raises:
+        UnknownNameError: unknown kind.
+    """
+    rules = answer_kind(kind)
+    return None if gold is None else (rules.gold or rules.canonical)(gold, choices)
+
+
+def normal_forms(kind: str, raw_answers: Sequence[str | None], choices: Choices = ()) -> list[str | None]:
+    """Return the keys of several raw answers to one question; equal answers, of which a pool has many, are read once.
+
+    Raises:
+        UnknownNameError: unknown kind.
+    """
+    form_of = {raw: canonical(kind, raw, choices) for raw in dict.fromkeys(raw_answers)}
+    return [form_of[raw] for raw in raw_answers]
+
+
+def keys(
+    kind: str,
+    raw_answers: Sequence[str | None],
+    gold: str | None,
+    choices: Choices = (),
+    *,
+    equality: str | None = None,
+) -> AnswerKeys:
+    """Return the voting keys of one question's raw answers, and the key of a correct one.
+
+    Answers with equal keys vote together. The gold has no influence on which answers those are.
+
+    Args:
+        kind: a key of `KINDS`.
+        raw_answers: any number of them, of one or several LLMs; `None` is no answer.
+        gold: as the dataset writes it; `None` where there is none.
+        choices: as in `extract`.
+        equality: between normal forms, see `feval.answers.equality.named_equality`; `None` takes the kind's own: math-verify's
+            for "latex", identity for every other kind.
+
+    Raises:
+        UnknownNameError: unknown kind.
+        UsageError: the kind has no such equality.
+        AnswerError: math-verify is needed, and is not installed or does not start.
+    """
+    name = named_equality(answer_kind(kind).name, equality)
+    forms = normal_forms(kind, raw_answers, choices)
+    parties, _ = divide(
+        {form for form in forms if form is not None}, canonical_gold(kind, gold, choices), comparison(name)
+    )
+    return AnswerKeys([None if form is None else parties.key(form) for form in forms], parties.gold)

@@ -1,0 +1,46 @@
+"""One number per CoT from the scores in a recording."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from feval.errors import NotRecordedError
+from feval.recording.reader import Recording
+
+__all__ = ["aggregate_scores"]
+
+
+def aggregate_scores(
+    recording: Recording, dataset: str, llm: str, scorer: str, aggregate: str = "score"
+) -> npt.NDArray[np.float64]:
+    """Return one number per CoT of an LLM on a dataset, such as best-of-N ranks by.
+
+    Args:
+        recording: with the scores.
+        dataset: its id.
+        llm: its name.
+        scorer: its name.
+        aggregate: one of `AGGREGATES`; all but "score" make one number of a CoT's step scores.
+
+    Returns:
+        [Q, S] float64, questions and samples in recorded order, S the largest pool; NaN where a CoT has no such score.
+
+    Raises:
+        UnknownNameError: no such aggregate.
+        NotRecordedError: no such dataset, LLM or scorer; or the scorer gave only scores where step scores are asked for, or the
+            other way round.
+        DamagedRecordingError: as for `Recording.scores`.
+    """
+    scores = recording.scores(dataset, llm, scorer)
+    values = scores.aggregated(aggregate)
+    other = scores.step_values.size if aggregate == "score" else np.isfinite(scores.values).any()
+    if other and np.isnan(values).all():
+        held, advice = (
+            ("step scores only", "min") if aggregate == "score" else ("one score per CoT and no step scores", "score")
+        )
+        raise NotRecordedError(
+            f"There is no aggregate {aggregate!r} of the scores by {scorer!r} of {llm} on {dataset}: they are {held}. Use another "
+            f"aggregate, such as {advice!r}."
+        )
+    return values

@@ -1,0 +1,108 @@
+"""The folder that a new recording is written into: hidden beside the target, and renamed in one step at the end.
+
+An interruption at any moment leaves either no recording or a whole one.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import secrets
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from feval.errors import StorageError
+from feval.recording.layout.manifest import recording_around
+
+__all__ = ["NewFolder", "storage_errors"]
+
+_FULL, _READ_ONLY = "the disk is full", "the folder is read-only"
+_NO_FOLDER = "a part of its path is a file, not a folder"
+_WHAT_HAPPENED = {
+    errno.ENOSPC: _FULL,
+    errno.EDQUOT: _FULL,
+    errno.EFBIG: _FULL,
+    errno.EROFS: _READ_ONLY,
+    errno.EACCES: _READ_ONLY,
+    errno.EPERM: _READ_ONLY,
+    errno.EEXIST: _NO_FOLDER,
+    errno.ENOTDIR: _NO_FOLDER,
+    errno.ENOTEMPTY: "somebody else made it in the meantime",
+    errno.ENAMETOOLONG: "its name, with what is put behind it while it is written, is too long for the disk",
+}
+
+
+@contextmanager
+def storage_errors(out: Path) -> Iterator[None]:
+    """Turn an error of the disk while a recording is written into one sentence."""
+    try:
+        yield
+    except OSError as error:
+        what = _WHAT_HAPPENED.get(error.errno or 0, error.strerror or str(error))
+        raise StorageError(
+            f"The recording {out!s:.300} could not be written: {what}. Nothing was left behind. Correct "
+            "this, or name another folder."
+        ) from error
+
+
+class NewFolder:
+    """The hidden folder of one new recording.
+
+    Args:
+        out: the folder to make; it must not exist, or be empty.
+
+    Attributes:
+        path: where the files go.
+
+    Raises:
+        StorageError: `out` exists, lies inside a recording, or cannot be written.
+    """
+
+    def __init__(self, out: Path) -> None:
+        self._out = out
+        with storage_errors(out):
+            # A rename would replace a link to a folder.
+            is_folder = out.is_dir() and not out.is_symlink()
+            if os.path.lexists(out) and not (is_folder and not any(out.iterdir())):
+                raise StorageError(f"{out} exists already; a recording is never overwritten. Name another folder.")
+            parent = out.absolute().parent
+            if (holder := recording_around(parent)) is not None:  # whose own check would find foreign files
+                raise StorageError(
+                    f"{out} would lie inside the recording {holder}, which never changes. Name another folder."
+                )
+            self._new_parents = [path for path in (parent, *parent.parents) if not path.exists()]
+            parent.mkdir(parents=True, exist_ok=True)
+            self.path = parent / f".{out.name}.partial-{secrets.token_hex(4)}"
+            try:
+                self.path.mkdir()
+            except OSError:
+                self._remove_parents()
+                raise
+
+    def publish(self) -> None:
+        """Sync all folders and give the folder its name."""
+        for folder in [self.path, *(path for path in self.path.rglob("*") if path.is_dir())]:
+            _sync_folder(folder)
+        self.path.rename(self._out)
+        _sync_folder(self._out.absolute().parent)
+
+    def remove(self) -> None:
+        """Remove what is left, and the folders above that were made and nobody uses; nothing happens once it is published."""
+        if self.path.exists():
+            shutil.rmtree(self.path, ignore_errors=True)
+            self._remove_parents()
+
+    def _remove_parents(self) -> None:
+        with suppress(OSError):
+            for folder in self._new_parents:
+                folder.rmdir()
+
+
+def _sync_folder(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

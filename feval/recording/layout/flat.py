@@ -1,0 +1,140 @@
+"""Flat files of arrays: a header in JSON, then the arrays, mapped into memory and checked against their SHA-256.
+
+    b"FEVALVT1" | uint64 length of the header | header (JSON) | zeros to a multiple of 64 | arrays, each at a multiple of 64
+
+All integers are little-endian. The header names each array with its dtype, shape and offset from the start of the file.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import mmap
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from feval.errors import DamagedRecordingError
+from feval.recording.layout.format import open_regular
+
+__all__ = ["Strings", "mapped", "offsets_of", "pack", "pack_strings", "unpack", "well_formed"]
+
+_MAGIC = b"FEVALVT1"
+_ALIGN = 64
+_DTYPES = {
+    name: np.dtype(name).newbyteorder("<")
+    for name in ("uint8", "uint16", "uint32", "uint64", "int8", "int16", "int32", "int64")
+}
+
+
+class Strings(Sequence[str]):
+    """An immutable list of strings in one buffer; each is decoded when it is looked up."""
+
+    def __init__(self, data: npt.NDArray[np.uint8], offsets: npt.NDArray[np.unsignedinteger[Any]]) -> None:
+        self._data, self._offsets = data, offsets
+
+    def __len__(self) -> int:
+        return len(self._offsets) - 1
+
+    def __getitem__(self, index: Any) -> Any:
+        if isinstance(index, slice):
+            return [self[i] for i in range(*index.indices(len(self)))]
+        if index < 0:
+            index += len(self)
+        if not 0 <= index < len(self):
+            raise IndexError(index)
+        try:
+            return self._data[int(self._offsets[index]) : int(self._offsets[index + 1])].tobytes().decode()
+        except UnicodeDecodeError as error:
+            raise DamagedRecordingError(
+                f"A name or answer in a votes file is not UTF-8 ({error}); verify it."
+            ) from error
+
+
+def mapped(path: Path, record: Mapping[str, Any]) -> mmap.mmap:
+    """Map a file into memory and check its size and SHA-256 against the manifest.
+
+    Raises:
+        DamagedRecordingError: it is missing, truncated or changed.
+    """
+    size, sha256 = record["bytes"], record["sha256"]
+    try:
+        with open_regular(path) as file:
+            actual_size = os.fstat(file.fileno()).st_size
+            if actual_size != size or size < 16:
+                raise DamagedRecordingError(
+                    f"{path} should have {size} bytes, found {actual_size}; fetch the recording again."
+                )
+            data = mmap.mmap(file.fileno(), size, access=mmap.ACCESS_READ)
+    except OSError as error:
+        raise DamagedRecordingError(
+            f"{path} cannot be opened ({error.strerror}); `feval verify` lists what is left."
+        ) from error
+    digest = hashlib.sha256(data).hexdigest()
+    if digest != sha256:
+        raise DamagedRecordingError(f"{path} should have SHA-256 {sha256}, found {digest}; fetch the recording again.")
+    return data
+
+
+@contextmanager
+def well_formed(path: Path) -> Iterator[None]:
+    """Turn any error of a block that reads a file's arrays into a `DamagedRecordingError`."""
+    try:
+        yield
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError, IndexError) as error:
+        raise DamagedRecordingError(f"{path} is not a votes file of this format: {error}.") from error
+
+
+def unpack(data: mmap.mmap) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]:
+    """Return header and arrays. No array reaches outside the bytes, whoever wrote them.
+
+    Raises:
+        ValueError, KeyError, TypeError: the bytes are not such a file.
+    """
+    if data[:8] != _MAGIC:
+        raise ValueError(f"it should begin with {_MAGIC!r}, found {data[:8]!r}")
+    header = json.loads(data[16 : 16 + int.from_bytes(data[8:16], "little")])
+    arrays = {}
+    for name, (dtype, shape, offset) in header["arrays"].items():
+        if dtype not in _DTYPES:
+            raise ValueError(f"array {name} has the unknown type {dtype!r:.40}")
+        arrays[name] = np.ndarray(shape, _DTYPES[dtype], data, offset)
+    return header, arrays
+
+
+def pack_strings(
+    strings: Iterable[str],
+) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.unsignedinteger[Any]]]:
+    """Return the strings in UTF-8, end to end, and their offsets."""
+    encoded = [string.encode() for string in strings]
+    return np.frombuffer(b"".join(encoded), np.uint8), offsets_of([len(piece) for piece in encoded])
+
+
+def offsets_of(lengths: Sequence[int]) -> npt.NDArray[np.unsignedinteger[Any]]:
+    """Return where each of consecutive pieces starts, and where the last one ends."""
+    ends = np.concatenate([[0], np.cumsum(lengths)])
+    return ends.astype(np.uint32 if ends[-1] < 2**32 else np.uint64)
+
+
+def pack(header: dict[str, Any], arrays: Mapping[str, npt.NDArray[Any]]) -> bytes:
+    """Return the bytes of a file. The header is padded with blanks, so that offsets do not depend on its length."""
+    little = {name: np.ascontiguousarray(a, a.dtype.newbyteorder("<")) for name, a in arrays.items()}
+    room = _round_up(16 + len(json.dumps(header, ensure_ascii=False).encode()) + 96 * (len(little) + 1))
+    offset, places = room, {}
+    for name, array in little.items():
+        places[name] = [array.dtype.name, list(array.shape), offset]
+        offset = _round_up(offset + array.nbytes)
+    text = json.dumps(header | {"arrays": places}, ensure_ascii=False, separators=(",", ":")).encode()
+    pieces = [_MAGIC, (room - 16).to_bytes(8, "little"), text.ljust(room - 16)]
+    for array in little.values():
+        pieces += [array.tobytes(), bytes(_round_up(array.nbytes) - array.nbytes)]
+    return b"".join(pieces)
+
+
+def _round_up(size: int) -> int:
+    return -(-size // _ALIGN) * _ALIGN

@@ -1,0 +1,187 @@
+"""The logical content of a recording, line by line, as the leaves of its hash are made from it."""
+
+from __future__ import annotations
+
+import math
+from array import array
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from itertools import pairwise
+from typing import Any
+
+from feval.errors import ConflictError, UsageError
+from feval.recording.content import (
+    CHANNELS,
+    DatasetInfo,
+    LLMInfo,
+    PoolRows,
+    Question,
+    ScorerInfo,
+    ScoreRows,
+    utc_text,
+    utc_time,
+)
+from feval.recording.layout.format import LeafHash
+
+__all__ = ["ScoreTally", "channel_values", "dataset_leaf", "llm_leaf", "pool_lines", "question_line"]
+
+_MAX_TOKENS = 2**31 - 1
+_SCORE_COLUMNS = ("step_scores", "verdict", "prompt_tokens", "output_tokens")
+
+
+def dataset_leaf(info: DatasetInfo) -> str:
+    """Return the leaf of what identifies a dataset: id, answer kind, extractor, system prompt."""
+    leaf = LeafHash()
+    leaf.add([info.id, info.answer_kind, info.extractor, info.system_prompt])
+    return leaf.hexdigest()
+
+
+def llm_leaf(llm: LLMInfo, counter: str) -> str:
+    """Return the leaf of what identifies an LLM on a dataset: name, decoding, token counter."""
+    leaf = LeafHash()
+    leaf.add([llm.name, llm.temperature, llm.max_tokens, dict(llm.decoding), counter])
+    return leaf.hexdigest()
+
+
+def question_line(question: Question) -> list[Any]:
+    """Return a question's line in the leaf `questions`."""
+    return [question.id, question.text, question.answer, question.answer_key, [list(c) for c in question.choices]]
+
+
+def pool_lines(pool: PoolRows) -> dict[str, list[Any]]:
+    """Return a pool's line in each of its leaves, by part; columns, channels and marks without any value are left out."""
+    extra = {name: list(column) for name, column in pool.extra.items() if any(v is not None for v in column)}
+    if "recorded_at" in extra:
+        extra["recorded_at"] = [None if t is None else utc_text(utc_time(t)) for t in extra["recorded_at"]]
+    samples = [pool.question_id, list(pool.raw_answers), list(pool.answers), list(pool.output_tokens)]
+    channels = {part: [pool.question_id, *columns.values()] for part, columns in channel_values(pool).items()}
+    if "reasoning" in channels and not any(channels["reasoning"][2]):
+        del channels["reasoning"][2]
+    return {
+        "requests": [pool.question_id, pool.prompt, pool.prompt_tokens],
+        "samples": [*samples, list(pool.finish_reasons), extra],
+        "texts": [pool.question_id, list(pool.texts)],
+        **channels,
+    }
+
+
+def channel_values(pool: PoolRows) -> dict[str, dict[str, list[Any]]]:
+    """Return part -> column -> values of the channels that have any value on this question."""
+    channels = {}
+    for part, columns in CHANNELS.items():
+        values = {column: getattr(pool, field) for column, (field, _) in columns.items()}
+        if any(value is not None for column in values.values() for value in column or ()):
+            size = len(pool.answers)
+            channels[part] = {c: [None] * size if v is None else _stored(v, columns[c][1]) for c, v in values.items()}
+    return channels
+
+
+def _stored(values: Sequence[Any], kind: str) -> list[Any]:
+    """Return the values as reading gives them back: the hash must not depend on digits that are not stored."""
+    if kind == "list<float32>":
+        return [None if value is None else array("f", value).tolist() for value in values]
+    if kind == "list<mark>":
+        return [[asdict(mark) for mark in value] if value else None for value in values]
+    return list(values)
+
+
+class ScoreTally:
+    """Checks one scorer's rows for one LLM on one dataset, row by row; makes their leaf and their record in the manifest.
+
+    Args:
+        scorer: who gave the scores.
+        who: scorer, LLM and dataset, for messages.
+        sizes: question id -> recorded CoTs, in the order of the questions.
+    """
+
+    def __init__(self, scorer: ScorerInfo, who: str, sizes: Mapping[str, int]) -> None:
+        self._scorer, self._who = scorer, who
+        self._sizes = sizes
+        self._rows = {question: row for row, question in enumerate(sizes)}
+        self._last = -1
+        self._counts = dict.fromkeys(("cots", "with_score", "with_steps", "prompt_tokens", "output_tokens"), 0)
+        self._leaf = LeafHash()
+        self._add_line([scorer.name, scorer.kind, dict(scorer.parameters)])
+
+    def add(self, rows: ScoreRows) -> dict[str, Sequence[Any]]:
+        """Check and count the rows of one question.
+
+        Returns:
+            Column -> values, as they are to be stored.
+
+        Raises:
+            ConflictError: a question or CoT that is not recorded, comes twice or out of order.
+            UsageError: a value that cannot be stored.
+        """
+        self._check_keys(rows)
+        columns = self._columns(rows)
+        kept = {name: columns[name] for name in _SCORE_COLUMNS if any(value is not None for value in columns[name])}
+        self._add_line([rows.question_id, columns["sample_index"], columns["score"], kept])
+        self._counts["cots"] += len(rows.sample_indices)
+        self._counts["with_score"] += sum(score is not None for score in columns["score"])
+        self._counts["with_steps"] += sum(steps is not None for steps in columns["step_scores"])
+        for name in ("prompt_tokens", "output_tokens"):
+            self._counts[name] += sum(tokens or 0 for tokens in columns[name])
+        return {"question_id": [rows.question_id] * len(rows.sample_indices), **columns}
+
+    def leaf(self) -> str:
+        """The leaf of what was added."""
+        return self._leaf.hexdigest()
+
+    def record(self, dataset: str, llm: str) -> dict[str, Any]:
+        """The record in the manifest, a `ScoresRecord`."""
+        return {"dataset": dataset, "llm": llm, "scorer": self._scorer.name, **self._counts}
+
+    def _check_keys(self, rows: ScoreRows) -> None:
+        row = self._rows.get(rows.question_id)
+        if row is None:
+            raise ConflictError(f"{self._who}: {rows.question_id!r} is no recorded question.")
+        if row <= self._last:
+            raise ConflictError(f"{self._who}: the scores of {rows.question_id!r} come twice or out of order.")
+        self._last = row
+        indices, size = list(rows.sample_indices), self._sizes[rows.question_id]
+        if any(not 0 <= index < size for index in indices):
+            raise ConflictError(
+                f"{self._who}: {rows.question_id!r} has {size} CoTs, and CoT {max(indices, key=abs)} was scored."
+            )
+        if any(one >= other for one, other in pairwise(indices)):
+            raise ConflictError(f"{self._who}: CoTs of {rows.question_id!r} come twice or out of order.")
+
+    def _columns(self, rows: ScoreRows) -> dict[str, Sequence[Any]]:
+        size = len(rows.sample_indices)
+        given = {
+            "step_scores": rows.step_scores,
+            "verdict": rows.verdicts,
+            "prompt_tokens": rows.prompt_tokens,
+            "output_tokens": rows.output_tokens,
+        }
+        columns: dict[str, Sequence[Any]] = {"sample_index": list(rows.sample_indices), "score": rows.scores}
+        columns |= {name: [None] * size if column is None else list(column) for name, column in given.items()}
+        if any(len(column) != size for column in columns.values()):
+            lengths = [len(column) for column in columns.values()]
+            raise UsageError(f"{self._who}, {rows.question_id!r}: the columns have different lengths, {lengths}.")
+        columns["score"] = [None if score is None else self._number(score, rows) for score in rows.scores]
+        columns["step_scores"] = [
+            [self._number(step, rows) for step in steps] if steps else None for steps in columns["step_scores"]
+        ]
+        for name in ("prompt_tokens", "output_tokens"):
+            if any(tokens is not None and not 0 <= tokens <= _MAX_TOKENS for tokens in columns[name]):
+                raise UsageError(f"{self._who}, {rows.question_id!r}: {name} should be 0 to {_MAX_TOKENS}.")
+            columns[name] = [None if tokens is None else int(tokens) for tokens in columns[name]]
+        return columns
+
+    def _number(self, value: float, rows: ScoreRows) -> float:
+        if isinstance(value, (bool, str)) or not math.isfinite(value):
+            raise UsageError(
+                f"{self._who}, {rows.question_id!r}: a score is a finite number or None; {value!r} was given."
+            )
+        return float(value)
+
+    def _add_line(self, line: list[Any]) -> None:
+        try:
+            self._leaf.add(line)
+        except TypeError as error:
+            raise UsageError(
+                f"{self._who}: a parameter or verdict cannot be stored ({error}); parameters are JSON values, text is valid "
+                "Unicode."
+            ) from error

@@ -1,0 +1,197 @@
+"""The Parquet files of one LLM on one dataset as they are written."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from feval.cards.schema import FINISH_REASONS
+from feval.errors import UsageError
+from feval.recording.content import CHANNELS, OPTIONAL_COLUMNS, PAIR_PARTS, PoolRows, utc_time
+from feval.recording.layout.format import LeafHash, file_path
+from feval.recording.leaves import channel_values, pool_lines
+from feval.recording.parquet.writing import NARROW_GROUP_ROWS, ParquetFile, pair_schema
+
+__all__ = ["PairFiles"]
+
+_MAX_TOKENS = 2**31 - 1
+_TEXT_GROUP_BYTES = 192 * 1024
+_PROMPT_GROUP_BYTES = 8 * 2**20
+
+
+class PairFiles:
+    """The Parquet files of one LLM on one dataset, with their leaves: three, and one for each channel that is used.
+
+    Args:
+        claim: registers the path of a file before it is written, and returns it.
+        root: the recording's folder.
+        dataset: its id.
+        llm: its name.
+        golds: normal forms of the questions' golds, by id.
+        only: the parts to write, where the others are taken from another recording; `None` for all.
+    """
+
+    def __init__(
+        self,
+        claim: Callable[[str], str],
+        root: Path,
+        dataset: str,
+        llm: str,
+        golds: Mapping[str, str | None],
+        *,
+        only: Collection[str] | None = None,
+    ) -> None:
+        self._claim, self._root, self._who = claim, root, f"{llm} on {dataset}"
+        self._pair, self._golds = (dataset, llm), golds
+        self._paths = {
+            part: claim(file_path(part, dataset, llm)) for part in PAIR_PARTS if only is None or part in only
+        }
+        self._only = only
+        self._tables: dict[str, ParquetFile] = {}
+        self._leaves = {part: LeafHash() for part in self._paths}
+        self._sizes: list[int] = []
+        self._no_answer = self._unclosed = self._empty = 0
+        self._waiting_bytes: dict[str, int] = {}
+
+    def add(self, pool: PoolRows) -> None:
+        """Add a pool."""
+        self._check(pool)
+        if not self._tables:
+            self._open()
+        columns = _pool_columns(pool, self._pair[1], self._golds.get(pool.question_id))
+        if self._only is not None:
+            columns = {part: own for part, own in columns.items() if part in self._only}
+        lines = pool_lines(pool)
+        for part, own in columns.items():
+            if part not in self._tables:
+                self._open_channel(part)
+            self._add_line(part, lines[part], pool.question_id)
+            self._tables[part].extend(**own)
+        self._sizes.append(len(pool.answers))
+        self._no_answer += sum(answer is None for answer in pool.answers)
+        marked = pool.reasoning_marks or [None] * len(pool.texts)
+        unclosed = [marks is not None and any(not mark.closing for mark in marks) for marks in marked]
+        self._unclosed += sum(unclosed)
+        self._empty += sum(
+            text is not None and not text.strip() and answer is None and not is_unclosed
+            for text, answer, is_unclosed in zip(pool.texts, pool.answers, unclosed, strict=True)
+        )
+        self._flush(columns)
+
+    def close(self) -> tuple[dict[str, dict[str, Any]], dict[str, str], dict[str, int]]:
+        """Finish the files; return their records, their leaves, and the summary of the pools."""
+        if not self._tables:
+            self._open()
+        files = {self._paths[part]: table.close() for part, table in self._tables.items()}
+        summary = {
+            "cots": sum(self._sizes),
+            "smallest_pool": min(self._sizes, default=0),
+            "largest_pool": max(self._sizes, default=0),
+            "no_answer": self._no_answer,
+            **({"unclosed_thoughts": self._unclosed} if self._unclosed else {}),
+            **({"empty_replies": self._empty} if self._empty else {}),
+            "pools": len(self._sizes),
+        }
+        return files, {part: leaf.hexdigest() for part, leaf in self._leaves.items()}, summary
+
+    def abandon(self) -> None:
+        """Close the files, whatever state they are in."""
+        for table in self._tables.values():
+            table.abandon()
+
+    def _open(self) -> None:
+        for part in self._paths:
+            self._tables[part] = ParquetFile(self._root / self._paths[part], *pair_schema(part))
+
+    def _open_channel(self, part: str) -> None:
+        self._paths[part] = self._claim(file_path(part, *self._pair))
+        self._leaves[part] = LeafHash()
+        self._tables[part] = ParquetFile(self._root / self._paths[part], *pair_schema(part))
+
+    def _add_line(self, part: str, line: list[Any], question: str) -> None:
+        try:
+            self._leaves[part].add(line)
+        except UsageError as error:
+            raise UsageError(f"{self._who}, question {question!r}, {part}: {error}") from error
+
+    def _check(self, pool: PoolRows) -> None:
+        where = f"{self._who}, question {pool.question_id!r}"
+        size = len(pool.answers)
+        columns = [pool.texts, pool.raw_answers, pool.output_tokens, pool.finish_reasons, *pool.extra.values()]
+        channels = (getattr(pool, field) for part in CHANNELS.values() for field, _ in part.values())
+        columns += [column for column in channels if column is not None]
+        if any(len(column) != size for column in columns):
+            raise UsageError(f"{where}: the columns have different lengths, {[size, *map(len, columns)]}.")
+        if unknown := set(pool.extra) - set(OPTIONAL_COLUMNS):
+            raise UsageError(f"{where}: unknown columns {sorted(unknown)}; known are {sorted(OPTIONAL_COLUMNS)}.")
+        if any(not 0 <= tokens <= _MAX_TOKENS for tokens in pool.output_tokens):
+            raise UsageError(
+                f"{where}: output tokens should be 0 to {_MAX_TOKENS}, found {list(pool.output_tokens)!r:.80}."
+            )
+        try:
+            _optional_column(pool, "recorded_at")
+        except UsageError as error:
+            raise UsageError(f"{where}: {error}") from error
+        if pool.prompt_tokens is not None and not 0 <= pool.prompt_tokens <= _MAX_TOKENS:
+            raise UsageError(f"{where}: prompt tokens should be 0 to {_MAX_TOKENS}, found {pool.prompt_tokens}.")
+        if not pool.marks_fit():
+            raise UsageError(f"{where}: the marks of its thoughts do not fit its texts; split the raw texts again.")
+        if odd := set(pool.finish_reasons).difference(FINISH_REASONS):
+            raise UsageError(f"{where}: finish reason {min(odd)!r} is not one of {', '.join(FINISH_REASONS)}.")
+
+    def _flush(self, columns: dict[str, dict[str, Sequence[Any]]]) -> None:
+        """Close the row groups that are full. They hold whole questions: few of texts and channels, many of narrow columns."""
+        for part, table in self._tables.items():
+            size = self._waiting_bytes.get(part, 0) + _bytes(columns.get(part, {}))
+            most = {"samples": None, "requests": _PROMPT_GROUP_BYTES}.get(part, _TEXT_GROUP_BYTES)
+            full = (most is not None and size >= most) or table.waiting >= NARROW_GROUP_ROWS
+            self._waiting_bytes[part] = 0 if full else size
+            if full:
+                table.flush()
+
+
+def _pool_columns(pool: PoolRows, llm: str, gold: str | None) -> dict[str, dict[str, Sequence[Any]]]:
+    """Return a pool's rows in each file that has any, by part and column."""
+    size = len(pool.answers)
+    key: dict[str, Sequence[Any]] = {
+        "llm": [llm] * size,
+        "question_id": [pool.question_id] * size,
+        "sample_index": range(size),
+    }
+    return {
+        "requests": {
+            "llm": [llm],
+            "question_id": [pool.question_id],
+            "prompt": [pool.prompt],
+            "prompt_tokens": [pool.prompt_tokens],
+        },
+        "samples": {
+            **key,
+            "answer_raw": pool.raw_answers,
+            "answer": pool.answers,
+            "correct": [None if gold is None else answer == gold for answer in pool.answers],
+            "output_tokens": pool.output_tokens,
+            "finish_reason": pool.finish_reasons,
+            **{name: _optional_column(pool, name) for name in OPTIONAL_COLUMNS},
+        },
+        "texts": {**key, "text": pool.texts},
+        **{part: {**key, **values} for part, values in channel_values(pool).items()},
+    }
+
+
+def _optional_column(pool: PoolRows, name: str) -> Sequence[Any]:
+    values = pool.extra.get(name) or [None] * len(pool.answers)
+    if OPTIONAL_COLUMNS[name] != "utc":
+        return values
+    return [None if value is None else utc_time(value) for value in values]
+
+
+def _bytes(columns: Mapping[str, Sequence[Any]]) -> int:
+    """Estimate the bytes of columns, keys left out: a byte per character, four per number of a list."""
+    values = (
+        v for name, column in columns.items() if name not in {"llm", "question_id", "sample_index"} for v in column
+    )
+    return sum(
+        len(v) if isinstance(v, str) else 4 * len(v) if isinstance(v, list) else 8 for v in values if v is not None
+    )

@@ -1,0 +1,141 @@
+"""From the rows of Parquet files to questions, verdicts, pools and scores."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice
+from typing import Any
+
+from feval.answers.parties import Verdict
+from feval.answers.thoughts import Mark
+from feval.errors import DamagedRecordingError
+from feval.recording.content import OPTIONAL_COLUMNS, PoolRows, Question, ScoreRows
+from feval.recording.parquet.tables import Table, by_question
+
+__all__ = ["EQUALITY_COLUMNS", "pools_of_rows", "questions_of_table", "scores_of_rows", "verdicts_of_rows"]
+
+EQUALITY_COLUMNS = ("left", "right", "gold", "equal")
+"""Columns of a file of verdicts beside `question_id`: the fields of `Verdict`; `equal` is null where there is no verdict."""
+
+_SCORE_FIELDS = {
+    "step_scores": "step_scores",
+    "verdict": "verdicts",
+    "prompt_tokens": "prompt_tokens",
+    "output_tokens": "output_tokens",
+}
+
+Rows = Iterator[tuple[str, dict[str, list[Any]]]]
+"""(question id, column -> values), question by question."""
+
+
+def questions_of_table(table: Table) -> list[Question]:
+    """Return the questions of a dataset."""
+    rows = table.read()
+    id_column = "question_id" if "question_id" in rows.column_names else "id"  # "id" until format 2
+    return [
+        Question(
+            row[id_column],
+            row["question"],
+            row["answer"],
+            row["answer_key"],
+            tuple((choice["label"], choice["text"]) for choice in row["choices"] or ()),
+        )
+        for row in rows.to_pylist()
+    ]
+
+
+def verdicts_of_rows(rows: Iterable[tuple[str, Mapping[str, Sequence[Any]]]]) -> dict[str, list[Verdict]]:
+    """Return the verdicts on a dataset's answers, by question id."""
+    return {
+        question: [Verdict(*row) for row in zip(*(columns[name] for name in EQUALITY_COLUMNS), strict=True)]
+        for question, columns in rows
+    }
+
+
+def scores_of_rows(table: Table) -> Iterator[ScoreRows]:
+    """Yield a scorer's scores question by question."""
+    for question, columns in by_question(table.read().to_pydict()):
+        optional = {
+            field: columns[column] if any(value is not None for value in columns[column]) else None
+            for column, field in _SCORE_FIELDS.items()
+        }
+        yield ScoreRows(question, columns["sample_index"], columns["score"], **optional)
+
+
+def pools_of_rows(
+    path: object, requests: Rows, samples: Rows, texts: Iterator[str | None], channels: Sequence[Rows]
+) -> Iterator[PoolRows]:
+    """Yield the pools of an LLM from its files, which are read side by side.
+
+    Args:
+        path: of the samples, for messages.
+        requests: one row per question that the LLM was asked.
+        samples: their CoTs; questions may be missing.
+        texts: of all CoTs, in order.
+        channels: further columns of CoTs, such as thoughts; questions may be missing.
+
+    Raises:
+        DamagedRecordingError: the files do not hold the same CoTs.
+    """
+    own_samples, own_channels = _Aligned(samples), [_Aligned(rows) for rows in channels]
+    for question, request in requests:
+        columns = own_samples.take(question) or {"sample_index": []}
+        size = len(columns["sample_index"])
+        optional = [channel.take(question) for channel in own_channels]
+        for each in (columns, *optional):
+            if each.get("sample_index", columns["sample_index"]) != list(range(size)):
+                raise DamagedRecordingError(f"{path}: sample indices of {question!r} are not 0, 1, 2 ...")
+        yield _pool(question, request, columns, list(islice(texts, size)), optional)
+    if next(texts, path) is not path or any(part.next is not None for part in (own_samples, *own_channels)):
+        raise DamagedRecordingError(f"{path} does not hold the same questions as the requests and the texts.")
+
+
+class _Aligned:
+    """A file that is read along with the questions, some of which it may lack."""
+
+    def __init__(self, rows: Rows) -> None:
+        self._rows = rows
+        self.next = next(rows, None)
+
+    def take(self, question: str) -> dict[str, list[Any]]:
+        """Its columns on a question; empty where it has none."""
+        if self.next is None or self.next[0] != question:
+            return {}
+        columns, self.next = self.next[1], next(self._rows, None)
+        return columns
+
+
+def _pool(
+    question: str,
+    request: dict[str, list[Any]],
+    own: dict[str, list[Any]],
+    texts: list[Any],
+    optional: list[dict[str, list[Any]]],
+) -> PoolRows:
+    if len(texts) != len(own["sample_index"]):
+        raise ValueError(f"texts end before {question!r}")
+    channels = {
+        name: column for columns in optional for name, column in columns.items() if any(v is not None for v in column)
+    }
+    return PoolRows(
+        question,
+        texts,
+        own.get("answer_raw", []),
+        own.get("answer", []),
+        own.get("output_tokens", []),
+        own.get("finish_reason", []),
+        request["prompt"][0],
+        request["prompt_tokens"][0],
+        {name: own[name] for name in OPTIONAL_COLUMNS if any(value is not None for value in own.get(name, ()))},
+        reasoning=channels.get("reasoning"),
+        reasoning_marks=_marks(channels.get("marks")),
+        sequence_logprobs=channels.get("sequence_logprob"),
+        token_logprobs=channels.get("token_logprobs"),
+        token_confidences=channels.get("token_confidences"),
+    )
+
+
+def _marks(column: list[Any] | None) -> list[tuple[Mark, ...] | None] | None:
+    if column is None:
+        return None
+    return [None if marks is None else tuple(Mark(**mark) for mark in marks) for marks in column]
