@@ -108,7 +108,6 @@ def esc_loop(rows: list[list[int]]) -> list[int]:
 
 def stopping(workspace: Workspace) -> Iterator[Goal]:
     """Adaptive-Consistency and ESC in one order, and over all orders."""
-    from feval.evaluation.exact import exact_expectation
     from feval.methods import AdaptiveConsistency, EarlyStopping
 
     adaptive, windows = AdaptiveConsistency(), EarlyStopping(answer="window")
@@ -131,10 +130,10 @@ def stopping(workspace: Workspace) -> Iterator[Goal]:
                 "prefixes": lambda codes=codes: all_prefixes(codes),
                 "esc loop": lambda rows=rows: esc_loop(rows),
                 "esc": lambda pool=pool, order=order: windows.decide([pool], order),
-                "esc exact": lambda pool=pool, gold=gold: exact_expectation(windows, [pool], gold),
+                "esc exact": lambda pool=pool, gold=gold: windows.exact(pool, gold),
             }
         )
-        exact = cpu_ms({"ac": lambda pool=pool, gold=gold: exact_expectation(adaptive, [pool], gold)}, batch_ms=1.0)
+        exact = cpu_ms({"ac": lambda pool=pool, gold=gold: adaptive.exact(pool, gold)}, batch_ms=1.0)
         scaled = ms["prefixes loop"] * len(rows) / len(rows[::EVERY])
         yield _ratio(f"Adaptive-Consistency, stops in one order, {name}", ms["loop"], ms["stops"], 100)
         yield _ratio(f"the same, draws, answers and ledgers too, {name}", ms["loop"], ms["adaptive"], None)
@@ -147,7 +146,6 @@ def stopping(workspace: Workspace) -> Iterator[Goal]:
 
 def below_the_pool(workspace: Workspace) -> Iterator[Goal]:
     """What a weak LLM makes hard: exact expectations of budgets that leave samples undrawn, and of votes over what was drawn."""
-    from feval.evaluation.exact import exact_expectation
     from feval.methods import AdaptiveConsistency, EarlyStopping
 
     codes = synthetic_codes(workspace.questions, SAMPLES, STRENGTHS["weak"])
@@ -157,9 +155,7 @@ def below_the_pool(workspace: Workspace) -> Iterator[Goal]:
         "the same, budget 20, weak": EarlyStopping(WINDOW, SAMPLES // 2),
         "Adaptive-Consistency, budget 20, exact, weak": AdaptiveConsistency(budget=SAMPLES // 2),
     }
-    ms = cpu_ms(
-        {name: lambda method=method: exact_expectation(method, [pool], gold) for name, method in methods.items()}
-    )
+    ms = cpu_ms({name: lambda method=method: method.exact(pool, gold) for name, method in methods.items()})
     for name, limit in zip(methods, (0.3, 0.3, 1.0), strict=True):
         yield Goal(name, ms[name] / 1e3, limit, "s")
 

@@ -18,8 +18,9 @@ if TYPE_CHECKING:
     from feval.errors import FevalError
     from feval.evaluation.curves import Curve, CurvePoint, method_curve, self_consistency_curve
     from feval.evaluation.environment import BudgetEnvironment, as_method
-    from feval.evaluation.evaluation import Evaluation, evaluate, train_test_rows
-    from feval.evaluation.exact import Oracle
+    from feval.evaluation.evaluation import Evaluation, evaluate
+    from feval.evaluation.oracle import Oracle
+    from feval.evaluation.training import train_test_rows
     from feval.importers import import_recording
     from feval.methods import (
         METHODS,
@@ -112,9 +113,9 @@ __getattr__, __dir__ = lazy_names(
         "evaluation.evaluation": (
             "Evaluation",
             "evaluate",
-            "train_test_rows",
         ),
-        "evaluation.exact": ("Oracle",),
+        "evaluation.oracle": ("Oracle",),
+        "evaluation.training": ("train_test_rows",),
         "importers": ("import_recording",),
         "methods": (
             "METHODS",

@@ -21,9 +21,9 @@ from typing import Any
 import pytest
 from places import ROOT
 
-from feval.evaluation.exact import EXACT
 from feval.evaluation.method_names import field_names
 from feval.methods import METHODS
+from feval.methods.protocol import has_exact_form
 from feval.recording import open_recording, verify_recording
 from recorders.demo import bundled_recording
 
@@ -133,7 +133,7 @@ def test_every_method_is_described_with_all_its_fields(name: str) -> None:
     documented = re.findall(r"^\| (`[^|]*`) \|", section, re.MULTILINE)
     assert sorted(re.findall(r"`(\w+)`", " ".join(documented))) == sorted(field_names(name))
     [row] = re.findall(rf"^\| \[{name}\].*\|$", text, re.MULTILINE)
-    assert (row.split("|")[4].strip() == "yes") == (METHODS[name] in EXACT)
+    assert (row.split("|")[4].strip() == "yes") == has_exact_form(METHODS[name])
 
 
 def free_ports(count: int) -> list[int]:

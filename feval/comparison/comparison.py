@@ -33,13 +33,14 @@ from feval.estimators.inference.intervals import accuracy_interval
 from feval.estimators.inference.sign_flips import MOST_EXACT
 from feval.evaluation.cautions import billed_once, few_questions
 from feval.evaluation.evaluation import Evaluation, budgets, evaluate
-from feval.evaluation.exact import EXACT, Oracle, has_exact_form
 from feval.evaluation.method_names import make_method
+from feval.evaluation.oracle import Oracle
 from feval.evaluation.question_set import NONE_LEFT_OUT, LeftOut, Rows, question_set
 from feval.evaluation.user_methods import TIME_LIMIT
 from feval.hub.addresses import is_address
 from feval.hub.places import open_place
 from feval.methods import METHODS, SelfConsistency
+from feval.methods.protocol import has_exact_form
 from feval.replay import load
 
 if TYPE_CHECKING:
@@ -146,7 +147,7 @@ class Comparison:
                 "Exact and seeded methods stand beside each other: differences between them hold the luck of the draws."
             ]
         names = list(dict.fromkeys(curve.entry.method for curve in self.curves))
-        exact = [name for name in names if METHODS.get(name) in EXACT]
+        exact = [name for name in names if name in METHODS and has_exact_form(METHODS[name])]
         if self.kinds != ("seeded",) or not exact:
             return []
         without = next((name for name in names if name not in exact), None)

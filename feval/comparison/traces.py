@@ -15,8 +15,9 @@ import numpy as np
 import numpy.typing as npt
 
 from feval.errors import FevalError
-from feval.evaluation.evaluation import called, decisions, fit, train_test_rows
 from feval.evaluation.method_names import make_method
+from feval.evaluation.replicates import called, decisions
+from feval.evaluation.training import fit, train_test_rows
 from feval.evaluation.user_methods import TIME_LIMIT, learns
 from feval.hub.addresses import is_address
 from feval.methods.protocol import BatchMethod

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from feval.evaluation.environment import as_method as as_method
     from feval.evaluation.evaluation import Evaluation as Evaluation
     from feval.evaluation.evaluation import evaluate as evaluate
-    from feval.evaluation.evaluation import train_test_rows as train_test_rows
-    from feval.evaluation.exact import Oracle as Oracle
+    from feval.evaluation.oracle import Oracle as Oracle
+    from feval.evaluation.training import train_test_rows as train_test_rows
 
 __getattr__, __dir__ = lazy_names(
     __name__,
@@ -25,7 +25,6 @@ __getattr__, __dir__ = lazy_names(
         "evaluation": (
             "Evaluation",
             "evaluate",
-            "train_test_rows",
         ),
         "curves": (
             "Curve",
@@ -33,7 +32,8 @@ __getattr__, __dir__ = lazy_names(
             "method_curve",
             "self_consistency_curve",
         ),
-        "exact": ("Oracle",),
+        "oracle": ("Oracle",),
+        "training": ("train_test_rows",),
         "environment": (
             "BudgetEnvironment",
             "as_method",

@@ -23,10 +23,11 @@ from feval.estimators.inference.intervals import accuracy_interval
 from feval.estimators.per_question import PerQuestion
 from feval.estimators.votes.plurality import pass_at_k, subset_plurality_accuracy
 from feval.evaluation.cautions import billed_once, few_questions
-from feval.evaluation.evaluation import budgets, drawn_orders, evaluate
-from feval.evaluation.exact import Oracle
+from feval.evaluation.evaluation import budgets, evaluate
 from feval.evaluation.method_names import field_names, make_method
+from feval.evaluation.oracle import Oracle
 from feval.evaluation.question_set import NONE_LEFT_OUT, LeftOut, question_set
+from feval.evaluation.replicates import drawn_orders
 from feval.methods.protocol import drawn
 from feval.methods.voting.self_consistency import SelfConsistency
 from feval.replay.draws import ORDERS

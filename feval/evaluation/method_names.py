@@ -10,14 +10,13 @@ from collections.abc import Mapping
 from dataclasses import MISSING, fields
 from inspect import getdoc
 from pathlib import Path
-from types import NoneType
-from typing import Any, NoReturn, get_origin, get_type_hints
+from typing import Any, NoReturn
 
 from feval.errors import UnknownNameError, UsageError
-from feval.evaluation.exact import Oracle
+from feval.evaluation.oracle import Oracle
 from feval.evaluation.user_methods import MethodFile
 from feval.methods import METHODS
-from feval.methods.fields import MISFIT, as_type, options_of, words_of
+from feval.methods.fields import field_value, takes
 
 __all__ = ["field_names", "make_method", "method_fields", "parse_settings"]
 
@@ -51,13 +50,12 @@ def make_method(name: str, settings: Mapping[str, Any] | None = None) -> Any:
         )
     if name not in (*METHODS, "oracle"):
         raise UnknownNameError.of("method", name, (*METHODS, "oracle"), "A user's own is named FILE.py:FUNCTION.")
-    kind = METHODS[name] if name in METHODS else Oracle
+    kind = METHODS.get(name, Oracle)
     known = {f.name for f in fields(kind) if f.init}
     for setting in settings:
         if setting not in known:
             raise UnknownNameError.of("field", setting, known, f"These are the fields of {name}.")
-    hints = get_type_hints(kind)
-    return kind(**{key: _fitting(name, key, value, hints[key]) for key, value in settings.items()})
+    return kind(**{key: _fitting(kind, key, value) for key, value in settings.items()})
 
 
 def field_names(name: str) -> list[str]:
@@ -68,7 +66,7 @@ def field_names(name: str) -> list[str]:
     """
     if name not in (*METHODS, "oracle"):
         raise UnknownNameError.of("method", name, (*METHODS, "oracle"))
-    return [f.name for f in fields(METHODS[name] if name in METHODS else Oracle) if f.init]
+    return [f.name for f in fields(METHODS.get(name, Oracle)) if f.init]
 
 
 def method_fields(name: str) -> list[dict[str, Any]]:
@@ -78,14 +76,14 @@ def method_fields(name: str) -> list[dict[str, Any]]:
         UnknownNameError: no such method.
     """
     names = field_names(name)
-    kind = METHODS[name] if name in METHODS else Oracle
-    hints, about = get_type_hints(kind), _attributes(getdoc(kind) or "")
+    kind = METHODS.get(name, Oracle)
+    about = _attributes(getdoc(kind) or "")
     defaults = {f.name: f.default for f in fields(kind)}
     return [
         {
             "field": field,
             "default": None if defaults[field] is MISSING else defaults[field],
-            "takes": " or ".join(dict.fromkeys(map(words_of, options_of(hints[field])))),
+            "takes": takes(kind, field),
             "about": about.get(field, ""),
         }
         for field in names
@@ -122,24 +120,18 @@ def parse_settings(pairs: list[str]) -> dict[str, str]:
     return settings
 
 
-def _fitting(method: str, name: str, value: Any, hint: Any) -> Any:
+def _fitting(kind: type[Any], name: str, value: Any) -> Any:
     """The value, as one of the types that a field takes. A list of one may be given as its only value."""
-    readings = _readings(value, hint)
-    for candidate in (*readings, *([reading] for reading in readings)):
-        for option in options_of(hint):
-            fitted = as_type(candidate, option)
-            if fitted is not MISFIT:
-                return fitted
-    wanted = " or ".join(words_of(option) for option in options_of(hint))
-    raise UsageError(f"The field {name!r} of {method} takes {wanted}; {value!r} was given.")
+    readings = _readings(value)
+    return field_value(kind, name, [*readings, *([reading] for reading in readings)], value)
 
 
-def _readings(value: Any, hint: Any) -> list[Any]:
-    """A text may stand for a number, a list, true, false or nothing; where the field takes text, the text itself counts last."""
+def _readings(value: Any) -> list[Any]:
+    """A text may stand for nothing, true, false, a number or a list; where the field takes text, the text itself counts last."""
     if not isinstance(value, str):
         return [value]
-    if value.lower() in {"none", "null"} and NoneType in options_of(hint):
-        return [None]
+    if value.lower() in {"none", "null"}:
+        return [None, value]
     if value.lower() in {"true", "false"}:
         return [value.lower() == "true", value]
     readings: list[Any] = []
@@ -148,8 +140,6 @@ def _readings(value: Any, hint: Any) -> list[Any]:
     except ValueError:
         if "," in value:
             readings.append([_number_or_text(piece.strip()) for piece in value.strip("()").split(",") if piece.strip()])
-    if any(get_origin(option) is tuple for option in options_of(hint)):
-        readings.append([_number_or_text(value)])  # a list of one
     return [*readings, value]
 
 

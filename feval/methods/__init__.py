@@ -2,43 +2,27 @@
 
 A method is a frozen dataclass whose fields are its hyper-parameters, with two forms: called with a question and LLMs it is the
 readable definition, which also runs live; `decide` does the same over integer answer codes for all questions and many replicates.
-`tests/methods/test_methods_contract.py` runs every entry of `METHODS` in both forms on the same draws.
+Where its expectation over all draws can be computed, it also has `exact` and `exact_errors`; see `protocol`. To add a method,
+write its file and enter it in `METHODS`: the contract tests run every entry, in all its forms.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from feval.methods.cascades.automix import AutoMix
-from feval.methods.cascades.cascade import Cascade
-from feval.methods.cascades.mixture_of_thoughts import MixtureOfThoughts
-from feval.methods.cascades.model_switch import ModelSwitch
-from feval.methods.scored.best_of_n import BestOfN, WeightedBestOfN
-from feval.methods.scored.confidence_weighted import ConfidenceWeighted
-from feval.methods.scored.deep_confidence import DeepConfidence
-from feval.methods.stopping.adaptive_consistency import AdaptiveConsistency
-from feval.methods.stopping.difficulty_adaptive import DifficultyAdaptive
-from feval.methods.stopping.early_stopping import EarlyStopping
-from feval.methods.voting.self_consistency import SelfConsistency
-from feval.methods.voting.single_call import SingleCall
-
-__all__ = [
-    "METHODS",
-    "AdaptiveConsistency",
-    "AutoMix",
-    "BestOfN",
-    "Cascade",
-    "ConfidenceWeighted",
-    "DeepConfidence",
-    "DifficultyAdaptive",
-    "EarlyStopping",
-    "MixtureOfThoughts",
-    "ModelSwitch",
-    "SelfConsistency",
-    "SingleCall",
-    "WeightedBestOfN",
-    "method_name",
-]
+from feval.methods.cascades.automix import AutoMix as AutoMix
+from feval.methods.cascades.cascade import Cascade as Cascade
+from feval.methods.cascades.mixture_of_thoughts import MixtureOfThoughts as MixtureOfThoughts
+from feval.methods.cascades.model_switch import ModelSwitch as ModelSwitch
+from feval.methods.scored.best_of_n import BestOfN as BestOfN
+from feval.methods.scored.best_of_n import WeightedBestOfN as WeightedBestOfN
+from feval.methods.scored.confidence_weighted import ConfidenceWeighted as ConfidenceWeighted
+from feval.methods.scored.deep_confidence import DeepConfidence as DeepConfidence
+from feval.methods.stopping.adaptive_consistency import AdaptiveConsistency as AdaptiveConsistency
+from feval.methods.stopping.difficulty_adaptive import DifficultyAdaptive as DifficultyAdaptive
+from feval.methods.stopping.early_stopping import EarlyStopping as EarlyStopping
+from feval.methods.voting.self_consistency import SelfConsistency as SelfConsistency
+from feval.methods.voting.single_call import SingleCall as SingleCall
 
 METHODS: dict[str, type[Any]] = {
     "single-call": SingleCall,
@@ -59,7 +43,7 @@ METHODS: dict[str, type[Any]] = {
 
 
 def method_name(method: object) -> str:
-    """What a method is called: its name in `METHODS`, else the name of the function or class."""
+    """A method's name: its key in `METHODS`, else the name of the function or class."""
     for name, kind in METHODS.items():
         if type(method) is kind:
             return name

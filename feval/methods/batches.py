@@ -1,4 +1,4 @@
-"""Replicates and questions looked at together: few enough that what is drawn of them stays in a core's own cache."""
+"""Batches of replicates and questions, small enough that their draws stay in a core's own cache."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ class Batch:
     places: npt.NDArray[np.intp]
 
     def drawn(self, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        """[R', Q', n] what stands at the drawn places of [Q, S] values, of their type."""
-        taken: npt.NDArray[Any] = values.ravel().take(self.places)
-        return taken
+        """[R', Q', n] the values [Q, S] of the drawn CoTs, of the same type."""
+        by_draw: npt.NDArray[Any] = values.ravel().take(self.places)
+        return by_draw
 
 
 def batches(orders: Orders, draws: int, width: int) -> Iterator[Batch]:
@@ -39,7 +39,7 @@ def batches(orders: Orders, draws: int, width: int) -> Iterator[Batch]:
 
     Args:
         orders: [R, Q, draws or more] recorded places, in draw order.
-        draws: how many of them are looked at.
+        draws: how many of them are used.
         width: S, the largest pool.
     """
     replicates, questions = orders.shape[:2]

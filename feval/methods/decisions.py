@@ -1,27 +1,27 @@
-"""What the batch form of a method returns: answers, and what was consumed to get them."""
+"""The result of a method's batch form: answers, and the requests and tokens that they took."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["Decisions", "Ledger"]
+__all__ = ["LEDGER_FIELDS", "Decisions", "Ledger"]
 
 Integers = npt.NDArray[np.integer[Any]]
 
 
 @dataclass(frozen=True, eq=False)
 class Ledger:
-    """What was consumed of one LLM, for R replicates and Q questions. All billings derive from it.
+    """Requests and tokens of one LLM, for R replicates and Q questions. All billings derive from it.
 
     Attributes:
         rounds: [R, Q] number of `sample` requests; 0 where the LLM was not asked.
         cots: [R, Q] CoTs handed out.
-        output_tokens: [R, Q] tokens of those, less what was cut off.
-        auxiliary_calls: [R, Q] requests that gave no CoT: verifications, self-checks, rankings; `None` for none anywhere.
+        output_tokens: [R, Q] tokens of those, without what was cut off.
+        auxiliary_calls: [R, Q] requests that return no CoT: verifications, self-checks, rankings; `None` for none anywhere.
         auxiliary_prompt_tokens: [R, Q] prompt tokens of those; `None` for none.
         auxiliary_output_tokens: [R, Q] output tokens of those; `None` for none.
     """
@@ -35,15 +35,19 @@ class Ledger:
 
     @classmethod
     def one_round(cls, asked: npt.NDArray[np.bool_], cots: int | Integers, output_tokens: Integers) -> Ledger:
-        """All CoTs in one request, where the LLM was asked at all.
+        """The ledger of an LLM that gives all its CoTs in one request, where it is asked at all.
 
         Args:
-            asked: [R, Q] whether it was.
+            asked: [R, Q] whether it is asked.
             cots: CoTs of that request.
-            output_tokens: [R, Q] their tokens, counted only where it was asked.
+            output_tokens: [R, Q] their tokens, counted only where it is asked.
         """
         rounds = asked.astype(np.int32)
         return cls(rounds, rounds * cots, np.where(asked, output_tokens, 0))
+
+
+LEDGER_FIELDS: tuple[str, ...] = tuple(field.name for field in fields(Ledger))
+"""The numbers of a ledger, in order; a metered LLM has them as attributes."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,55 +1,170 @@
-"""What fields of several methods have in common: their types, thresholds read exactly, numbers for all LLMs or each."""
+"""Types of methods' fields, checked by pydantic: counts, exact numbers, lists; and what a refusal says.
+
+A method is declared with `@frozen_method`, which makes it a frozen pydantic dataclass. Every value is checked against the field's
+annotation when the method is made, and a `ValidationError` becomes a `UsageError` that names the field, what it takes and what
+was given.
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import fields
+from dataclasses import dataclass, fields
 from decimal import Decimal
+from difflib import get_close_matches
 from fractions import Fraction
 from functools import cache
 from types import NoneType, UnionType
-from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+from typing import (
+    Annotated,
+    Any,
+    Literal,
+    TypeVar,
+    Union,
+    cast,
+    dataclass_transform,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
 import numpy as np
+import pydantic.dataclasses
+from pydantic import (
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ModelWrapValidatorHandler,
+    TypeAdapter,
+    ValidationError,
+    model_validator,
+)
+from pydantic_core import ArgsKwargs, CoreSchema, PydanticCustomError, core_schema
 
-from feval.errors import OutOfRangeError, UsageError
+from feval.errors import OutOfRangeError, UnknownNameError, UsageError
 
 __all__ = [
-    "MISFIT",
-    "as_type",
-    "exact_threshold",
-    "options_of",
+    "Aggregate",
+    "Cost",
+    "Count",
+    "CountPerLLM",
+    "ExactNumber",
+    "ListOf",
+    "Positive",
+    "Share",
+    "as_fraction",
+    "field_value",
+    "frozen_method",
     "per_llm",
-    "require_cots",
-    "require_types",
-    "tuples_of_lists",
-    "words_of",
+    "takes",
+    "tuple_of_list",
 ]
 
-MISFIT = object()
-"""What `as_type` gives for a value of another type."""
+_T = TypeVar("_T")
+# Deferred: a class is built for pydantic with its first value, so that importing all methods stays cheap.
+_CONFIG = ConfigDict(strict=True, extra="forbid", defer_build=True)
+_OUT_OF_RANGE = {
+    "out_of_range", "greater_than", "greater_than_equal", "less_than", "less_than_equal", "finite_number", "missing", "too_short"
+}  # fmt: skip
+_WORDS = {int: "a whole number", float: "a number", str: "text", bool: "true or false", NoneType: "none"}
 
 
-def exact_threshold(name: str, given: str | float, least: float | None = None, most: float | None = None) -> Fraction:
-    """A threshold as the decimal it was written as: 0.55 is 11/20, not the nearest float.
+def _python_number(value: Any) -> Any:
+    """A number of NumPy, a fraction or a decimal as the plain number it stands for."""
+    if isinstance(value, np.generic):
+        return value.item()
+    return float(value) if isinstance(value, (Fraction, Decimal)) else value
 
-    Args:
-        name: of the field, for messages.
-        given: such as 0.55, "0.55" or "11/20".
-        least: smallest value allowed; `None` for any.
-        most: largest value allowed; `None` for any.
+
+def tuple_of_list(value: Any) -> Any:
+    """Lists, as JSON and TOML write them, as tuples, which can be hashed."""
+    return tuple(value) if isinstance(value, list) else value
+
+
+@dataclass(frozen=True)
+class ExactNumber:
+    """Annotates a number that counts as the decimal or fraction it was written as: 0.55 is 11/20, not the nearest float.
+
+    A plain pydantic type would make a float of it; the value is checked and kept as it was given.
+
+    Attributes:
+        above, least: lower bound, excluded or included; `None` for none.
+        below, most: upper bound, excluded or included; `None` for none.
+    """
+
+    above: int | None = None
+    least: int | None = None
+    below: int | None = None
+    most: int | None = None
+
+    @property
+    def description(self) -> str:
+        """What the number may be, for messages."""
+        bounds = {"above": self.above, "at least": self.least, "below": self.below, "at most": self.most}
+        limits = " and ".join(f"{word} {bound}" for word, bound in bounds.items() if bound is not None)
+        return f"a number such as 0.6 or '2/3'{', ' * bool(limits)}{limits}"
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> CoreSchema:
+        return core_schema.no_info_plain_validator_function(self._checked)
+
+    def _checked(self, value: Any) -> Any:
+        if isinstance(value, bool) or not isinstance(
+            value, (str, int, float, Fraction, Decimal, np.integer, np.floating)
+        ):
+            raise PydanticCustomError("number_type", "not a number")
+        try:
+            number = Fraction(str(value))
+        except (ValueError, ZeroDivisionError):
+            raise PydanticCustomError("out_of_range", "not a finite number") from None
+        if (
+            (self.above is not None and number <= self.above)
+            or (self.least is not None and number < self.least)
+            or (self.below is not None and number >= self.below)
+            or (self.most is not None and number > self.most)
+        ):
+            raise PydanticCustomError("out_of_range", "outside its range")
+        return value
+
+
+Count = Annotated[int, Field(ge=1, description="a whole number, 1 or more"), BeforeValidator(_python_number)]
+"""How many CoTs, windows or questions."""
+
+Positive = Annotated[float, Field(gt=0, description="a number above 0"), BeforeValidator(_python_number)]
+"""A number above 0, infinity included."""
+
+Cost = Annotated[
+    float,
+    Field(ge=0, allow_inf_nan=False, description="a finite number, 0 or more"),
+    BeforeValidator(_python_number),
+]
+"""A price, a budget or a weight."""
+
+Aggregate = Literal["score", "last", "min", "prod", "mean"]
+"""How step scores become one number, `replay.channels.AGGREGATES`; "score" where a CoT has a single one."""
+
+Share = Annotated[str | float, ExactNumber(least=0, most=1)]
+"""A share or probability, compared exactly."""
+
+ListOf = Annotated[tuple[_T, ...], BeforeValidator(tuple_of_list), Field(description="a list such as 1,2")]
+"""Any number of values; a list may be given for the tuple."""
+
+CountPerLLM = (
+    Count
+    | Annotated[
+        tuple[Count, ...], Field(min_length=1, description="a list such as 1,2"), BeforeValidator(tuple_of_list)
+    ]
+)
+"""One number of CoTs for all LLMs, or one for each."""
+
+
+def as_fraction(number: str | float | Fraction | Decimal) -> Fraction:
+    """The exact value of a number as it is written, such as 0.55, "0.55" or "11/20".
 
     Raises:
-        OutOfRangeError: not a finite number, or outside the range.
+        ValueError: it is not a finite number.
+        ZeroDivisionError: its denominator is 0.
     """
-    try:
-        value = Fraction(str(given))
-    except (ValueError, ZeroDivisionError) as error:
-        raise OutOfRangeError(f"{name} is a number such as 0.6 or '2/3'; {given!r} was given.") from error
-    if (least is not None and value < Fraction(str(least))) or (most is not None and value > Fraction(str(most))):
-        raise OutOfRangeError(f"{name} lies from {least} to {most}; {given!r} was given.")
-    return value
+    return Fraction(str(number))
 
 
 def per_llm(name: str, given: int | tuple[int, ...], llms: int) -> tuple[int, ...]:
@@ -64,94 +179,107 @@ def per_llm(name: str, given: int | tuple[int, ...], llms: int) -> tuple[int, ..
     return numbers
 
 
-def tuples_of_lists(method: object, *names: str) -> None:
-    """Make tuples of the fields that were given as lists, as JSON and TOML write them: values can be hashed."""
-    for name in names:
-        if isinstance(given := getattr(method, name), list):
-            object.__setattr__(method, name, tuple(given))
+# -- the decorator ----------------------------------------------------------------------------------------------------
 
 
-def require_cots(name: str, given: int | Sequence[int] | None) -> None:
-    """Make sure that numbers of CoTs are positive integers.
+@dataclass_transform(frozen_default=True, field_specifiers=(Field,))
+def frozen_method(cls: type[_T]) -> type[_T]:
+    """Make a class a frozen pydantic dataclass whose refusals are sentences.
+
+    Making one raises `UsageError` for a value of another type, `OutOfRangeError` for a number outside its range and
+    `UnknownNameError` for a word or a field that there is not.
+    """
+    cls._refuse = model_validator(mode="wrap")(classmethod(_refuse))  # type: ignore[attr-defined,arg-type]
+    return cast("type[_T]", pydantic.dataclasses.dataclass(frozen=True, config=_CONFIG)(cls))
+
+
+def _refuse(kind: Any, given: ArgsKwargs, check: ModelWrapValidatorHandler[Any]) -> Any:
+    try:
+        return check(given)
+    except ValidationError as error:
+        raise _refusal(kind, error, given) from None
+
+
+def _refusal(kind: Any, error: ValidationError, given: ArgsKwargs) -> UsageError:
+    """The sentence about the first field that was refused."""
+    names, own = [field.name for field in fields(kind)], _method_name(kind)
+    place = error.errors()[0]["loc"][0]  # of a positional argument its number, else its name
+    if isinstance(place, int) and place >= len(names):
+        return UsageError(f"{own} has {len(names)} fields; {len(given.args)} values were given.")
+    name = names[place] if isinstance(place, int) else place
+    if name not in names:
+        return UnknownNameError.of("field", name, names, f"These are the fields of {own}.")
+    values = dict(zip(names, given.args, strict=False)) | (given.kwargs or {})
+    types = {part["type"] for part in error.errors() if part["loc"][0] == place}
+    return _field_refusal(kind, name, values.get(name), types)
+
+
+def _field_refusal(kind: Any, name: str, value: Any, types: set[str]) -> UsageError:
+    sentence = f"The field {name!r} of {_method_name(kind)} takes {takes(kind, name)}; {name}={value!r:.80} was given."
+    if types & _OUT_OF_RANGE:
+        return OutOfRangeError(sentence)
+    if "literal_error" in types and isinstance(value, str):
+        near = get_close_matches(value, map(str, _words(_hints(kind)[name])), n=1)
+        return UnknownNameError(f"{sentence}{f' Did you mean {near[0]!r}?' if near else ''}")
+    return UsageError(sentence)
+
+
+def _method_name(kind: Any) -> str:
+    return re.sub(r"(?<!^)(?=[A-Z])", "-", kind.__name__).lower()
+
+
+# -- fields given as text ---------------------------------------------------------------------------------------------
+
+
+def takes(kind: Any, name: str) -> str:
+    """What a field of a method takes, in words: "a whole number, 1 or more"."""
+    return _described(_hints(kind)[name])
+
+
+def field_value(kind: Any, name: str, readings: Sequence[Any], given: Any) -> Any:
+    """The first of several readings of what was given that a field takes, as the type it is declared with.
+
+    Args:
+        kind: class of the method.
+        name: of the field.
+        readings: what was given, read as one type or another, the likeliest first.
+        given: what was given, for the message.
 
     Raises:
-        OutOfRangeError: one is not, or there is none.
+        UsageError: the field takes none of them.
     """
-    if given is None:
-        return
-    numbers = list(given) if isinstance(given, Sequence) else [given]
-    if not numbers or any(type(n) is not int or n < 1 for n in numbers):
-        raise OutOfRangeError(
-            f"{name} is 1 or more CoTs, one number for all LLMs or one for each; {given!r} was given."
-        )
-
-
-def require_types(method: Any) -> None:
-    """Make sure that the fields of a built-in method have the types they are declared with; lists may stand for tuples.
-
-    Raises:
-        UsageError: one has not; the message names method, field and what it takes.
-    """
-    for name, hint in _hints(method.__class__).items():
-        value = getattr(method, name)
-        if all(as_type(_plain(value), option) is MISFIT for option in options_of(hint)):
-            wanted = " or ".join(dict.fromkeys(words_of(option) for option in options_of(hint)))
-            method_name = re.sub(r"(?<!^)(?=[A-Z])", "-", type(method).__name__).lower()
-            raise UsageError(f"The field {name!r} of {method_name} takes {wanted}; {value!r:.80} was given.")
+    types: set[str] = set()
+    for reading in readings:
+        try:
+            return _adapter(kind, name).validate_python(reading)
+        except ValidationError as error:
+            types |= {part["type"] for part in error.errors()}
+    raise _field_refusal(kind, name, given, types)
 
 
 @cache
-def _hints(kind: type[Any]) -> dict[str, Any]:
-    """Of the fields of a built-in method, also where a user's class builds on it."""
-    own = next(base for base in kind.__mro__ if base.__module__.startswith("feval."))
-    hints = get_type_hints(own)
-    return {field.name: hints[field.name] for field in fields(own) if field.init}
+def _adapter(kind: Any, name: str) -> TypeAdapter[Any]:
+    return TypeAdapter(_hints(kind)[name], config=ConfigDict(strict=True))
 
 
-def _plain(value: Any) -> Any:
-    """A number of NumPy, a fraction or a decimal as the plain number it stands for."""
-    if isinstance(value, (list, tuple)):
-        return [_plain(part) for part in value]
-    if isinstance(value, np.generic):
-        return value.item()
-    return float(value) if isinstance(value, (Fraction, Decimal)) else value
+@cache
+def _hints(kind: Any) -> dict[str, Any]:
+    return get_type_hints(kind, include_extras=True)
 
 
-def options_of(hint: Any) -> tuple[Any, ...]:
-    """The types that a field takes."""
-    return get_args(hint) if get_origin(hint) in {Union, UnionType} else (hint,)
+def _described(hint: Any) -> str:
+    if get_origin(hint) is Annotated:
+        base, *metadata = get_args(hint)
+        return next((text for part in metadata if (text := getattr(part, "description", None))), _described(base))
+    if get_origin(hint) in {Union, UnionType}:
+        return " or ".join(dict.fromkeys(_described(option) for option in get_args(hint)))
+    if get_origin(hint) is Literal:
+        return " or ".join(map(repr, get_args(hint)))
+    return _WORDS.get(hint, str(hint))
 
 
-def as_type(value: Any, option: Any) -> Any:
-    """The value as one type, or `MISFIT`."""
-    origin = get_origin(option)
-    if option in {None, NoneType}:
-        return None if value is None else MISFIT
-    if origin is Literal:
-        return value if value in get_args(option) else MISFIT
-    if origin is tuple:
-        return _as_tuple(value, get_args(option))
-    if option is float and isinstance(value, int) and not isinstance(value, bool):
-        return float(value)
-    if option is bool or not isinstance(value, bool):
-        return value if isinstance(option, type) and isinstance(value, option) else MISFIT
-    return MISFIT
-
-
-def _as_tuple(value: Any, options: tuple[Any, ...]) -> Any:
-    if not isinstance(value, (list, tuple)):
-        return MISFIT
-    inner = options[0] if options else Any
-    fitted = [next((f for o in options_of(inner) if (f := as_type(v, o)) is not MISFIT), MISFIT) for v in value]
-    return MISFIT if any(f is MISFIT for f in fitted) else tuple(fitted)
-
-
-def words_of(option: Any) -> str:
-    """A type, in words for a message."""
-    if option in {None, NoneType}:
-        return "none"
-    if get_origin(option) is Literal:
-        return " or ".join(map(repr, get_args(option)))
-    if get_origin(option) is tuple:
-        return "a list such as 1,2"
-    return {int: "a whole number", float: "a number", str: "a word", bool: "true or false"}.get(option, str(option))
+def _words(hint: Any) -> tuple[Any, ...]:
+    """All words that a field takes."""
+    if get_origin(hint) is Literal:
+        return get_args(hint)
+    return tuple(word for part in get_args(hint) for word in _words(part)) if get_origin(hint) else ()

@@ -1,12 +1,19 @@
-"""What a method is: the readable form, the batch form, and what a method says of itself.
+"""What a method is: its readable form, its batch form, and what else it may bring along.
 
 A user's method is any callable `(question, *llms) -> answer` that asks its LLMs with `sample(k)`. A built-in method is a frozen
-dataclass with that form and a batch form, `decide`, which does the same over arrays of answer codes.
+dataclass with that form and a batch form, `decide`, which does the same over arrays of answer codes. Everything else is optional
+and found by its name on the method's class:
+
+    exact           expectation over all draws                      `ExactMethod`
+    exact_errors    how wrong answers come about, over all draws    `ExactErrorsMethod`
+    fit, fitted     learning from training questions                `Learner`
+    whole_set       it looks at all questions at once               `WholeSetMethod`
+    needs           what to record for it; ends the message that says it is missing
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Literal, Protocol, Self, runtime_checkable
 
 import numpy as np
@@ -16,10 +23,15 @@ from feval.errors import ShortPoolError, UsageError
 
 if TYPE_CHECKING:
     from feval.methods.decisions import Decisions
+    from feval.methods.error_shares import ErrorShares
+    from feval.methods.expectation import Expectation
     from feval.replay.pools import Pool
 
 __all__ = [
     "BatchMethod",
+    "DrawOrders",
+    "ExactErrorsMethod",
+    "ExactMethod",
     "Learner",
     "Method",
     "Orders",
@@ -29,16 +41,22 @@ __all__ = [
     "Sampler",
     "WholeSetMethod",
     "drawn",
+    "has_exact_errors",
+    "has_exact_form",
     "require_draws",
+    "require_pool",
     "seen_tokens",
 ]
 
 Orders = npt.NDArray[np.uint16]
 """[R, Q, draws] recorded places of CoTs, in draw order."""
 
+DrawOrders = Callable[[npt.NDArray[np.intp], int], Iterator[Orders]]
+"""(rows of questions, replicates) -> seeded orders of these questions, some replicates at a time."""
+
 
 class Response(Protocol):
-    """What `sample` gives: CoTs in draw order."""
+    """The CoTs of one request, in draw order."""
 
     @property
     def answers(self) -> Sequence[str | None]:
@@ -53,18 +71,18 @@ class Sampler(Protocol):
 
 
 class RecordedResponse(Response, Protocol):
-    """What `sample` of a recorded LLM gives: CoTs in draw order, with what was recorded beside their answers.
+    """The CoTs of one request to a recorded LLM, in draw order, with their scores and log-probabilities.
 
-    Everything here raises `NotRecordedError` where the recording lacks it.
+    Each property raises `NotRecordedError` where the recording lacks it.
     """
 
     @property
     def request(self) -> Any:
-        """What was sent; it has `tokens`, `None` where they are not known."""
+        """The request that was sent; its `tokens` are `None` where not known."""
 
     @property
     def tokens(self) -> int:
-        """Output tokens of all CoTs."""
+        """Output tokens of all CoTs together."""
 
     @property
     def sequence_probabilities(self) -> Sequence[float | None]:
@@ -75,12 +93,12 @@ class RecordedResponse(Response, Protocol):
         """Minus the mean log-probability of the top k at each token of each CoT."""
 
     def scores(self, scorer: str | None = None, aggregate: str = "score") -> Sequence[float | None]:
-        """What a scorer said of each CoT; `None` where it said nothing."""
+        """Each CoT's score by a scorer; `None` where there is none."""
 
     def scoring_tokens(
         self, scorer: str | None = None, *, prefix_cached: bool = False
     ) -> Sequence[tuple[int, int] | None]:
-        """Prompt and output tokens of the scorer's requests; `None` where there was none."""
+        """Prompt and output tokens of the scorer's request about each CoT; `None` where there was none."""
 
 
 class RecordedSampler(Protocol):
@@ -93,14 +111,14 @@ class RecordedSampler(Protocol):
         """Bill only the first tokens of a CoT, numbered from 0 among those handed out."""
 
     def charge(self, *, calls: int = 1, prompt_tokens: int = 0, output_tokens: int = 0) -> None:
-        """Bill requests that give no CoT."""
+        """Bill auxiliary requests, which return no CoT."""
 
 
 class Method(Protocol):
     """A test-time-compute method as users write it."""
 
     def __call__(self, question: str, /, *llms: Any) -> str | None:
-        """The answer to a question, asked of LLMs with `sample(k)`; `None` for no answer."""
+        """The answer to a question from LLMs that are asked with `sample(k)`; `None` for no answer."""
 
 
 @runtime_checkable
@@ -108,7 +126,7 @@ class BatchMethod(Protocol):
     """A method over arrays: all questions and many replicates at once."""
 
     def draws(self, llms: int) -> tuple[int, ...]:
-        """The most CoTs it may look at of each of so many LLMs.
+        """The most CoTs it may draw from each of this many LLMs.
 
         Raises:
             UsageError: it does not work with that number of LLMs.
@@ -123,7 +141,7 @@ class BatchMethod(Protocol):
 
         Raises:
             UsageError: the wrong number of pools, or orders that are too short.
-            ShortPoolError: a pool with fewer CoTs than the method may look at.
+            ShortPoolError: a pool with fewer CoTs than the method may draw.
             NotRecordedError: it needs a channel that the pool lacks.
         """
 
@@ -135,15 +153,67 @@ class WholeSetMethod(BatchMethod, Protocol):
     whole_set: Literal[True]
 
 
+class ExactMethod(Protocol):
+    """A method of one LLM whose expectation over all draws without replacement can be computed."""
+
+    def draws(self, llms: int) -> tuple[int, ...]:
+        """As for `BatchMethod`."""
+
+    def exact(self, pool: Pool, gold: npt.NDArray[np.integer[Any]]) -> Expectation:
+        """The expectation over all draws.
+
+        Args:
+            pool: of Q questions.
+            gold: [Q] code of the gold answer, -1 where there is none: never right.
+
+        Raises:
+            UsageError: it cannot be computed with these fields; the message says why.
+            ShortPoolError: a pool is smaller than the method's draws.
+        """
+
+
+class ExactErrorsMethod(ExactMethod, Protocol):
+    """An exact method that also knows how its wrong answers come about. Without it, an exact evaluation leaves them unsplit."""
+
+    def exact_errors(
+        self,
+        pool: Pool,
+        gold: npt.NDArray[np.integer[Any]],
+        right: npt.NDArray[np.float64],
+        draw: DrawOrders,
+    ) -> ErrorShares:
+        """What `error_shares.split_errors` tends to with ever more replicates.
+
+        Args:
+            pool: of Q questions.
+            gold: [Q] code of the gold answer, -1 where there is none.
+            right: [Q] probability of being right, from `exact`.
+            draw: seeded orders, for what must be estimated.
+        """
+
+
+def has_exact_form(method: object) -> bool:
+    """Whether a method, or a class of methods, defines `exact` itself.
+
+    A subclass does not inherit it: what it overrides may change the expectation.
+    """
+    return "exact" in vars(method if isinstance(method, type) else type(method))
+
+
+def has_exact_errors(method: object) -> bool:
+    """Whether a method, or a class of methods, defines `exact_errors` itself; see `has_exact_form`."""
+    return "exact_errors" in vars(method if isinstance(method, type) else type(method))
+
+
 class Learner(Protocol):
-    """A method with something to learn. It decides only after `fit`, unless it was given what it would learn."""
+    """A method that learns. It decides only after `fit`, unless it was given what it would learn."""
 
     @property
     def fitted(self) -> bool:
-        """Whether it can decide: `evaluate` fits only what is not."""
+        """Whether it can decide: `evaluate` fits only methods that are not fitted."""
 
     def fit(self, pools: Sequence[Pool], gold: npt.NDArray[np.integer[Any]]) -> Self:
-        """The method with what it learnt on training questions.
+        """The method fitted on training questions.
 
         Args:
             pools: one per LLM, of the training questions.
@@ -152,36 +222,36 @@ class Learner(Protocol):
 
 
 def drawn(values: npt.NDArray[Any], orders: Orders) -> npt.NDArray[Any]:
-    """What stands at the drawn places.
+    """The values of the drawn CoTs.
 
     Args:
-        values: [Q, S] of a pool: its codes, or its tokens.
+        values: [Q, S] one per recorded CoT, such as a pool's codes or tokens.
         orders: [R, Q, n].
 
     Returns:
         [R, Q, n], of the type of `values`.
     """
     rows = np.arange(values.shape[0], dtype=np.intp) * values.shape[1]
-    taken: npt.NDArray[Any] = values.ravel().take(orders + rows[:, None])
-    return taken
+    by_draw: npt.NDArray[Any] = values.ravel().take(orders + rows[:, None])
+    return by_draw
 
 
 def seen_tokens(tokens: npt.NDArray[Any], seen: npt.NDArray[np.bool_]) -> npt.NDArray[np.int64]:
-    """[R, Q] the tokens of the draws a method looked at.
+    """[R, Q] the tokens of the CoTs that a method drew.
 
     Args:
-        tokens: [R, Q, n] of each draw.
-        seen: [R, Q, n] whether it was looked at.
+        tokens: [R, Q, n] of each CoT.
+        seen: [R, Q, n] whether it was drawn.
     """
     total: npt.NDArray[np.int64] = np.einsum("rqn,rqn->rq", tokens, seen, dtype=np.int64, casting="unsafe")
     return total
 
 
 def require_draws(method: BatchMethod, pools: Sequence[Pool], orders: Sequence[Orders]) -> tuple[int, ...]:
-    """Make sure that a method can decide on some pools and orders.
+    """Check that a method can decide on these pools and orders.
 
     Returns:
-        The most CoTs it may look at of each LLM.
+        The most CoTs it may draw from each LLM.
 
     Raises:
         UsageError: not one order per pool, or one that is shorter than the method's draws.
@@ -195,9 +265,18 @@ def require_draws(method: BatchMethod, pools: Sequence[Pool], orders: Sequence[O
             f"{[order.shape for order in orders]} were given."
         )
     for pool, n in zip(pools, needed, strict=True):
-        if len(pool.sizes) and pool.smallest < n:
-            raise ShortPoolError(
-                f"{pool.llm} has {pool.smallest} recorded CoTs on the question in row {int(pool.sizes.argmin())}; "
-                f"{type(method).__name__} needs {n}. Ask for fewer, or record more."
-            )
+        require_pool(method, pool, n)
     return needed
+
+
+def require_pool(method: object, pool: Pool, draws: int) -> None:
+    """Check that a pool has enough CoTs for a method.
+
+    Raises:
+        ShortPoolError: it has fewer.
+    """
+    if len(pool.sizes) and pool.smallest < draws:
+        raise ShortPoolError(
+            f"{pool.llm} has {pool.smallest} recorded CoTs on the question in row {int(pool.sizes.argmin())}; "
+            f"{type(method).__name__} needs {draws}. Ask for fewer, or record more."
+        )

@@ -1,7 +1,7 @@
-"""Plurality vote: the answer given most often; of several, the one seen first; samples without an answer do not vote.
+"""Plurality vote: the answer given most often; of tied answers the one seen first. CoTs without an answer do not vote.
 
 First seen, in draw order, is the rule of `Counter.most_common(1)` and of every published implementation in Python. Over random
-draws it equals, in expectation, the uniform tie-break of the exact estimators.
+draws its expectation is that of the uniform tie-break of the exact estimators.
 """
 
 from __future__ import annotations
@@ -9,18 +9,22 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from math import prod
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 
-from feval.errors import UnknownNameError
+from feval.estimators.counts import vote_counts
+from feval.estimators.votes.plurality import subset_plurality_accuracy
+
+if TYPE_CHECKING:
+    from feval.replay.pools import Pool
 
 __all__ = [
-    "NO_ANSWER_RULES",
+    "NoAnswerRule",
+    "no_answer_wins",
     "plurality",
     "plurality_codes",
-    "require_no_answer_rule",
     "share_of_lead",
     "weighted_plurality",
     "weighted_plurality_codes",
@@ -34,26 +38,16 @@ _TIE = 1e-12  # relative: sums of weights that are equal on paper may differ by 
 _BLOCK = 1 << 17  # codes worked on at once: they stay in a core's own cache
 
 
-NO_ANSWER_RULES = ("drop", "vote")
-"""What a CoT without an answer does in a vote: casts none, or is one more answer, which is never right."""
-
-
-def require_no_answer_rule(rule: str) -> None:
-    """Make sure that a rule for CoTs without an answer is one of `NO_ANSWER_RULES`.
-
-    Raises:
-        UnknownNameError: it is not.
-    """
-    if rule not in NO_ANSWER_RULES:
-        raise UnknownNameError.of("rule for no answer", rule, NO_ANSWER_RULES)
+NoAnswerRule = Literal["drop", "vote"]
+"""What a CoT without an answer does in a vote: casts none, or votes for no answer, which is never right."""
 
 
 def plurality(answers: Sequence[str | None], *, no_answer: str = "drop") -> str | None:
-    """The most frequent answer; the first seen of several; `None` if nobody answered.
+    """The most frequent answer; of tied answers the one seen first; `None` if no CoT has one.
 
     Args:
         answers: canonical answers in draw order, `None` for no answer.
-        no_answer: "drop", or "vote": `None` is then an answer like the others, and can win.
+        no_answer: "drop", or "vote": `None` then votes like the others, and can win.
     """
     votes = Counter(answer for answer in answers if answer is not None or no_answer == "vote")
     return max(votes, key=votes.__getitem__) if votes else None
@@ -67,7 +61,7 @@ def plurality_codes(codes: Integers, *, no_answer: str = "drop") -> Integers:
         no_answer: "drop", or "vote": then -1 votes, too.
 
     Returns:
-        [...] the winning codes, -1 where nobody answered or no answer won; of the type of `codes`.
+        [...] the winning codes, -1 where there is no vote or no answer wins; of the type of `codes`.
     """
     if no_answer == "vote":
         shifted: Integers = plurality_codes(codes.astype(np.int32) + 1) - 1
@@ -102,7 +96,7 @@ def _winners(rows: Integers, candidates: int) -> Integers:
 
 
 def share_of_lead(codes: Integers, answer: Integers) -> Floats:
-    """The share that an answer has of the lead in a vote: 1/m if it is one of m that lead. No answer does not vote.
+    """An answer's share of the lead in a vote: 1/m if it is one of m that lead. No answer does not vote.
 
     Args:
         codes: [N, n] answer codes, negative ones for no answer.
@@ -125,8 +119,20 @@ def share_of_lead(codes: Integers, answer: Integers) -> Floats:
     return share
 
 
+def no_answer_wins(pool: Pool, n: Integers) -> Floats:
+    """[Q, N] probability, over all draws, that no answer wins the vote of n CoTs in which it takes part.
+
+    Args:
+        pool: of Q questions.
+        n: [N] numbers of CoTs.
+    """
+    counts = vote_counts(pool.codes, np.full(len(pool.codes), -1))
+    nobody = np.zeros_like(counts.no_answer)
+    return subset_plurality_accuracy(counts.no_answer, counts.rivals, nobody, n).per_question()
+
+
 def weighted_plurality(answers: Sequence[str | None], weights: Sequence[float]) -> str | None:
-    """The answer with the largest sum of weights; the first seen of several; `None` if nobody answered.
+    """The answer with the largest sum of weights; of tied answers the one seen first; `None` if no CoT has one.
 
     Args:
         answers: canonical answers in draw order, `None` for no answer.
@@ -148,7 +154,7 @@ def weighted_plurality_codes(codes: Integers, weights: Floats) -> Integers:
         weights: [..., n] of each draw.
 
     Returns:
-        [...] the winning codes, -1 where nobody answered; of the type of `codes`.
+        [...] the winning codes, -1 where there is no vote; of the type of `codes`.
     """
     rows = codes.reshape(prod(codes.shape[:-1]), codes.shape[-1])
     row_weights = weights.reshape(rows.shape)
@@ -167,14 +173,14 @@ def _weighted_winners(rows: Integers, weights: Floats, candidates: int) -> Integ
     by_draw = np.ascontiguousarray(rows.T).astype(np.intp)
     column = np.arange(len(rows))
     silent = by_draw < 0
-    cells = by_draw * len(rows) + column  # of a table [candidates + 1, N], whose last row takes those who do not vote
+    cells = by_draw * len(rows) + column  # of a table [candidates + 1, N], whose last row takes draws that do not vote
     cells[silent] = np.broadcast_to(column + candidates * len(rows), by_draw.shape)[silent]
     sums = np.zeros((candidates + 1) * len(rows))
     for cell, weight in zip(cells, weights.T, strict=True):
         sums[cell] += weight
     reached = np.where(silent, -np.inf, sums[cells])
     most = reached.max(axis=0)
-    with np.errstate(invalid="ignore"):  # nobody answered: minus infinity, and the first draw is as silent as the rest
+    with np.errstate(invalid="ignore"):  # no votes: minus infinity everywhere, and the first draw has no answer either
         first = (reached >= most - _TIE * np.abs(most)).argmax(axis=0)
     winner: Integers = np.maximum(rows[column, first], -1)
     return winner

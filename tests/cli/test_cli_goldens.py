@@ -13,7 +13,7 @@ from feval import load
 from feval.cli import app
 from feval.estimators.counts import vote_counts
 from feval.estimators.votes.plurality import subset_plurality_accuracy
-from feval.evaluation.evaluation import drawn_orders
+from feval.evaluation.replicates import drawn_orders
 from feval.methods import SelfConsistency
 
 COT = ("mot-cascade", "mot_cascade/GPT3_result/date_cot1_40.json.gz", "bigbench_date")

@@ -15,8 +15,8 @@ from small import write_scored_toy, write_toy
 
 from feval import SelfConsistency, evaluate, load, method_curve, self_consistency_curve
 from feval.errors import MethodError, NotRecordedError, OutOfRangeError, ShortPoolError, UnknownNameError, UsageError
-from feval.evaluation.evaluation import train_test_rows
-from feval.evaluation.exact import Oracle
+from feval.evaluation.oracle import Oracle
+from feval.evaluation.training import train_test_rows
 from feval.methods import (
     AdaptiveConsistency,
     AutoMix,

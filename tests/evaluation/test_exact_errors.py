@@ -24,10 +24,10 @@ from feval import compare, evaluate, load
 from feval.cli import app
 from feval.comparison.plan import Plan
 from feval.estimators.stopping.orders import number_of_counts, partitions
-from feval.evaluation.exact import Oracle, exact_expectation
-from feval.evaluation.exact_errors import ErrorShares, exact_errors, split_errors
+from feval.evaluation.oracle import Oracle
 from feval.methods import AdaptiveConsistency, EarlyStopping, SelfConsistency, SingleCall
 from feval.methods.decisions import Decisions, Ledger
+from feval.methods.error_shares import ErrorShares, split_errors
 from feval.receipts.receipts import verify_receipt
 from feval.replay.pools import Pool
 from feval.report.tables.results import evaluation_tables
@@ -102,8 +102,8 @@ def told(method: Any, pools: Sequence[str], golds: Sequence[str]) -> tuple[np.nd
 
 
 def told_of(method: Any, pool: Pool, gold: np.ndarray, draw: Draw | None = None) -> tuple[np.ndarray, ErrorShares]:
-    right = exact_expectation(method, [pool], gold).right
-    return right, exact_errors(method, pool, gold, right, draw or not_asked)
+    right = method.exact(pool, gold).right
+    return right, method.exact_errors(pool, gold, right, draw or not_asked)
 
 
 def not_asked(rows: Any, replicates: int) -> Any:
@@ -194,17 +194,17 @@ def test_votes_of_several_llms_break_their_ties_by_lots_of_their_own() -> None:
         assert (early.tolist(), routed.tolist()) == ([[0]], [[0]])
 
 
-@pytest.mark.parametrize("limit", ["_MOST_STEPS", "_MOST_WALKED", "_MOST_IN_FRACTIONS"])
+@pytest.mark.parametrize("limit", ["_MOST_STEPS", "_MOST_COUNTS", "_MOST_IN_FRACTIONS"])
 def test_too_many_counts_are_estimated_and_that_is_said(limit: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Within 4 of its standard errors of the truth, and never more than what is wrong."""
     rng = np.random.default_rng(5)
     codes, gold = rng.choice(4, (40, 34), p=[0.4, 0.35, 0.15, 0.1]), rng.integers(0, 3, 40)
     codes[:, -2:], pool = -1, pool_of(codes)
     method = EarlyStopping(2, 30) if limit == "_MOST_IN_FRACTIONS" else AdaptiveConsistency(threshold=0.8, budget=30)
-    monkeypatch.setattr("feval.evaluation.exact_errors._MOST_IN_FRACTIONS", 1_000_000_000_000)
+    monkeypatch.setattr("feval.methods.stopping.stopped_early._MOST_IN_FRACTIONS", 1_000_000_000_000)
     right, known = told_of(method, pool, gold)
     assert known.estimate is None
-    monkeypatch.setattr(f"feval.evaluation.exact_errors.{limit}", 1)
+    monkeypatch.setattr(f"feval.methods.stopping.stopped_early.{limit}", 1)
     _, shares = told_of(method, pool, gold, seeded(pool, method.draws(1)[0]))
     assert shares.estimate is not None
     assert (shares.estimate.replicates, shares.estimate.questions) == (1000, np.count_nonzero(known.stopped_early))
@@ -217,7 +217,7 @@ def test_too_many_counts_are_estimated_and_that_is_said(limit: str, monkeypatch:
 def test_an_estimated_split_is_said_in_json_tables_and_receipts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("feval.evaluation.exact_errors._MOST_STEPS", 1)
+    monkeypatch.setattr("feval.methods.stopping.stopped_early._MOST_STEPS", 1)
     with bundled_recording() as folder:
         plan = Plan.from_dict({
             "dataset": "tiny_sums", "recordings": [str(folder)], "resamples": 100,
@@ -250,8 +250,8 @@ def test_a_small_sample_says_how_far_it_may_be_off(monkeypatch: pytest.MonkeyPat
     codes, gold = rng.choice(3, (20, 12), p=[0.45, 0.35, 0.2]), np.zeros(20, np.int64)
     pool, method = pool_of(codes), AdaptiveConsistency(threshold=0.8, budget=10)
     _, known = told_of(method, pool, gold)
-    monkeypatch.setattr("feval.evaluation.exact_errors._MOST_STEPS", 1)
-    monkeypatch.setattr("feval.evaluation.exact_errors._ESTIMATE_CODES", 1)
+    monkeypatch.setattr("feval.methods.stopping.stopped_early._MOST_STEPS", 1)
+    monkeypatch.setattr("feval.methods.stopping.stopped_early._ESTIMATE_CODES", 1)
     found = [told_of(method, pool, gold, seeded(pool, 10, seed))[1] for seed in range(200)]
     means = np.array([shares.stopped_early.mean() for shares in found])
     errors = np.array([shares.estimate.standard_error for shares in found])

@@ -29,8 +29,8 @@ from feval.comparison.plan import Plan
 from feval.comparison.traces import opened, traces
 from feval.errors import OutOfRangeError, ShortPoolError, UnknownNameError, UnlabelledError, UsageError
 from feval.evaluation.environment import NEXT_LLM, STOP
-from feval.evaluation.evaluation import fit
 from feval.evaluation.question_set import question_set
+from feval.evaluation.training import fit
 
 FULL = [["a", "a", "b", "a"], ["x", "y", None, "y"], ["b", "b", "b", "b"], ["c", "d", "c", None], ["e", "f", "e", "e"]]
 SHORT = [["a", "a", "b", "a"], [], ["b", "b"], ["c", "d", "c", None], ["f", "e", "e", "f"]]

@@ -17,8 +17,6 @@ from hypothesis import strategies as st
 
 from feval.errors import NotRecordedError, OutOfRangeError, UnknownNameError, UsageError
 from feval.estimators.votes.best_of_n import subset_best_accuracy
-from feval.evaluation.exact import exact_expectation
-from feval.evaluation.exact_errors import exact_errors
 from feval.methods import BestOfN, SelfConsistency, WeightedBestOfN
 from feval.replay.channels import ArrayChannels
 from feval.replay.pools import Pool
@@ -63,8 +61,8 @@ def test_errors_over_all_draws(n: int) -> None:
         ("-----", [0.1] * 5),
     ):
         pool, gold, method = scored(answers, scores), np.array([0]), BestOfN(n, aggregate="score")
-        right = exact_expectation(method, [pool], gold).right
-        shares = exact_errors(method, pool, gold, right, lambda _, __: iter(()))
+        right = method.exact(pool, gold).right
+        shares = method.exact_errors(pool, gold, right, lambda _, __: iter(()))
         drawn = list(permutations(range(5), n))
         silent = [all(answers[i] == "-" or scores[i] is None for i in own) for own in drawn]
         assert shares.no_answer == pytest.approx([np.mean(silent)], abs=1e-12)
@@ -113,11 +111,11 @@ def test_the_exact_expectation_is_the_mean_over_all_orders(
     for drawn in permutations(range(len(answers)), n):
         valid = [(s, i) for i in drawn if (s := scores[i]) is not None and answers[i] != "-"]
         right += bool(valid) and answers[max(valid, key=lambda pair: pair[0])[1]] == "a"
-    exact = exact_expectation(BestOfN(n, aggregate="score"), [pool], np.array([0]))
+    exact = BestOfN(n, aggregate="score").exact(pool, np.array([0]))
     assert exact.right[0] == pytest.approx(float(right / perm(len(answers), n)), abs=1e-12)
     assert exact.cots[0] == n
     assert exact.output_tokens[0] == pytest.approx(n * pool.output_tokens[0].mean())
-    assert exact_expectation(BestOfN(n, aggregate="score"), [pool], np.array([-1])).right[0] == 0
+    assert BestOfN(n, aggregate="score").exact(pool, np.array([-1])).right[0] == 0
 
 
 def test_a_table_of_questions_with_ties_gaps_and_pools_of_any_size_is_the_mean_over_all_draws() -> None:

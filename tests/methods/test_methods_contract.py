@@ -17,7 +17,8 @@ from small import write_scored_toy
 from feval.errors import OutOfRangeError, ShortPoolError, UsageError
 from feval.estimators.counts import vote_counts
 from feval.estimators.votes.plurality import subset_plurality_accuracy
-from feval.evaluation.evaluation import decisions, evaluate
+from feval.evaluation.evaluation import evaluate
+from feval.evaluation.replicates import decisions
 from feval.methods import METHODS, AdaptiveConsistency, DeepConfidence, MixtureOfThoughts, SelfConsistency
 from feval.methods.decisions import Decisions
 from feval.methods.scored.confidence_weighted import TEMPERATURES
@@ -139,7 +140,7 @@ def test_results_do_not_depend_on_how_replicates_are_chunked(
     llms = replay[1][: case.llms]
     method = METHODS[name](**case.settings)
     whole = decide(method, llms)
-    monkeypatch.setattr("feval.evaluation.evaluation._CHUNK_CODES", 11)
+    monkeypatch.setattr("feval.evaluation.replicates._CHUNK_CODES", 11)
     parts = list(decisions(method, llms, order="seeded", replicates=REPLICATES))
     assert len(parts) > 1
     assert (np.concatenate([part.answer for part in parts]) == whole.answer).all()

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from feval.errors import UsageError
-from feval.evaluation.exact import Oracle
+from feval.evaluation.oracle import Oracle
 from feval.methods import (
     AdaptiveConsistency,
     BestOfN,
@@ -31,19 +31,22 @@ LIST: Any = [1, 2]
     [
         (
             lambda: ConfidenceWeighted(temperature=WRONG["temperature"]),
-            "'temperature' of confidence-weighted takes a number or none; '0.5'",
+            "'temperature' of confidence-weighted takes a number above 0 or none; temperature='0.5' was given",
         ),
         (
             lambda: AdaptiveConsistency(budget=WRONG["budget"]),
-            "'budget' of adaptive-consistency takes a whole number; '5'",
+            "'budget' of adaptive-consistency takes a whole number, 1 or more; budget='5' was given",
         ),
-        (lambda: SelfConsistency(WRONG["n"]), "'n' of self-consistency takes a whole number; 5.0"),
+        (
+            lambda: SelfConsistency(WRONG["n"]),
+            "'n' of self-consistency takes a whole number, 1 or more; n=5.0 was given",
+        ),
         (
             lambda: ModelSwitch(weights=WRONG["weights"]),
-            "'weights' of model-switch takes a list such as 1,2 or none; ('1', 2.0)",
+            "'weights' of model-switch takes a list such as 1,2 or none; weights=('1', 2.0) was given",
         ),
-        (lambda: BestOfN(WRONG["best"]), "'n' of best-of-n takes a whole number; True"),
-        (lambda: Oracle(WRONG["oracle"]), "'n' of oracle takes a whole number; '2'"),
+        (lambda: BestOfN(WRONG["best"]), "'n' of best-of-n takes a whole number, 1 or more; n=True was given"),
+        (lambda: Oracle(WRONG["oracle"]), "'n' of oracle takes a whole number, 1 or more; n='2' was given"),
     ],
 )
 def test_a_field_of_another_type_given_in_python(make: Callable[[], object], words: str) -> None:

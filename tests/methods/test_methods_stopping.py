@@ -26,8 +26,8 @@ from feval.estimators.stopping.stopping import (
     dirichlet_confidence,
     normalised_entropy,
 )
-from feval.evaluation.exact import Held, exact_expectation
 from feval.methods import AdaptiveConsistency, EarlyStopping, SelfConsistency
+from feval.methods.stopping.pool_counts import PoolCounts
 
 ROWS = [
     [0, 0, 0, 1, 1, 2],
@@ -68,7 +68,7 @@ def test_the_exact_expectation_is_the_mean_over_all_orders(method: Any) -> None:
     pool = pool_of(ROWS)
     orders = np.broadcast_to(ORDERS[:, :, : method.draws(1)[0]], (len(ORDERS), len(ROWS), method.draws(1)[0]))
     decided = method.decide([pool], [orders])
-    ledger, exact = decided.ledgers[0], exact_expectation(method, [pool], GOLD)
+    ledger, exact = decided.ledgers[0], method.exact(pool, GOLD)
     right = (decided.answer == GOLD) & (GOLD >= 0)
     assert exact.right == pytest.approx(right.mean(axis=0), abs=1e-12)
     assert exact.rounds == pytest.approx(ledger.rounds.mean(axis=0), abs=1e-12)
@@ -80,7 +80,7 @@ def test_the_exact_expectation_is_the_mean_over_all_orders(method: Any) -> None:
 def test_a_gold_that_nobody_gave_is_never_right(method: Any) -> None:
     rows = [row for row in ROWS if max(row) < 3]
     for unseen in (3, 4, 9):  # 3 is what a vote of no answer would be numbered, were the gold forgotten
-        assert not exact_expectation(method, [pool_of(rows)], np.full(len(rows), unseen)).right.any()
+        assert not method.exact(pool_of(rows), np.full(len(rows), unseen)).right.any()
 
 
 @pytest.mark.parametrize("method", [*ADAPTIVE[::4], *EARLY[::2]], ids=str)
@@ -88,12 +88,12 @@ def test_pools_of_different_sizes_do_not_disturb_each_other(method: Any) -> None
     rows = [*ROWS[:6], [0, 0, 1, 1, 1, -1, 2, 1], [1, 0, 0, -1, 0, 1, 0]]
     gold = np.array([*GOLD[:6], 1, 0])
     table = [[*row, *[-2] * (8 - len(row))] for row in rows]
-    together = exact_expectation(method, [pool_of(table)], gold)
+    together = method.exact(pool_of(table), gold)
     for row in range(len(rows)):
         whole = pool_of(table).rows(np.array([row]))
         size = len(rows[row])
         alone = replace(whole, codes=whole.codes[:, :size], output_tokens=whole.output_tokens[:, :size])
-        own = exact_expectation(method, [alone], gold[row : row + 1])
+        own = method.exact(alone, gold[row : row + 1])
         for name in ("right", "rounds", "cots", "output_tokens"):
             assert getattr(together, name)[row] == pytest.approx(getattr(own, name)[0], abs=1e-12), (name, row)
 
@@ -114,7 +114,7 @@ def test_merged_counts_give_what_the_walk_gives(
     rows: list[list[int]], sizes: list[int], criterion: str, threshold: Any, budget: int, rule: str
 ) -> None:
     method = AdaptiveConsistency(criterion, threshold, budget, rule)
-    held = Held.of(pool_of([[*row[:size], *[-2] * (14 - size)] for row, size in zip(rows, sizes, strict=False)]),
+    held = PoolCounts.of(pool_of([[*row[:size], *[-2] * (14 - size)] for row, size in zip(rows, sizes, strict=False)]),
                     np.arange(len(rows)) - 1, rule)  # fmt: skip
     ends = ends_of_rule(method.rule.stop_mask, held.pools.bounds(), budget)
     walked = over_orders(held.pools, held.gold_tokens, held.rival_tokens, held.none_tokens, ends)
@@ -135,19 +135,19 @@ def test_partitions_are_counted() -> None:
 
 def test_no_questions_and_pools_without_answers_have_expectations() -> None:
     method = AdaptiveConsistency(budget=3)
-    silent = exact_expectation(method, [pool_of([[-1] * 4])], np.array([0]))
+    silent = method.exact(pool_of([[-1] * 4]), np.array([0]))
     assert (silent.right[0], silent.cots[0]) == (0.0, 3.0)
     for nobody in (method, EarlyStopping(2, 4), EarlyStopping(2, 3, "window")):
-        assert exact_expectation(nobody, [pool_of(np.zeros((0, 4)))], np.zeros(0, np.int64)).right.shape == (0,)
+        assert nobody.exact(pool_of(np.zeros((0, 4))), np.zeros(0, np.int64)).right.shape == (0,)
     for early in (EarlyStopping(2, 4), EarlyStopping(2, 3, "window")):
-        assert exact_expectation(early, [pool_of([[-1] * 4])], np.array([0])).right[0] == 0.0
+        assert early.exact(pool_of([[-1] * 4]), np.array([0])).right[0] == 0.0
 
 
 def test_the_numbering_of_answers_makes_no_difference() -> None:
     renamed = np.array([4, 2, 5, 0, 3, 1, -1])  # the last place is that of -1
     for method in (*ADAPTIVE[::5], *EARLY[::3]):
-        one = exact_expectation(method, [pool_of(ROWS)], GOLD)
-        other = exact_expectation(method, [pool_of(renamed[np.array(ROWS)])], renamed[GOLD])
+        one = method.exact(pool_of(ROWS), GOLD)
+        other = method.exact(pool_of(renamed[np.array(ROWS)]), renamed[GOLD])
         assert one.right == pytest.approx(other.right, abs=1e-12)
         assert one.output_tokens == pytest.approx(other.output_tokens, abs=1e-10)
 
@@ -156,10 +156,8 @@ def test_a_coin_that_looks_at_nothing_mixes_self_consistency() -> None:
     pool = pool_of(ROWS)
     method = AdaptiveConsistency("random", "0.3", 5)
     chances = [Fraction(3, 10) * Fraction(7, 10) ** (n - 1) for n in range(1, 5)] + [Fraction(7, 10) ** 4]
-    right = sum(
-        float(chance) * exact_expectation(SelfConsistency(n), [pool], GOLD).right for n, chance in enumerate(chances, 1)
-    )
-    exact = exact_expectation(method, [pool], GOLD)
+    right = sum(float(chance) * SelfConsistency(n).exact(pool, GOLD).right for n, chance in enumerate(chances, 1))
+    exact = method.exact(pool, GOLD)
     assert exact.right == pytest.approx(right, abs=1e-12)
     assert exact.cots == pytest.approx(float(sum(n * c for n, c in enumerate(chances, 1))))
 
@@ -399,10 +397,10 @@ def test_the_walk_over_counts_takes_over_where_rounding_would_show(
 ) -> None:
     pool = pool_of([[0] * 4 + [1] * 3 + [2] * 3 + [-1] * 2, [0] * 6 + [1] * 3 + [2] * 2 + [3], [0] * 9 + [-1] * 3])
     for method in (EarlyStopping(2, 10, answer), EarlyStopping(3, 9, answer), EarlyStopping(4, 8, answer)):
-        closed = exact_expectation(method, [pool], np.array([0, 1, 0])).right
+        closed = method.exact(pool, np.array([0, 1, 0])).right
         with monkeypatch.context() as patched:
-            patched.setattr("feval.evaluation.exact.TOLERANCE", -1.0)
-            walked = exact_expectation(method, [pool], np.array([0, 1, 0])).right
+            patched.setattr("feval.methods.stopping.early_stopping._TOLERANCE", -1.0)
+            walked = method.exact(pool, np.array([0, 1, 0])).right
         assert closed == pytest.approx(walked, abs=1e-13)
         assert (closed > 0.02).all()
 
@@ -482,4 +480,4 @@ def test_nonsense_is_refused(make: Any, error: type[FevalError], words: str) -> 
 def test_too_large_a_budget_is_refused_with_a_way_out() -> None:
     pool = pool_of(np.zeros((1, 400), np.int16))
     with pytest.raises(UsageError, match="seeded"):
-        exact_expectation(AdaptiveConsistency(budget=350), [pool], np.array([0]))
+        AdaptiveConsistency(budget=350).exact(pool, np.array([0]))

@@ -15,7 +15,6 @@ from small import SCORER, pool, question, scored_pool, write_scored_toy, write_t
 
 from feval.errors import NotRecordedError, ShortPoolError, UnknownNameError
 from feval.evaluation.evaluation import evaluate
-from feval.evaluation.exact import exact_expectation
 from feval.methods import BestOfN, ConfidenceWeighted
 from feval.recording import (
     DatasetInfo,
@@ -210,7 +209,7 @@ def test_methods_over_channels_are_evaluated(scored: Path) -> None:
     assert found.calls[0] - free.calls[0] == len(checks)
     assert found.tokens[0] - free.tokens[0] == sum(prompt + output for prompt, output in checks)
     with pytest.raises(ShortPoolError, match="needs 3"):
-        exact_expectation(BestOfN(3, aggregate="score"), [strong.pool], dataset.gold)
+        BestOfN(3, aggregate="score").exact(strong.pool, dataset.gold)
 
 
 @pytest.mark.parametrize(

@@ -31,7 +31,6 @@ from real_files import letters
 
 from feval.estimators.counts import vote_counts
 from feval.estimators.votes.plurality import subset_plurality_accuracy
-from feval.evaluation.exact import exact_expectation
 from feval.methods import SelfConsistency
 from feval.methods.decisions import Decisions
 from feval.replay.pools import Pool
@@ -145,7 +144,7 @@ def samples(decided: Decisions) -> int:
 
 def sc_exact(real: Real, entry: Entry) -> Any:
     pools, gold = real.pools(*entry["inputs"])
-    return {"accuracy": exact_expectation(SelfConsistency(entry["params"]["N"]), pools, gold).right.mean()}
+    return {"accuracy": SelfConsistency(entry["params"]["N"]).exact(pools[0], gold).right.mean()}
 
 
 def sc_prefix(real: Real, entry: Entry) -> Any:

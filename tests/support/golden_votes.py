@@ -18,7 +18,6 @@ from feval.cards.prices import Price, billed_prompts, price_list, usd
 from feval.cards.tokens import count_words
 from feval.estimators.stopping import stopping
 from feval.estimators.stopping.early_stopping import expected_samples
-from feval.evaluation.exact import exact_expectation
 from feval.methods import AdaptiveConsistency, EarlyStopping, SelfConsistency
 from feval.methods.decisions import Decisions
 from feval.methods.protocol import drawn
@@ -66,7 +65,7 @@ def esc(real: table.Real, entry: table.Entry) -> Any:
             found[key] = 100 * right(window, pool, gold, orders).mean() / len(gold)
             found[key.replace("acc", "num")] = decided(window, pool, orders).ledgers[0].cots.mean()
     if "exact_accuracy" in entry["expected"]:
-        exact = exact_expectation(window, [pool], gold)
+        exact = window.exact(pool, gold)
         found |= {"exact_accuracy": exact.right.mean(), "exact_mean_samples": exact.cots.mean()}
     return found
 
@@ -127,7 +126,7 @@ def ac_run(real: table.Real, entry: table.Entry) -> Any:
 
 def ac_exact(real: table.Real, entry: table.Entry) -> Any:
     [pool], gold = real.pools(*entry["inputs"])
-    exact = exact_expectation(adaptive(entry, pool), [pool], gold)
+    exact = adaptive(entry, pool).exact(pool, gold)
     return {"accuracy": exact.right.mean(), "mean_samples": exact.cots.mean()}
 
 

@@ -12,7 +12,6 @@ from feval.lazy import lazy_names
 
 if TYPE_CHECKING:
     from feval.evaluation.user_methods import process as process
-    from feval.evaluation.user_methods.calling import LEDGER_FIELDS as LEDGER_FIELDS
     from feval.evaluation.user_methods.calling import TIME_LIMIT as TIME_LIMIT
     from feval.evaluation.user_methods.calling import answers as answers
     from feval.evaluation.user_methods.calling import require_arguments as require_arguments
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
 __getattr__, __dir__ = lazy_names(
     __name__,
     {
-        "calling": ("LEDGER_FIELDS", "TIME_LIMIT", "answers", "require_arguments"),
+        "calling": ("TIME_LIMIT", "answers", "require_arguments"),
         "files": ("MethodFile", "learns"),
         "process": (),
     },

@@ -7,7 +7,6 @@ import json
 import struct
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import fields
 from pathlib import Path
 from traceback import walk_tb
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -16,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from feval.errors import FevalError, MethodError, UsageError
-from feval.methods.decisions import Ledger
+from feval.methods.decisions import LEDGER_FIELDS
 from feval.replay.loading import LoadRecipe
 from feval.replay.meter import close_ledger
 
@@ -25,7 +24,6 @@ if TYPE_CHECKING:
     from feval.replay.llm import LLM
 
 __all__ = [
-    "LEDGER_FIELDS",
     "LENGTH",
     "TIME_LIMIT",
     "MethodAnswer",
@@ -40,8 +38,6 @@ __all__ = [
 
 TIME_LIMIT = 60.0
 """Seconds that a method from a file may take on one question: replayed CoTs come at once."""
-
-LEDGER_FIELDS: tuple[str, ...] = tuple(field.name for field in fields(Ledger))
 
 LENGTH = struct.Struct("<I")
 """The length before a message."""

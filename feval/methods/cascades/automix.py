@@ -3,40 +3,36 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 import numpy.typing as npt
 
-from feval.errors import NotRecordedError, UnknownNameError, UsageError
+from feval.errors import NotRecordedError, UsageError
+from feval.methods.batch_sampler import samplers
 from feval.methods.decisions import Decisions
-from feval.methods.fields import exact_threshold, require_types
-from feval.methods.protocol import Orders, RecordedResponse, RecordedSampler, Sampler, require_draws
-from feval.methods.taken import Takings
-from feval.replay.channels import AGGREGATES
-from feval.replay.pools import ScoringTokens
+from feval.methods.fields import Aggregate, Share, as_fraction, frozen_method
+from feval.methods.protocol import Orders, RecordedResponse, RecordedSampler, Sampler
 
 if TYPE_CHECKING:
     from feval.replay.pools import Pool
 
-__all__ = ["VERIFICATIONS", "AutoMix"]
-
-VERIFICATIONS = ("recorded", "as-answer", "free")
+__all__ = ["AutoMix"]
 
 Integers = npt.NDArray[np.integer[Any]]
 
 
-@dataclass(frozen=True)
+@frozen_method
 class AutoMix:
     """The small LLM's answer where its self-verification v reaches the threshold, else the large LLM's.
 
-    v is the mean of several few-shot verifications of the one answer, recorded as the scores of a scorer. Verification is paid
-    for whether it helps or not, at the price of the small LLM, as one request. A CoT without an answer is not verified, and one
-    without a score is not trusted: both go to the large LLM.
+    v is the mean of several few-shot verifications of the same answer, recorded as the scores of a scorer. Verification costs one
+    request to the small LLM, whether it helps or not. A CoT without an answer is not verified, and one without a score is not
+    trusted: both go to the large LLM.
 
     This is the paper's threshold rule. Its POMDP router needs a policy fitted to distributions of v; the benefit per cost that
-    the paper reports (IBC) is in `feval.estimators.benefit`.
+    the paper reports (IBC) is in `estimators.benefit`.
 
     Aggarwal, Madaan et al., "AutoMix: Automatically Mixing Language Models", sections 3 and 4. https://arxiv.org/abs/2310.12963
 
@@ -46,8 +42,8 @@ class AutoMix:
         aggregate: "score" where v itself was recorded, "mean" where each verification was recorded as a step score; "last",
             "min" and "prod" as for best-of-N.
         strict: keep the answer only where v > t.
-        verification: "recorded" bills the recorded tokens of the verifications; "as-answer" bills them as the answer itself,
-            request and CoT once more; "free" bills nothing.
+        verification: "recorded" bills the recorded tokens of the verifications; "as-answer" bills the request and CoT of the
+            answer a second time; "free" bills nothing.
     """
 
     needs: ClassVar[str] = (
@@ -55,23 +51,16 @@ class AutoMix:
     )
     """What to record, for the sentence that says it is missing."""
 
-    threshold: str | float = 0.5
+    threshold: Share = 0.5
     scorer: str | None = None
-    aggregate: str = "score"
+    aggregate: Aggregate = "score"
     # The paper keeps the answer at v = t, its code goes to the large LLM there. It matters: v has only k + 1 levels.
     strict: bool = False
-    # The paper sets the cost of verifying to that of answering ("as-answer"). A recording knows what it really took.
-    verification: str = "recorded"
-
-    def __post_init__(self) -> None:
-        require_types(self)
-        exact_threshold("threshold", self.threshold, 0, 1)
-        for name, known in (("aggregate", AGGREGATES), ("verification", VERIFICATIONS)):
-            if getattr(self, name) not in known:
-                raise UnknownNameError.of(name, getattr(self, name), known)
+    # The paper sets the cost of verifying to that of answering ("as-answer"). A recording has the real tokens.
+    verification: Literal["recorded", "as-answer", "free"] = "recorded"
 
     def draws(self, llms: int) -> tuple[int, ...]:
-        """One CoT of each LLM, of the large one if it is asked."""
+        """One CoT of each LLM; of the large one only if it is asked."""
         if llms != 2:
             raise UsageError(
                 f"AutoMix asks a small LLM and then a large one; {llms} {'was' if llms == 1 else 'were'} given."
@@ -95,45 +84,44 @@ class AutoMix:
 
     def decide(self, pools: Sequence[Pool], orders: Sequence[Orders]) -> Decisions:
         """The same for all questions and many replicates; see `BatchMethod.decide`."""
-        needed = require_draws(self, pools, orders)
+        small, large = samplers(self, pools, orders)
         shape = orders[0].shape[:2]
-        small, large = (Takings(*drawn) for drawn in zip(pools, orders, needed, strict=True))
-        taken = small.take(np.arange(shape[0] * shape[1]))
-        [cells], [own] = taken.cells, taken.codes
+        samples = small.sample(np.arange(shape[0] * shape[1]))
+        [cells], [own] = samples.cells, samples.codes
         verified = pools[0].aggregated(self.scorer, self.aggregate).ravel()[cells]
         answer = own.astype(np.result_type(*(pool.codes.dtype for pool in pools)))
         rejected = np.flatnonzero(~((own >= 0) & self._keeps(verified)))
-        [answer[rejected]] = large.take(rejected).codes
+        [answer[rejected]] = large.sample(rejected).codes
         ledger = small.ledger()
         if self.verification != "free":
-            spent = self._scoring_tokens(pools[0])
-            counts = (spent.calls, spent.prompt_tokens, spent.output_tokens)
-            calls, prompts, outputs = (np.where(own >= 0, count.ravel()[cells], 0).reshape(shape) for count in counts)
+            calls, prompts, outputs = (
+                np.where(own >= 0, count.ravel()[cells], 0).reshape(shape) for count in self._scoring_tokens(pools[0])
+            )
             ledger = replace(
                 ledger, auxiliary_calls=calls, auxiliary_prompt_tokens=prompts, auxiliary_output_tokens=outputs
             )
         return Decisions(answer.reshape(shape), (ledger, large.ledger()))
 
-    def _scoring_tokens(self, pool: Pool) -> ScoringTokens:
-        """[Q, S] what it took to verify each CoT."""
+    def _scoring_tokens(self, pool: Pool) -> tuple[Integers, Integers, Integers]:
+        """[Q, S] calls, prompt tokens and output tokens that verify each CoT."""
         if self.verification == "recorded":
-            return pool.scoring_tokens(self.scorer)
-
+            recorded = pool.scoring_tokens(self.scorer)
+            return recorded.calls, recorded.prompt_tokens, recorded.output_tokens
         _known(int(pool.prompt_tokens.min(initial=0)))
         prompts = np.broadcast_to(pool.prompt_tokens[:, None], pool.codes.shape)
-        return ScoringTokens(np.ones_like(prompts), prompts, pool.output_tokens)
+        return np.ones_like(prompts), prompts, pool.output_tokens
 
     def _keeps(self, verified: Any) -> Any:
-        """Whether a score, or each of an array, passes; one that is not a number does not."""
+        """Whether a score, or each of an array, reaches the threshold; NaN does not."""
         # A mean of verifications is a float, so the threshold is taken to the nearest one: 1/3 is reached by one in three.
-        bar = float(exact_threshold("threshold", self.threshold))
+        bar = float(as_fraction(self.threshold))
         return verified > bar if self.strict else verified >= bar
 
 
 def _known(prompt_tokens: int | None) -> int:
     if prompt_tokens is None or prompt_tokens < 0:
         raise NotRecordedError(
-            "The prompt tokens of the small LLM are not known, so a verification cannot be billed as its answer; take "
+            "The prompt tokens of the small LLM are not known, so a verification cannot be billed as its answer; use "
             "verification='recorded' or 'free'."
         )
     return prompt_tokens

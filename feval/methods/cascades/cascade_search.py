@@ -1,4 +1,4 @@
-"""The best thresholds of a cascade on training questions: all combinations on a grid of quantiles, in one table per stage."""
+"""The best thresholds of a cascade on training questions, among all combinations on a grid of quantiles."""
 
 from __future__ import annotations
 
@@ -71,14 +71,14 @@ def bars(scores: Floats, grid: int, *, strict: bool, samples: int | None = None)
         scores: [N], NaN where there is none.
         grid: number of quantiles.
         strict: a score must exceed the bar, not only reach it.
-        samples: where scores are shares of so many votes: bars are such shares then, exactly.
+        samples: the number of votes where scores are shares of votes; bars are then exactly such shares.
     """
     known = np.sort(scores[~np.isnan(scores)])[::-1]
     if not known.size:
         return Bars([Fraction(0)] * (grid + 2), np.full(len(scores), grid + 2))
     picks = known[np.rint(np.linspace(0, len(known) - 1, grid)).astype(np.intp)].tolist()
     if samples is None:
-        # Beyond either end by more than rounding: what was never seen in training is accepted, or not, all the same.
+        # Beyond either end by more than rounding, so that scores not seen in training are all accepted, or all rejected.
         values = [Fraction(ceil(known[0]) + 1), *(Fraction(repr(bar)) for bar in picks), Fraction(floor(known[-1]) - 1)]
     else:
         shares = [Fraction(pick).limit_denominator(samples) for pick in picks]
@@ -88,12 +88,12 @@ def bars(scores: Floats, grid: int, *, strict: bool, samples: int | None = None)
 
 
 def best_choice(stages: Sequence[Stage], *, budget: float | None, non_decreasing: bool) -> Choice | None:
-    """The bars with most right answers within the budget; of several the cheapest, of those the ones that accept least first.
+    """The bars with most right answers within the budget; of several the cheapest, and of those the first in the grid.
 
     Args:
         stages: the chain; each with as many bars.
-        budget: most mean cost; `None` for no limit.
-        non_decreasing: whether a later stage must take a bar as far down its list as an earlier one, or farther.
+        budget: largest mean cost; `None` for no limit.
+        non_decreasing: whether a later stage's bar must be at least as far down its list as an earlier stage's.
 
     Returns:
         `None` if nothing is within the budget.
@@ -130,11 +130,11 @@ def best_choice(stages: Sequence[Stage], *, budget: float | None, non_decreasing
 def _sums(
     rejecting: Sequence[npt.NDArray[np.intp]], accepting: npt.NDArray[np.intp] | None, values: Any, levels: int
 ) -> Floats:
-    """Sums of [N] values over those whom all earlier stages reject and this one accepts, for every choice of bars.
+    """Sums of [N] values over the answers that all earlier stages reject and this one accepts, for every choice of bars.
 
     Args:
         rejecting: `first` of each earlier stage.
-        accepting: the same of this stage; `None` where it does not matter whether it accepts.
+        accepting: `first` of this stage; `None` where it does not matter whether it accepts.
         values: [N].
         levels: number of bars of each stage.
 

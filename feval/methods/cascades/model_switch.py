@@ -1,30 +1,26 @@
-"""ModelSwitch: ask one LLM after the other until one agrees with itself, else vote by consistency (arXiv 2504.00762)."""
+"""ModelSwitch: ask one LLM after the other until one agrees with itself, else a vote weighted by consistency (2504.00762)."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
-from math import isfinite, log
-from typing import TYPE_CHECKING, Any
+from math import log
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 
-from feval.errors import OutOfRangeError, UnknownNameError, UsageError
+from feval.errors import UsageError
+from feval.methods.batch_sampler import BatchSampler, blocks, samplers
 from feval.methods.decisions import Decisions
-from feval.methods.fields import per_llm, require_cots, require_types, tuples_of_lists
-from feval.methods.protocol import Orders, Sampler, require_draws
-from feval.methods.taken import Takings, blocks
+from feval.methods.fields import Cost, CountPerLLM, ListOf, frozen_method, per_llm
+from feval.methods.protocol import Orders, Sampler
 from feval.methods.vote import weighted_plurality, weighted_plurality_codes
 
 if TYPE_CHECKING:
     from feval.replay.pools import Pool
 
-__all__ = ["GATES", "NORMALISERS", "ModelSwitch", "consistency_weight"]
-
-NORMALISERS = ("distinct", "samples")
-GATES = ("all", "answered")
+__all__ = ["ModelSwitch", "consistency_weight"]
 
 Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.integer[Any]]
@@ -35,7 +31,7 @@ def consistency_weight(counts: Collection[int], normaliser: str = "distinct") ->
 
     Args:
         counts: how often it gave each of its answers, each 1 or more.
-        normaliser: H_max is log of the number of "distinct" answers or of "samples", see `ModelSwitch`.
+        normaliser: whether H_max is the log of the number of "distinct" answers or of "samples", see `ModelSwitch`.
 
     Returns:
         1 for one answer only, at least 1/n otherwise; 0 for no answer at all.
@@ -47,12 +43,12 @@ def consistency_weight(counts: Collection[int], normaliser: str = "distinct") ->
     return 1 / n + (1 - 1 / n) * (1 - entropy / log(len(counts) if normaliser == "distinct" else n))
 
 
-@dataclass(frozen=True)
+@frozen_method
 class ModelSwitch:
     """Ask LLMs in order; the first whose CoTs all agree decides. If none does, all CoTs vote, weighted by consistency.
 
     After the last LLM the answer is argmax_a sum_i beta_i w_i count_i(a), with the external weight beta_i of LLM i and its
-    consistency w_i (`consistency_weight`). Ties go to the answer seen first, in the order of the LLMs. LLMs that are not reached
+    consistency w_i (`consistency_weight`). Ties go to the answer seen first, in the order of the LLMs. LLMs that are not asked
     cost nothing.
 
     Chen et al., "Do We Truly Need So Many Samples? Multi-LLM Repeated Sampling Efficiently Scales Test-Time Compute",
@@ -61,38 +57,27 @@ class ModelSwitch:
     Attributes:
         samples: CoTs of each LLM, or one number per LLM; the scripts of the paper take 5.
         normaliser: what the entropy is divided by, "distinct" or "samples".
-        gate: when an LLM agrees with itself, "all" or "answered".
-        weights: external weight of each LLM, its performance known beforehand; `None` for 1 each.
+        gate: which CoTs must agree for an LLM to decide, "all" or those that "answered".
+        weights: external weight of each LLM, from its performance elsewhere; `None` for 1 each.
     """
 
-    samples: int | tuple[int, ...] = 5
+    samples: CountPerLLM = 5
     # The authors' code divides by the log of the number of distinct answers; FEval-TTC's example by the log of the number of
     # samples. We follow the authors, though five against five and ten different answers then weigh the same.
-    normaliser: str = "distinct"
+    normaliser: Literal["distinct", "samples"] = "distinct"
     # The authors stop only if all CoTs have an answer and the same one; FEval-TTC's example first drops those without, so that
     # one answer out of five stops. We follow the authors: a CoT that fails is a sign of doubt.
-    gate: str = "all"
-    weights: tuple[float, ...] | None = None
-
-    def __post_init__(self) -> None:
-        require_types(self)
-        tuples_of_lists(self, "samples", "weights")
-        require_cots("samples", self.samples)
-        if self.normaliser not in NORMALISERS:
-            raise UnknownNameError.of("normaliser", self.normaliser, NORMALISERS)
-        if self.gate not in GATES:
-            raise UnknownNameError.of("gate", self.gate, GATES)
-        if self.weights is not None and not all(isfinite(weight) and weight >= 0 for weight in self.weights):
-            raise OutOfRangeError(f"External weights are finite numbers, 0 or more; {self.weights} were given.")
+    gate: Literal["all", "answered"] = "all"
+    weights: ListOf[Cost] | None = None
 
     def draws(self, llms: int) -> tuple[int, ...]:
-        """CoTs asked of each LLM, if it is reached."""
+        """CoTs drawn from each LLM, if it is asked."""
         if llms < 1 or (self.weights is not None and len(self.weights) != llms):
             raise UsageError(f"ModelSwitch asks one LLM or more, each with its weight; {llms} were given.")
         return per_llm("samples", self.samples, llms)
 
     def __call__(self, question: str, *llms: Sampler) -> str | None:  # noqa: ARG002  a replayed LLM already has its question
-        """The answer to one question, from LLMs in the order in which they are to be asked; `None` if nobody answered."""
+        """The answer to one question, from LLMs in the order in which to ask them; `None` if no CoT has one."""
         votes: list[str | None] = []
         weights: list[float] = []
         for llm, samples, external in zip(llms, self.draws(len(llms)), self._external(len(llms)), strict=True):
@@ -106,22 +91,20 @@ class ModelSwitch:
 
     def decide(self, pools: Sequence[Pool], orders: Sequence[Orders]) -> Decisions:
         """The same for all questions and many replicates; see `BatchMethod.decide`."""
-        needed = require_draws(self, pools, orders)
-        shape = orders[0].shape[:2]
-        llms = [Takings(*drawn) for drawn in zip(pools, orders, needed, strict=True)]
+        llms, shape = samplers(self, pools, orders), orders[0].shape[:2]
         answer = np.full(shape[0] * shape[1], -1, np.result_type(*(pool.codes.dtype for pool in pools)))
-        for places in blocks(answer.size, max(needed)):
+        for places in blocks(answer.size, max(self.draws(len(pools)))):
             left, votes, weights = self._undecided(llms, places, answer)
             answer[left] = weighted_plurality_codes(votes.T, weights.T)
         return Decisions(answer.reshape(shape), tuple(llm.ledger() for llm in llms))
 
     def _undecided(
-        self, llms: Sequence[Takings], places: npt.NDArray[np.intp], answer: Integers
+        self, llms: Sequence[BatchSampler], places: npt.NDArray[np.intp], answer: Integers
     ) -> tuple[npt.NDArray[np.intp], Integers, Floats]:
-        """Write down the answers at the places where an LLM decides; the others [N], with votes and weights [draws, N]."""
+        """Store the answers at the places where an LLM decides; return the others [N], with votes and weights [draws, N]."""
         votes, weights = np.empty((0, len(places)), answer.dtype), np.empty((0, len(places)))
         for llm, external in zip(llms, self._external(len(llms)), strict=True):
-            codes = llm.take(places).codes
+            codes = llm.sample(places).codes
             agreed = self._agreed(codes)
             answer[places[agreed >= 0]] = agreed[agreed >= 0]
             goes_on = np.flatnonzero(agreed < 0)
@@ -132,7 +115,7 @@ class ModelSwitch:
         return places, votes, weights
 
     def _agreed(self, codes: Integers) -> Integers:
-        """[N] the one answer of draws [n, N], negative where there is none that stops."""
+        """[N] the answer that draws [n, N] agree on, negative where they do not."""
         one = codes.max(axis=0)
         agree = codes == one
         if self.gate == "answered":

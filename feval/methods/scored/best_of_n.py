@@ -1,4 +1,4 @@
-"""Best-of-N: sample n CoTs, answer with the one that a scorer likes best, or with the answer that it likes best in sum.
+"""Best-of-N: sample n CoTs; the best-scored one answers, or the answer whose scores have the largest sum.
 
 Cobbe et al. 2021, arXiv 2110.14168 (a verifier ranks the samples); Uesato et al. 2022, arXiv 2211.14275, section 3 (weighted:
 scores of equal answers are added up); Wang et al. 2023 (Math-Shepherd), arXiv 2312.08935, section 3.4.
@@ -7,36 +7,41 @@ scores of equal answers are added up); Wang et al. 2023 (Math-Shepherd), arXiv 2
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
+import numpy.typing as npt
 
-from feval.errors import OutOfRangeError, UnknownNameError, UsageError
+from feval.errors import UsageError
+from feval.estimators.votes.best_of_n import subset_best_accuracy
 from feval.methods.batches import batches
 from feval.methods.decisions import Decisions, Ledger
-from feval.methods.fields import require_types
-from feval.methods.protocol import Orders, RecordedSampler, require_draws
+from feval.methods.error_shares import ErrorShares, no_answer_probability
+from feval.methods.expectation import Expectation
+from feval.methods.fields import Aggregate, Count, frozen_method
+from feval.methods.protocol import DrawOrders, Orders, RecordedSampler, require_draws, require_pool
 from feval.methods.vote import weighted_plurality, weighted_plurality_codes
-from feval.replay.channels import AGGREGATES
 
 if TYPE_CHECKING:
     from feval.replay.pools import Pool
 
 __all__ = ["BestOfN", "WeightedBestOfN"]
 
+Floats = npt.NDArray[np.float64]
+Integers = npt.NDArray[np.integer[Any]]
 
-@dataclass(frozen=True)
+
+@frozen_method
 class BestOfN:
     """The answer of the best-scored of n CoTs of one LLM: argmax over CoTs of the aggregated step scores.
 
     CoTs without an answer, or without a score, are dropped. Of several best CoTs the first drawn wins. The scorer costs nothing
-    here, as in FEval-TTC: it is another model, and often a local one, whose price is not that of the LLM.
+    here, as in FEval-TTC: it is another model, often a local one, and its price is not the LLM's.
 
     Attributes:
         n: CoTs per question.
         scorer: whose recorded scores; `None` for the only scorer there is.
-        aggregate: what becomes of the step scores: "last" (FEval-TTC and search-and-learn, the default), "min" (as the Math-
+        aggregate: how step scores become one number: "last" (FEval-TTC and search-and-learn, the default), "min" (as the Math-
             Shepherd paper is remembered), "prod" or "mean"; "score" for scorers that give a CoT one score.
     """
 
@@ -45,17 +50,14 @@ class BestOfN:
     )
     """What to record, for the sentence that says it is missing."""
 
-    n: int = 20
+    n: Count = 20
     scorer: str | None = None
     # The published implementations take the last step's score, so that figures are comparable with theirs by default. A report
     # should name the aggregate: it moves the result more than the tie rule does.
-    aggregate: str = "last"
-
-    def __post_init__(self) -> None:
-        _check(self)
+    aggregate: Aggregate = "last"
 
     def draws(self, llms: int) -> tuple[int, ...]:
-        """CoTs asked of the one LLM."""
+        """CoTs drawn from the one LLM."""
         return _draws(self, llms)
 
     def __call__(self, question: str, llm: RecordedSampler) -> str | None:  # noqa: ARG002  a replayed LLM already has its question
@@ -72,10 +74,22 @@ class BestOfN:
 
     def decide(self, pools: Sequence[Pool], orders: Sequence[Orders]) -> Decisions:
         """The same for all questions and many replicates; see `BatchMethod.decide`."""
-        return _decide(self, pools, orders)
+        return _decide(self, pools, orders, by_sum=False)
+
+    def exact(self, pool: Pool, gold: Integers) -> Expectation:
+        """The expectation over all draws; see `ExactMethod.exact`."""
+        require_pool(self, pool, self.n)
+        scores = np.where(pool.codes < 0, np.nan, pool.aggregated(self.scorer, self.aggregate))
+        right = subset_best_accuracy(scores, (pool.codes == gold[:, None]) & (pool.codes >= 0), pool.sizes, self.n)
+        return Expectation.of_one_request(right, self.n, pool)
+
+    def exact_errors(self, pool: Pool, gold: Integers, right: Floats, draw: DrawOrders) -> ErrorShares:  # noqa: ARG002
+        """How wrong answers come about over all draws; see `ExactErrorsMethod.exact_errors`."""
+        scored = (pool.codes >= 0) & ~np.isnan(pool.aggregated(self.scorer, self.aggregate))
+        return ErrorShares.without_stops(no_answer_probability(scored, pool.sizes, self.n))
 
 
-@dataclass(frozen=True)
+@frozen_method
 class WeightedBestOfN:
     """The answer whose CoTs have the largest sum of scores among n CoTs of one LLM: argmax_a of the sum over CoTs that say a.
 
@@ -86,7 +100,7 @@ class WeightedBestOfN:
     Attributes:
         n: CoTs per question.
         scorer: whose recorded scores; `None` for the only scorer there is.
-        aggregate: what becomes of the step scores, see `BestOfN`.
+        aggregate: how step scores become one number, see `BestOfN`.
     """
 
     needs: ClassVar[str] = (
@@ -94,15 +108,12 @@ class WeightedBestOfN:
     )
     """What to record, for the sentence that says it is missing."""
 
-    n: int = 20
+    n: Count = 20
     scorer: str | None = None
-    aggregate: str = "last"
-
-    def __post_init__(self) -> None:
-        _check(self)
+    aggregate: Aggregate = "last"
 
     def draws(self, llms: int) -> tuple[int, ...]:
-        """CoTs asked of the one LLM."""
+        """CoTs drawn from the one LLM."""
         return _draws(self, llms)
 
     def __call__(self, question: str, llm: RecordedSampler) -> str | None:  # noqa: ARG002  a replayed LLM already has its question
@@ -119,15 +130,7 @@ class WeightedBestOfN:
 
     def decide(self, pools: Sequence[Pool], orders: Sequence[Orders]) -> Decisions:
         """The same for all questions and many replicates; see `BatchMethod.decide`."""
-        return _decide(self, pools, orders)
-
-
-def _check(method: BestOfN | WeightedBestOfN) -> None:
-    require_types(method)
-    if method.n < 1:
-        raise OutOfRangeError(f"Best-of-N chooses among 1 CoT or more; n={method.n} was asked for.")
-    if method.aggregate not in AGGREGATES:
-        raise UnknownNameError.of("aggregate", method.aggregate, AGGREGATES)
+        return _decide(self, pools, orders, by_sum=True)
 
 
 def _draws(method: BestOfN | WeightedBestOfN, llms: int) -> tuple[int, ...]:
@@ -136,22 +139,24 @@ def _draws(method: BestOfN | WeightedBestOfN, llms: int) -> tuple[int, ...]:
     return (method.n,)
 
 
-def _decide(method: BestOfN | WeightedBestOfN, pools: Sequence[Pool], orders: Sequence[Orders]) -> Decisions:
+def _decide(
+    method: BestOfN | WeightedBestOfN, pools: Sequence[Pool], orders: Sequence[Orders], *, by_sum: bool
+) -> Decisions:
     require_draws(method, pools, orders)
     [pool], [order] = pools, orders
-    # What was judged and answered at all; everything else is as if it had no answer.
+    # A CoT without a score counts as one without an answer.
     scores = pool.aggregated(method.scorer, method.aggregate)
     codes = np.where(np.isnan(scores), -1, np.maximum(pool.codes, -1))
-    scores = np.where(codes < 0, -np.inf if isinstance(method, BestOfN) else 0.0, scores)
+    scores = np.where(codes < 0, 0.0 if by_sum else -np.inf, scores)
     answer = np.empty(order.shape[:2], codes.dtype)
     tokens = np.empty(order.shape[:2], np.int64)
     for batch in batches(order, method.n, codes.shape[1]):
         drawn, weights = batch.drawn(codes), batch.drawn(scores)
-        if isinstance(method, BestOfN):
+        if by_sum:
+            answer[batch.where] = weighted_plurality_codes(drawn, weights)
+        else:
             best = weights.argmax(axis=2)[:, :, None]
             answer[batch.where] = np.take_along_axis(drawn, best, axis=2)[:, :, 0]
-        else:
-            answer[batch.where] = weighted_plurality_codes(drawn, weights)
         tokens[batch.where] = batch.drawn(pool.output_tokens).sum(axis=2, dtype=np.int64)
     rounds = np.ones(answer.shape, np.int32)
     return Decisions(answer, (Ledger(rounds, method.n * rounds, tokens),))

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 import numpy as np
 import numpy.typing as npt
 
-from feval.errors import OutOfRangeError, UnknownNameError, UsageError
+from feval.errors import UsageError
 from feval.methods.batches import batches
 from feval.methods.decisions import Decisions, Ledger
-from feval.methods.fields import require_types
+from feval.methods.fields import Count, Positive, frozen_method
 from feval.methods.protocol import Orders, RecordedResponse, RecordedSampler, require_draws
 from feval.methods.vote import weighted_plurality, weighted_plurality_codes
 from feval.replay.draws import orders as seeded_orders
@@ -29,9 +29,8 @@ SEQUENCE_PROBABILITY = "sequence-probability"
 """The confidence that needs no further call: the CoT's own probability, length-normalised."""
 
 TEMPERATURES = tuple(10.0 ** (8 * i / 79 - 4) for i in range(80))
-"""What `fit` chooses from: 80 values, as in the paper; their range, 1e-4 to 1e4 evenly in the exponent, is our choice."""
+"""The values that `fit` chooses from: 80, as in the paper; their range, 1e-4 to 1e4 evenly in the exponent, is our choice."""
 
-_BILLINGS = ("whole", "cached", "free")
 _FIT_REPLICATES = 32
 
 
@@ -42,7 +41,7 @@ def confidence_weights(confidences: Floats, temperature: float) -> Floats:
 
     Args:
         confidences: [..., n], NaN for CoTs that do not vote.
-        temperature: T; infinity gives everyone weight 1.
+        temperature: T; with infinity every weight is 1.
 
     Returns:
         [..., n] weights, 0 for CoTs that do not vote.
@@ -55,13 +54,13 @@ def confidence_weights(confidences: Floats, temperature: float) -> Floats:
     return weights
 
 
-@dataclass(frozen=True)
+@frozen_method
 class ConfidenceWeighted:
     """The answer with the largest sum of exp(c_i / T) over the n CoTs that give it, c_i the confidence of CoT i (CISC).
 
     T towards infinity is self-consistency, T towards 0 the most confident CoT. CoTs without an answer, or without a confidence,
     do not vote. Weights are summed in draw order; sums within 1e-12 of the largest are equal, and of several answers the first
-    drawn wins. T is learnt: `fit` takes it from questions that are then not evaluated, unless it is given.
+    drawn wins. Unless T is given, `fit` learns it from questions that are then not evaluated.
 
     Attributes:
         n: CoTs per question.
@@ -75,24 +74,15 @@ class ConfidenceWeighted:
     needs: ClassVar[str] = "Or take recorded self-checks (`feval score --scorer p-true:MODEL`) as its confidence."
     """What to record, for the sentence that says it is missing."""
 
-    n: int = 20
+    n: Count = 20
     confidence: str = SEQUENCE_PROBABILITY
-    temperature: float | None = None
+    temperature: Positive | None = None
     # A self-check follows request and CoT in one conversation. The paper counts only what is new, about 20 tokens and 1 of output
-    # ("cached"); providers differ in what they charge for a cached prefix, so the default is what the recorded requests held.
-    self_check: str = "whole"
-
-    def __post_init__(self) -> None:
-        require_types(self)
-        if self.n < 1:
-            raise OutOfRangeError(f"CISC votes over 1 CoT or more; n={self.n} was asked for.")
-        if self.temperature is not None and not self.temperature > 0:
-            raise OutOfRangeError(f"The temperature of CISC lies above 0; {self.temperature} was given.")
-        if self.self_check not in _BILLINGS:
-            raise UnknownNameError.of("billing of self-checks", self.self_check, _BILLINGS)
+    # ("cached"); providers differ in what they charge for a cached prefix, so the default is the whole recorded request.
+    self_check: Literal["whole", "cached", "free"] = "whole"
 
     def draws(self, llms: int) -> tuple[int, ...]:
-        """CoTs asked of the one LLM."""
+        """CoTs drawn from the one LLM."""
         if llms != 1:
             raise UsageError(f"CISC votes over the CoTs of one LLM; {llms} were given.")
         return (self.n,)
@@ -103,9 +93,9 @@ class ConfidenceWeighted:
         return self.temperature is not None
 
     def fit(self, pools: Sequence[Pool], gold: npt.NDArray[np.integer[Any]]) -> Self:
-        """The method with the temperature of `TEMPERATURES` that is right most often on training questions.
+        """The method with the temperature from `TEMPERATURES` that is right most often on training questions.
 
-        Of several, the largest is taken, which is closest to self-consistency. Each is judged on the same 32 draws of n CoTs.
+        Of several, the largest wins, as it is closest to self-consistency. Each is judged on the same 32 draws of n CoTs.
 
         Args:
             pools: one, of the training questions.
@@ -139,7 +129,7 @@ class ConfidenceWeighted:
             llm: a recorded LLM: its responses have `sequence_probabilities` or `scores`.
 
         Raises:
-            UsageError: no temperature was given, nor learnt.
+            UsageError: no temperature was given or learnt.
         """
         temperature = self._temperature()
         response = llm.sample(self.n)
@@ -156,7 +146,7 @@ class ConfidenceWeighted:
         """The same for all questions and many replicates; see `BatchMethod.decide`.
 
         Raises:
-            UsageError: no temperature was given, nor learnt.
+            UsageError: no temperature was given or learnt.
         """
         temperature = self._temperature()
         require_draws(self, pools, orders)

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from fractions import Fraction
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 
-from feval.errors import OutOfRangeError, UnknownNameError, UsageError
+from feval.errors import OutOfRangeError, UsageError
 from feval.estimators.stopping.traces import (
-    MEASURES,
     LowGroups,
     known_percentiles,
     low_groups,
@@ -21,7 +18,7 @@ from feval.estimators.stopping.traces import (
 )
 from feval.methods.batches import Batch, batches
 from feval.methods.decisions import Decisions, Ledger
-from feval.methods.fields import exact_threshold, require_types
+from feval.methods.fields import Count, ExactNumber, Share, as_fraction, frozen_method
 from feval.methods.protocol import Orders, RecordedSampler, require_draws
 from feval.methods.vote import weighted_plurality, weighted_plurality_codes
 
@@ -34,68 +31,49 @@ Floats = npt.NDArray[np.float64]
 Int64 = npt.NDArray[np.int64]
 Votes = list[tuple[str, float]]
 
-_KEEP = {"low": 10, "high": 90}
-_MODES = ("offline", "online")
-_VOTES = ("weighted", "plain")
+_KEEP: dict[str | float, int] = {"low": 10, "high": 90}
 
 
-@dataclass(frozen=True)
+@frozen_method
 class DeepConfidence:
     """The vote of the most confident of n traces of one LLM, each with its confidence as weight (DeepConf, sections 3.2 and 3.3).
 
     A token's confidence is minus the mean log-probability of the k likeliest tokens (k = 20 in the paper; a recording has its
     own k). *Offline*, all n traces are drawn; of those with an answer, the traces whose confidence is at least the percentile
     100 - eta (linear interpolation) vote. *Online*, the bar is that percentile over `warm_up` traces, with or without an answer;
-    each later trace is cut when its first full group falls below the bar, billed up to that group's last token, and does not
-    vote, nor does any trace below the bar. CoTs without recorded token confidences do not vote and are not cut. Weights are
+    each later trace is cut where its first full group falls below the bar, billed up to that group's last token, and does not
+    vote; no trace below the bar does. CoTs without recorded token confidences do not vote and are not cut. Weights are
     summed in draw order; sums within 1e-12 of the largest are equal, and of several answers the first drawn wins.
 
     Attributes:
         n: traces per question.
         mode: "offline" or "online".
-        keep: eta, percent of traces to keep: "low" (10), "high" (90) or a number above 0 and up to 100.
+        keep: eta, percent of traces to keep: "low" (10), "high" (90) or a number above 0 and at most 100.
         measure: confidence of a trace: "lowest-group", "mean", "tail" or "bottom-10%". Online it is the lowest group.
         vote: "weighted" by confidence, or "plain".
         group: tokens in a sliding group; a shorter trace has one group, all of it, and is never cut.
         tail: tokens at the end of a trace that "tail" looks at.
         warm_up: traces that set the bar online.
-        consensus: online, stop asking when the leading answer has this share of the votes' weight; `None` to draw all n.
+        consensus: online, stop when the leading answer has this share of the votes' weight; `None` to draw all n.
     """
 
-    # The paper draws 512; a pool of 40 is what recordings have.
-    n: int = 40
-    mode: str = "offline"
+    # The paper draws 512; recordings usually have 40.
+    n: Count = 40
+    mode: Literal["offline", "online"] = "offline"
     # The official package keeps 90 percent by default (its `confidence_percentile=90` means the 10th percentile). The paper's
     # "low" saves more and errs more.
-    keep: str | float = "high"
-    # The only one that can be known while a trace is being generated. Offline the paper reports tail and bottom-10% beside it.
-    measure: str = "lowest-group"
-    # The package overwrites its weighted result by the plain majority unless told not to; the paper's method is the weighted one.
-    vote: str = "weighted"
-    group: int = 2048
-    tail: int = 2048
-    warm_up: int = 16
+    keep: Literal["low", "high"] | Annotated[str | float, ExactNumber(above=0, most=100)] = "high"
+    # The only one that is known while a trace is being generated. Offline the paper also reports tail and bottom-10%.
+    measure: Literal["mean", "tail", "lowest-group", "bottom-10%"] = "lowest-group"
+    # The package replaces its weighted result by the plain majority unless told not to; the paper's method is the weighted one.
+    vote: Literal["weighted", "plain"] = "weighted"
+    group: Count = 2048
+    tail: Count = 2048
+    warm_up: Count = 16
     # The paper's adaptive sampling, with 0.95; the package does not have it.
-    consensus: str | float | None = None
+    consensus: Share | None = None
 
     def __post_init__(self) -> None:
-        require_types(self)
-        for name, value, known in (
-            ("mode", self.mode, _MODES), ("measure", self.measure, MEASURES), ("vote", self.vote, _VOTES)
-        ):  # fmt: skip
-            if value not in known:
-                raise UnknownNameError.of(name, value, known)
-        if min(self.n, self.group, self.tail, self.warm_up) < 1:
-            raise OutOfRangeError(
-                "n, group, tail and warm_up of DeepConf are 1 or more; "
-                f"n={self.n}, group={self.group}, tail={self.tail} and warm_up={self.warm_up} were asked for."
-            )
-        if not 0 < self._eta <= 100:
-            raise OutOfRangeError(
-                f"DeepConf keeps more than 0 and up to 100 percent; keep={self.keep!r} was asked for."
-            )
-        if self.consensus is not None:
-            exact_threshold("consensus", self.consensus, 0, 1)
         if self.mode == "online" and self.n < self.warm_up:
             raise OutOfRangeError(f"DeepConf warms up with {self.warm_up} traces; n={self.n} has no room for them.")
         if self.mode == "online" and self.measure != "lowest-group":
@@ -107,7 +85,7 @@ class DeepConfidence:
             raise UsageError("Offline, DeepConf draws all traces at once; consensus stops it in mode='online' only.")
 
     def draws(self, llms: int) -> tuple[int, ...]:
-        """The most traces asked of the one LLM."""
+        """The most traces drawn from the one LLM."""
         if llms != 1:
             raise UsageError(f"DeepConf votes over the traces of one LLM; {llms} were given.")
         return (self.n,)
@@ -148,7 +126,7 @@ class DeepConfidence:
         _collect(votes, response.answers, confidences, bar)
         drawn = self.warm_up
         while drawn < self.n and not self._agreed(votes):
-            # Without a look at the votes in between, all later traces are asked for at once.
+            # Unless the votes are looked at in between, all later traces are one request.
             response = llm.sample(self.n - drawn if self.consensus is None else 1)
             confidences = [self._confidence(trace) for trace in response.token_confidences]
             for trace in response.token_confidences:
@@ -167,7 +145,7 @@ class DeepConfidence:
         return float(np.percentile(confidences, 100 - self._eta)) if confidences else -np.inf
 
     def _cut(self, trace: npt.NDArray[Any], bar: float) -> int | None:
-        """Tokens of a trace when its first group below the bar is complete."""
+        """Tokens of a trace up to the end of its first group below the bar; `None` if it is not cut."""
         sums = np.concatenate([[0.0], np.cumsum(trace, dtype=np.float64)])
         below = np.flatnonzero((sums[self.group :] - sums[: -self.group]) / self.group < bar)
         return int(below[0]) + self.group if below.size else None
@@ -180,7 +158,7 @@ class DeepConfidence:
         for answer, confidence in votes:
             sums[answer] = sums.get(answer, 0.0) + self._weight(confidence)
             total += self._weight(confidence)
-        share = self._share
+        share = as_fraction(self.consensus)
         return total > 0 and max(sums.values()) * share.denominator >= share.numerator * total
 
     def _weight(self, confidence: float) -> float:
@@ -188,18 +166,7 @@ class DeepConfidence:
 
     @property
     def _eta(self) -> float:
-        if isinstance(self.keep, str) and self.keep in _KEEP:
-            return _KEEP[self.keep]
-        try:
-            return float(exact_threshold("keep", self.keep))
-        except OutOfRangeError as error:
-            raise OutOfRangeError(
-                f"DeepConf keeps 'low' (10), 'high' (90) or a number of percent up to 100; keep={self.keep!r} was asked for."
-            ) from error
-
-    @property
-    def _share(self) -> Fraction:
-        return exact_threshold("consensus", 1 if self.consensus is None else self.consensus)
+        return float(as_fraction(_KEEP.get(self.keep, self.keep)))
 
     # -- the batch form -----------------------------------------------------------------------------------------------
 
@@ -218,12 +185,11 @@ class DeepConfidence:
             bars = known_percentiles(known[:, :, : self._until], 100 - self._eta)[:, :, None]
             codes = np.where(known >= bars, batch.drawn(pool.codes), -1)
             weights = np.where(known >= bars, known, 0.0) if self.vote == "weighted" else np.ones(known.shape)
-            drawn = self._drawn(codes, weights)
-            asked = np.arange(self.n) < drawn[:, :, None]
-            answer[batch.where] = weighted_plurality_codes(np.where(asked, codes, -1), weights)
-            taken = self._billed(pool, batch, known, bars)
-            tokens[batch.where] = np.where(asked, taken, 0).sum(axis=2)
-            cots[batch.where] = drawn
+            asked = self._asked(codes, weights)
+            seen = np.arange(self.n) < asked[:, :, None]
+            answer[batch.where] = weighted_plurality_codes(np.where(seen, codes, -1), weights)
+            tokens[batch.where] = np.where(seen, self._billed(pool, batch, known, bars), 0).sum(axis=2)
+            cots[batch.where] = asked
         return Decisions(answer, (Ledger(self._rounds(cots), cots, tokens),))
 
     @property
@@ -237,14 +203,14 @@ class DeepConfidence:
         later = cots - self.warm_up
         return 1 + (later if self.consensus is not None else np.minimum(later, 1))
 
-    def _drawn(self, codes: npt.NDArray[Any], weights: Floats) -> Int64:
+    def _asked(self, codes: npt.NDArray[Any], weights: Floats) -> Int64:
         """[R', Q'] traces asked for until the votes [R', Q', n] agree."""
         if self.consensus is None:
             return np.full(codes.shape[:2], self.n, np.int64)
-        size, share = codes.shape[0] * codes.shape[1], self._share
+        size, share = codes.shape[0] * codes.shape[1], as_fraction(self.consensus)
         voting = np.ascontiguousarray(codes.reshape(size, self.n).T) >= 0
         given = np.where(voting, weights.reshape(size, self.n).T, 0.0)
-        # A table [candidates, N]; those who do not vote add nothing to the first candidate.
+        # A table [candidates, N]; traces that do not vote add nothing to the first candidate.
         cells = np.maximum(codes.reshape(size, self.n).T, 0).astype(np.intp) * size + np.arange(size)
         sums = np.zeros((int(codes.max(initial=0)) + 1) * size)
         leader, total = np.zeros((2, size))
@@ -284,15 +250,15 @@ def _collect(votes: Votes, answers: Sequence[str | None], confidences: Sequence[
 
 
 def _traces(pool: Pool) -> Iterator[tuple[npt.NDArray[Any], Int64]]:
-    """Per question, token confidences of all its traces end to end, and how many each has."""
-    kept = pool.logprobs().confidences
-    for row, lengths in enumerate(kept.lengths()):
-        yield kept.of_question(row), lengths
+    """Per question, the token confidences of all its traces, one after the other, and the length of each."""
+    confidences = pool.logprobs().confidences
+    for row, lengths in enumerate(confidences.lengths()):
+        yield confidences.of_question(row), lengths
 
 
 def _by_question(pool: Pool, measure: Any) -> Floats:
     """[Q, S] a measure of every trace."""
-    found = np.empty(pool.codes.shape)
+    values = np.empty(pool.codes.shape)
     for row, (tokens, lengths) in enumerate(_traces(pool)):
-        found[row] = measure(tokens, lengths)
-    return found
+        values[row] = measure(tokens, lengths)
+    return values

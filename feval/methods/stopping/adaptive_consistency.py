@@ -4,19 +4,28 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
-from fractions import Fraction
-from typing import TYPE_CHECKING, Protocol
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Protocol
 
 import numpy as np
 import numpy.typing as npt
+from pydantic import Field
 
-from feval.errors import OutOfRangeError, UnknownNameError, UsageError
+from feval.errors import UsageError
+from feval.estimators.cost import mean_output_tokens
+from feval.estimators.counts import vote_counts
+from feval.estimators.stopping.hasty import wrong_stops
+from feval.estimators.stopping.orders import OverOrders, Pools, ends_of_rule
 from feval.estimators.stopping.stopping import Criterion
+from feval.estimators.votes.plurality import subset_plurality_accuracy
 from feval.methods.decisions import Decisions, Ledger
-from feval.methods.fields import require_types
-from feval.methods.protocol import Response, drawn, require_draws, seen_tokens
-from feval.methods.vote import plurality, plurality_codes, require_no_answer_rule
+from feval.methods.error_shares import ErrorShares, no_answer_probability
+from feval.methods.expectation import Expectation
+from feval.methods.fields import Count, ExactNumber, as_fraction, frozen_method
+from feval.methods.protocol import DrawOrders, Response, drawn, require_draws, seen_tokens
+from feval.methods.stopping.pool_counts import PoolCounts, gold_share_of_lead, mean_over_orders
+from feval.methods.stopping.stopped_early import early_votes_of_whole_pool, split_of_stops
+from feval.methods.vote import NoAnswerRule, no_answer_wins, plurality, plurality_codes
 from feval.replay.draws import uniforms
 
 if TYPE_CHECKING:
@@ -32,12 +41,13 @@ THRESHOLDS = {
     "random": "0.1",
     "crp": "0.95",
 }
-"""Criterion -> the threshold of the authors' code; "crp" is named in its documentation only, and takes beta's."""
+"""Criterion -> the threshold of the authors' code; "crp" is named only in its documentation, and takes beta's."""
 
 _DROPPED_FROM = 16
 
 Integers = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
+Floats = npt.NDArray[np.float64]
 
 
 class _Coin(Protocol):
@@ -48,13 +58,13 @@ class _Coin(Protocol):
     def uniform(self, seed: int = 0) -> float: ...
 
 
-@dataclass(frozen=True)
+@frozen_method
 class AdaptiveConsistency:
-    """Self-consistency that looks at its vote after every CoT, each a request of its own, and stops when it looks settled.
+    """Self-consistency that draws one CoT per request, looks at the vote after each, and stops when the vote looks settled.
 
-    The criteria are those of section 3: beta (equation 3), Dirichlet (equation 2), entropy, majority and random; they are written
-    down in `feval.estimators.stopping.stopping`. Shares and probabilities are compared with the threshold exactly. Of tied answers the one
-    seen first wins, which over all draws is a uniform tie-break.
+    The criteria are those of section 3: beta (equation 3), Dirichlet (equation 2), entropy, majority and random; their formulas
+    are in `estimators.stopping.stopping`. Shares and probabilities are compared with the threshold exactly. Of tied answers the
+    one seen first wins, which over all draws is a uniform tie-break.
 
     Attributes:
         criterion: "beta", "dirichlet", "entropy", "majority", "random" or "crp".
@@ -63,55 +73,33 @@ class AdaptiveConsistency:
             dirichlet, crp), 0.75 (entropy), 0.8 (majority), 0.1 (random).
         budget: most CoTs.
         no_answer: "drop": a CoT without an answer casts no vote; "vote": no answer is one more answer, which is never right.
-        top: "dirichlet" looks at so many of the largest counts; `None` for all.
+        top: how many of the largest counts "dirichlet" looks at; `None` for all.
         concentration: of the Chinese-restaurant process of "crp".
         seed: of the coins of "random".
     """
 
-    criterion: str = "beta"
-    # A text such as "0.95" and the float 0.95 are the same rational number, 19/20.
-    threshold: str | float | None = None
-    budget: int = 40
+    criterion: Literal["beta", "dirichlet", "entropy", "majority", "random", "crp"] = "beta"
+    # The text "0.95" and the float 0.95 are the same rational number, 19/20.
+    threshold: Annotated[str | float, ExactNumber(above=0, most=1)] | None = None
+    budget: Count = 40
     # The authors' evaluation of string answers counts a failed extraction as the answer "None"; their library leaves the choice
     # to its caller. As everywhere in feval a failure is no opinion, unless a figure made with votes is to be reproduced.
-    no_answer: str = "drop"
+    no_answer: NoAnswerRule = "drop"
     # The paper integrates over all answers; the authors' code keeps the five largest counts to bound its Monte-Carlo integral.
     # The integral here is exact whatever the number of answers, so the paper's form is the default; 5 gives the code's.
-    top: int | None = None
-    # No paper fixes it: with 1 an answer unlike any before is as likely as a repetition of one seen once.
-    concentration: str | float = 1.0
+    top: Annotated[int, Field(ge=2, description="a whole number, 2 or more")] | None = None
+    # No paper fixes it. With 1, a new answer is as likely as the repetition of one seen once.
+    concentration: Annotated[str | float, ExactNumber(above=0)] = 1.0
     seed: int = 0
-
-    def __post_init__(self) -> None:
-        require_types(self)
-        require_no_answer_rule(self.no_answer)
-        if self.criterion not in THRESHOLDS:
-            raise UnknownNameError.of("criterion", self.criterion, THRESHOLDS)
-        if self.budget < 1 or (self.top is not None and self.top < 2):
-            raise OutOfRangeError(
-                "Adaptive-Consistency draws 1 CoT or more and compares 2 counts or more; "
-                f"budget={self.budget} and top={self.top} were given."
-            )
-        if not 0 < _exact("threshold", self._given_threshold) <= 1 or _exact("concentration", self.concentration) <= 0:
-            raise OutOfRangeError(
-                "Adaptive-Consistency takes a threshold above 0 and at most 1, and a concentration above 0; "
-                f"threshold={self.threshold} and concentration={self.concentration} were given."
-            )
-
-    @property
-    def _given_threshold(self) -> str | float:
-        return THRESHOLDS[self.criterion] if self.threshold is None else self.threshold
 
     @property
     def rule(self) -> Criterion:
-        """The criterion with its threshold, exact."""
-        concentration = _exact("concentration", self.concentration)
-        return Criterion(
-            self.criterion, _exact("threshold", self._given_threshold), self.budget, self.top, concentration
-        )
+        """The criterion with its exact threshold."""
+        threshold = THRESHOLDS[self.criterion] if self.threshold is None else self.threshold
+        return Criterion(self.criterion, as_fraction(threshold), self.budget, self.top, as_fraction(self.concentration))
 
     def draws(self, llms: int) -> tuple[int, ...]:
-        """The most CoTs asked of the one LLM."""
+        """The most CoTs drawn from the one LLM."""
         if llms != 1:
             raise UsageError(f"Adaptive-Consistency draws CoTs of one LLM; {llms} were given.")
         return (self.budget,)
@@ -155,7 +143,7 @@ class AdaptiveConsistency:
         Args:
             pool: of Q questions.
             order: [R, Q, budget] recorded places, in draw order.
-            codes: [R, Q, budget] what stands there.
+            codes: [R, Q, budget] the answer codes there.
         """
         rule = self.rule
         if rule.name == "random":
@@ -169,18 +157,96 @@ class AdaptiveConsistency:
         stopped = _first_two(rule, voting) if rule.columns in (1, 2) else _all_counts(rule, voting)
         return stopped.reshape(codes.shape[:2])
 
+    # -- over all draws -----------------------------------------------------------------------------------------------
 
-def _exact(name: str, given: str | float) -> Fraction:
-    try:
-        return Fraction(str(given))
-    except (ValueError, ZeroDivisionError) as error:
-        raise OutOfRangeError(
-            f"Adaptive-Consistency takes a number as {name}, such as 0.95; {given!r} is none."
-        ) from error
+    def exact(self, pool: Pool, gold: npt.NDArray[np.integer[Any]]) -> Expectation:
+        """The expectation over all draws; see `ExactMethod.exact`."""
+        if self.criterion == "random":
+            return self._exact_random(pool, gold)
+        means = _mean_over_orders(self, PoolCounts.of(pool, gold, self.no_answer))
+        return Expectation(means.right, means.samples, means.samples, means.output_tokens)
+
+    def exact_errors(
+        self, pool: Pool, gold: npt.NDArray[np.integer[Any]], right: Floats, draw: DrawOrders
+    ) -> ErrorShares:
+        """How wrong answers come about over all draws; see `ExactErrorsMethod.exact_errors`."""
+        none = self._no_answer(pool)
+        wrong = np.maximum(1.0 - right - none, 0.0)
+        return split_of_stops(self, _Stops(self), pool, gold, wrong, none, draw)
+
+    def _exact_random(self, pool: Pool, gold: npt.NDArray[np.integer[Any]]) -> Expectation:
+        """The coin does not look at the answers: a mixture of self-consistency over numbers of CoTs."""
+        codes = pool.codes if self.no_answer == "drop" else pool.with_no_answer_as_vote().codes
+        counts, n = vote_counts(codes, gold), np.arange(1, self.budget + 1)
+        share = _coin_stops(self)
+        right = subset_plurality_accuracy(counts.gold, counts.rivals, counts.no_answer, n).per_question() @ share
+        cots = np.full(len(right), share @ n)
+        return Expectation(right, cots, cots, cots * mean_output_tokens(pool.output_tokens, pool.sizes))
+
+    def _no_answer(self, pool: Pool) -> Floats:
+        """[Q] probability of no answer."""
+        if self.criterion == "random":
+            n = np.arange(1, self.budget + 1)
+            if self.no_answer == "vote":
+                return no_answer_wins(pool, n) @ _coin_stops(self)
+            by_draws = [no_answer_probability(pool.codes >= 0, pool.sizes, draws) for draws in n.tolist()]
+            return np.array(by_draws).T @ _coin_stops(self)
+        if self.no_answer == "drop":  # no criterion stops without a vote
+            return no_answer_probability(pool.codes >= 0, pool.sizes, self.budget)
+        silent, candidates = pool.codes == -1, int(pool.codes.max(initial=-1)) + 1
+        voting = replace(pool, codes=np.where(silent, candidates, pool.codes).astype(np.int64))
+        none = np.where(silent.any(axis=1), candidates, -1)
+        return _mean_over_orders(self, PoolCounts.of(voting, none, "drop")).right
 
 
-def _coins(pool: Pool, order: npt.NDArray[np.uint16], seed: int) -> npt.NDArray[np.float64]:
+def _mean_over_orders(method: AdaptiveConsistency, counts: PoolCounts, *, only_last: bool = False) -> OverOrders:
+    """The means over all orders, of a criterion that looks at the votes."""
+    ends = ends_of_rule(method.rule.stop_mask, counts.pools.bounds(), method.budget, only_last=only_last)
+    return mean_over_orders(counts, ends)
 
+
+def _coin_stops(method: AdaptiveConsistency) -> Floats:
+    """[budget] probability that the coin stops after 1, 2, ... CoTs."""
+    n, stop = np.arange(1, method.budget + 1), float(method.rule.threshold)
+    share: Floats = np.where(n < method.budget, stop, 1.0) * (1.0 - stop) ** (n - 1)
+    return share
+
+
+@dataclass(frozen=True)
+class _Stops:
+    """Where Adaptive-Consistency stops; see `StopModel`."""
+
+    method: AdaptiveConsistency
+    fraction_windows: int = 0
+
+    @property
+    def stops_at_most(self) -> int:
+        return self.method.budget
+
+    def early_of_whole_pool(self, pools: Pools, wrong: Floats) -> Floats:
+        return early_votes_of_whole_pool(pools, wrong, self._right_at_budget)
+
+    def _right_at_budget(self, pools: Pools) -> Floats:
+        counts = PoolCounts.of_counts(pools, self.method.no_answer)
+        if self.method.criterion == "random":
+            return gold_share_of_lead(counts.pools) * float(_coin_stops(self.method)[-1])
+        return _mean_over_orders(self.method, counts, only_last=True).right
+
+    def wrong_before_budget(self, counts: npt.NDArray[np.integer[Any]]) -> Floats:
+        method, none_votes = self.method, self.method.no_answer == "vote"
+        if method.criterion == "random":
+            share = _coin_stops(method)
+            return wrong_stops(
+                counts, method.budget, lambda keys, draws: np.full(len(keys), share[draws - 1]), none_votes=none_votes
+            )
+        pools = Pools(*(column.astype(np.int64) for column in (counts[:, 1], counts[:, 2:], counts[:, 0])))
+        bounds = PoolCounts.of_counts(pools, method.no_answer).pools.bounds()
+        ends = ends_of_rule(method.rule.stop_mask, bounds, method.budget)
+        return wrong_stops(counts, method.budget, lambda keys, _: ends.at(keys), none_votes=none_votes)
+
+
+def _coins(pool: Pool, order: npt.NDArray[np.uint16], seed: int) -> Floats:
+    """[R, Q, n] uniform numbers, one per draw."""
     if pool.question_keys is None:
         raise UsageError(
             f"The pool of {pool.llm} has no question keys, from which coins are tossed; take it from `load`."
@@ -189,10 +255,10 @@ def _coins(pool: Pool, order: npt.NDArray[np.uint16], seed: int) -> npt.NDArray[
 
 
 def _first_two(rule: Criterion, codes: npt.NDArray[np.integer]) -> Integers:
-    """[N] where each of N orders [budget, N] stops, by a criterion that looks at the two largest counts only.
+    """[N] CoTs drawn until each of N orders [budget, N] stops, by a criterion that looks only at the two largest counts.
 
-    One pass over the draws that keeps the two largest counts; orders that have stopped are dropped. A count that passes the
-    largest was the largest, or tied with it, so the second largest stays what it was.
+    One pass over the draws that keeps the two largest counts and drops orders that have stopped. A count that passes the largest
+    was the largest, or tied with it, so the second largest does not change.
     """
     stopped = np.full(codes.shape[1], rule.budget)
     width = int(codes.max(initial=0)) + 2  # the first column is for no answer, which does not vote
@@ -228,7 +294,7 @@ def _first_two(rule: Criterion, codes: npt.NDArray[np.integer]) -> Integers:
 
 
 def _all_counts(rule: Criterion, codes: npt.NDArray[np.integer]) -> Integers:
-    """[N] the same for a criterion that looks at all counts, each distinct set of them once."""
+    """[N] the same for a criterion that looks at all counts; each distinct set of counts is judged once."""
     stopped = np.full(codes.shape[1], rule.budget)
     rows = np.arange(codes.shape[1])
     votes = np.zeros((codes.shape[1], int(codes.max(initial=0)) + 1), np.int16)

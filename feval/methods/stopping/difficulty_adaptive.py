@@ -10,14 +10,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from math import comb
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 import numpy as np
 import numpy.typing as npt
 
-from feval.errors import NotRecordedError, OutOfRangeError, UnknownNameError, UsageError
+from feval.errors import NotRecordedError, OutOfRangeError, UsageError
 from feval.methods.decisions import Decisions, Ledger
-from feval.methods.fields import exact_threshold, require_types
+from feval.methods.fields import Count, ExactNumber, as_fraction, frozen_method
 from feval.methods.protocol import Orders, drawn, require_draws
 from feval.methods.vote import plurality_codes
 
@@ -29,22 +29,20 @@ __all__ = ["DifficultyAdaptive"]
 Integers = npt.NDArray[np.integer[Any]]
 Booleans = npt.NDArray[np.bool_]
 
-RANKINGS = ("scorer", "prompt-length")
 
-
-@dataclass(frozen=True)
+@frozen_method
 class DifficultyAdaptive:
-    """DSC: rank, partition, pre-allocate. It sees the whole set of questions, so it has the batch form only.
+    """DSC: rank, partition, pre-allocate. It sees the whole set of questions, so it has only the batch form.
 
-    The plurality of what was drawn answers a hard question, the answer seen first winning a tie; the first CoT answers an easy
-    one (the authors' code takes a CoT at temperature 0, Figure 3 of the paper one draw; a recording holds draws). CoTs without
+    A hard question is answered by the plurality of its CoTs (of tied answers the one seen first wins), an easy one by its first
+    CoT: the authors' code takes a CoT at temperature 0, Figure 3 of the paper one draw, and a recording holds draws. CoTs without
     an answer cast no vote and are never unanimous.
 
     Attributes:
         ranking: "scorer": by the mean recorded score of a question's CoTs, higher is harder: the paper's mean rank over R
-            batches, recorded as a scorer. "prompt-length": by prompt tokens, which costs nothing. The first in recorded order
-            is the easier of two equal ones.
-        scorer: whose scores rank; `None` for the only one.
+            batches, recorded as a scorer. "prompt-length": by prompt tokens, which costs nothing. Of two equal questions the
+            first in recorded order is the easier.
+        scorer: whose scores rank; `None` for the only scorer there is.
         window: p, CoTs pre-drawn, and drawn at a time (4 in the paper).
         judged: k, consecutive questions from the hard end that must each be unanimous on their p CoTs (32).
         neighbours: m, questions whose needs set the next first draw (16).
@@ -52,13 +50,13 @@ class DifficultyAdaptive:
         threshold: the Beta criterion of Adaptive-Consistency that ends drawing: 0.95. The paper calls the step Dirichlet, the
             authors' code tests Beta(v1 + 1, v2 + 1), and so do we.
         judged_are: "easy" as in the authors' code, or "hard" as Figure 3 draws it.
-        preallocate: without it, every hard question starts with p CoTs (the partition alone).
+        preallocate: `False` starts every hard question with p CoTs (the partition alone).
         allocate_over: whose needs set a first draw: the m "hard" questions before it, as Figure 3 draws it, or "all" as in the
-            authors' code, where the m questions before it count whether they are easy or hard, so that the hardest part of
-            the easy questions sets where the hard ones start. The need of a question is the authors' in both: the number of
-            its CoTs at which the criterion first holds, not rounded up to whole windows as the figure's totals are.
+            authors' code, where the m questions before it count whether they are easy or hard, so that the hardest of the easy
+            questions set where the hard ones start. In both, the need of a question is the authors': the number of its CoTs at
+            which the criterion first holds, not rounded up to whole windows as the figure's totals are.
         requests: "made": 1 + (CoTs - first draw) / p, as Figure 3 counts; or "billed" by the authors' code: CoTs // first
-            draw, and at least 1, which is fewer than it makes. Only the price of prompts per round depends on it.
+            draw, and at least 1, which is fewer than it makes. Only the cost of prompts per round depends on it.
     """
 
     whole_set: ClassVar[Literal[True]] = True
@@ -66,36 +64,23 @@ class DifficultyAdaptive:
     needs: ClassVar[str] = "Its scores rank the questions by difficulty; ranking='prompt-length' needs none."
     """What to record, for the sentence that says it is missing."""
 
-    ranking: str = "scorer"
+    ranking: Literal["scorer", "prompt-length"] = "scorer"
     scorer: str | None = None
-    window: int = 4
-    judged: int = 32
-    neighbours: int = 16
-    budget: int = 40
-    threshold: str | float = 0.95
-    judged_are: str = "easy"
+    window: Count = 4
+    judged: Count = 32
+    neighbours: Count = 16
+    budget: Count = 40
+    threshold: Annotated[str | float, ExactNumber(above=0, below=1)] = 0.95
+    judged_are: Literal["easy", "hard"] = "easy"
     preallocate: bool = True
-    allocate_over: str = "hard"
-    requests: str = "made"
+    allocate_over: Literal["hard", "all"] = "hard"
+    requests: Literal["made", "billed"] = "made"
 
     def __post_init__(self) -> None:
-        require_types(self)
-        if self.ranking not in RANKINGS:
-            raise UnknownNameError.of("ranking", self.ranking, RANKINGS)
-        for what, given, known in (
-            ("fate of the judged questions", self.judged_are, ("easy", "hard")),
-            ("set of questions to allocate over", self.allocate_over, ("hard", "all")),
-            ("count of requests", self.requests, ("made", "billed")),
-        ):
-            if given not in known:
-                raise UnknownNameError.of(what, given, known)
-        if min(self.window, self.judged, self.neighbours) < 1 or self.budget < self.window:
+        if self.budget < self.window:
             raise OutOfRangeError(
-                "Windows, judged questions and neighbours of DSC are 1 or more, and the budget at least a window; "
-                f"window={self.window}, judged={self.judged}, neighbours={self.neighbours} and budget={self.budget} were given."
+                f"The budget of DSC is at least a window; window={self.window} and budget={self.budget} were given."
             )
-        if not 0 < exact_threshold("threshold", self.threshold) < 1:
-            raise OutOfRangeError(f"The Beta criterion is between 0 and 1; {self.threshold} was asked for.")
 
     def draws(self, llms: int) -> tuple[int, ...]:
         """The budget, of one LLM."""
@@ -113,45 +98,45 @@ class DifficultyAdaptive:
         Raises:
             NotRecordedError: there are no scores to rank by.
         """
-        planned = self._planned(pools, orders)
-        codes, easy, first = planned.codes, planned.easy, planned.first
-        size = np.where(easy, 1, self._sizes(planned.confident, first))
+        plan = self._plan(pools, orders)
+        codes, easy, first = plan.codes, plan.easy, plan.first
+        size = np.where(easy, 1, self._sizes(plan.confident, first))
         rounds = np.where(easy, 1, self._requests(size, first))
         answer = plurality_codes(np.where(np.arange(self.budget) < size[..., None], codes, -1))
         tokens = np.cumsum(drawn(pools[0].output_tokens, orders[0][:, :, : self.budget]), axis=-1, dtype=np.int64)
         spent = np.take_along_axis(tokens, (size - 1)[..., None], axis=-1)[..., 0]
-        return Decisions(answer, (Ledger(rounds, size, spent, *planned.ranking_calls),))
+        return Decisions(answer, (Ledger(rounds, size, spent, *plan.ranking_calls),))
 
     def plan(self, pools: Sequence[Pool], orders: Sequence[Orders]) -> tuple[Booleans, Integers]:
-        """What steps 2 and 3 come to, for looking at.
+        """The outcome of steps 2 and 3, for inspection.
 
         Args:
             pools: as for `decide`.
             orders: as for `decide`.
 
         Returns:
-            [R, Q] which questions are easy, and [R, Q] CoTs of the first request of the others. Those of easy ones are not
-            drawn: p where first draws are allocated over the hard questions, else what the allocation over all gave them.
+            [R, Q] which questions are easy, and [R, Q] CoTs of the first request of the others. For easy ones, which do not draw
+            them, it is p where first draws are allocated over the hard questions, else what the allocation over all gives.
         """
-        planned = self._planned(pools, orders)
-        return planned.easy, planned.first
+        plan = self._plan(pools, orders)
+        return plan.easy, plan.first
 
-    def _planned(self, pools: Sequence[Pool], orders: Sequence[Orders]) -> _Planned:
+    def _plan(self, pools: Sequence[Pool], orders: Sequence[Orders]) -> _Plan:
         require_draws(self, pools, orders)
         pool, order = pools[0], orders[0][:, :, : self.budget]
         ranked, ranking_calls = self._ranked(pool, (order.shape[0], order.shape[1]))
         codes = drawn(pool.codes, order)
-        confident = _confident(codes, _needed(self.budget, exact_threshold("threshold", self.threshold)))
+        confident = _confident(codes, _needed(self.budget, as_fraction(self.threshold)))
         unanimous = (codes[:, :, : self.window] == codes[:, :, :1]).all(axis=-1) & (codes[:, :, 0] >= 0)
         easy = self._easy(unanimous[:, ranked])
         true_size = np.where(confident.any(axis=-1), confident.argmax(axis=-1) + 1, self.budget)
         first = self._first_draws(true_size[:, ranked], unanimous[:, ranked], easy)
         place = np.empty_like(ranked)  # back from the ranking to the order of the questions
         place[ranked] = np.arange(len(ranked))
-        return _Planned(codes, confident, easy[:, place], first[:, place], ranking_calls)
+        return _Plan(codes, confident, easy[:, place], first[:, place], ranking_calls)
 
     def _ranked(self, pool: Pool, shape: tuple[int, int]) -> tuple[npt.NDArray[np.intp], list[Integers]]:
-        """[Q] rows from easy to hard, and what ranking them took."""
+        """[Q] rows from easy to hard, and the calls and tokens of ranking them."""
         if self.ranking == "prompt-length":
             if len(pool.sizes) and int(pool.prompt_tokens.min()) < 0:
                 raise NotRecordedError(f"The prompt tokens of {pool.llm} were not recorded; rank by a scorer instead.")
@@ -171,14 +156,14 @@ class DifficultyAdaptive:
     def _easy(self, unanimous: Booleans) -> Booleans:
         """[R, Q] by rank: which questions are easy. From the hard end, k unanimous ones in a row make all easier ones easy."""
         easy = np.zeros_like(unanimous)
-        run, found = np.zeros(len(unanimous), np.int64), np.zeros(len(unanimous), np.bool_)
+        run, past_border = np.zeros(len(unanimous), np.int64), np.zeros(len(unanimous), np.bool_)
         for rank in range(unanimous.shape[1])[::-1]:
-            easy[:, rank] = found
+            easy[:, rank] = past_border
             run = np.where(unanimous[:, rank], run + 1, 0)
-            done = ~found & (run >= self.judged)
+            at_border = ~past_border & (run >= self.judged)
             if self.judged_are == "easy":
-                easy[done, rank : rank + self.judged] = True
-            found |= done
+                easy[at_border, rank : rank + self.judged] = True
+            past_border |= at_border
         return easy
 
     def _first_draws(self, true_size: Integers, unanimous: Booleans, easy: Booleans) -> Integers:
@@ -186,9 +171,9 @@ class DifficultyAdaptive:
         first = np.full(true_size.shape, self.window, np.int64)
         if not self.preallocate:
             return first
-        # Figure 3 starts anew at the hard questions; the authors' allocate_run is given all, from the easiest on.
+        # Figure 3 starts at the hard questions; the authors' allocate_run is given all of them, from the easiest on.
         counted = ~easy if self.allocate_over == "hard" else np.ones_like(easy)
-        number = np.cumsum(counted, axis=1)  # this is the number-th counted one of its replicate
+        number = np.cumsum(counted, axis=1)  # position among the counted questions of its replicate, from 1
         needs = np.cumsum(np.where(counted, true_size, 0), axis=1)
         ends = np.zeros((easy.shape[0], easy.shape[1] + 1), np.int64)  # needs of the first i counted ones
         replicate, rank = np.nonzero(counted)
@@ -197,7 +182,7 @@ class DifficultyAdaptive:
         enough = before >= self.neighbours
         replicate, rank, before = replicate[enough], rank[enough], before[enough]
         total = ends[replicate, before] - ends[replicate, before - self.neighbours]
-        # Python's round, half to even, of the mean in windows: exact, as both are whole numbers
+        # Python's round, half to even, of the mean in windows; exact, in whole numbers
         whole, rest = np.divmod(total, self.neighbours * self.window)
         twice = 2 * rest
         unit = self.neighbours * self.window
@@ -207,7 +192,7 @@ class DifficultyAdaptive:
         return first
 
     def _sizes(self, confident: Booleans, first: Integers) -> Integers:
-        """[R, Q] CoTs of a hard question: from its first draw on, a window at a time, until the criterion or the budget."""
+        """[R, Q] CoTs of a hard question: its first draw, then a window at a time until the criterion or the budget."""
         size = np.minimum(first, self.budget)
         going = np.ones(size.shape, np.bool_)
         for _ in range(-(-self.budget // self.window)):
@@ -218,14 +203,14 @@ class DifficultyAdaptive:
 
     def _requests(self, size: Integers, first: Integers) -> Integers:
         """[R, Q] requests that a hard question is billed for."""
-        if self.requests == "billed":  # the authors' script, which takes every request to be as large as the first
+        if self.requests == "billed":  # the authors' script, which counts every request as large as the first
             billed: Integers = np.maximum(size // first, 1)
             return billed
         return 1 + -(-(size - first) // self.window)
 
 
 @dataclass(frozen=True, eq=False)
-class _Planned:
+class _Plan:
     codes: Integers
     confident: Booleans
     easy: Booleans
@@ -237,7 +222,7 @@ def _needed(budget: int, threshold: Fraction) -> Integers:
     """[budget + 1] least v1 above 0 with P[Beta(v1 + 1, v2 + 1) > 1/2] >= threshold, by v2: exact, as a binomial tail."""
     needed: list[int] = []
     for v2 in range(budget + 1):
-        v1 = needed[-1] if needed else 1  # nobody's answer is no ground to stop, however low the threshold
+        v1 = needed[-1] if needed else 1  # without a vote it never stops, however low the threshold
         while Fraction(sum(comb(v1 + v2 + 1, j) for j in range(v1 + 1)), 1 << (v1 + v2 + 1)) < threshold:
             v1 += 1
         needed.append(v1)

@@ -4,15 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 
-from feval.errors import OutOfRangeError, UnknownNameError, UsageError
+from feval.errors import OutOfRangeError, UsageError
+from feval.estimators.stopping.early_plurality import early_plurality
+from feval.estimators.stopping.early_stopping import MOST_WINDOWS_IN_FLOATS, EarlyStops, early_stops, window_ends
+from feval.estimators.stopping.hasty import wrong_stops
+from feval.estimators.stopping.orders import Pools, over_orders
 from feval.methods.decisions import Decisions, Ledger
-from feval.methods.fields import require_types
-from feval.methods.protocol import Sampler, drawn, require_draws, seen_tokens
+from feval.methods.error_shares import ErrorShares, no_answer_probability
+from feval.methods.expectation import Expectation
+from feval.methods.fields import Count, frozen_method
+from feval.methods.protocol import DrawOrders, Sampler, drawn, require_draws, seen_tokens
+from feval.methods.stopping.pool_counts import PoolCounts, gold_share_of_lead
+from feval.methods.stopping.stopped_early import early_votes_of_whole_pool, split_of_stops
 from feval.methods.vote import plurality, plurality_codes
 
 if TYPE_CHECKING:
@@ -20,38 +28,38 @@ if TYPE_CHECKING:
 
 __all__ = ["EarlyStopping"]
 
-ANSWERS = ("all", "window")
+_TOLERANCE = 1e-10  # most that rounding may change a probability
+
+Floats = npt.NDArray[np.float64]
+Integers = npt.NDArray[np.integer[Any]]
 
 
-@dataclass(frozen=True)
+@frozen_method
 class EarlyStopping:
     """Self-consistency that stops after the first window of CoTs that all give the same answer (ESC, algorithm 1).
 
-    Windows of `window` CoTs are drawn, one request each, until one is unanimous or floor(budget / window) are drawn; what is
-    left of the budget is never drawn. A window with a CoT without an answer is not unanimous. Of tied answers the one seen first
-    wins; swapping two answers everywhere swaps their windows, too, so that over all draws this is a uniform tie-break.
+    Windows of `window` CoTs are drawn, one request each, until one is unanimous or floor(budget / window) are drawn; the rest of
+    the budget is never drawn. A window that holds a CoT without an answer is not unanimous. Of tied answers the one seen first
+    wins; swapping two answers everywhere also swaps their windows, so that over all draws this is a uniform tie-break.
 
     Attributes:
         window: CoTs per request.
         budget: most CoTs.
-        answer: what a stop answers: "all", the plurality of everything drawn, or "window", the answer of the unanimous window.
+        answer: the answer when it stops: "all", the plurality of everything drawn, or "window", that of the unanimous window.
     """
 
-    window: int = 5
-    budget: int = 40
+    window: Count = 5
+    budget: Count = 40
     # The paper's text leaves the answer of a stop open. The authors' script returns the window's; the authors of DSC vote over
     # everything drawn when they run ESC. The vote is the default: it is self-consistency on the CoTs that were paid for.
-    answer: str = "all"
+    answer: Literal["all", "window"] = "all"
 
     def __post_init__(self) -> None:
-        require_types(self)
-        if not 1 <= self.window <= self.budget:
+        if self.window > self.budget:
             raise OutOfRangeError(
                 f"Early stopping draws windows of 1 CoT up to the budget; window={self.window} and budget={self.budget} "
                 "were given."
             )
-        if self.answer not in ANSWERS:
-            raise UnknownNameError.of("answer of early stopping", self.answer, ANSWERS)
 
     @property
     def windows(self) -> int:
@@ -59,7 +67,7 @@ class EarlyStopping:
         return self.budget // self.window
 
     def draws(self, llms: int) -> tuple[int, ...]:
-        """The most CoTs asked of the one LLM."""
+        """The most CoTs drawn from the one LLM."""
         if llms != 1:
             raise UsageError(f"Early stopping draws windows of one LLM; {llms} were given.")
         return (self.windows * self.window,)
@@ -96,3 +104,101 @@ class EarlyStopping:
             answer = np.where(stopped, last, answer)
         tokens = seen_tokens(drawn(pool.output_tokens, order), seen)
         return Decisions(answer, (Ledger(rounds, cots, tokens),))
+
+    # -- over all draws -----------------------------------------------------------------------------------------------
+
+    def exact(self, pool: Pool, gold: Integers) -> Expectation:
+        """The expectation over all draws; see `ExactMethod.exact`.
+
+        In closed form. Only where rounding could reach 1e-10 (many small windows) is the vote summed over all counts.
+        """
+        counts = PoolCounts.of(pool, gold, "drop")
+        stops = early_stops(
+            np.column_stack([counts.pools.gold, counts.pools.rivals]),
+            np.zeros(len(gold), np.intp),
+            counts.pools.size,
+            np.column_stack([counts.gold_tokens, counts.rival_tokens]),
+            pool.output_tokens.sum(axis=1, dtype=np.int64),
+            window=self.window,
+            windows=self.windows,
+        )
+        if self.window == 1:  # the first answer stops and is the only vote
+            right = stops.gold_window
+        elif self.answer == "all":
+            right = self._right_votes(counts)
+        elif bool((pool.sizes == self.draws(1)[0]).all()):  # without a stop the whole pool votes
+            right = stops.gold_window + stops.no_stop * gold_share_of_lead(counts.pools)
+        else:
+            right = stops.gold_window + self._right_votes(counts)
+        return Expectation(np.minimum(right, 1.0), stops.windows, stops.windows * self.window, stops.output_tokens)
+
+    def _right_votes(self, counts: PoolCounts) -> Floats:
+        """[Q] probability that everything drawn votes for the gold; if a stop answers its window, and nothing stopped."""
+        unstopped = self.answer == "window"
+        shape = {"window": self.window, "windows": self.windows}
+        votes = early_plurality(
+            counts.pools.gold, counts.pools.rivals, counts.pools.size, only_unstopped=unstopped, **shape
+        )
+        inexact = np.flatnonzero(votes.error > _TOLERANCE)
+        if not len(inexact):
+            return votes.right
+        few = counts.pools.rows(inexact)
+        ends = window_ends(few.bounds(), only_unstopped=unstopped, **shape)
+        tokens = (counts.gold_tokens[inexact], counts.rival_tokens[inexact], counts.none_tokens[inexact])
+        right = votes.right.copy()
+        right[inexact] = over_orders(few, *tokens, ends).right
+        return right
+
+    def exact_errors(self, pool: Pool, gold: Integers, right: Floats, draw: DrawOrders) -> ErrorShares:
+        """How wrong answers come about over all draws; see `ExactErrorsMethod.exact_errors`."""
+        none = no_answer_probability(pool.codes >= 0, pool.sizes, self.draws(1)[0])
+        wrong = np.maximum(1.0 - right - none, 0.0)
+        return split_of_stops(self, _Stops(self), pool, gold, wrong, none, draw)
+
+
+@dataclass(frozen=True)
+class _Stops:
+    """Where early stopping stops; see `StopModel`."""
+
+    method: EarlyStopping
+
+    @property
+    def stops_at_most(self) -> int:
+        return self.method.windows
+
+    @property
+    def fraction_windows(self) -> int:
+        windows = self.method.windows
+        return windows if windows > MOST_WINDOWS_IN_FLOATS and not self._answers_window else 0
+
+    @property
+    def _answers_window(self) -> bool:
+        """Whether a stop answers with its window; a window of one is the only vote."""
+        return self.method.answer == "window" or self.method.window == 1
+
+    def early_of_whole_pool(self, pools: Pools, wrong: Floats) -> Floats:
+        if self._answers_window:
+            return gold_share_of_lead(pools) * self._wrong_windows(pools)
+        return early_votes_of_whole_pool(
+            pools, wrong, lambda tied: gold_share_of_lead(tied) * self._before_last(tied).no_stop
+        )
+
+    def wrong_before_budget(self, counts: Integers) -> Floats:
+        pools = Pools(*(column.astype(np.int64) for column in (counts[:, 1], counts[:, 2:], counts[:, 0])))
+        if self._answers_window:
+            return self._wrong_windows(pools)
+        window, windows = self.method.window, self.method.windows
+        ends = window_ends(pools.bounds(), window=window, windows=windows, only_unstopped=False)
+        return wrong_stops(counts, window * windows, lambda keys, _: ends.at(keys))
+
+    def _wrong_windows(self, pools: Pools) -> Floats:
+        """[Q] probability of stopping at a window with another answer than the gold, before the last window."""
+        stops = self._before_last(pools)
+        wrong: Floats = np.maximum(1.0 - stops.no_stop - stops.gold_window, 0.0)
+        return wrong
+
+    def _before_last(self, pools: Pools) -> EarlyStops:
+        """Where the windows before the last one stop."""
+        counts, first = np.column_stack([pools.gold, pools.rivals]), np.zeros(len(pools.gold), np.intp)
+        shape = {"window": self.method.window, "windows": self.method.windows - 1}
+        return early_stops(counts, first, pools.size, counts, pools.size, **shape)

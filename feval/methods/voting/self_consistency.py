@@ -2,52 +2,51 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
-from feval.errors import OutOfRangeError, UsageError
+from feval.errors import UsageError
+from feval.estimators.counts import vote_counts
+from feval.estimators.votes.plurality import subset_plurality_accuracy
+from feval.methods.batches import batches
 from feval.methods.decisions import Decisions, Ledger
-from feval.methods.fields import require_types
-from feval.methods.protocol import Sampler, require_draws
-from feval.methods.vote import plurality, plurality_codes, require_no_answer_rule
+from feval.methods.error_shares import ErrorShares, no_answer_probability
+from feval.methods.expectation import Expectation
+from feval.methods.fields import Count, frozen_method
+from feval.methods.protocol import DrawOrders, Orders, Sampler, require_draws
+from feval.methods.vote import NoAnswerRule, no_answer_wins, plurality, plurality_codes
 
 if TYPE_CHECKING:
     from feval.replay.pools import Pool
 
 __all__ = ["SelfConsistency"]
 
-_BLOCK = 1 << 17
+Floats = npt.NDArray[np.float64]
+Integers = npt.NDArray[np.integer[Any]]
 
 
-@dataclass(frozen=True)
+@frozen_method
 class SelfConsistency:
     """The plurality of n CoTs of one LLM.
 
-    The paper votes over 40 CoTs at temperature 0.7; FEval-TTC's example, and the default here, takes 20. The answer seen first
-    wins a tie.
+    The paper votes over 40 CoTs at temperature 0.7; FEval-TTC's example, and the default here, takes 20. Of tied answers the one
+    seen first wins.
 
     Attributes:
         n: CoTs per question.
         no_answer: "drop": a CoT without an answer casts no vote; "vote": no answer is one more answer, which is never right.
     """
 
-    n: int = 20
+    n: Count = 20
     # FEval-TTC's self-consistency drops failed extractions, its MoT and the evaluation of Adaptive-Consistency count them. A
     # failure is no opinion, so it is dropped unless a figure made with votes is to be reproduced.
-    no_answer: str = "drop"
-
-    def __post_init__(self) -> None:
-        require_types(self)
-        require_no_answer_rule(self.no_answer)
-        if self.n < 1:
-            raise OutOfRangeError(f"Self-consistency votes over 1 CoT or more; n={self.n} was asked for.")
+    no_answer: NoAnswerRule = "drop"
 
     def draws(self, llms: int) -> tuple[int, ...]:
-        """CoTs asked of the one LLM."""
+        """CoTs drawn from the one LLM."""
         if llms != 1:
             raise UsageError(f"Self-consistency votes over the CoTs of one LLM; {llms} were given.")
         return (self.n,)
@@ -64,40 +63,27 @@ class SelfConsistency:
         """
         return plurality(llm.sample(self.n).answers, no_answer=self.no_answer)
 
-    def decide(self, pools: Sequence[Pool], orders: Sequence[npt.NDArray[np.uint16]]) -> Decisions:
-        """The same for all questions and many replicates.
-
-        Args:
-            pools: one, of Q questions.
-            orders: one array [R, Q, n or more] of recorded places, in draw order.
-
-        Returns:
-            Answers and ledger [R, Q].
-
-        Raises:
-            UsageError: not exactly one pool and one order, or orders shorter than n.
-            ShortPoolError: a pool with fewer than n CoTs.
-        """
+    def decide(self, pools: Sequence[Pool], orders: Sequence[Orders]) -> Decisions:
+        """The same for all questions and many replicates; see `BatchMethod.decide`."""
         require_draws(self, pools, orders)
-        pool, order = pools[0], orders[0][:, :, : self.n]
+        [pool], [order] = pools, orders
         answer = np.empty(order.shape[:2], pool.codes.dtype)
         tokens = np.empty(order.shape[:2], np.int64)
-        for questions, replicates in _blocks(*order.shape):
-            places = order[replicates, questions].astype(np.intp)
-            places += np.arange(places.shape[1])[:, None] * pool.codes.shape[1]
-            answer[replicates, questions] = plurality_codes(
-                pool.codes[questions].take(places), no_answer=self.no_answer
-            )
-            drawn_tokens = pool.output_tokens[questions].astype(np.int64).take(places)
-            tokens[replicates, questions] = np.einsum("rqn->rq", drawn_tokens)
+        for batch in batches(order, self.n, pool.codes.shape[1]):
+            answer[batch.where] = plurality_codes(batch.drawn(pool.codes), no_answer=self.no_answer)
+            tokens[batch.where] = batch.drawn(pool.output_tokens).sum(axis=2, dtype=np.int64)
         rounds = np.ones(tokens.shape, np.int32)
         return Decisions(answer, (Ledger(rounds, self.n * rounds, tokens),))
 
+    def exact(self, pool: Pool, gold: Integers) -> Expectation:
+        """The expectation over all draws; see `ExactMethod.exact`."""
+        codes = pool.codes if self.no_answer == "drop" else pool.with_no_answer_as_vote().codes
+        counts = vote_counts(codes, gold)
+        accuracy = subset_plurality_accuracy(counts.gold, counts.rivals, counts.no_answer, [self.n])
+        return Expectation.of_one_request(accuracy.per_question()[:, 0], self.n, pool)
 
-def _blocks(replicates: int, questions: int, draws: int) -> Iterator[tuple[slice, slice]]:
-    """Questions and replicates whose draws are looked at together: few enough to stay in a core's own cache."""
-    some_questions = max(1, min(questions, _BLOCK // draws))
-    some_replicates = max(1, _BLOCK // (some_questions * draws))
-    for q in range(0, questions, some_questions):
-        for r in range(0, replicates, some_replicates):
-            yield slice(q, q + some_questions), slice(r, r + some_replicates)
+    def exact_errors(self, pool: Pool, gold: Integers, right: Floats, draw: DrawOrders) -> ErrorShares:  # noqa: ARG002
+        """How wrong answers come about over all draws; see `ExactErrorsMethod.exact_errors`."""
+        if self.no_answer == "vote":
+            return ErrorShares.without_stops(no_answer_wins(pool, np.array([self.n]))[:, 0])
+        return ErrorShares.without_stops(no_answer_probability(pool.codes >= 0, pool.sizes, self.n))

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
 from feval.errors import UsageError
 from feval.methods.decisions import Decisions, Ledger
-from feval.methods.protocol import Sampler, drawn, require_draws
+from feval.methods.error_shares import ErrorShares
+from feval.methods.expectation import Expectation
+from feval.methods.fields import frozen_method
+from feval.methods.protocol import DrawOrders, Orders, Sampler, drawn, require_draws
+from feval.methods.voting.self_consistency import SelfConsistency
 
 if TYPE_CHECKING:
     from feval.replay.pools import Pool
@@ -19,12 +22,16 @@ if TYPE_CHECKING:
 __all__ = ["SingleCall"]
 
 
-@dataclass(frozen=True)
+Floats = npt.NDArray[np.float64]
+Integers = npt.NDArray[np.integer[Any]]
+
+
+@frozen_method
 class SingleCall:
     """The answer of one CoT of one LLM: self-consistency with n = 1 (chain of thought, Wei et al., arXiv 2201.11903)."""
 
     def draws(self, llms: int) -> tuple[int, ...]:
-        """CoTs asked of the one LLM: one."""
+        """One CoT of the one LLM."""
         if llms != 1:
             raise UsageError(f"A single call asks one LLM; {llms} were given.")
         return (1,)
@@ -38,10 +45,18 @@ class SingleCall:
         """
         return llm.sample(1).answers[0]
 
-    def decide(self, pools: Sequence[Pool], orders: Sequence[npt.NDArray[np.uint16]]) -> Decisions:
+    def decide(self, pools: Sequence[Pool], orders: Sequence[Orders]) -> Decisions:
         """The same for all questions and many replicates; see `BatchMethod.decide`."""
         require_draws(self, pools, orders)
         pool, first = pools[0], orders[0][:, :, :1]
         answer = drawn(pool.codes, first)[:, :, 0]
         asked = np.ones(answer.shape, np.bool_)
         return Decisions(answer, (Ledger.one_round(asked, 1, drawn(pool.output_tokens, first)[:, :, 0]),))
+
+    def exact(self, pool: Pool, gold: Integers) -> Expectation:
+        """The expectation over all draws; see `ExactMethod.exact`."""
+        return SelfConsistency(1).exact(pool, gold)
+
+    def exact_errors(self, pool: Pool, gold: Integers, right: Floats, draw: DrawOrders) -> ErrorShares:
+        """How wrong answers come about over all draws; see `ExactErrorsMethod.exact_errors`."""
+        return SelfConsistency(1).exact_errors(pool, gold, right, draw)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from feval.evaluation.evaluation import drawn_orders
+from feval.evaluation.replicates import drawn_orders
 
 if TYPE_CHECKING:
     from feval.comparison.traces import Traces

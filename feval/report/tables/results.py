@@ -12,7 +12,7 @@ from feval.report.text import counted, counted_questions, decimals_for, fixed, p
 
 if TYPE_CHECKING:
     from feval.evaluation.evaluation import Evaluation
-    from feval.evaluation.exact_errors import Estimate
+    from feval.methods.error_shares import MonteCarloPart
     from feval.receipts.grading import Grade
 
 __all__ = ["ERROR_COLUMNS", "ERROR_NOTES", "estimate_note", "evaluation_tables", "grade_table", "label"]
@@ -103,7 +103,7 @@ def _errors(evaluations: Sequence[Evaluation]) -> Table:
     )
 
 
-def estimate_note(name: str, own: Estimate) -> str:
+def estimate_note(name: str, own: MonteCarloPart) -> str:
     """What of a split of errors is estimated.
 
     Args:

@@ -1,8 +1,8 @@
-"""What was drawn from a pool for some of the R * Q places of a batch; for methods that ask their LLMs one after the other."""
+"""A recorded LLM over the R * Q places of a batch, for methods that ask their LLMs one after the other."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -10,25 +10,25 @@ import numpy as np
 import numpy.typing as npt
 
 from feval.methods.decisions import Ledger
-from feval.methods.protocol import Orders
+from feval.methods.protocol import BatchMethod, Orders, require_draws
 
 if TYPE_CHECKING:
     from feval.replay.pools import Pool
 
-__all__ = ["Taken", "Takings", "blocks"]
+__all__ = ["BatchSampler", "Samples", "blocks", "samplers"]
 
 Integers = npt.NDArray[np.integer[Any]]
-Rows = npt.NDArray[np.intp]
+Places = npt.NDArray[np.intp]
 
 _BLOCK = 1 << 17  # codes worked on at once: they stay in a core's own cache
 
 
 @dataclass(frozen=True, eq=False)
-class Taken:
-    """CoTs of one LLM in one request each, for N places.
+class Samples:
+    """CoTs of one LLM at N places, one request each.
 
     Attributes:
-        cells: [n, N] where each CoT stands in the pool's arrays, flattened; in draw order.
+        cells: [n, N] index of each CoT in the pool's arrays, flattened; in draw order.
         codes: [n, N] answer codes.
     """
 
@@ -36,13 +36,13 @@ class Taken:
     codes: Integers
 
 
-class Takings:
-    """One LLM's draws for R replicates and Q questions, as R * Q places, and what was taken of them.
+class BatchSampler:
+    """One LLM for R replicates and Q questions, as R * Q places; it keeps the ledger of what is drawn.
 
     Args:
         pool: of the LLM.
         order: [R, Q, draws or more].
-        draws: CoTs of the one request.
+        draws: CoTs of its one request.
     """
 
     def __init__(self, pool: Pool, order: Orders, draws: int) -> None:
@@ -51,20 +51,30 @@ class Takings:
         self._asked = np.zeros(len(self._order), np.bool_)
         self._tokens = np.zeros(len(self._order), np.int64)
 
-    def take(self, places: Rows) -> Taken:
-        """Ask the LLM at some places, and write it down."""
+    def sample(self, places: Places) -> Samples:
+        """The CoTs at some places, which go into the ledger."""
         first = places % max(len(self._pool.codes), 1) * self._pool.codes.shape[1]
         cells = self._order[places, : self._draws].T + first
         self._asked[places] = True
         self._tokens[places] = self._pool.output_tokens.ravel().take(cells).sum(axis=0, dtype=np.int64)
-        return Taken(cells, self._pool.codes.ravel().take(cells))
+        return Samples(cells, self._pool.codes.ravel().take(cells))
 
     def ledger(self) -> Ledger:
-        """What was taken, [R, Q]."""
+        """The ledger [R, Q] of all requests so far."""
         return Ledger.one_round(self._asked.reshape(self._shape), self._draws, self._tokens.reshape(self._shape))
 
 
-def blocks(places: int, draws: int) -> Iterator[Rows]:
-    """Places that are decided together, for so many draws each."""
+def samplers(method: BatchMethod, pools: Sequence[Pool], orders: Sequence[Orders]) -> list[BatchSampler]:
+    """One sampler per LLM of a method.
+
+    Raises:
+        UsageError: see `require_draws`.
+        ShortPoolError: a pool with fewer CoTs than the method may draw.
+    """
+    return [BatchSampler(*each) for each in zip(pools, orders, require_draws(method, pools, orders), strict=True)]
+
+
+def blocks(places: int, draws: int) -> Iterator[Places]:
+    """Split places into blocks that are decided together, for this many draws each."""
     step = max(1, _BLOCK // draws)
     yield from (np.arange(start, min(start + step, places)) for start in range(0, places, step))

@@ -1,0 +1,133 @@
+"""Means per question of what a method does: right or not, CoTs, calls and tokens, over replicates."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from feval.cards.prices import billed_prompts
+from feval.methods.decisions import LEDGER_FIELDS
+from feval.methods.error_shares import ErrorShares
+
+if TYPE_CHECKING:
+    from feval.methods.decisions import Decisions
+
+__all__ = ["QuestionMeans", "ReplicateSums"]
+
+Floats = npt.NDArray[np.float64]
+Int64 = npt.NDArray[np.int64]
+
+
+_WHOLE = (
+    math.lcm(*range(1, 17)) << 20
+)  # the unit of error shares: sixteenths and all larger parts are whole numbers of it
+
+
+@dataclass(frozen=True, eq=False)
+class QuestionMeans:
+    """Means over draws of Q questions. Tokens are those that are billed, [Q] per LLM.
+
+    Attributes:
+        right: [Q] probability that the answer is the gold.
+        error_shares: gives how wrong answers came about.
+        calls: [Q] requests, auxiliary ones included.
+        samples: [Q] CoTs.
+        prompt_tokens: of each LLM, as its prompts are billed.
+        prompt_tokens_per_round: of each LLM, if every request paid its prompt.
+        output_tokens: of each LLM.
+    """
+
+    right: Floats
+    error_shares: Callable[[], ErrorShares]
+    calls: Floats
+    samples: Floats
+    prompt_tokens: list[Floats]
+    prompt_tokens_per_round: list[Floats]
+    output_tokens: list[Floats]
+
+
+@dataclass(eq=False)
+class ReplicateSums:
+    """Sums over replicates, per question: integers, so that any order and any number of processes gives the same.
+
+    Attributes:
+        right, none: [Q] replicates that are right, and that have no answer.
+        early, routed: [Q] replicates that were stopped early, and routed wrong, in units of 1/`_WHOLE`.
+        prompts: [L, Q] prompts billed.
+        ledgers: [L, 6, Q] fields of `Ledger`, in their order.
+        split: whether `early` and `routed` were counted.
+    """
+
+    right: Int64
+    none: Int64
+    early: Int64
+    routed: Int64
+    prompts: Int64
+    ledgers: Int64
+    split: bool = False
+
+    @classmethod
+    def zeros(cls, llms: int, questions: int) -> ReplicateSums:
+        """Before the first replicate."""
+        right, none, early, routed = np.zeros((4, questions), np.int64)
+        prompts = np.zeros((llms, questions), np.int64)
+        return cls(right, none, early, routed, prompts, np.zeros((llms, len(LEDGER_FIELDS), questions), np.int64))
+
+    @classmethod
+    def joined(cls, parts: Sequence[ReplicateSums]) -> ReplicateSums:
+        """Concatenate the sums of blocks of questions."""
+        names = ("right", "none", "early", "routed", "prompts", "ledgers")
+        whole = {name: np.concatenate([getattr(part, name) for part in parts], axis=-1) for name in names}
+        return cls(**whole, split=parts[0].split)
+
+    def add(self, decisions: Decisions, right: npt.NDArray[np.bool_], billing: str) -> None:
+        """Count some replicates.
+
+        Args:
+            decisions: answers and ledgers [R, Q].
+            right: [R, Q] whether the answer is the gold.
+            billing: how prompts are charged.
+        """
+        self.right += right.sum(axis=0)
+        self.none += (decisions.answer < 0).sum(axis=0)
+        for llm, ledger in enumerate(decisions.ledgers):
+            prompts = np.asarray(billed_prompts(billing, ledger.rounds, ledger.cots))
+            self.prompts[llm] += prompts.sum(axis=0, dtype=np.int64)
+            for place, name in enumerate(LEDGER_FIELDS):
+                if (counts := getattr(ledger, name)) is not None:
+                    self.ledgers[llm, place] += counts.sum(axis=0, dtype=np.int64)
+
+    def add_errors(self, early: Floats, routed: Floats) -> None:
+        """Count how some replicates went wrong: [R, Q] parts that were stopped early, and routed wrong."""
+        self.early += np.rint(early * _WHOLE).astype(np.int64).sum(axis=0)
+        self.routed += np.rint(routed * _WHOLE).astype(np.int64).sum(axis=0)
+
+    def means(self, replicates: int, prompt_tokens: Sequence[npt.NDArray[Any]]) -> QuestionMeans:
+        """Divide by the number of replicates.
+
+        Args:
+            replicates: how many were counted.
+            prompt_tokens: [Q] of one prompt, per LLM.
+        """
+        own = {name: self.ledgers[:, place] for place, name in enumerate(LEDGER_FIELDS)}
+        billed, per_round = (
+            [p * t + a for p, t, a in zip(prompts, prompt_tokens, own["auxiliary_prompt_tokens"], strict=True)]
+            for prompts in (self.prompts, own["rounds"])
+        )
+        unit = replicates * _WHOLE
+        split = (self.early / unit, self.routed / unit) if self.split else (None, None)
+        shares = ErrorShares(self.none / replicates, *split)
+        return QuestionMeans(
+            self.right / replicates,
+            lambda: shares,
+            (own["rounds"] + own["auxiliary_calls"]).sum(axis=0) / replicates,
+            own["cots"].sum(axis=0) / replicates,
+            [tokens / replicates for tokens in billed],
+            [tokens / replicates for tokens in per_round],
+            [tokens / replicates for tokens in own["output_tokens"] + own["auxiliary_output_tokens"]],
+        )

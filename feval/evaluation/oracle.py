@@ -1,0 +1,51 @@
+"""pass@n: the accuracy of a picker that knows the gold answers, the ceiling of every method that chooses among n CoTs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from feval.errors import UsageError
+from feval.estimators.counts import vote_counts
+from feval.estimators.votes.plurality import pass_at_k
+from feval.methods.error_shares import ErrorShares, no_answer_probability
+from feval.methods.expectation import Expectation
+from feval.methods.fields import Count, frozen_method
+
+if TYPE_CHECKING:
+    from feval.methods.protocol import DrawOrders
+    from feval.replay.pools import Pool
+
+__all__ = ["Oracle"]
+
+Floats = npt.NDArray[np.float64]
+Integers = npt.NDArray[np.integer[Any]]
+
+
+@frozen_method
+class Oracle:
+    """pass@n: right wherever one of n CoTs has the gold answer. It knows the golds, so it is no method and has no batch form.
+
+    Attributes:
+        n: CoTs per question.
+    """
+
+    n: Count = 20
+
+    def draws(self, llms: int) -> tuple[int, ...]:
+        """CoTs drawn from the one LLM."""
+        if llms != 1:
+            raise UsageError(f"The oracle is the ceiling of one LLM; {llms} were given.")
+        return (self.n,)
+
+    def exact(self, pool: Pool, gold: Integers) -> Expectation:
+        """The expectation over all draws; see `ExactMethod.exact`."""
+        counts = vote_counts(pool.codes, gold)
+        right = pass_at_k(counts.gold, counts.size, [self.n]).per_question()[:, 0]
+        return Expectation.of_one_request(right, self.n, pool)
+
+    def exact_errors(self, pool: Pool, gold: Integers, right: Floats, draw: DrawOrders) -> ErrorShares:  # noqa: ARG002
+        """How wrong answers come about over all draws; see `ExactErrorsMethod.exact_errors`."""
+        return ErrorShares.without_stops(no_answer_probability(pool.codes >= 0, pool.sizes, self.n))

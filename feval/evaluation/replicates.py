@@ -1,0 +1,213 @@
+"""Run methods on draws: recorded or seeded ones, some replicates at a time, in one process or several."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from feval import evaluation as package
+from feval.errors import OutOfRangeError
+from feval.evaluation.means import ReplicateSums
+from feval.evaluation.user_methods import TIME_LIMIT, MethodFile, answers
+from feval.methods import method_name
+from feval.methods.decisions import LEDGER_FIELDS, Decisions, Ledger
+from feval.methods.error_shares import split_errors
+from feval.methods.protocol import BatchMethod
+from feval.replay import LLM
+from feval.replay.draws import MAX_REPLICATES
+
+if TYPE_CHECKING:
+    from feval.methods.protocol import Orders
+    from feval.replay import Dataset
+    from feval.replay.pools import Pool
+
+__all__ = ["called", "decisions", "drawn_orders", "replicate_sums"]
+
+Rows = npt.NDArray[np.intp]
+
+_CHUNK_CODES = 1 << 22
+
+
+def drawn_orders(
+    llm: LLM, order: str, replicates: int, draws: int, rows: Rows | None = None, *, chunk: int | None = None
+) -> Iterator[npt.NDArray[np.uint16]]:
+    """The draws of an LLM, some replicates at a time so that memory stays bounded.
+
+    Args:
+        llm: a recorded LLM.
+        order: "recorded" (one replicate) or "seeded".
+        replicates: how many, for "seeded".
+        draws: CoTs per draw, at most the smallest pool.
+        rows: which questions, by row; `None` for all.
+        chunk: how many replicates at a time; `None` for as many as fit some megabytes.
+
+    Yields:
+        [R, Q, draws] recorded places.
+
+    Raises:
+        OutOfRangeError: more than `MAX_REPLICATES`.
+    """
+    questions = len(llm.pool.sizes) if rows is None else len(rows)
+    if order == "recorded":
+        yield np.broadcast_to(np.arange(draws, dtype=np.uint16), (1, questions, draws))
+        return
+    if replicates > MAX_REPLICATES:
+        raise OutOfRangeError(
+            f"{replicates:,} replicates were asked for; {MAX_REPLICATES:,} is the most. Where a method has an exact expectation, "
+            "use that instead (--order exact)."
+        )
+    size = chunk or _replicates_at_once(questions, [draws])
+    for start in range(0, replicates, size):
+        yield llm.orders(range(start, min(start + size, replicates)), draws, rows)
+
+
+def _replicates_at_once(questions: int, draws: Sequence[int]) -> int:
+    return max(1, _CHUNK_CODES // max(questions * max(draws), 1))
+
+
+def _pools_and_orders(
+    method: BatchMethod, llms: Sequence[LLM], order: str, replicates: int, rows: Rows | None
+) -> tuple[list[Pool], Iterator[tuple[Orders, ...]]]:
+    """The pools of some questions, and the orders of some replicates at a time."""
+    needed = method.draws(len(llms))
+    for llm, draws in zip(llms, needed, strict=True):
+        llm.require(rows, draws)
+    if rows is not None and len(rows) == len(llms[0].pool.sizes) and bool((np.diff(rows) == 1).all()):
+        rows = None
+    pools = [llm.pool if rows is None else llm.pool.rows(rows) for llm in llms]
+    chunk = _replicates_at_once(len(pools[0].sizes), needed)
+    each = (drawn_orders(llm, order, replicates, n, rows, chunk=chunk) for llm, n in zip(llms, needed, strict=True))
+    return pools, zip(*each, strict=True)
+
+
+def decisions(
+    method: BatchMethod, llms: Sequence[LLM], *, order: str, replicates: int = 1, rows: Rows | None = None
+) -> Iterator[Decisions]:
+    """The decisions of a method with a batch form, some replicates at a time so that memory stays bounded.
+
+    Args:
+        method: a method with a batch form.
+        llms: from one `load`, in the order the method wants them.
+        order: "recorded" (one replicate) or "seeded".
+        replicates: how many, for "seeded".
+        rows: which questions, by row; `None` for all.
+
+    Yields:
+        Answers and ledgers [R', Q]; the R' add up to the replicates.
+    """
+    pools, batches = _pools_and_orders(method, llms, order, replicates, rows)
+    for orders in batches:
+        yield method.decide(pools, orders)
+
+
+def called(
+    method: Any,
+    dataset: Dataset,
+    llms: Sequence[LLM],
+    rows: Rows,
+    replicate: int | None,
+    time_limit: float | None = TIME_LIMIT,
+) -> Decisions:
+    """The decisions of a plain callable in one replicate.
+
+    Args:
+        method: any callable `(question, *llms) -> answer`.
+        dataset: from `load`; its golds are not looked at.
+        llms: from the same `load`, in the order the method wants them.
+        rows: which questions, by row.
+        replicate: of the draws; `None` hands CoTs out in recorded order.
+        time_limit: seconds on one question for a method from a file; `None` for no limit.
+
+    Returns:
+        Answers and ledgers [1, Q]. An answer that no CoT gave has a code beyond the candidates.
+
+    Raises:
+        MethodError: the method failed; the message names it and the question.
+    """
+    answer = np.empty((1, len(rows)), np.int64)
+    ledgers = np.empty((len(llms), len(LEDGER_FIELDS), 1, len(rows)), np.int64)
+    outcomes = (
+        method.answers(dataset, llms, rows.tolist(), replicate, time_limit)
+        if isinstance(method, MethodFile)
+        else answers(method, method_name(method), dataset, llms, rows, replicate)
+    )
+    for place, (row, outcome) in enumerate(zip(rows.tolist(), outcomes, strict=True)):
+        answer[0, place] = _code(outcome.answer, dataset, row)
+        ledgers[:, :, 0, place] = outcome.ledgers
+    return Decisions(answer, tuple(Ledger(*ledger) for ledger in ledgers))
+
+
+def _code(answer: str | None, dataset: Dataset, row: int) -> int:
+    """The code of a method's answer, in whatever spelling; an answer that no CoT gave has its own code, which is never right."""
+    key = dataset.answer_key(row, answer)
+    if key is None:
+        return -1
+    candidates = dataset.candidates(row)
+    return candidates.index(key) if key in candidates else len(candidates)
+
+
+def replicate_sums(
+    method: Any,
+    dataset: Dataset,
+    llms: Sequence[LLM],
+    rows: Rows,
+    *,
+    order: str,
+    replicates: int,
+    time_limit: float | None,
+    workers: int,
+) -> ReplicateSums:
+    """Run a method over some questions and count what happens.
+
+    Args:
+        method: with a batch form, or any callable.
+        dataset: from `load`.
+        llms: from the same `load`, in the order the method wants them.
+        rows: which questions, by row.
+        order: "recorded" (one replicate) or "seeded".
+        replicates: how many, for "seeded".
+        time_limit: seconds that a method from a file may take on one question; `None` for no limit.
+        workers: processes that share the questions.
+    """
+    work = partial(_block, method, order=order, replicates=replicates, time_limit=time_limit)
+    if workers == 1 or len(rows) < 2 or getattr(method, "whole_set", False):
+        return work(dataset, llms, rows)
+    if isinstance(method, BatchMethod):
+        for llm, draws in zip(llms, method.draws(len(llms)), strict=True):
+            llm.require(rows, draws)  # so that the message does not depend on the workers
+    return ReplicateSums.joined(
+        package.workers.map_blocks(work, dataset, llms, np.array_split(rows, min(workers, len(rows))), workers)
+    )
+
+
+def _block(
+    method: Any,
+    dataset: Dataset,
+    llms: Sequence[LLM],
+    rows: Rows,
+    *,
+    order: str,
+    replicates: int,
+    time_limit: float | None,
+) -> ReplicateSums:
+    """Run a method over some questions in this process."""
+    gold = dataset.gold[rows]
+    sums = ReplicateSums.zeros(len(llms), len(rows))
+    if not isinstance(method, BatchMethod):
+        for replicate in range(replicates) if order == "seeded" else [None]:
+            batch = called(method, dataset, llms, rows, replicate, time_limit)
+            sums.add(batch, (batch.answer == gold) & (gold >= 0), llms[0].billing)
+        return sums
+    sums.split = True
+    pools, batches = _pools_and_orders(method, llms, order, replicates, rows)
+    for orders in batches:
+        batch = method.decide(pools, orders)
+        right = (batch.answer == gold) & (gold >= 0)
+        sums.add(batch, right, llms[0].billing)
+        if any((ledger.cots < order.shape[2]).any() for ledger, order in zip(batch.ledgers, orders, strict=True)):
+            sums.add_errors(*split_errors(batch, right, gold, pools, orders))
+    return sums

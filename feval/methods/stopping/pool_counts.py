@@ -1,0 +1,88 @@
+"""Pools as counts of their answers, and what a stopping rule comes to over all orders of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from feval.estimators.stopping.by_partition import MOST_PARTITIONS, number_of_partitions, over_partitions
+from feval.estimators.stopping.orders import MOST_STATES, Ends, OverOrders, Pools, over_orders
+
+if TYPE_CHECKING:
+    from feval.replay.pools import Pool
+
+__all__ = ["PoolCounts", "gold_share_of_lead", "mean_over_orders"]
+
+Floats = npt.NDArray[np.float64]
+Integers = npt.NDArray[np.integer[Any]]
+
+
+@dataclass(frozen=True, eq=False)
+class PoolCounts:
+    """How often each answer was recorded on Q questions, and how many output tokens its CoTs have.
+
+    Attributes:
+        pools: counts of the gold answer, of its rivals and of CoTs without an answer.
+        gold_tokens: [Q] output tokens of the CoTs with the gold answer.
+        rival_tokens: [Q, K] of those with each rival.
+        none_tokens: [Q] of those without an answer.
+    """
+
+    pools: Pools
+    gold_tokens: Integers
+    rival_tokens: Integers
+    none_tokens: Integers
+
+    @classmethod
+    def of_counts(cls, pools: Pools, no_answer: str) -> PoolCounts:
+        """Without tokens; if `no_answer` is "vote", no answer is one more rival."""
+        free = np.zeros_like(pools.none)
+        if no_answer == "vote":
+            pools = Pools.of(pools.gold, np.column_stack([pools.rivals, pools.none]), free)
+        return cls(pools, free, np.zeros_like(pools.rivals), free)
+
+    @classmethod
+    def of(cls, pool: Pool, gold: Integers, no_answer: str) -> PoolCounts:
+        """From a pool; if `no_answer` is "vote", no answer is one more rival."""
+        codes = pool.codes.astype(np.int64)
+        if no_answer == "vote":  # a candidate of its own, and not the gold's code where nobody gave the gold
+            codes = np.where(codes == -1, max(codes.max(initial=-1), gold.max(initial=-1)) + 1, codes)
+        candidates = int(codes.max(initial=-1)) + 1
+        shape = (len(codes), candidates + 2)
+        place = (codes + 2 + shape[1] * np.arange(len(codes))[:, None]).ravel()
+        counts = np.bincount(place, minlength=shape[0] * shape[1]).reshape(shape)
+        tokens = np.bincount(place, pool.output_tokens.ravel(), minlength=shape[0] * shape[1]).reshape(shape)
+        rows = np.flatnonzero((gold >= 0) & (gold < candidates))
+        of_gold = np.zeros((2, len(codes)), np.int64)
+        for own, table in zip(of_gold, (counts, tokens), strict=True):
+            own[rows] = table[rows, gold[rows] + 2]
+            table[rows, gold[rows] + 2] = 0
+        columns = np.argsort(-counts[:, 2:], axis=1, kind="stable")
+        pools = Pools.of(of_gold[0], counts[:, 2:], counts[:, 1])
+        rival_tokens = np.take_along_axis(tokens[:, 2:], columns, axis=1)[:, : pools.rivals.shape[1]]
+        return cls(pools, of_gold[1], rival_tokens.astype(np.int64), tokens[:, 1].astype(np.int64))
+
+
+def mean_over_orders(counts: PoolCounts, ends: Ends, most_states: int = MOST_STATES) -> OverOrders:
+    """The means over all orders of some pools, by the faster of two ways.
+
+    Args:
+        counts: of the pools.
+        ends: where the rule ends.
+        most_states: see `over_orders`.
+    """
+    own = (counts.pools, counts.gold_tokens, counts.rival_tokens, counts.none_tokens, ends)
+    if number_of_partitions(ends.budget) <= MOST_PARTITIONS:
+        return over_partitions(*own)
+    return over_orders(*own, most_states=most_states)
+
+
+def gold_share_of_lead(pools: Pools) -> Floats:
+    """[Q] the gold answer's share of the lead when all recorded CoTs vote: 1/m if it is one of m leaders, 0 if it is none."""
+    most = np.maximum(pools.gold, pools.rivals.max(axis=1, initial=0))
+    leaders = 1 + (pools.rivals == most[:, None]).sum(axis=1)
+    share: Floats = np.where((pools.gold == most) & (most > 0), 1.0 / leaders, 0.0)
+    return share

@@ -1,0 +1,172 @@
+"""How likely a method is to stop too early over all draws: on a wrong answer, where the vote over its whole budget is right.
+
+With u(V), the share of the lead that the gold has in the counts V of the whole budget,
+
+    P[stopped too early] = sum_V P(V) u(V) P[wrong, and stopped before the budget | V]
+
+Where the budget is all recorded CoTs, there is one V. Wrong answers at the budget itself are left out: there each of m leaders
+wins equally often, so that being wrong is m - 1 times as likely as being right. Otherwise the sum is over all V
+(`estimators.stopping.hasty`). If these are too many, replicates estimate which part of the wrong answers was stopped too early.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from feval.errors import UsageError
+from feval.estimators.stopping.hasty import hasty_states
+from feval.estimators.stopping.orders import LARGEST_BUDGET, Ends, Pools, partitions
+from feval.methods.error_shares import ErrorShares, MonteCarloPart, split_errors
+from feval.methods.stopping.pool_counts import PoolCounts, gold_share_of_lead, mean_over_orders
+
+if TYPE_CHECKING:
+    from feval.methods.protocol import BatchMethod, DrawOrders
+    from feval.replay.pools import Pool
+
+__all__ = ["StopModel", "early_votes_of_whole_pool", "split_of_stops"]
+
+Floats = npt.NDArray[np.float64]
+Integers = npt.NDArray[np.integer[Any]]
+Rows = npt.NDArray[np.intp]
+
+# Each of these limits is a few seconds of work.
+_MOST_STEPS = 40_000_000  # states times draws of `hasty`
+_MOST_IN_FRACTIONS = 150_000_000  # states times draws times windows cubed, where sums are taken in fractions
+_MOST_COUNTS = 10_000_000  # different counts of the whole budget
+_ESTIMATE_CODES = 30_000_000  # codes drawn for an estimate
+_MOST_REPLICATES, _LEAST_REPLICATES = 1_000, 100
+
+
+class StopModel(Protocol):
+    """Where a method stops, for the split of its errors."""
+
+    @property
+    def stops_at_most(self) -> int:
+        """At how many places it may stop, the budget included."""
+
+    @property
+    def fraction_windows(self) -> int:
+        """Number of windows where its sums are taken in fractions, which takes far longer; 0 where they are not."""
+
+    def early_of_whole_pool(self, pools: Pools, wrong: Floats) -> Floats:
+        """[Q] probability of being stopped too early where the budget is the whole pool, given [Q] that of being wrong."""
+
+    def wrong_before_budget(self, counts: Integers) -> Floats:
+        """[N] probability of stopping before the budget with another answer than the first leader.
+
+        Args:
+            counts: [N, 1 + K] of the whole budget: CoTs without an answer, then of each answer, the largest first.
+        """
+
+
+def split_of_stops(
+    method: BatchMethod,
+    model: StopModel,
+    pool: Pool,
+    gold: Integers,
+    wrong: Floats,
+    no_answer: Floats,
+    draw: DrawOrders,
+) -> ErrorShares:
+    """How wrong answers of a method of one LLM that may stop early come about.
+
+    Milliseconds where the budget is the whole pool, otherwise up to some seconds.
+
+    Args:
+        method: the method.
+        model: where it stops.
+        pool: of Q questions.
+        gold: [Q] code of the gold answer, -1 where there is none.
+        wrong: [Q] probability of a wrong answer.
+        no_answer: [Q] probability of no answer.
+        draw: seeded orders, for what must be estimated.
+    """
+    early, estimate = _stopped_early(method, model, pool, gold, wrong, draw)
+    return ErrorShares(no_answer, np.minimum(early, wrong), np.zeros(len(wrong)), estimate)
+
+
+def _stopped_early(
+    method: BatchMethod, model: StopModel, pool: Pool, gold: Integers, wrong: Floats, draw: DrawOrders
+) -> tuple[Floats, MonteCarloPart | None]:
+    pools, [budget] = PoolCounts.of(pool, gold, "drop").pools, method.draws(1)
+    early = np.zeros(len(wrong))
+    if model.stops_at_most == 1:
+        return early, None
+    whole = np.flatnonzero((pools.size == budget) & (wrong > 0))
+    early[whole] = model.early_of_whole_pool(pools.rows(whole), wrong[whole])
+    # The gold can lead in counts of the budget if no other answer has to be drawn more often than it.
+    most = pools.gold + np.minimum(pools.rivals, pools.gold[:, None]).sum(axis=1) + pools.none
+    part = np.flatnonzero((pools.size > budget) & (pools.gold > 0) & (most >= budget) & (wrong > 0))
+    if not len(part):
+        return early, None
+    exact = _early_of_part(model, budget, pools.rows(part))
+    if exact is not None:
+        early[part] = exact
+        return early, None
+    early[part], estimate = _estimated(method, pool, gold, part, wrong[part], draw)
+    return early, replace(estimate, standard_error=estimate.standard_error * len(part) / len(early))
+
+
+def early_votes_of_whole_pool(pools: Pools, wrong: Floats, right_at_budget: Callable[[Pools], Floats]) -> Floats:
+    """[Q] probability of being stopped too early where the budget is the whole pool, for a method that votes wherever it stops.
+
+    Args:
+        pools: counts of Q pools.
+        wrong: [Q] probability of a wrong answer.
+        right_at_budget: probability, for some pools, of going on to the budget and being right there.
+    """
+    share = gold_share_of_lead(pools)
+    early = share * wrong
+    tied = np.flatnonzero((share > 0) & (share < 1))
+    if len(tied):
+        wrong_at_budget = (1.0 / share[tied] - 1.0) * right_at_budget(pools.rows(tied))
+        early[tied] = share[tied] * np.maximum(wrong[tied] - wrong_at_budget, 0.0)
+    return early
+
+
+def _early_of_part(model: StopModel, budget: int, pools: Pools) -> Floats | None:
+    """[Q] the same where the budget is a part of the pool, over all its counts; `None` where these are too many."""
+    bounds = pools.bounds()
+    if budget > LARGEST_BUDGET or _takes_long(model, budget, bounds):
+        return None
+    whole = partitions(bounds, budget)
+    whole = whole[whole[:, 1] > 0]
+    try:
+        ends = Ends.of(whole, model.wrong_before_budget(whole), budget)
+        return mean_over_orders(PoolCounts.of_counts(pools, "drop"), ends, _MOST_COUNTS).right
+    except UsageError:  # too many counts
+        return None
+
+
+def _takes_long(model: StopModel, budget: int, bounds: Integers) -> bool:
+    """Whether going through all counts of the whole budget would take more than a few seconds."""
+    steps = hasty_states(bounds.astype(np.int64), budget) * budget
+    if model.fraction_windows:
+        return steps * model.fraction_windows**3 > _MOST_IN_FRACTIONS
+    return steps > _MOST_STEPS
+
+
+def _estimated(
+    method: BatchMethod, pool: Pool, gold: Integers, rows: Rows, wrong: Floats, draw: DrawOrders
+) -> tuple[Floats, MonteCarloPart]:
+    """[N] the same for some rows: its share of the wrong answers in replicates, times the exact probability of a wrong one."""
+    own, own_gold = pool.rows(rows), gold[rows]
+    replicates = min(max(_ESTIMATE_CODES // (len(rows) * method.draws(1)[0]), _LEAST_REPLICATES), _MOST_REPLICATES)
+    wrong_replicates, early, squares = np.zeros((3, len(rows)))
+    for orders in draw(rows, replicates):
+        decisions = method.decide([own], [orders])
+        right = decisions.answer == own_gold
+        parts, _ = split_errors(decisions, right, own_gold, [own], [orders])
+        wrong_replicates += (~right & (decisions.answer >= 0)).sum(axis=0)
+        early += parts.sum(axis=0)
+        squares += (parts**2).sum(axis=0)
+    count = np.maximum(wrong_replicates, 1.0)
+    share = early / count
+    # The variance of a ratio; a question that was never wrong in a replicate may have any share of its little.
+    variance = wrong**2 * np.where(wrong_replicates > 0, (squares - share * early) / count**2, 1.0 / 3.0)
+    return wrong * share, MonteCarloPart(len(rows), replicates, float(np.sqrt(variance.sum())) / len(rows))
