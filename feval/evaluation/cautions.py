@@ -1,4 +1,4 @@
-"""Sentences that a result carries where a reader would be misled without them."""
+"""Warnings that a result carries where its numbers could mislead."""
 
 from __future__ import annotations
 
@@ -8,29 +8,29 @@ from typing import Protocol
 __all__ = ["FEW_QUESTIONS", "Costs", "billed_once", "few_questions", "round_ratio"]
 
 FEW_QUESTIONS = 10
-"""Below so many questions every result carries a warning."""
+"""Results on fewer questions carry a warning."""
 
 _ROUNDING = 1e-9
 
 
 def few_questions(questions: int) -> list[str]:
-    """A warning below `FEW_QUESTIONS` questions; else nothing."""
+    """Return a warning below `FEW_QUESTIONS` questions, else nothing."""
     if questions >= FEW_QUESTIONS:
         return []
     counted = "Only 1 question" if questions == 1 else f"Only {questions} questions"
     sentence = (
         f"{counted}: below {FEW_QUESTIONS}, intervals of accuracies span most of what is possible, tests can show next to "
-        "nothing, and resampled costs, ratios and ranks look surer than they are."
+        "nothing, and resampled costs, ratios and ranks look more certain than they are."
     )
     return [sentence]
 
 
 class Costs(Protocol):
-    """Mean costs of one question, as they are billed and if every call paid its prompt; `None` where not known."""
+    """Mean costs per question, as billed and if every call paid its prompt; `None` where not known."""
 
     @property
     def calls_per_question(self) -> float | None:
-        """Requests."""
+        """Mean requests."""
 
     @property
     def usd_per_question(self) -> float | None:
@@ -50,11 +50,11 @@ class Costs(Protocol):
 
 
 def billed_once(billing: str, named: Iterable[tuple[str, Costs]]) -> list[str]:
-    """A warning where a method asks an LLM several times per question and pays the prompt once; else nothing.
+    """Return a warning where a method makes several calls per question and pays the prompt once, else nothing.
 
     Args:
-        billing: how prompts are paid.
-        named: results with their names; the one that paying once flatters most is shown.
+        billing: how prompts are charged.
+        named: results with their names; the warning shows the one that gains most from paying once.
     """
     dearer = [(ratio, name, costs) for name, costs in named if (ratio := round_ratio(billing, costs)) is not None]
     if not dearer:
@@ -70,7 +70,7 @@ def billed_once(billing: str, named: Iterable[tuple[str, Costs]]) -> list[str]:
 
 
 def round_ratio(billing: str, costs: Costs) -> float | None:
-    """Cost if every call paid its prompt over cost as billed; `None` where billing is not "once" or nothing changes."""
+    """Return the cost if every call paid its prompt over the cost as billed; `None` where they do not differ."""
     cost, per_round, _ = _paid(costs)
     if billing != "once" or (costs.calls_per_question or 0.0) <= 1 + _ROUNDING or not cost:
         return None
@@ -78,7 +78,7 @@ def round_ratio(billing: str, costs: Costs) -> float | None:
 
 
 def _paid(costs: Costs) -> tuple[float, float, str]:
-    """As billed, per round, and the unit; zeros where nothing is known."""
+    """Return the cost as billed, the cost per round, and the unit; zeros where nothing is known."""
     if costs.usd_per_question is not None:
         return costs.usd_per_question, costs.usd_per_question_per_round or 0.0, "USD"
     return costs.tokens_per_question or 0.0, costs.tokens_per_question_per_round or 0.0, "tokens"

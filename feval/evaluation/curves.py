@@ -1,8 +1,8 @@
-"""Cost-accuracy curves: one method over a budget axis, every point with an interval and a statement of how it was computed.
+"""Cost-accuracy curves: one method over a budget axis, each point with an interval and the way it was computed.
 
-`exact` points are expectations over all draws without replacement, in closed form; `recorded` takes the CoTs in the order of
-the recording; `seeded` averages replicates of `draws-v1`. Ties: exact expectations break them uniformly among the leaders, draws
-let the first seen win; in expectation over draws the two agree.
+`exact` points are expectations over all draws without replacement, in closed form; `recorded` takes the CoTs in recorded order;
+`seeded` averages replicates of `draws-v1`. Exact expectations break ties uniformly among the leaders, in a draw the first seen
+wins; in expectation over draws the two agree.
 """
 
 from __future__ import annotations
@@ -56,8 +56,8 @@ class CurvePoint:
         accuracy_high: upper end.
         usd_per_question: mean USD, `None` without a price or prompt tokens.
         tokens_per_question: mean prompt and output tokens billed, `None` without prompt tokens.
-        pass_at_n: mean probability that at least one of the CoTs that the method may look at is right: no vote can do better.
-            `None` where it looks at several LLMs.
+        pass_at_n: mean probability that one of the CoTs the method may look at is right, an upper bound of every vote; `None` for
+            several LLMs.
         kind: "exact", "recorded" or "seeded".
         calls_per_question: mean requests.
         usd_per_question_per_round: mean USD if every request paid its prompt, whatever the billing is.
@@ -79,23 +79,23 @@ class CurvePoint:
 
 @dataclass(frozen=True, slots=True)
 class Curve:
-    """One method on one dataset, over the values of one of its fields: its budget, as a rule.
+    """One method on one dataset, over the values of one of its fields, usually its budget.
 
     Attributes:
         method: its label.
         dataset: id.
-        llm: name, or names with " > " between them, in the order the method was given them.
-        recording_hash: of the recording the CoTs are from.
-        recording_hashes: of every recording that was opened together; questions and golds are theirs.
+        llm: name, or names joined by " > ", in the order given to the method.
+        recording_hash: hash of the recording with the CoTs.
+        recording_hashes: hashes of all recordings that were opened together, which hold the questions and golds.
         prices: id of the price list, `None` where dollars were switched off.
         billing: how prompts were charged.
-        counter: who counted the tokens.
+        counter: name of the token counter.
         questions: number of questions.
-        seed: of draws (seeded).
+        seed: random seed for draws (seeded).
         replicates: draws per question (seeded), 1 (recorded), `None` (exact).
         confidence: of the intervals.
         points: by n.
-        field: of the method, whose values the points have.
+        field: the method's field that varies over the points.
         settings: the method's other fields that were set.
         left_out: questions that were left out because they have no gold or too few CoTs.
     """
@@ -119,12 +119,12 @@ class Curve:
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """Sentences that a reader needs in order not to be misled."""
+        """Sentences without which the numbers could mislead."""
         named = [(f"{self.method} with {self.field}={point.n}", point) for point in self.points]
         return (*few_questions(self.questions), *billed_once(self.billing, named))
 
     def to_dict(self) -> dict[str, Any]:
-        """The curve as JSON values."""
+        """Return the curve as JSON values."""
         result = asdict(self) | {
             "recording_hashes": list(self.recording_hashes),
             "points": [asdict(point) for point in self.points],
@@ -145,7 +145,7 @@ def self_consistency_curve(
     short_pools: str = "refuse",
     confidence: float | None = 0.95,
 ) -> Curve:
-    """Self-consistency (plurality of n answers, Wang et al. 2203.11171) over n.
+    """Return the curve of self-consistency (plurality of n answers, Wang et al. 2203.11171) over n.
 
     Args:
         dataset: from `load`.
@@ -162,7 +162,7 @@ def self_consistency_curve(
         UnlabelledError: questions have no gold answer that can be read.
         OutOfRangeError: no n, one below 1, or one that comes twice.
         UnknownNameError: no such order.
-        UsageError: the LLM is from another `load` than the dataset, which numbers answers differently.
+        UsageError: the LLM and the dataset come from different calls of `load`.
     """
     budgets = _budgets(n)
     if order not in ORDERS:
@@ -198,7 +198,7 @@ def self_consistency_curve(
 
 
 def budget_field(method: str) -> str | None:
-    """The field of a method that says how many CoTs it takes: `n`, `samples` or `budget`; `None` where it has none of these."""
+    """Return the field that sets how many CoTs a method takes: `n`, `samples` or `budget`; `None` where it has none of these."""
     if ":" in method:
         raise UsageError(
             f"A curve varies a field, and {method}, a user's method, has none; evaluate it with `feval run`."
@@ -222,7 +222,7 @@ def method_curve(
     split_seed: int = 0,
     confidence: float | None = 0.95,
 ) -> Curve:
-    """Any method over the values of one of its fields.
+    """Return the curve of any method over the values of one of its fields.
 
     Args:
         dataset: from `load`.
@@ -230,7 +230,7 @@ def method_curve(
         method: its name, a key of `METHODS`.
         field: which field varies, such as `budget_field(method)`, or a threshold.
         values: its values, ascending on the curve.
-        settings: other fields that differ from their defaults.
+        settings: other fields that differ from the defaults.
         order: as for `evaluate`, which computes each point.
         replicates: as for `evaluate`.
         unlabelled: as for `evaluate`.
@@ -248,14 +248,14 @@ def method_curve(
     if not values or len(set(values)) < len(values):
         raise OutOfRangeError(f"A curve needs distinct values of {field}; {list(values)[:10]} was asked for.")
     settings = dict(settings or {})
-    methods = {value: make_method(method, settings | {field: value}) for value in sorted(values)}
+    variants = {value: make_method(method, settings | {field: value}) for value in sorted(values)}
     dataset.require(llms)
-    largest = [budget for made in methods.values() for budget in budgets(made, llms)]
+    largest = [budget for variant in variants.values() for budget in budgets(variant, llms)]
     questions = question_set(dataset, largest, unlabelled=unlabelled, short_pools=short_pools)
     points = []
-    for value, made in methods.items():
-        told = evaluate(
-            made,
+    for value, variant in variants.items():
+        result = evaluate(
+            variant,
             dataset,
             llms,
             rows=questions.rows,
@@ -265,19 +265,19 @@ def method_curve(
             split_seed=split_seed,
             confidence=confidence,
         )
-        points.append(_point(value, told, _ceiling(made, dataset, llms, told)))
+        points.append(_point(value, result, _pass_at_n(variant, dataset, llms, result)))
     return Curve(
         method=method,
         dataset=dataset.id,
-        llm=" > ".join(told.llms),
+        llm=" > ".join(result.llms),
         recording_hash=llms[0].recording_hash,
         recording_hashes=dataset.recording_hashes,
-        prices=told.prices,
-        billing=told.billing,
-        counter=", ".join(dict.fromkeys(told.counters)),
-        questions=told.questions,
-        seed=told.seed,
-        replicates=told.replicates,
+        prices=result.prices,
+        billing=result.billing,
+        counter=", ".join(dict.fromkeys(result.counters)),
+        questions=result.questions,
+        seed=result.seed,
+        replicates=result.replicates,
         confidence=confidence,
         points=tuple(points),
         field=field,
@@ -286,34 +286,34 @@ def method_curve(
     )
 
 
-def _point(value: float, told: Evaluation, ceiling: float | None) -> CurvePoint:
+def _point(value: float, evaluation: Evaluation, ceiling: float | None) -> CurvePoint:
     return CurvePoint(
         value,
-        told.accuracy,
-        told.accuracy_low,
-        told.accuracy_high,
-        told.usd_per_question,
-        told.tokens_per_question,
+        evaluation.accuracy,
+        evaluation.accuracy_low,
+        evaluation.accuracy_high,
+        evaluation.usd_per_question,
+        evaluation.tokens_per_question,
         ceiling,
-        told.kind,
-        float(told.calls.mean()),
-        told.usd_per_question_per_round,
-        told.tokens_per_question_per_round,
+        evaluation.kind,
+        float(evaluation.calls.mean()),
+        evaluation.usd_per_question_per_round,
+        evaluation.tokens_per_question_per_round,
     )
 
 
-def _ceiling(method: Any, dataset: Dataset, llms: Sequence[LLM], told: Evaluation) -> float | None:
-    """pass@n with all the CoTs that the method may look at, on the questions it was judged on."""
+def _pass_at_n(method: Any, dataset: Dataset, llms: Sequence[LLM], evaluation: Evaluation) -> float | None:
+    """Return pass@n with all the CoTs that the method may look at, on the questions it was evaluated on."""
     if len(llms) != 1:
         return None
 
-    rows = np.flatnonzero(np.isin(dataset.question_keys, told.question_keys))
+    rows = np.flatnonzero(np.isin(dataset.question_keys, evaluation.question_keys))
     return evaluate(Oracle(*method.draws(1)), dataset, llms, rows=rows, confidence=None).accuracy
 
 
 @dataclass(frozen=True, eq=False)
 class _Values:
-    """What a curve is made from: D budgets, Q questions."""
+    """Values per question at D budgets, and mean output tokens."""
 
     right: PerQuestion
     any_right: PerQuestion
@@ -328,7 +328,7 @@ def _budgets(n: Sequence[int]) -> list[int]:
 
 
 def _exact(gold: Integers, pool: Pool, budgets: Sequence[int]) -> _Values:
-    """Expectations over all draws without replacement."""
+    """Return expectations over all draws without replacement."""
     counts = vote_counts(pool.codes, gold)
     right = subset_plurality_accuracy(counts.gold, counts.rivals, counts.no_answer, budgets)
     any_right = pass_at_k(counts.gold, counts.size, budgets)
@@ -337,7 +337,7 @@ def _exact(gold: Integers, pool: Pool, budgets: Sequence[int]) -> _Values:
 
 
 def _drawn(gold: Integers, pool: Pool, batches: Iterable[npt.NDArray[np.uint16]], budgets: Sequence[int]) -> _Values:
-    """Means over the draws of every question: one in recorded order, or seeded replicates."""
+    """Return means over the draws of every question: one in recorded order, or seeded replicates."""
     right, any_right = np.zeros((2, len(gold), len(budgets)))
     tokens = np.zeros(len(budgets))
     count = 0
@@ -368,7 +368,7 @@ def _points(values: _Values, llm: LLM, pool: Pool, budgets: Sequence[int], kind:
 
 
 def _mean_cost(llm: LLM, pool: Pool, billing: str, n: int, output_tokens: float) -> tuple[float | None, float | None]:
-    """Mean USD and tokens of one question: eq. (1) is linear, so means of tokens are enough."""
+    """Return mean USD and tokens of one question; eq. (1) is linear, so means of tokens are enough."""
     if int(pool.prompt_tokens.min()) < 0:
         return None, None
     prompt_tokens = float(pool.prompt_tokens.mean()) * int(billed_prompts(billing, 1, n))

@@ -1,10 +1,9 @@
 """An environment for learning how to spend a budget of CoTs, in the manner of TREACLE (arXiv 2404.13082).
 
-An episode is a run of questions with one budget for all of them. At each step a policy asks the current LLM again, moves on to
-the next LLM and asks it, or stops with the plurality of what it has seen. Steps return what Gymnasium's do (observation, reward,
-terminated, truncated, info), so that its wrappers and learners fit; Gymnasium itself is not needed. What the environment hands
-out is recorded, in draws of scheme draws-v1, so training costs nothing. Train on some rows, judge on others
-(`train_test_rows`), with `as_method` through `evaluate`.
+An episode is a run of questions with one budget. At each step a policy asks the current LLM again, moves on to the next LLM and
+asks it, or stops with the plurality of the answers so far. Steps return what Gymnasium's do (observation, reward, terminated,
+truncated, info), so that its wrappers and learners fit; Gymnasium itself is not needed. All CoTs are recorded, drawn by scheme
+draws-v1, so training costs nothing. Train on some rows and evaluate `as_method` on others (`train_test_rows`).
 """
 
 from __future__ import annotations
@@ -29,18 +28,18 @@ __all__ = ["ACTIONS", "ASK_AGAIN", "NEXT_LLM", "STOP", "BudgetEnvironment", "Obs
 
 ASK_AGAIN, NEXT_LLM, STOP = 0, 1, 2
 ACTIONS = ("ask again", "next LLM", "stop")
-"""What an action means: one more CoT of the current LLM, one of the next LLM, or the end of this question."""
+"""The actions: one more CoT of the current LLM, one of the next LLM, or the end of this question."""
 
 Rows = npt.NDArray[np.intp]
 
 
 @dataclass(frozen=True)
 class Observation:
-    """What a policy sees. Answers are parties, numbered by first appearance: which is right, it cannot know.
+    """What a policy sees. Equal answers form a party, numbered by first appearance, so that none gives away which is right.
 
     Attributes:
         question: the text.
-        llm: place of the current LLM in the cascade; -1 before the first was asked.
+        llm: position of the current LLM in the cascade; -1 before the first was asked.
         parties: one entry per CoT of this question, in draw order: (LLM, party), party -1 for no answer.
         budget_left: of the whole episode, in USD or tokens; infinite without a budget.
         questions_left: of the episode, this one included.
@@ -54,61 +53,62 @@ class Observation:
 
     @property
     def votes(self) -> list[int]:
-        """Votes of each party, most first; those without an answer are not among them."""
+        """Votes of each party, most first; CoTs without an answer do not count."""
         return sorted(Counter(party for _, party in self.parties if party >= 0).values(), reverse=True)
 
 
 Policy = Callable[[Observation, Sequence[bool]], int]
-"""From an observation and the mask of possible actions to an action."""
+"""Maps an observation and the mask of possible actions to an action."""
 
 
-class _Question:
-    """One question being asked: the CoTs so far, and what they cost."""
+class _OpenQuestion:
+    """The question under way, with its answers so far."""
 
     def __init__(self, llms: Sequence[MeteredLLM]) -> None:
         self._llms = llms
         self.llm = -1
         self.answers: list[str | None] = []
-        self._by: list[int] = []
+        self._sources: list[int] = []
 
     def act(self, action: int) -> None:
         self.llm += action == NEXT_LLM
         self.answers += self._llms[self.llm].sample(1).answers
-        self._by.append(self.llm)
+        self._sources.append(self.llm)
 
     def undo(self) -> None:
         self.answers.pop()
-        self._by.pop()
+        self._sources.pop()
 
     def mask(self) -> list[bool]:
-        """Which actions are possible: pools end, and so does the list of LLMs."""
+        """Return which actions are possible: pools end, and so does the list of LLMs."""
         more = self.llm >= 0 and self._llms[self.llm].remaining > 0
         return [more, self.llm + 1 < len(self._llms) and self._llms[self.llm + 1].remaining > 0, self.llm >= 0]
 
-    def observed(self, question: str, budget_left: float, questions_left: int) -> Observation:
+    def observation(self, question: str, budget_left: float, questions_left: int) -> Observation:
         known: dict[str, int] = {}
         parties = [-1 if a is None else known.setdefault(a, len(known)) for a in self.answers]
-        return Observation(question, self.llm, tuple(zip(self._by, parties, strict=True)), budget_left, questions_left)
+        return Observation(
+            question, self.llm, tuple(zip(self._sources, parties, strict=True)), budget_left, questions_left
+        )
 
     def answer(self) -> str | None:
-
         return plurality(self.answers)
 
 
 class BudgetEnvironment:
     """A run of questions with one budget.
 
-    The reward of a stop is 1 where the answer is right and 0 elsewhere; other steps give 0. A step that would cost more than is
-    left is not taken: the episode is truncated, and its question counts as stopped.
+    A stop is rewarded with 1 if the answer is right, every other step with 0. A step that would cost more than is left is not
+    taken: the episode is truncated, and its question counts as stopped.
 
     Args:
-        dataset: from `load`; its golds are looked at for rewards alone.
+        dataset: from `load`; its golds serve for rewards only.
         llms: the cascade, cheapest first, from the same `load`.
-        budget: of an episode, in `unit`; `None` for no limit.
+        budget: for an episode, in `unit`; `None` for no limit.
         unit: "usd" or "tokens", prompts included by the LLMs' billing.
-        rows: questions to play, by row; `None` for all. Give training rows here.
+        rows: questions to play, by row, such as training rows; `None` for all.
         questions: how many per episode; `None` for all of the rows.
-        unlabelled: "refuse" or "drop" questions without a gold answer that can be read, which no answer is right on.
+        unlabelled: "refuse" or "drop" questions without a gold answer that can be read.
 
     Raises:
         UnlabelledError: questions have no gold answer that can be read.
@@ -147,7 +147,7 @@ class BudgetEnvironment:
 
     @property
     def actions(self) -> int:
-        """How many there are, numbered from 0; see `ACTIONS`."""
+        """Number of actions; see `ACTIONS`."""
         return len(ACTIONS)
 
     def reset(
@@ -159,7 +159,7 @@ class BudgetEnvironment:
         """Begin an episode.
 
         Args:
-            seed: of the episode: the questions, their order and their draws are pure functions of it. `None` takes the next.
+            seed: decides the questions, their order and their draws. `None` takes the next.
             options: not used; Gymnasium passes it.
         """
         self._episode = self._episode + 1 if seed is None else seed
@@ -185,17 +185,17 @@ class BudgetEnvironment:
         """
         if not self._queue:
             raise UsageError("No episode is under way; call reset first.")
-        mask = self._asked.mask()
+        mask = self._current.mask()
         if action not in range(len(ACTIONS)) or not mask[action]:
             possible = ", ".join(f"{i} ({name})" for i, name in enumerate(ACTIONS) if mask[i]) or "none"
             raise UsageError(f"Action {action!r} is not possible now; possible are: {possible}.")
         if action == STOP:
             reward = self._stop()
             return self._observation(), reward, not self._queue, False, self._info()
-        self._asked.act(action)
+        self._current.act(action)
         self._spent = self._closed + sum(map(self._cost, self._metered))
         if self._spent > self._budget:
-            self._asked.undo()  # it was not affordable: the answer stays what it was
+            self._current.undo()  # not affordable: the answer stays as it was
             reward = self._stop()
             self._queue = []
             return self._observation(), reward, False, True, self._info()
@@ -203,11 +203,11 @@ class BudgetEnvironment:
 
     def _open(self) -> None:
         self._metered = [llm.ask(self._queue[0], self._episode) for llm in self._llms]
-        self._asked = _Question(self._metered)
+        self._current = _OpenQuestion(self._metered)
 
     def _stop(self) -> float:
         row = self._queue.pop(0)
-        answer = self._asked.answer()
+        answer = self._current.answer()
         right = answer == self._dataset.candidates(row)[int(self._dataset.gold[row])]
         self.correct += right
         self._closed = min(self._spent, self._budget)
@@ -219,10 +219,10 @@ class BudgetEnvironment:
         left = max(self._budget - self._spent, 0.0)
         if not self._queue:
             return Observation("", -1, (), left, 0)
-        return self._asked.observed(self._dataset[self._queue[0]].question, left, len(self._queue))
+        return self._current.observation(self._dataset[self._queue[0]].question, left, len(self._queue))
 
     def _info(self) -> dict[str, Any]:
-        mask = self._asked.mask() if self._queue else [False] * len(ACTIONS)
+        mask = self._current.mask() if self._queue else [False] * len(ACTIONS)
         return {"action_mask": mask, "spent": min(self._spent, self._budget), "correct": self.correct}
 
     def _cost(self, llm: MeteredLLM) -> float:
@@ -236,25 +236,25 @@ class BudgetEnvironment:
 
 
 def as_method(policy: Policy) -> Callable[..., str | None]:
-    """A policy as a method for `evaluate`, each question by itself: no budget but the pools, one question left.
+    """Return a policy as a method for `evaluate`, one question at a time and without a budget.
 
     Args:
-        policy: what was learnt.
+        policy: the learnt policy.
 
     Returns:
         A callable `(question, *llms) -> answer`; evaluating it counts what the policy spends.
     """
 
     def method(question: str, *llms: MeteredLLM) -> str | None:
-        asked = _Question(llms)
+        current = _OpenQuestion(llms)
         while True:
-            mask = asked.mask()
-            action = policy(asked.observed(question, float("inf"), 1), mask) if any(mask) else STOP
+            mask = current.mask()
+            action = policy(current.observation(question, float("inf"), 1), mask) if any(mask) else STOP
             if action not in range(len(ACTIONS)) or not mask[action]:
                 raise UsageError(f"The policy chose action {action!r}, which is not possible; the mask was {mask}.")
             if action == STOP:
-                return asked.answer()
-            asked.act(action)
+                return current.answer()
+            current.act(action)
 
     method.__name__ = getattr(policy, "__name__", type(policy).__name__)
     return method

@@ -259,8 +259,8 @@ def evaluate(
             method that was given what it would learn (a temperature, thresholds) keeps it.
         split_seed: of that split, see `train_test_rows`.
         workers: processes that share the questions of seeded and recorded evaluations; the numbers are the same for any number.
-        time_limit: seconds that a method from a file (`FILE.py:NAME`) may take on one question, in a process of its own; `None` for
-            no limit. A callable given in Python runs in this process and is trusted to come to an end.
+        time_limit: seconds that a method from a file (`FILE.py:NAME`) may take on one question, in its own process; `None` for no
+            limit. A callable given in Python runs in this process and is trusted to come to an end.
         confidence: level of the score interval over questions (`estimators.inference.intervals`); `None` for no interval.
 
     Raises:

@@ -22,11 +22,11 @@ __all__ = ["field_names", "make_method", "method_fields", "parse_settings"]
 
 
 def make_method(name: str, settings: Mapping[str, Any] | None = None) -> Any:
-    """A method by its name.
+    """Return a method by its name.
 
     Args:
         name: a key of `METHODS`, or `FILE.py:FUNCTION` for a user's own.
-        settings: fields that differ from the defaults. Text is read as the field's type wants it.
+        settings: fields that differ from the defaults. Text is converted to the field's type.
 
     Raises:
         UnknownNameError: no such method or field; the message names the nearest.
@@ -59,7 +59,7 @@ def make_method(name: str, settings: Mapping[str, Any] | None = None) -> Any:
 
 
 def field_names(name: str) -> list[str]:
-    """The fields of a built-in method or of the oracle, in order.
+    """Return the fields of a built-in method or of the oracle, in order.
 
     Raises:
         UnknownNameError: no such method.
@@ -70,7 +70,7 @@ def field_names(name: str) -> list[str]:
 
 
 def method_fields(name: str) -> list[dict[str, Any]]:
-    """What can be set of a built-in method: for each field its name, default, the values it takes and what it means.
+    """Return for each field of a built-in method its name, default, possible values and meaning.
 
     Raises:
         UnknownNameError: no such method.
@@ -91,23 +91,23 @@ def method_fields(name: str) -> list[dict[str, Any]]:
 
 
 def _attributes(documentation: str) -> dict[str, str]:
-    """What the section "Attributes:" says of each; a line that is indented further goes on with the one before."""
-    said: dict[str, str] = {}
+    """Return the entries of the section "Attributes:"; a line that is indented further continues the one before."""
+    entries: dict[str, str] = {}
     _, _, section = documentation.partition("Attributes:\n")
     for line in section.split("\n\n")[0].splitlines():
         key, colon, text = line.strip().partition(": ")
         if colon and line.startswith("    ") and not line.startswith("     "):
-            said[key] = text
-        elif said:
-            said[[*said][-1]] += f" {line.strip()}"
-    return said
+            entries[key] = text
+        elif entries:
+            entries[[*entries][-1]] += f" {line.strip()}"
+    return entries
 
 
 def parse_settings(pairs: list[str]) -> dict[str, str]:
     """Read FIELD=VALUE pairs.
 
     Raises:
-        UsageError: one is no such pair, or a field comes twice.
+        UsageError: not a pair, or a field comes twice.
     """
     settings: dict[str, str] = {}
     for pair in pairs:
@@ -121,13 +121,13 @@ def parse_settings(pairs: list[str]) -> dict[str, str]:
 
 
 def _fitting(kind: type[Any], name: str, value: Any) -> Any:
-    """The value, as one of the types that a field takes. A list of one may be given as its only value."""
+    """Return the value as one of the types that a field takes. A list of one may be given as its only value."""
     readings = _readings(value)
     return field_value(kind, name, [*readings, *([reading] for reading in readings)], value)
 
 
 def _readings(value: Any) -> list[Any]:
-    """A text may stand for nothing, true, false, a number or a list; where the field takes text, the text itself counts last."""
+    """Return what a text may stand for: nothing, true, false, a number or a list, and last the text itself."""
     if not isinstance(value, str):
         return [value]
     if value.lower() in {"none", "null"}:
@@ -151,7 +151,7 @@ def _number_or_text(piece: str) -> Any:
 
 
 def _parsed(text: str) -> Any:
-    """JSON, or an infinity. What is not a number is none: no field takes it."""
+    """Parse JSON, or an infinity. NaN is refused: no field takes it."""
     if text.lower().lstrip("+-") in {"inf", "infinity"}:
         return float(text)
     return json.loads(text, parse_constant=_refuse)

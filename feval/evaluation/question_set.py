@@ -1,7 +1,7 @@
-"""Which questions an evaluation, a curve, a comparison or a forecast is over: decided here, once for all of its numbers.
+"""Choose the questions of an evaluation, a curve, a comparison or a forecast, once for all of its numbers.
 
-A question without a gold answer that can be read cannot be answered right, and one with too few CoTs cannot be asked. Both are
-refused, unless the caller leaves such questions out; then the ids of those left out stay with the result and its receipt.
+A question without a readable gold answer cannot be answered right, and one with too few CoTs cannot be asked. Both raise an
+error, unless the caller drops such questions; their ids then stay with the result and its receipt.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["CHOICES", "NONE_LEFT_OUT", "LeftOut", "QuestionSet", "question_set"]
 
 CHOICES = ("refuse", "drop")
-"""What is done about questions that cannot be evaluated."""
+"""What to do about questions that cannot be evaluated."""
 
 _SHOWN_IDS = 5
 
@@ -30,11 +30,11 @@ Rows = npt.NDArray[np.intp]
 
 @dataclass(frozen=True)
 class LeftOut:
-    """Ids of the questions that were left out because the caller asked for it; false where there are none.
+    """Ids of the questions that the caller chose to leave out; false where there are none.
 
     Attributes:
-        unlabelled: without a gold answer, or with one that the answer kind cannot read.
-        short_pools: with fewer CoTs of some LLM than the largest budget.
+        unlabelled: those without a gold answer, or with one that the answer kind cannot read.
+        short_pools: those with fewer CoTs of some LLM than the largest budget.
     """
 
     unlabelled: tuple[str, ...] = ()
@@ -44,7 +44,7 @@ class LeftOut:
         return bool(self.unlabelled or self.short_pools)
 
     def to_dict(self) -> dict[str, list[str]]:
-        """The ids as JSON values."""
+        """Return the ids as JSON values."""
         return {"unlabelled": list(self.unlabelled), "short_pools": list(self.short_pools)}
 
 
@@ -53,11 +53,11 @@ NONE_LEFT_OUT = LeftOut()
 
 @dataclass(frozen=True, eq=False)
 class QuestionSet:
-    """The questions that numbers are over.
+    """The questions that numbers are computed over.
 
     Attributes:
         rows: [Q] rows of the dataset.
-        left_out: the others, where the caller asked to leave them out.
+        left_out: ids of those that were dropped.
     """
 
     rows: Rows
@@ -72,28 +72,28 @@ def question_set(
     unlabelled: str = "refuse",
     short_pools: str = "refuse",
 ) -> QuestionSet:
-    """Decide which questions are evaluated.
+    """Return the questions to evaluate.
 
     Args:
         dataset: from `load`.
-        budgets: LLMs of the same `load`, each with the most CoTs per question that it may be asked for.
-        rows: candidates, by row; `None` for all questions.
+        budgets: LLMs of the same `load`, each with the most CoTs per question that may be drawn from it.
+        rows: rows to choose from; `None` for all.
         unlabelled: "refuse" or "drop" questions without a gold answer that can be read.
         short_pools: "refuse" or "drop" questions with fewer CoTs of some LLM than its budget.
 
     Raises:
-        UnlabelledError: questions without a gold, with "refuse", or nothing but such questions.
-        ShortPoolError: questions with too few CoTs, with "refuse", or nothing but such questions.
+        UnlabelledError: questions have no gold, with "refuse", or none has one.
+        ShortPoolError: questions have too few CoTs, with "refuse", or all have.
         UnknownNameError: a choice that is neither "refuse" nor "drop".
-        UsageError: short pools are to be dropped and no budget says which are short.
+        UsageError: short pools are to be dropped, and no budget says which are short.
     """
     for option, choice in (("unlabelled", unlabelled), ("short_pools", short_pools)):
         if choice not in CHOICES:
             raise UnknownNameError.of(f"choice for {option}", choice, CHOICES)
     if short_pools == "drop" and not budgets:
         raise UsageError(
-            "Which pools are too short is not known: a method that is a function does not say how many CoTs it will ask for. "
-            "Derive a recording without the short ones: feval select RECORDING --min-cots N --out DIR."
+            "Which pools are too short is not known: a function does not say how many CoTs it will ask for. Make a recording "
+            "without the short ones: feval select RECORDING --min-cots N --out DIR."
         )
     candidates = np.arange(len(dataset)) if rows is None else np.asarray(rows, np.intp)
     labelled = dataset.gold[candidates] >= 0
@@ -102,15 +102,15 @@ def question_set(
     enough = _enough(candidates[labelled], budgets, short_pools)
     ids = dataset.question_ids
 
-    def named(some: Rows) -> tuple[str, ...]:
+    def names(some: Rows) -> tuple[str, ...]:
         return tuple(ids[row] for row in some.tolist())
 
-    kept = candidates[labelled]
-    return QuestionSet(kept[enough], LeftOut(named(candidates[~labelled]), named(kept[~enough])))
+    rest = candidates[labelled]
+    return QuestionSet(rest[enough], LeftOut(names(candidates[~labelled]), names(rest[~enough])))
 
 
 def _check_labelled(dataset: Dataset, rows: Rows, labelled: npt.NDArray[np.bool_], choice: str) -> None:
-    """Refuse questions without golds, unless they are to be dropped and some others are left."""
+    """Raise for questions without golds, unless they are to be dropped and others are left."""
     if choice == "drop" and labelled.any():
         return
     without = rows[~labelled].tolist()
@@ -137,7 +137,7 @@ def _first(ids: Sequence[str]) -> str:
 
 
 def _enough(rows: Rows, budgets: Sequence[tuple[LLM, int]], choice: str) -> npt.NDArray[np.bool_]:
-    """[Q] whether every LLM has as many CoTs on a question as it may be asked for."""
+    """Return [Q] whether every LLM has enough CoTs on a question."""
     enough = np.ones(len(rows), np.bool_)
     for llm, most in budgets:
         enough &= llm.pool.sizes[rows] >= most

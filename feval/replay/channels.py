@@ -1,6 +1,6 @@
-"""Channels: what some methods read of a pool beside the answers: scores of the CoTs and log-probabilities of their tokens.
+"""Channels: what some methods need of a pool besides answers, namely scores of the CoTs and log-probabilities of their tokens.
 
-They are read when they are first asked for, once, and kept as long as the pool is.
+They are read on first use and kept as long as the pool.
 """
 
 from __future__ import annotations
@@ -24,30 +24,30 @@ from feval.recording.scores import Scores
 __all__ = ["AGGREGATES", "ArrayChannels", "Channels", "RecordedChannels"]
 
 AGGREGATES = ("score", "last", "min", "prod", "mean")
-"""Which number a CoT is judged by: its one score, or what its step scores become."""
+"""The number a CoT is judged by: its one score, or an aggregate of its step scores."""
 
 _T = TypeVar("_T")
 Rows = npt.NDArray[np.intp]
 
 
 class Channels(ABC):
-    """Where the optional channels of a pool come from. Question `row` of the arrays is question `row` of the pool.
+    """Source of a pool's optional channels. Question `row` of the arrays is question `row` of the pool.
 
     Args:
-        owner: whose they are, for messages.
+        owner: the LLM they belong to, for messages.
     """
 
     def __init__(self, owner: str) -> None:
         self.owner = owner
-        self._kept: dict[Hashable, Any] = {}
+        self._cache: dict[Hashable, Any] = {}
 
     def __getstate__(self) -> dict[str, Any]:
-        """Everything but what can be read or computed again: another process is not sent arrays."""
-        return self.__dict__ | {"_kept": {}}
+        """Leave out what can be read or computed again: another process is not sent arrays."""
+        return self.__dict__ | {"_cache": {}}
 
     @abstractmethod
     def scorers(self) -> Sequence[str]:
-        """Names of the scorers that there are scores by."""
+        """Return the names of the scorers."""
 
     @abstractmethod
     def _read_scores(self, scorer: str) -> Scores: ...
@@ -56,30 +56,30 @@ class Channels(ABC):
     def _read_logprobs(self) -> TokenLogprobs: ...
 
     def scores(self, scorer: str | None) -> Scores:
-        """The scores of one scorer, of the only one for `None`.
+        """Return the scores of one scorer, of the only one for `None`.
 
         Raises:
             NotRecordedError: the pool has no such scores; the message says how to get them.
         """
-        held = list(self.scorers())
-        if scorer is None and len(held) > 1:
+        names = list(self.scorers())
+        if scorer is None and len(names) > 1:
             raise NotRecordedError(
-                f"{self.owner} has scores by several scorers: {', '.join(held)}. Name one of them, such as scorer={held[0]!r}."
+                f"{self.owner} has scores by several scorers: {', '.join(names)}. Name one of them, such as scorer={names[0]!r}."
             )
-        if not held or (scorer is not None and scorer not in held):
+        if not names or (scorer is not None and scorer not in names):
             by = "" if scorer is None else f" by {scorer!r}"
             raise NotRecordedError(
-                f"{self.owner} has no scores{by}{'; it has scores by ' * bool(held)}{', '.join(held)}. "
+                f"{self.owner} has no scores{by}{'; it has scores by ' * bool(names)}{', '.join(names)}. "
                 "Add some with `feval score RECORDING --scorer SCORER --out DIR`."
             )
-        name = held[0] if scorer is None else scorer
+        name = names[0] if scorer is None else scorer
         return self.derived(("scores", name), lambda: self._read_scores(name))
 
     def aggregated(self, scorer: str | None, aggregate: str) -> npt.NDArray[np.float64]:
-        """One number per CoT.
+        """Return one number per CoT.
 
         Args:
-            scorer: whose scores; of the only one for `None`.
+            scorer: name of the scorer; the only one for `None`.
             aggregate: "score" for the score of the CoT; "last", "min", "prod" or "mean" of its step scores.
 
         Returns:
@@ -87,7 +87,7 @@ class Channels(ABC):
 
         Raises:
             UnknownNameError: no such aggregate.
-            NotRecordedError: no such scores, or the scorer gave only the other kind.
+            NotRecordedError: no such scores, or the scorer only gave the other kind.
         """
         if aggregate not in AGGREGATES:
             raise UnknownNameError.of("aggregate", aggregate, AGGREGATES)
@@ -110,27 +110,27 @@ class Channels(ABC):
         return scores.values
 
     def logprobs(self) -> TokenLogprobs:
-        """What was kept of the tokens.
+        """Return the log-probabilities of the tokens.
 
         Raises:
-            NotRecordedError: nothing was; the message says how to record it.
+            NotRecordedError: none were recorded; the message says how to record them.
         """
         return self.derived("logprobs", self._read_logprobs)
 
     def rows(self, rows: Rows) -> Channels:
-        """The channels of some of the questions, in the order given."""
+        """Return the channels of some questions, in the order given."""
         return _ChannelRows(self, rows)
 
     def derived(self, key: Hashable, make: Callable[[], _T]) -> _T:
-        """What was made once and is kept with the channels: a function of the channels and the key, and of nothing else.
+        """Return a value computed from the channels, and cache it with them.
 
         Args:
-            key: which of such things.
-            make: makes it.
+            key: of the value, which depends on nothing but the channels and the key.
+            make: computes it.
         """
-        if key not in self._kept:
-            self._kept[key] = make()
-        return cast("_T", self._kept[key])
+        if key not in self._cache:
+            self._cache[key] = make()
+        return cast("_T", self._cache[key])
 
 
 class ArrayChannels(Channels):
@@ -139,7 +139,7 @@ class ArrayChannels(Channels):
     Args:
         scores: scorer -> scores.
         logprobs: of the tokens, if there are any.
-        llm: whose they are, for messages.
+        llm: the LLM's name, for messages.
     """
 
     def __init__(
@@ -162,14 +162,14 @@ class ArrayChannels(Channels):
     def _read_logprobs(self) -> TokenLogprobs:
         if self._logprobs is None:
             raise NotRecordedError(
-                f"{self.owner} has no log-probabilities of tokens. They are kept by `feval record --logprobs K` only; "
+                f"{self.owner} has no log-probabilities of tokens. Only `feval record --logprobs K` keeps them; "
                 "record the LLM again with it."
             )
         return self._logprobs
 
 
 class RecordedChannels(Channels):
-    """The channels of one LLM of a recording, in recorded order; read when they are first asked for.
+    """Channels of one LLM of a recording, in recorded order.
 
     Args:
         recording: which.
@@ -183,7 +183,7 @@ class RecordedChannels(Channels):
         self._dataset, self._llm = dataset, llm
 
     def __getstate__(self) -> dict[str, Any]:
-        """A recording is opened again by its path: open files do not travel."""
+        """Send the recording's path and hash; the other process opens it anew."""
         state = super().__getstate__()
         return state | {"_recording": (str(self._recording.path), self._recording.hash)}
 
@@ -206,7 +206,7 @@ class RecordedChannels(Channels):
 
 
 class _ChannelRows(Channels):
-    """Some questions of other channels."""
+    """Channels of some questions of other channels."""
 
     def __init__(self, whole: Channels, rows: Rows) -> None:
         super().__init__(whole.owner)

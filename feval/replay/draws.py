@@ -32,10 +32,10 @@ ORDERS = ("exact", "recorded", "seeded")
 """How CoTs are drawn: the expectation over all draws, the order of the recording, or seeded replicates."""
 
 ABSENT_SAMPLE = 0xFFFF
-"""What stands in an order behind the last recorded CoT of a pool that is smaller than the widest one."""
+"""Fills the end of an order where a pool is smaller than the largest."""
 
 MAX_REPLICATES = 1_000_000
-"""Most draws of every question: beyond it nothing is gained, and a slip of the finger would run for days."""
+"""Most draws of every question: more add no precision, and a typing error would run for days."""
 
 _GOLDEN = 0x9E3779B97F4A7C15
 _MASK = (1 << 64) - 1
@@ -46,7 +46,7 @@ UInt64 = npt.NDArray[np.uint64]
 
 
 def pool_key(seed: int, dataset: str, llm: str) -> int:
-    """The pool key P: first eight bytes, little-endian, of SHA-256 over "feval/draws-v1", seed, dataset and LLM, by lines."""
+    """Return the pool key P: eight bytes, little-endian, of SHA-256 over the lines "feval/draws-v1", seed, dataset and LLM."""
     text = "\n".join(("feval/draws-v1", str(int(seed)), dataset, llm))
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "little")
 
@@ -58,7 +58,7 @@ def orders(
     replicates: Sequence[int],
     draws: int,
 ) -> npt.NDArray[np.uint16]:
-    """Orders of the pools of one LLM.
+    """Return the orders of the pools of one LLM.
 
     Args:
         key: the pool key, see `pool_key`.
@@ -106,7 +106,7 @@ def orders(
 
 
 def _mix(x: UInt64, spare: UInt64) -> UInt64:
-    """SplitMix64's finalizer, in place; `spare` is working space of the same shape."""
+    """Apply SplitMix64's finalizer in place; `spare` is working space of the same shape."""
     np.right_shift(x, np.uint64(30), out=spare)
     x ^= spare
     x *= np.uint64(0xBF58476D1CE4E5B9)
@@ -119,17 +119,17 @@ def _mix(x: UInt64, spare: UInt64) -> UInt64:
 
 
 def uniforms(question_keys: UInt64, orders: npt.NDArray[np.integer[Any]], seed: int = 0) -> npt.NDArray[np.float64]:
-    """Random numbers for methods that toss coins: one after each draw, a pure function of the question and the draws so far.
+    """Return random numbers for methods that toss coins: one per draw, a pure function of the question and the draws so far.
 
         h_0 = mix(K xor mix(seed))        h_k = mix(h_(k-1) xor (i_k + 1) g)        u_k = floor(h_k / 2^11) / 2^53
 
-    with K the question key, i_k the recorded place of draw k, and g and `mix` as above. The LLM does not enter, nor what else is
-    loaded; two replicates differ as soon as their draws do.
+    with K the question key, i_k the recorded place of draw k, and g and `mix` as above. They depend neither on the LLM nor on
+    what else is loaded; two replicates differ as soon as their draws do.
 
     Args:
         question_keys: [Q] as the recording keeps them.
         orders: [R, Q, n] recorded places, in draw order.
-        seed: of the method, if it wants several independent streams.
+        seed: for methods that need several independent streams.
 
     Returns:
         [R, Q, n] numbers in [0, 1).

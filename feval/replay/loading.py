@@ -5,8 +5,8 @@
         response = llm(question_id, n=20)
         print(entry.question, response.cots[0].answer, response.dollar_cost)
 
-Which CoTs are handed out is a pure function of (seed, dataset, question, LLM, replicate); see `feval.replay.draws`. Loading maps one
-small file and creates no object per CoT; question texts and CoT texts are read when they are asked for.
+Which CoTs are handed out is a pure function of (seed, dataset, question, LLM, replicate); see `feval.replay.draws`. Loading maps
+one small file and creates no object per CoT; question texts and CoT texts are read when they are asked for.
 """
 
 from __future__ import annotations

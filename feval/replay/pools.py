@@ -1,6 +1,6 @@
-"""Pools: the recorded CoTs of one LLM on many questions, as arrays, with the optional channels that some methods read.
+"""Pools: the recorded CoTs of one LLM on many questions, as arrays, with the optional channels that some methods need.
 
-A pool is all that the batch form of a method sees of an LLM. It holds no gold, no question id and no text.
+The batch form of a method sees nothing else of an LLM. A pool holds no gold, no question id and no text.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ _NO_ANSWER = -1
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ScoringTokens:
-    """What it took to score CoTs; arrays of one shape.
+    """Tokens that scoring CoTs took; arrays of one shape.
 
     Attributes:
-        calls: 1 where a CoT was given to the scorer, else 0.
-        prompt_tokens: of the scorer's request, 0 where there was none.
+        calls: 1 where a CoT was scored, else 0.
+        prompt_tokens: of the scoring request, 0 where there was none.
         output_tokens: of its reply, 0 where there was none.
     """
 
@@ -47,15 +47,15 @@ class Pool:
     """The recorded CoTs of one LLM on Q questions, as arrays; S is the largest pool. It holds no gold.
 
     Attributes:
-        llm: name of the LLM.
-        codes: [Q, S] which candidate each CoT answers; -1 for no answer, -2 where no CoT was recorded. Codes are per question
+        llm: the LLM's name.
+        codes: [Q, S] code of each CoT's answer; -1 for no answer, -2 where no CoT was recorded. Codes are per question
             and shared by the LLMs of one `load`; nothing may depend on how they are numbered.
         output_tokens: [Q, S] tokens of each CoT, 0 where absent.
         prompt_tokens: [Q] tokens of the request, -1 where not known.
         sizes: [Q] recorded CoTs of each question.
         candidates: [Q] number of codes in use on each question, by all LLMs together.
         question_keys: [Q] 64-bit keys that tell questions apart, for methods that toss coins; see `draws.uniforms`.
-        channels: where scores and log-probabilities come from.
+        channels: source of scores and log-probabilities.
     """
 
     llm: str
@@ -85,22 +85,22 @@ class Pool:
         return int(sizes[counts == counts.max()].max()) if len(sizes) else 0
 
     def scores(self, scorer: str | None = None) -> Scores:
-        """The scores of one scorer, of the only one for `None`; see `Channels.scores`."""
+        """Return the scores of one scorer, of the only one for `None`; see `Channels.scores`."""
         return self.channels.scores(scorer)
 
     def aggregated(self, scorer: str | None = None, aggregate: str = "score") -> npt.NDArray[np.float64]:
-        """[Q, S] one number per CoT, from its score or its step scores; NaN where there is none; see `Channels.aggregated`."""
+        """Return [Q, S] one number per CoT, from its score or step scores; NaN where there is none; see `Channels.aggregated`."""
         return self.channels.aggregated(scorer, aggregate)
 
     def logprobs(self) -> TokenLogprobs:
-        """What the tokens say of each CoT's confidence; see `Channels.logprobs`."""
+        """Return the log-probabilities of the tokens; see `Channels.logprobs`."""
         return self.channels.logprobs()
 
     def sequence_probabilities(self, questions: slice = slice(None)) -> npt.NDArray[np.float64]:
-        """Probability of each CoT, length-normalised: exp(log-probability of the CoT / its tokens).
+        """Return the length-normalised probability of each CoT: exp(log-probability of the CoT / its tokens).
 
         Args:
-            questions: of which.
+            questions: which rows.
 
         Returns:
             [Q, S] in [0, 1]; NaN where no log-probability or no number of tokens is known.
@@ -108,44 +108,44 @@ class Pool:
         Raises:
             NotRecordedError: no log-probabilities were recorded.
         """
-        kept = self.logprobs()
-        counts = np.maximum(kept.logprobs.lengths()[questions], kept.confidences.lengths()[questions])
+        logprobs = self.logprobs()
+        counts = np.maximum(logprobs.logprobs.lengths()[questions], logprobs.confidences.lengths()[questions])
         # A source may have kept the sum alone; the provider's count of output tokens is the next best thing then.
         counts = np.where(counts > 0, counts, self.output_tokens[questions])
         means = np.full(counts.shape, np.nan)
-        np.divide(kept.sequence[questions], counts, out=means, where=counts > 0)
+        np.divide(logprobs.sequence[questions], counts, out=means, where=counts > 0)
         probabilities: npt.NDArray[np.float64] = np.exp(means)
         return probabilities
 
     def scoring_tokens(
         self, scorer: str | None = None, *, prefix_cached: bool = False, questions: slice = slice(None)
     ) -> ScoringTokens:
-        """What it took to score each CoT, [Q, S].
+        """Return the tokens that scoring each CoT took, [Q, S].
 
         Args:
-            scorer: who; the only one for `None`.
-            prefix_cached: leave out of the prompts what the LLM had already read and written: its request and the CoT.
-            questions: of which.
+            scorer: name of the scorer; the only one for `None`.
+            prefix_cached: leave out the part of the prompt that the LLM had already read or written: its request and the CoT.
+            questions: which rows.
 
         Raises:
             NotRecordedError: no such scores, or their tokens are not known.
         """
         scores = self.scores(scorer)
-        asked, prompts = scores.scored[questions], scores.prompt_tokens[questions].astype(np.int64)
+        scored, prompts = scores.scored[questions], scores.prompt_tokens[questions].astype(np.int64)
         outputs = scores.output_tokens[questions].astype(np.int64)
         requests = self.prompt_tokens[questions].astype(np.int64)[:, None]
-        if (asked & ((prompts < 0) | (outputs < 0) | (prefix_cached & (requests < 0)))).any():
+        if (scored & ((prompts < 0) | (outputs < 0) | (prefix_cached & (requests < 0)))).any():
             raise NotRecordedError(
-                f"It is not known how many tokens it took {scores.scorer.name!r} to score the CoTs of {self.llm}, so they cannot "
-                "be billed. Let the method bill them as 'free' (self_check=free, verification=free), "
-                "or score again with a scorer whose tokens are counted."
+                f"The tokens that {scores.scorer.name!r} took to score the CoTs of {self.llm} were not recorded, so they cannot "
+                "be billed. Let the method bill them as 'free' (self_check=free, verification=free), or score again with a "
+                "scorer whose tokens are counted."
             )
         if prefix_cached:
             prompts = np.maximum(prompts - requests - self.output_tokens[questions], 0)
-        return ScoringTokens(asked.astype(np.int64), np.where(asked, prompts, 0), np.where(asked, outputs, 0))
+        return ScoringTokens(scored.astype(np.int64), np.where(scored, prompts, 0), np.where(scored, outputs, 0))
 
     def rows(self, rows: Rows) -> Pool:
-        """The pool of some of the questions, in the order given."""
+        """Return the pool of some questions, in the order given."""
         if len(rows) == len(self.sizes) and (np.diff(rows) == 1).all():
             return self
         return Pool(
@@ -161,9 +161,9 @@ class Pool:
         )
 
     def with_no_answer_as_vote(self) -> Pool:
-        """The same pool where "no answer" is one more candidate, which votes and is never correct.
+        """Return the same pool where "no answer" is one more candidate, which votes and is never correct.
 
-        Papers that let a failed extraction vote are reproduced by this view; feval's own rule is that it does not.
+        This reproduces papers that let a failed extraction vote; feval's own rule is that it does not.
         """
         wide = self.codes.astype(np.int32)
         return replace(self, codes=np.where(wide == _NO_ANSWER, self.candidates[:, None], wide))

@@ -1,7 +1,7 @@
-"""Users' own methods: Python callables, called in this process, and methods from files, which run in a worker process.
+"""Users' own methods: callables, called in this process, and methods from files, which run in a worker process.
 
-`calling` asks a callable, `files` names a method in a file, `process` starts its worker and ends it at a time limit, `worker` is what
-runs there.
+`calling` asks a callable, `files` names a method in a file, `process` starts its worker and ends it at a time limit, and `worker`
+is what runs there.
 """
 
 from __future__ import annotations

@@ -162,7 +162,7 @@ def contained(where: str) -> Iterator[None]:
 
 
 def described(error: BaseException) -> str:
-    """Return type, message and place of an exception; the file by its name alone, since reports and receipts keep the sentence."""
+    """Return type, message and place of an exception. The file's folder is left out: reports and receipts keep the sentence."""
     message = f": {error}" if str(error) else ""
     frames = [(frame.f_code.co_filename, line) for frame, line in walk_tb(error.__traceback__)]
     users = [(file, line) for file, line in frames if not file.startswith((_FEVAL, "<"))]

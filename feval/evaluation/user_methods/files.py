@@ -64,10 +64,10 @@ class MethodFile:
         self, dataset: Dataset, llms: Sequence[LLM], rows: Sequence[int], time_limit: float | None
     ) -> MethodFile:
         """Return the method after learning from some questions; see `MethodProcess.fit`."""
-        method = MethodFile(self.path, self.function, (LoadRecipe.of(dataset, llms), tuple(map(int, rows))))
+        training = LoadRecipe.of(dataset, llms), tuple(map(int, rows))
+        self._process.fit(training, time_limit)
+        method = MethodFile(self.path, self.function, training)
         method.__dict__.update(source_sha256=self.source_sha256, _process=self._process)
-        assert method.training is not None
-        self._process.fit(method.training, time_limit)
         return method
 
     def answers(

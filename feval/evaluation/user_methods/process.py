@@ -1,8 +1,8 @@
 """A user's method in a worker process, which is ended when a time limit is up.
 
-Whatever the user's code does (block in C, swallow every exception, exit, crash), evaluation gets an answer or raises a sentence. The
-process is started with `subprocess`: workers of a cluster are daemonic, and multiprocessing gives those no children.
-`feval.evaluation.user_methods.worker` is the other end.
+Whatever the user's code does (block in C, swallow every exception, exit, crash), evaluation gets an answer or raises a sentence.
+The process is started with `subprocess`: workers of a cluster are daemonic, and multiprocessing gives those no children.
+`worker` is the other end.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any, cast
 
 from feval import errors
 from feval.errors import FevalError, MethodError
@@ -152,13 +152,13 @@ class MethodProcess:
         self, command: str, request: dict[str, Any], places: Sequence[str], seconds: float | None
     ) -> Iterator[Any]:
         """Send a request and yield one reply for each place; where anything goes wrong, the process is ended."""
-        assert self._channel is not None
+        channel = self._channel or _Channel()
         try:
-            self._channel.send({"command": command} | request)
+            channel.send({"command": command} | request)
             for where in places:
-                yield self._channel.receive(where, seconds)
+                yield channel.receive(where, seconds)
         except BaseException:  # Ctrl-C, and a caller who leaves before the last reply, too
-            self._channel.end()
+            channel.end()
             self._channel = None
             raise
 
@@ -176,9 +176,8 @@ class _Channel:
             env=os.environ | {"PYTHONPATH": path},
             start_new_session=True,  # Ctrl-C is for the parent; and what the user's code starts is ended with the group
         )
-        assert process.stdin is not None
-        assert process.stdout is not None
-        self._process, self._requests, self._replies = process, process.stdin, process.stdout
+        self._process = process
+        self._requests, self._replies = cast("IO[bytes]", process.stdin), cast("IO[bytes]", process.stdout)
         self._buffer = bytearray()
         self._selector = selectors.DefaultSelector()
         self._selector.register(self._replies, selectors.EVENT_READ)
@@ -242,5 +241,4 @@ def _end(process: subprocess.Popen[bytes], selector: selectors.BaseSelector, own
     process.wait()
     selector.close()
     for pipe in (process.stdin, process.stdout):
-        assert pipe is not None
-        pipe.close()
+        cast("IO[bytes]", pipe).close()

@@ -1,4 +1,4 @@
-"""The process that runs a user's method: `python -m feval.evaluation.user_methods.worker`, started by `feval.evaluation.user_methods.process`.
+"""The process that runs a user's method, started by `process`: `python -m feval.evaluation.user_methods.worker`.
 
 Requests come through standard input and replies go to standard output. A message is its length (four bytes, little-endian) and a
 JSON text; no message becomes code. A request has a "command":
@@ -9,9 +9,9 @@ JSON text; no message becomes code. A request has a "command":
     fit     let the method learn from some questions                reply: null
     ask     ask the method some questions, in one replicate         one reply per question: [answer, ledgers]
 
-A reply is {"value": ...}, or {"error": class, "message": sentence}, which ends its request. The user's code sees neither pipe: its
-standard input is empty, and what it prints goes to standard error. The parent ends this process where a time limit is up. If the
-parent dies, this process ends as well.
+A reply is {"value": ...}, or {"error": class, "message": sentence}, which ends its request. The user's code sees neither pipe:
+its input is empty, and what it prints goes to standard error. The parent ends this process when a time limit is up; if the parent
+dies, this process ends, too.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ import sys
 import threading
 from collections.abc import Iterator, Sequence
 from hashlib import sha256
-from importlib.machinery import SourceFileLoader
-from importlib.util import module_from_spec, spec_from_loader
+from importlib.machinery import ModuleSpec, SourceFileLoader
+from importlib.util import module_from_spec
 from pathlib import Path
 from queue import SimpleQueue
 from typing import IO, TYPE_CHECKING, Any
@@ -163,9 +163,10 @@ def _loaded(path: Path, function: str, source_sha256: str) -> Any:
     if sha256(source).hexdigest() != source_sha256:
         raise MethodError(f"The method's file {path} has changed since it was named; run again.")
     name = f"feval_method_{source_sha256[:16]}"
-    spec = spec_from_loader(name, loader := _PinnedSource(name, path, source))
-    assert spec is not None
-    sys.modules[name] = module = module_from_spec(spec)  # dataclasses look their module up
+    loader = _PinnedSource(name, path, source)
+    module = module_from_spec(ModuleSpec(name, loader, origin=str(path)))
+    module.__file__ = str(path)
+    sys.modules[name] = module  # dataclasses look their module up
     with contained(f"The file {path}"):
         loader.exec_module(module)
     method = getattr(module, function, None)
