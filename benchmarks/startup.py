@@ -1,11 +1,11 @@
-"""Whole processes: from `python` to the exact curve against `import numpy` and the baseline; what `feval --help` imports."""
+"""Whole processes, from `python` to the exact curve, against `import numpy` and the baseline; what `feval --help` imports."""
 
 from __future__ import annotations
 
 import json
 import textwrap
 
-from benchmarks.measure import Goal, Workspace, process_ms, python
+from benchmarks.measure import ROOT, Goal, Workspace, process_ms, python
 
 CURVES = """
 import sys
@@ -31,6 +31,13 @@ from feval.cli import main
 sys.argv = ["feval", "--help"]
 main()
 """
+CURVE_COMMAND = f"""
+import sys
+from feval.cli import main
+sys.argv = ["feval", "curve", "self-consistency", "--recording", {str(ROOT / "recorders" / "tiny" / "recording")!r}]
+sys.argv += ["--llm", "feval/tiny-42k", "--n", "1,5", "--no-receipt"]
+main()
+"""
 HELP = f"""
 import json
 try:
@@ -44,7 +51,7 @@ print(json.dumps(heavy))
 
 
 def goals(workspace: Workspace) -> list[Goal]:
-    """Open and exact curve for 1 and 13 LLMs, and the command's help."""
+    """Load and exact curve for 1 and 13 LLMs, and the commands `feval curve` and `feval --help`."""
     one, all_13 = str(workspace.recording(1)), str(workspace.recording(13))
     ms = process_ms(
         {
@@ -53,15 +60,17 @@ def goals(workspace: Workspace) -> list[Goal]:
             "curve": ["-c", CURVES, "gsm8k", one],
             "curves": ["-c", CURVES, "gsm8k", all_13],
             "baseline": ["-c", BASELINE, str(workspace.archive(1)), "1"],
+            "command": ["-c", CURVE_COMMAND],
             "help": ["-c", COMMAND],
         }
     )
     numpy = ms["numpy"]
     heavy = json.loads(python(["-c", HELP]).splitlines()[-1])
-    note = f"{ms['curve']:.0f} ms against {numpy:.0f} ms"
+    notes = {name: f"{ms[name]:.0f} ms against {numpy:.0f} ms" for name in ("curve", "command")}
     beaten = f"baseline {ms['baseline']:,.0f} ms"
     return [
-        Goal("whole process, open + exact curve, over import numpy", ms["curve"] / numpy, 2, "x", note=note),
+        Goal("whole process, load + exact curve, over import numpy", ms["curve"] / numpy, 3, "x", note=notes["curve"]),
+        Goal("whole process, `feval curve`, over import numpy", ms["command"] / numpy, 3, "x", note=notes["command"]),
         Goal("whole process, 13 LLMs and 13 exact curves, over import numpy", ms["curves"] / numpy, None, "x"),
         Goal(
             "whole process against the baseline's load and one run",

@@ -29,4 +29,4 @@ def lazy_names(
         setattr(sys.modules[package], name, value)
         return value
 
-    return get, lambda: sorted([*homes, *whole])
+    return get, lambda: sorted({*homes, *whole, *getattr(sys.modules[package], "__all__", ())})

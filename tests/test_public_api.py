@@ -6,6 +6,7 @@ import subprocess
 import sys
 
 import pytest
+from places import ROOT
 
 import feval
 
@@ -59,13 +60,35 @@ HEAVY = [
     "httpx2", "huggingface_hub", "matplotlib", "numpy", "orjson", "pyarrow", "pydantic", "rich", "scipy", "tiktoken", "typer",
     "yaml",
 ]  # fmt: skip
+NOT_FOR_A_CURVE = [
+    "asyncio", "feval.answers.kinds", "feval.cards.schema", "feval.evaluation.user_methods.process", "feval.evaluation.workers",
+    "feval.hub.client", "huggingface_hub", "matplotlib", "multiprocessing", "pyarrow", "rich",
+    "scipy.optimize", "scipy.special", "scipy.stats",
+]  # fmt: skip
+CURVE = f"""
+from feval import load, self_consistency_curve
+
+dataset, [llm] = load("tiny_sums", ["feval/tiny-42k"], {str(ROOT / "recorders" / "tiny" / "recording")!r})
+assert self_consistency_curve(dataset, llm, [1, 5]).points[0].usd_per_question
+"""
+COMMAND = f"""
+import sys
+from feval.cli import main
+
+sys.argv = ["feval", "curve", "self-consistency", "--recording", {str(ROOT / "recorders" / "tiny" / "recording")!r}]
+sys.argv += ["--llm", "feval/tiny-42k", "--n", "1,5", "--no-receipt", "--quiet"]
+try:
+    main()
+except SystemExit as end:
+    assert not end.code
+"""
 
 
 def loaded_after(statement: str) -> set[str]:
-    """Return the top-level modules a fresh interpreter holds after a statement."""
-    code = f"{statement}\nimport sys\nprint(*sorted({{name.partition('.')[0] for name in sys.modules}}))"
+    """Return the modules that a fresh interpreter holds after a statement."""
+    code = f"{statement}\nimport sys\nprint()\nprint(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    return set(done.stdout.split())
+    return set(done.stdout.splitlines()[-1].split())
 
 
 def test_the_public_names_are_these() -> None:
@@ -91,3 +114,8 @@ def test_importing_feval_loads_nothing_heavy() -> None:
 
 def test_errors_and_names_load_nothing_heavy() -> None:
     assert loaded_after("import feval; feval.FevalError; feval.DatasetType.GSM8K; feval.LLMType").isdisjoint(HEAVY)
+
+
+@pytest.mark.parametrize("program", [CURVE, COMMAND])
+def test_a_first_curve_loads_no_more_than_it_needs(program: str) -> None:
+    assert loaded_after(program).isdisjoint(NOT_FOR_A_CURVE)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from feval import methods
 from feval.cards.prices import usd
 from feval.errors import (
     NotRecordedError,
@@ -30,7 +31,6 @@ from feval.evaluation.question_set import NONE_LEFT_OUT, LeftOut, question_set
 from feval.evaluation.replicates import replicate_sums
 from feval.evaluation.training import fit, train_test_rows
 from feval.evaluation.user_methods import TIME_LIMIT, MethodFile, learns, require_arguments
-from feval.methods import method_name
 from feval.methods.protocol import BatchMethod, has_exact_form
 from feval.replay import LLM
 from feval.replay.draws import ORDERS
@@ -319,11 +319,11 @@ def _named(method: object) -> Iterator[None]:
     except UnlabelledError:  # whatever the method
         raise
     except ShortPoolError as error:
-        raise ShortPoolError(f"The method {method_name(method)} cannot be evaluated: {error}") from error
+        raise ShortPoolError(f"The method {methods.method_name(method)} cannot be evaluated: {error}") from error
     except NotRecordedError as error:
         needs = getattr(method, "needs", "")
         raise NotRecordedError(
-            f"The method {method_name(method)} cannot be evaluated: {error}{' ' * bool(needs)}{needs}"
+            f"The method {methods.method_name(method)} cannot be evaluated: {error}{' ' * bool(needs)}{needs}"
         ) from error
 
 
@@ -353,7 +353,7 @@ def budgets(method: Any, llms: Sequence[LLM]) -> list[tuple[LLM, int]]:
     if isinstance(method, MethodFile):
         method.require_arguments(len(llms))
     else:
-        require_arguments(method, method_name(method), len(llms))
+        require_arguments(method, methods.method_name(method), len(llms))
     return []
 
 
@@ -366,11 +366,13 @@ def _kind(method: object, order: str | None) -> str:
         raise UnknownNameError.of("order", order, ORDERS)
     if order == "exact" and not exact:
         raise UsageError(
-            f"No exact expectation over all draws is known for {method_name(method)}; evaluate it with order 'seeded' or "
+            f"No exact expectation over all draws is known for {methods.method_name(method)}; evaluate it with order 'seeded' or "
             "'recorded'."
         )
     if order != "exact" and not (callable(method) or isinstance(method, (BatchMethod, MethodFile))):
-        raise UsageError(f"The {method_name(method)} is an expectation over all draws; evaluate it with order 'exact'.")
+        raise UsageError(
+            f"The {methods.method_name(method)} is an expectation over all draws; evaluate it with order 'exact'."
+        )
     return order
 
 
@@ -392,7 +394,7 @@ def _evaluation(
     keys = dataset.question_keys[rows]
     low, high = interval_ends(means.right, confidence)
     return Evaluation(
-        method=method_name(method),
+        method=methods.method_name(method),
         fields=_fields(method),
         dataset=dataset.id,
         llms=tuple(llm.name for llm in llms),

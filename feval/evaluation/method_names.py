@@ -12,10 +12,10 @@ from inspect import getdoc
 from pathlib import Path
 from typing import Any, NoReturn
 
+from feval import methods
 from feval.errors import UnknownNameError, UsageError
 from feval.evaluation.oracle import Oracle
 from feval.evaluation.user_methods import MethodFile
-from feval.methods import METHODS
 from feval.methods.fields import field_value, takes
 
 __all__ = ["field_names", "make_method", "method_fields", "parse_settings"]
@@ -48,9 +48,11 @@ def make_method(name: str, settings: Mapping[str, Any] | None = None) -> Any:
             "Path-Consistency (arXiv 2409.01281) cannot be replayed: its later CoTs are generated from prefixes of earlier ones, "
             "and a recording holds CoTs that were drawn independently. Anything replayed under its name would be another method."
         )
-    if name not in (*METHODS, "oracle"):
-        raise UnknownNameError.of("method", name, (*METHODS, "oracle"), "A user's own is named FILE.py:FUNCTION.")
-    kind = METHODS.get(name, Oracle)
+    if name not in (*methods.METHODS, "oracle"):
+        raise UnknownNameError.of(
+            "method", name, (*methods.METHODS, "oracle"), "A user's own is named FILE.py:FUNCTION."
+        )
+    kind = methods.METHODS.get(name, Oracle)
     known = {f.name for f in fields(kind) if f.init}
     for setting in settings:
         if setting not in known:
@@ -64,9 +66,9 @@ def field_names(name: str) -> list[str]:
     Raises:
         UnknownNameError: no such method.
     """
-    if name not in (*METHODS, "oracle"):
-        raise UnknownNameError.of("method", name, (*METHODS, "oracle"))
-    return [f.name for f in fields(METHODS.get(name, Oracle)) if f.init]
+    if name not in (*methods.METHODS, "oracle"):
+        raise UnknownNameError.of("method", name, (*methods.METHODS, "oracle"))
+    return [f.name for f in fields(methods.METHODS.get(name, Oracle)) if f.init]
 
 
 def method_fields(name: str) -> list[dict[str, Any]]:
@@ -76,7 +78,7 @@ def method_fields(name: str) -> list[dict[str, Any]]:
         UnknownNameError: no such method.
     """
     names = field_names(name)
-    kind = METHODS.get(name, Oracle)
+    kind = methods.METHODS.get(name, Oracle)
     about = _attributes(getdoc(kind) or "")
     defaults = {f.name: f.default for f in fields(kind)}
     return [

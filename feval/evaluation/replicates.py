@@ -10,10 +10,10 @@ import numpy as np
 import numpy.typing as npt
 
 from feval import evaluation as package
+from feval import methods
 from feval.errors import OutOfRangeError
 from feval.evaluation.means import ReplicateSums
 from feval.evaluation.user_methods import TIME_LIMIT, MethodFile, answers
-from feval.methods import method_name
 from feval.methods.decisions import LEDGER_FIELDS, Decisions, Ledger
 from feval.methods.error_shares import split_errors
 from feval.methods.protocol import BatchMethod
@@ -133,7 +133,7 @@ def called(
     outcomes = (
         method.answers(dataset, llms, rows.tolist(), replicate, time_limit)
         if isinstance(method, MethodFile)
-        else answers(method, method_name(method), dataset, llms, rows, replicate)
+        else answers(method, methods.method_name(method), dataset, llms, rows, replicate)
     )
     for place, (row, outcome) in enumerate(zip(rows.tolist(), outcomes, strict=True)):
         answer[0, place] = _code(outcome.answer, dataset, row)

@@ -3,48 +3,50 @@
 A method is a frozen dataclass whose fields are its hyper-parameters, with two forms: called with a question and LLMs it is the
 readable definition, which also runs live; `decide` does the same over integer answer codes for all questions and many replicates.
 Where its expectation over all draws can be computed, it also has `exact` and `exact_errors`; see `protocol`. To add a method,
-write its file and enter it in `METHODS`: the contract tests run every entry, in all its forms.
+write its file and enter it in `METHODS` (`catalogue`): the contract tests run every entry, in all its forms.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
-from feval.methods.cascades.automix import AutoMix as AutoMix
-from feval.methods.cascades.cascade import Cascade as Cascade
-from feval.methods.cascades.mixture_of_thoughts import MixtureOfThoughts as MixtureOfThoughts
-from feval.methods.cascades.model_switch import ModelSwitch as ModelSwitch
-from feval.methods.scored.best_of_n import BestOfN as BestOfN
-from feval.methods.scored.best_of_n import WeightedBestOfN as WeightedBestOfN
-from feval.methods.scored.confidence_weighted import ConfidenceWeighted as ConfidenceWeighted
-from feval.methods.scored.deep_confidence import DeepConfidence as DeepConfidence
-from feval.methods.stopping.adaptive_consistency import AdaptiveConsistency as AdaptiveConsistency
-from feval.methods.stopping.difficulty_adaptive import DifficultyAdaptive as DifficultyAdaptive
-from feval.methods.stopping.early_stopping import EarlyStopping as EarlyStopping
-from feval.methods.voting.self_consistency import SelfConsistency as SelfConsistency
-from feval.methods.voting.single_call import SingleCall as SingleCall
+from feval.lazy import lazy_names
 
-METHODS: dict[str, type[Any]] = {
-    "single-call": SingleCall,
-    "self-consistency": SelfConsistency,
-    "adaptive-consistency": AdaptiveConsistency,
-    "early-stopping": EarlyStopping,
-    "difficulty-adaptive": DifficultyAdaptive,
-    "best-of-n": BestOfN,
-    "weighted-best-of-n": WeightedBestOfN,
-    "model-switch": ModelSwitch,
-    "mixture-of-thoughts": MixtureOfThoughts,
-    "cascade": Cascade,
-    "automix": AutoMix,
-    "confidence-weighted": ConfidenceWeighted,
-    "deep-confidence": DeepConfidence,
-}
-"""Name on the command line -> method."""
+if TYPE_CHECKING:
+    from feval.methods.cascades.automix import AutoMix as AutoMix
+    from feval.methods.cascades.cascade import Cascade as Cascade
+    from feval.methods.cascades.mixture_of_thoughts import MixtureOfThoughts as MixtureOfThoughts
+    from feval.methods.cascades.model_switch import ModelSwitch as ModelSwitch
+    from feval.methods.catalogue import METHODS as METHODS
+    from feval.methods.catalogue import method_name as method_name
+    from feval.methods.scored.best_of_n import BestOfN as BestOfN
+    from feval.methods.scored.best_of_n import WeightedBestOfN as WeightedBestOfN
+    from feval.methods.scored.confidence_weighted import ConfidenceWeighted as ConfidenceWeighted
+    from feval.methods.scored.deep_confidence import DeepConfidence as DeepConfidence
+    from feval.methods.stopping.adaptive_consistency import AdaptiveConsistency as AdaptiveConsistency
+    from feval.methods.stopping.difficulty_adaptive import DifficultyAdaptive as DifficultyAdaptive
+    from feval.methods.stopping.early_stopping import EarlyStopping as EarlyStopping
+    from feval.methods.voting.self_consistency import SelfConsistency as SelfConsistency
+    from feval.methods.voting.single_call import SingleCall as SingleCall
 
-
-def method_name(method: object) -> str:
-    """A method's name: its key in `METHODS`, else the name of the function or class."""
-    for name, kind in METHODS.items():
-        if type(method) is kind:
-            return name
-    return getattr(method, "__name__", type(method).__name__.lower())
+__getattr__, __dir__ = lazy_names(
+    __name__,
+    {
+        "catalogue": ("METHODS", "method_name"),
+        "cascades.automix": ("AutoMix",),
+        "cascades.cascade": ("Cascade",),
+        "cascades.mixture_of_thoughts": ("MixtureOfThoughts",),
+        "cascades.model_switch": ("ModelSwitch",),
+        "scored.best_of_n": (
+            "BestOfN",
+            "WeightedBestOfN",
+        ),
+        "scored.confidence_weighted": ("ConfidenceWeighted",),
+        "scored.deep_confidence": ("DeepConfidence",),
+        "stopping.adaptive_consistency": ("AdaptiveConsistency",),
+        "stopping.difficulty_adaptive": ("DifficultyAdaptive",),
+        "stopping.early_stopping": ("EarlyStopping",),
+        "voting.self_consistency": ("SelfConsistency",),
+        "voting.single_call": ("SingleCall",),
+    },
+)
