@@ -1,0 +1,110 @@
+"""`feval ls` and `feval questions`: what feval knows by name."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from feval.cli.options import JsonFlag, QuietFlag
+from feval.cli.output import Output
+from feval.errors import UnknownNameError
+from feval.hub.datasets import questions as find_questions
+from feval.hub.datasets import questions_jsonl, questions_sha256, remarks
+from feval.methods import METHODS
+from feval.recording import Question
+from feval.report.files import save_files
+from feval.report.tables.known import KNOWN, known_fields, known_table, questions_table
+from feval.report.text import counted
+
+
+def ls(
+    what: Annotated[
+        str,
+        typer.Argument(
+            metavar="WHAT",
+            help="datasets, llms, prices, methods, formats, answer-kinds, or a method: what can be set of it.",
+            show_default=False,
+        ),
+    ],
+    as_json: JsonFlag = False,
+    quiet: QuietFlag = False,
+) -> None:
+    """List what feval knows by name.
+
+    Datasets, LLMs and prices come from cards; FEVAL_CARDS names folders with cards of your own. Any other dataset or LLM
+    works as well: what its recording says is enough.
+
+    Example: feval ls early-stopping
+    """
+    if what not in (*KNOWN, *METHODS, "oracle"):
+        raise UnknownNameError.of("list", what, (*KNOWN, *METHODS))
+    rows = KNOWN[what]() if what in KNOWN else known_fields(what)
+    if not rows and not as_json:
+        Output(as_json=as_json, quiet=quiet).result({}, f"{what} has no fields: nothing is set with --set.")
+        return
+    Output(as_json=as_json, quiet=quiet).result({what: rows}, known_table(rows))
+
+
+# --- the questions of a dataset ------------------------------------------------------------------------------------------
+
+
+def questions(
+    dataset: Annotated[str, typer.Argument(metavar="DATASET", help="See `feval ls datasets`.", show_default=False)],
+    questions_file: Annotated[
+        Path | None,
+        typer.Option(
+            "--questions", metavar="FILE", help="Read them from FILE. Default: from the cache, or else the Hub."
+        ),
+    ] = None,
+    answer_kind: Annotated[
+        str | None,
+        typer.Option("--answer-kind", metavar="KIND", help="See `feval ls answer-kinds`. Default: the dataset card's."),
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", metavar="FILE", help="Write them there, as JSON Lines. Default: write nothing."),
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace another file at --out.")] = False,
+    as_json: JsonFlag = False,
+    quiet: QuietFlag = False,
+) -> None:
+    """Show or export the questions of a dataset.
+
+    They are fetched from the Hugging Face Hub once, at the commit that the dataset's card pins, and compared with the card.
+
+    Example: feval questions gsm8k --out gsm8k.jsonl
+    """
+    show = Output(as_json=as_json, quiet=quiet)
+    with show.progress(f"fetching the questions of {dataset}"):
+        found = find_questions(dataset, source=questions_file, answer_kind=answer_kind)
+    for sentence in remarks(found):
+        show.note(sentence)
+    written = [] if out is None else save_files(out.parent, {out.name: questions_jsonl(found)}, replace=force)
+    account = {
+        "dataset": dataset,
+        "count": len(found),
+        "sha256": questions_sha256(found),
+        "file": None if out is None else str(out),
+        "questions": [_question_dict(question) for question in found],
+    }
+    show.result(
+        account,
+        f"{dataset}: {counted(len(found), 'question')}, SHA-256 {account['sha256']}",
+        questions_table(found[:_SHOWN_QUESTIONS]),
+        *(f"wrote {path}" for path in written),
+    )
+
+
+_SHOWN_QUESTIONS = 5
+
+
+def _question_dict(question: Question) -> dict[str, Any]:
+    return {
+        "id": question.id,
+        "question": question.text,
+        "answer": question.answer,
+        "answer_key": question.answer_key,
+        "choices": [{"label": label, "text": text} for label, text in question.choices],
+    }
