@@ -21,7 +21,8 @@ from places import ROOT
 from typer.testing import CliRunner, Result
 
 from feval import __version__
-from feval.cli import app, parse_counts
+from feval.cli import app
+from feval.cli.options import parse_counts
 from feval.errors import OutOfRangeError, UsageError
 from feval.recording import DatasetInfo, LLMInfo, PoolRows, Question, RecordingWriter
 
@@ -828,14 +829,14 @@ def on_a_terminal(*arguments: str | Path) -> str:
     """Run the command line on a pseudo-terminal; return all it wrote."""
     controller, terminal = pty.openpty()
     code = (
-        "import feval.cli as cli\n"
-        "class Patient(cli._Progress):\n"
+        "import feval.cli.output as output\nfrom feval.cli import main\n"
+        "class Patient(output.ProgressBar):\n"
         "    DELAY_SECONDS = 0.0\n"
         "    def __exit__(self, *error):\n"
         "        if self._timer.is_alive(): self._timer.join()\n"
         "        super().__exit__(*error)\n"
-        "cli._Progress = Patient\n"
-        "cli.main()\n"
+        "output.ProgressBar = Patient\n"
+        "main()\n"
     )
     process = subprocess.Popen(
         [sys.executable, "-c", code, *map(str, arguments)],
