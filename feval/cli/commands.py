@@ -57,6 +57,8 @@ COMMANDS: Mapping[str, Command] = {
     "merge": Command("Recordings", "Join recordings into a new one.", "recordings:merge"),
     "extract": Command("Recordings", "Extract the answers again.", "recordings:extract"),
     "score": Command("Recordings", "Score the CoTs with a reward model or a judge.", "score:score"),
+    "push": Command("Recordings", "Publish a recording on the Hugging Face Hub.", "push:push"),
+    "pull": Command("Recordings", "Fetch a recording from there.", "pull:pull"),
     "run": Command("Methods", "Run one method on a dataset.", "run:run"),
     "compare": Command("Methods", "Compare methods over a range of budgets.", "compare:compare"),
     "couple": Command("Methods", "Compare LLMs that were sampled with the same noise.", "couple:couple"),
@@ -66,10 +68,8 @@ COMMANDS: Mapping[str, Command] = {
     "grade": Command("Servers", "Grade the answers a client worked out from it.", "grade:grade"),
     "proxy": Command("Servers", "Record what a client asks of a live endpoint.", "servers:proxy"),
     "tiny-server": Command("Servers", "Serve the small LLMs that come with feval.", "servers:tiny_server"),
-    "push": Command("Hugging Face Hub", "Publish a recording.", "push:push"),
-    "pull": Command("Hugging Face Hub", "Fetch a recording.", "pull:pull"),
-    "ls": Command("Known by name", "Datasets, LLMs, prices, methods, formats, fields.", "known:ls"),
-    "questions": Command("Known by name", "Show or export the questions of a dataset.", "known:questions"),
+    "ls": Command("Look up", "Datasets, LLMs, prices, methods, formats, fields.", "known:ls"),
+    "questions": Command("Look up", "Show or export the questions of a dataset.", "known:questions"),
 }
 """Name -> command, in the order of `feval --help`."""
 

