@@ -1,4 +1,4 @@
-"""`feval demo`: the main job on real samples, offline."""
+"""`feval demo`: see it work on real samples, offline."""
 
 from __future__ import annotations
 
@@ -18,47 +18,47 @@ _DEMO_COUNTS = (1, 5, 10, 20, 40)
 
 def demo(
     out: Annotated[
-        Path, typer.Option("--out", metavar="DIR", help="Folder to make; one that the demo made is used again.")
+        Path, typer.Option("--out", metavar="DIR", help="Folder to make, or an earlier demo's to use again.")
     ] = Path("feval-demo"),
     as_json: JsonFlag = False,
     quiet: QuietFlag = False,
 ) -> None:
-    """Show the main job on real samples, offline.
+    """See it work on real samples, offline, in seconds.
 
     Verifies the bundled recording of three small language models that come with feval, records some more of one of them live,
-    votes, prices and draws the curves. Takes seconds.
+    votes, prices the votes and draws the curves.
     """
     quiet_matplotlib()
     show = Output(as_json=as_json, quiet=quiet)
     with show.progress("running the demo") as progress:
-        made = run_demo(out, progress)
-    live = made.live
-    account = {
-        "recording": str(made.recording),
-        "recording_hash": made.recording_hash,
+        result = run_demo(out, progress)
+    live = result.live
+    summary = {
+        "recording": str(result.recording),
+        "recording_hash": result.recording_hash,
         "live": {"recording": str(live.recording), "llm": live.llm, "cots": live.cots, "seconds": live.seconds},
-        "files": [str(path) for path in made.files],
-        "curves": {curve.llm: curve.to_dict() for curve in made.curves},
+        "files": [str(path) for path in result.files],
+        "curves": {curve.llm: curve.to_dict() for curve in result.curves},
     }
     took = "before" if live.seconds is None else f"just now, in {live.seconds:.1f} s"
     show.result(
-        account,
+        summary,
         "Three small language models that come with feval, asked 200 word problems 40 times each. They are real; their prices "
         "are made up.",
-        f"{made.recording} is sound, hash {made.recording_hash}",
+        f"{result.recording} is sound, hash {result.recording_hash}",
         f"{live.recording} holds {live.cots} more CoTs of {live.llm}, recorded {took}",
         "",
-        curves_table([only_at(curve, _DEMO_COUNTS) for curve in made.curves]),
+        curves_table([only_at(curve, _DEMO_COUNTS) for curve in result.curves]),
         "",
-        *(f"wrote {path}" for path in made.files),
+        *(f"wrote {path}" for path in result.files),
         "",
         "Try next:",
-        *(f"  {command}" for command in _next_commands(made)),
+        *(f"  {command}" for command in _next_commands(result)),
     )
 
 
-def _next_commands(made: Demo) -> list[str]:
-    recording = shlex.quote(str(made.recording))
+def _next_commands(result: Demo) -> list[str]:
+    recording = shlex.quote(str(result.recording))
     curve = f"feval curve self-consistency --recording {recording} --llm feval/tiny-42k"
     return [
         f"feval info {recording}",

@@ -18,13 +18,15 @@ from feval.report.files import save_files
 from feval.report.tables.known import KNOWN, known_fields, known_table, questions_table
 from feval.report.text import counted
 
+_SHOWN_QUESTIONS = 5
+
 
 def ls(
     what: Annotated[
         str,
         typer.Argument(
             metavar="WHAT",
-            help="datasets, llms, prices, methods, formats, answer-kinds, or a method: what can be set of it.",
+            help="datasets, llms, prices, methods, formats, answer-kinds, or the name of a method for its fields.",
             show_default=False,
         ),
     ],
@@ -33,8 +35,8 @@ def ls(
 ) -> None:
     """List what feval knows by name.
 
-    Datasets, LLMs and prices come from cards; FEVAL_CARDS names folders with cards of your own. Any other dataset or LLM
-    works as well: what its recording says is enough.
+    Datasets, LLMs and prices come from cards; FEVAL_CARDS names folders with cards of your own. A dataset or LLM without a card
+    works, too.
 
     Example: feval ls early-stopping
     """
@@ -42,21 +44,16 @@ def ls(
         raise UnknownNameError.of("list", what, (*KNOWN, *METHODS))
     rows = KNOWN[what]() if what in KNOWN else known_fields(what)
     if not rows and not as_json:
-        Output(as_json=as_json, quiet=quiet).result({}, f"{what} has no fields: nothing is set with --set.")
+        Output(as_json=as_json, quiet=quiet).result({}, f"{what} has no fields: there is nothing to set.")
         return
     Output(as_json=as_json, quiet=quiet).result({what: rows}, known_table(rows))
-
-
-# --- the questions of a dataset ------------------------------------------------------------------------------------------
 
 
 def questions(
     dataset: Annotated[str, typer.Argument(metavar="DATASET", help="See `feval ls datasets`.", show_default=False)],
     questions_file: Annotated[
         Path | None,
-        typer.Option(
-            "--questions", metavar="FILE", help="Read them from FILE. Default: from the cache, or else the Hub."
-        ),
+        typer.Option("--questions", metavar="FILE", help="Read them from FILE. Default: the cache, else the Hub."),
     ] = None,
     answer_kind: Annotated[
         str | None,
@@ -64,40 +61,37 @@ def questions(
     ] = None,
     out: Annotated[
         Path | None,
-        typer.Option("--out", metavar="FILE", help="Write them there, as JSON Lines. Default: write nothing."),
+        typer.Option("--out", metavar="FILE", help="Write them to this file, as JSON Lines."),
     ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Replace another file at --out.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Replace the file at --out.")] = False,
     as_json: JsonFlag = False,
     quiet: QuietFlag = False,
 ) -> None:
     """Show or export the questions of a dataset.
 
-    They are fetched from the Hugging Face Hub once, at the commit that the dataset's card pins, and compared with the card.
+    Fetches them from the Hugging Face Hub once, at the commit that the dataset's card pins, and compares them with the card.
 
     Example: feval questions gsm8k --out gsm8k.jsonl
     """
     show = Output(as_json=as_json, quiet=quiet)
     with show.progress(f"fetching the questions of {dataset}"):
-        found = find_questions(dataset, source=questions_file, answer_kind=answer_kind)
-    for sentence in remarks(found):
+        rows = find_questions(dataset, source=questions_file, answer_kind=answer_kind)
+    for sentence in remarks(rows):
         show.note(sentence)
-    written = [] if out is None else save_files(out.parent, {out.name: questions_jsonl(found)}, replace=force)
-    account = {
+    written = [] if out is None else save_files(out.parent, {out.name: questions_jsonl(rows)}, replace=force)
+    summary = {
         "dataset": dataset,
-        "count": len(found),
-        "sha256": questions_sha256(found),
+        "count": len(rows),
+        "sha256": questions_sha256(rows),
         "file": None if out is None else str(out),
-        "questions": [_question_dict(question) for question in found],
+        "questions": [_question_dict(question) for question in rows],
     }
     show.result(
-        account,
-        f"{dataset}: {counted(len(found), 'question')}, SHA-256 {account['sha256']}",
-        questions_table(found[:_SHOWN_QUESTIONS]),
+        summary,
+        f"{dataset}: {counted(len(rows), 'question')}, SHA-256 {account['sha256']}",
+        questions_table(rows[:_SHOWN_QUESTIONS]),
         *(f"wrote {path}" for path in written),
     )
-
-
-_SHOWN_QUESTIONS = 5
 
 
 def _question_dict(question: Question) -> dict[str, Any]:

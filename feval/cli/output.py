@@ -81,7 +81,7 @@ def print_table(table: Table, *, apart: bool) -> None:
 
 
 class ProgressBar:
-    """A bar on standard error for work that takes longer than a second; gone when the work is done."""
+    """A bar on standard error that appears after a second and goes when the work is done."""
 
     DELAY_SECONDS = 1.0
 
@@ -113,7 +113,7 @@ class ProgressBar:
             bar.update(bar.task_ids[0], completed=done, total=total)
 
     def describe(self, label: str) -> None:
-        """Say something else beside the bar."""
+        """Change the label beside the bar."""
         self._label = label
         if self._bar is not None:
             self._bar.update(self._bar.task_ids[0], description=visible(label))
@@ -142,5 +142,5 @@ class ProgressBar:
 
 
 def quiet_matplotlib() -> None:
-    """Keep matplotlib's remarks about its font cache off standard error: they are neither notes nor errors of a command."""
+    """Keep matplotlib's messages about its font cache off standard error."""
     logging.getLogger("matplotlib").setLevel(logging.ERROR)

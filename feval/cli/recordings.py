@@ -1,4 +1,4 @@
-"""`feval import`, `info`, `merge`, `select`, `extract`: recordings made from files and from recordings."""
+"""`feval import`, `info`, `merge`, `select`, `extract`: make a recording from a file or from other recordings, and show it."""
 
 from __future__ import annotations
 
@@ -38,30 +38,28 @@ _MAX_IDS_BYTES = 64 << 20
 def import_(
     format_name: Annotated[str, typer.Argument(metavar="FORMAT", help="See `feval ls formats`.", show_default=False)],
     source: Annotated[Path, typer.Argument(metavar="SOURCE", help="File or folder to import.", show_default=False)],
-    dataset: Annotated[str, typer.Option("--dataset", metavar="ID", help="The dataset; any id will do.")],
+    dataset: Annotated[str, typer.Option("--dataset", metavar="ID", help="Id of the dataset; any id will do.")],
     out: NewFolder,
     llm: Annotated[
         list[str] | None,
         typer.Option(
-            "--llm", metavar="NAME", help="Such as gpt-3.5-turbo@t=0.8; repeat to take several of a source's."
+            "--llm", metavar="NAME", help="Name, such as gpt-3.5-turbo@t=0.8. Repeat to take several from SOURCE."
         ),
     ] = None,
     answer_kind: Annotated[
         str | None,
-        typer.Option(
-            "--answer-kind", metavar="KIND", help="See `feval ls answer-kinds`; by default the dataset card's."
-        ),
+        typer.Option("--answer-kind", metavar="KIND", help="See `feval ls answer-kinds`. Default: the dataset card's."),
     ] = None,
     questions: Annotated[
         Path | None,
-        typer.Option("--questions", metavar="FILE", help="Question texts and golds, where SOURCE has none."),
+        typer.Option("--questions", metavar="FILE", help="Question texts and gold answers, if SOURCE has none."),
     ] = None,
     counter: Annotated[
         str | None,
-        typer.Option("--counter", metavar="NAME", help="Who counts tokens: usage, words or tiktoken:ENCODING."),
+        typer.Option("--counter", metavar="NAME", help="Token counter: usage, words or tiktoken:ENCODING."),
     ] = None,
     prices: Annotated[
-        str, typer.Option("--prices", metavar="ID", help="Price list the recording names, or none.")
+        str, typer.Option("--prices", metavar="ID", help="Price list to name in the recording, or none.")
     ] = "2025-06-02",
     answers: Annotated[
         str, typer.Option("--answers", metavar="FROM", help="stored (as SOURCE has them) or text (extracted again).")
@@ -71,14 +69,18 @@ def import_(
     ] = False,
     equality: Equality = None,
     tolerance: Tolerance = None,
-    temperature: Annotated[float | None, typer.Option("--temperature", help="As recorded, where you know it.")] = None,
-    max_tokens: Annotated[int | None, typer.Option("--max-tokens", help="As recorded, where you know it.")] = None,
+    temperature: Annotated[
+        float | None, typer.Option("--temperature", help="Decoding temperature, if SOURCE does not say.")
+    ] = None,
+    max_tokens: Annotated[
+        int | None, typer.Option("--max-tokens", help="Limit on output tokens, if SOURCE does not say.")
+    ] = None,
     as_json: JsonFlag = False,
     quiet: QuietFlag = False,
 ) -> None:
     """Make a recording from an existing file.
 
-    The formats are those of `feval ls formats`; quirks of the source that were handled are noted in the recording.
+    `feval ls formats` lists the formats. Quirks of the source that were handled are noted in the recording.
 
     Example: feval import esc T0.7.jsonl.gz --dataset last_letters --llm gpt-3.5-turbo --out my-recording
     """
@@ -107,7 +109,7 @@ def import_(
 def info(recording: RecordingFolder, as_json: JsonFlag = False, quiet: QuietFlag = False) -> None:
     """Show what a recording holds.
 
-    Datasets, LLMs, pools, shares without an answer, prices, licences, parents, notes, hash.
+    Datasets, LLMs, pools, shares of CoTs without an answer, prices, licences, parent recordings, notes, hash.
     """
     opened = open_place(recording)
     Output(as_json=as_json, quiet=quiet).result(info_dict(opened), *info_tables(opened))
@@ -123,7 +125,7 @@ def merge(
 ) -> None:
     """Join recordings into a new one.
 
-    Other datasets, other LLMs or both; the old recordings stay as they are.
+    They may differ in datasets, in LLMs or in both. The old recordings stay as they are.
 
     Example: feval merge small large --out both
     """
@@ -138,19 +140,20 @@ def select(
     recording: RecordingFolder,
     out: NewFolder,
     dataset: Annotated[
-        list[str] | None, typer.Option("--dataset", metavar="ID", help="Keep it; repeat for more.")
+        list[str] | None, typer.Option("--dataset", metavar="ID", help="Keep it. Repeat for more.")
     ] = None,
-    llm: Annotated[list[str] | None, typer.Option("--llm", metavar="NAME", help="Keep it; repeat for more.")] = None,
+    llm: Annotated[list[str] | None, typer.Option("--llm", metavar="NAME", help="Keep it. Repeat for more.")] = None,
     questions_file: Annotated[
-        Path | None, typer.Option("--questions-file", metavar="FILE", help="Keep these questions: an id per line.")
+        Path | None,
+        typer.Option("--questions-file", metavar="FILE", help="Keep the questions with these ids, one per line."),
     ] = None,
     first: Annotated[int | None, typer.Option("--first", metavar="N", help="Keep the first N questions.")] = None,
     samples: Annotated[
-        int | None, typer.Option("--samples", metavar="N", help="Keep the first N CoTs of each.")
+        int | None, typer.Option("--samples", metavar="N", help="Keep the first N CoTs of each pool.")
     ] = None,
     min_cots: Annotated[
         int | None,
-        typer.Option("--min-cots", metavar="N", help="Leave out questions on which a kept LLM has fewer CoTs."),
+        typer.Option("--min-cots", metavar="N", help="Leave out questions with fewer CoTs of some LLM."),
     ] = None,
     as_json: JsonFlag = False,
     quiet: QuietFlag = False,
@@ -186,10 +189,13 @@ def extract(
     out: NewFolder,
     answer_kind: Annotated[
         str | None,
-        typer.Option("--answer-kind", metavar="KIND", help="See `feval ls answer-kinds`; by default the recording's."),
+        typer.Option("--answer-kind", metavar="KIND", help="See `feval ls answer-kinds`. Default: the recording's."),
     ] = None,
     answers: Annotated[
-        str, typer.Option("--answers", metavar="FROM", help="text (extracted again) or stored (only their keys anew).")
+        str,
+        typer.Option(
+            "--answers", metavar="FROM", help="text: extract again; stored: only normalize the stored answers."
+        ),
     ] = "text",
     equality: Equality = None,
     tolerance: Tolerance = None,
@@ -198,31 +204,35 @@ def extract(
 ) -> None:
     """Extract the answers of a recording again.
 
-    Reads the stored texts with this feval's extraction, or as another kind of answer, into a new recording, and shows which
-    answers and golds changed. Nothing is recorded again; the old recording stays as it is.
+    Reads the stored texts with this version's extraction, or as another kind of answer, writes a new recording, and shows which
+    answers and golds changed. No LLM is asked; the old recording stays as it is.
 
     Example: feval extract my-recording --answer-kind latex --out again
     """
     show = Output(as_json=as_json, quiet=quiet)
     recording = whole_folder(show, recording)
     with show.progress("extracting") as progress:
-        named = equality_name(equality, tolerance)
-        found = extract_answers(
-            recording, out, answer_kind=answer_kind, source=answers, equality=named, progress=progress
+        extraction = extract_answers(
+            recording,
+            out,
+            answer_kind=answer_kind,
+            source=answers,
+            equality=equality_name(equality, tolerance),
+            progress=progress,
         )
-    for sentence in found.notes:
+    for sentence in extraction.notes:
         show.note(sentence)
-    account = dataclasses.asdict(found) | {"path": str(out)}
-    show.result(account, info_headline(open_recording(out)), "", *changes_tables(found))
+    summary = dataclasses.asdict(extraction) | {"path": str(out)}
+    show.result(summary, info_headline(open_recording(out)), "", *changes_tables(extraction))
 
 
-def show_recording(show: Output, out: Path, said: Collection[str] = ()) -> None:
-    """Show the recording that was just made, with its notes but for those that were said already."""
-    made = open_recording(out)
-    for sentence in made.manifest.raw.get("notes", ()):
-        if sentence not in said:
+def show_recording(show: Output, out: Path, shown_notes: Collection[str] = ()) -> None:
+    """Show a new recording, and its notes except those in `shown_notes`."""
+    recording = open_recording(out)
+    for sentence in recording.manifest.raw.get("notes", ()):
+        if sentence not in shown_notes:
             show.note(str(sentence))
-    show.result(info_dict(made), info_headline(made))
+    show.result(info_dict(recording), info_headline(recording))
 
 
 def _question_ids(path: Path) -> list[str]:
@@ -252,8 +262,8 @@ def _question_ids(path: Path) -> list[str]:
 
 def _first_questions(recording: Recording, datasets: Sequence[str] | None, first: int) -> list[str]:
     if first < 1:
-        raise OutOfRangeError(f"--first keeps at least 1 question; {first} was asked for.")
-    # Ids are unique within a dataset only: the first of one could be any of another.
+        raise OutOfRangeError(f"--first takes 1 or more; {first} was given.")
+    # Question ids are unique within a dataset only, so there must be one dataset.
     dataset = only_name("dataset", datasets[0] if datasets and len(datasets) == 1 else None, recording.dataset_ids())
     questions = recording.questions(dataset)
     if first > len(questions):

@@ -19,7 +19,7 @@ from feval.recording import verify_recording
 from feval.report.text import counted
 
 _MOST_DIFFERENCES = 20
-_OUTDATED = 3  # exit code for a receipt of an older meaning of the numbers
+_OUTDATED = 3  # exit code: the receipt is of an older version, in which its numbers meant something else
 
 
 def verify(
@@ -31,33 +31,31 @@ def verify(
             show_default=False,
         ),
     ] = None,
-    last: Annotated[
-        bool, typer.Option("--last", help="The receipt of the last command that was given no place for one.")
-    ] = False,
+    last: Annotated[bool, typer.Option("--last", help="The newest receipt in your state folder.")] = False,
     recordings: Annotated[
         list[Path] | None,
-        typer.Option("--recording", metavar="DIR", help="For a receipt that has been moved away from its recording."),
+        typer.Option("--recording", metavar="DIR", help="Where a receipt's recording is, if it moved."),
     ] = None,
     methods: Annotated[
         list[str] | None,
-        typer.Option("--method", metavar="FILE.py:FUNCTION", help="A user's method that a receipt may run."),
+        typer.Option("--method", metavar="FILE.py:FUNCTION", help="A method of your own that the receipt may run."),
     ] = None,
     prices: Annotated[
-        str | None, typer.Option("--prices", metavar="LIST", help="For a receipt with a price list of your own.")
+        str | None, typer.Option("--prices", metavar="LIST", help="A price list of your own that the receipt needs.")
     ] = None,
     as_json: JsonFlag = False,
     quiet: QuietFlag = False,
 ) -> None:
     """Check a recording, or the numbers of a receipt.
 
-    Every byte and hash of a recording is checked; the numbers of a receipt are computed again.
+    Checks every byte and hash of a recording; computes the numbers of a receipt again.
 
-    Exit code 0 if all agree, 1 if anything does not, 3 if what a receipt's numbers mean has changed since it was written.
+    Exit code: 0 all agree; 1 something differs; 3 the meaning of the receipt's numbers has changed since it was written.
     """
     show = Output(as_json=as_json, quiet=quiet)
     if last == (recording is not None):
         raise UsageError(
-            "Name the recording or the receipt to verify, or pass --last for the newest receipt that was kept."
+            "Name a recording or a receipt to verify, or give --last for the newest receipt in your state folder."
         )
     recording = recording or last_receipt()
     if is_receipt(recording) and is_address(recording):
@@ -70,25 +68,27 @@ def verify(
         _verify_receipt(show, recording, recordings, methods or [], prices)
         return
     if recordings or methods or prices:
-        raise UsageError(f"--recording, --method and --prices belong to receipts; {recording} is no receipt.json.")
+        raise UsageError(f"--recording, --method and --prices belong to receipts; {recording} is not a receipt.")
     with show.progress(f"verifying {recording.name}") as progress:
-        found = verify_recording(recording, progress=progress)
-    account = {
+        verification = verify_recording(recording, progress=progress)
+    summary = {
         "path": str(recording),
-        "ok": found.ok,
-        "recording_hash": found.recording_hash,
-        "files": found.files,
-        "leaves": found.leaves,
-        "problems": list(found.problems),
-        "remarks": list(found.remarks),
+        "ok": verification.ok,
+        "recording_hash": verification.recording_hash,
+        "files": verification.files,
+        "leaves": verification.leaves,
+        "problems": list(verification.problems),
+        "remarks": list(verification.remarks),
     }
-    for remark in found.remarks:
+    for remark in verification.remarks:
         show.note(remark)
-    leaves = "1 leaf" if found.leaves == 1 else f"{found.leaves:,} leaves"
-    checked = f"{counted(found.files, 'file')} and {leaves} checked"
-    show.result(account, *([f"{recording} is sound: {checked}, hash {found.recording_hash}"] if found.ok else []))
-    if not found.ok:
-        for problem in found.problems:
+    leaves = "1 leaf" if verification.leaves == 1 else f"{verification.leaves:,} leaves"
+    checked = f"{counted(verification.files, 'file')} and {leaves} checked"
+    show.result(
+        summary, *([f"{recording} is sound: {checked}, hash {verification.recording_hash}"] if verification.ok else [])
+    )
+    if not verification.ok:
+        for problem in verification.problems:
             say(f"error: {recording}: {problem}")
         raise typer.Exit(1)
 
@@ -96,49 +96,48 @@ def verify(
 def _verify_receipt(
     show: Output, place: Path, recordings: Sequence[Path] | None, methods: Sequence[str], prices: str | None
 ) -> None:
-
     path, local = _place_of(place), local_receipt(place)
     with show.progress(f"verifying {local.name}"):
-        found = verify_receipt(local, recordings, methods=methods, prices=prices)
-    for remark in found.notes:
+        check = verify_receipt(local, recordings, methods=methods, prices=prices)
+    for remark in check.notes:
         show.note(remark)
-    account = {
+    summary = {
         "path": str(path),
-        "ok": found.equal,
-        "kind": found.kind,
-        "numbers": found.numbers,
-        "semantics": {"receipt": found.semantics, "now": VERSION},
-        "changes": list(found.changes),
-        "differences": [{"where": d.where, "receipt": d.receipt, "now": d.now} for d in found.differences],
+        "ok": check.equal,
+        "kind": check.kind,
+        "numbers": check.numbers,
+        "semantics": {"receipt": check.semantics, "now": VERSION},
+        "changes": list(check.changes),
+        "differences": [{"where": d.where, "receipt": d.receipt, "now": d.now} for d in check.differences],
     }
-    what = {"compare": "a comparison", "estimate": "an estimate"}.get(found.kind, f"a {found.kind}")
-    shown = [f"{path} is right: {found.numbers} values of {what} computed again, all equal"] if found.equal else []
-    if found.outdated:
+    what = {"compare": "a comparison", "estimate": "an estimate"}.get(check.kind, f"a {check.kind}")
+    shown = [f"{path} is right: {check.numbers} values of {what} computed again, all equal"] if check.equal else []
+    if check.outdated:
         shown = [
-            f"{path} is of an older feval: what its numbers mean has changed since, from version {found.semantics} to {VERSION}. "
-            f"{len(found.differences):,} of {found.numbers:,} values of {what} come out otherwise now:"
-            if found.differences
-            else f"{path} is of an older feval, and its numbers cannot be computed as they were meant then.",
-            *(f"  {line}" for line in _shown_differences(found)),
+            f"{path} was written by an older feval. The meaning of its numbers has changed since, from version {check.semantics} to "
+            f"{VERSION}. {len(check.differences):,} of {check.numbers:,} values of {what} differ now:"
+            if check.differences
+            else f"{path} was written by an older feval, and its numbers can no longer be computed as they were meant then.",
+            *(f"  {line}" for line in _shown_differences(check)),
             "Changed since:",
-            *(f"  {sentence}" for sentence in found.changes),
+            *(f"  {sentence}" for sentence in check.changes),
         ]
-    show.result(account, *shown)
-    if found.outdated:
+    show.result(summary, *shown)
+    if check.outdated:
         raise typer.Exit(_OUTDATED)
-    if not found.equal:
-        for line in _shown_differences(found):
+    if not check.equal:
+        for line in _shown_differences(check):
             say(f"error: {path}: {line}")
         raise typer.Exit(1)
 
 
-def _shown_differences(found: ReceiptCheck) -> list[str]:
-    """The first differences, and how many more there are."""
-    more = len(found.differences) - _MOST_DIFFERENCES
-    rest = [f"{more:,} more of {found.numbers:,} values differ; --json lists all."] if more > 0 else []
-    return [*map(str, found.differences[:_MOST_DIFFERENCES]), *rest]
+def _shown_differences(check: ReceiptCheck) -> list[str]:
+    """Return the first differences, and how many more there are."""
+    more = len(check.differences) - _MOST_DIFFERENCES
+    rest = [f"{more:,} more of {check.numbers:,} values differ; --json lists all."] if more > 0 else []
+    return [*map(str, check.differences[:_MOST_DIFFERENCES]), *rest]
 
 
 def _place_of(place: Path) -> str:
-    """A place as it is written: an address with the slashes that a path lacks."""
+    """Return a place as it is written: `Path` drops a slash of an address."""
     return str(parse_address(place) if is_address(place) else place)
