@@ -88,7 +88,7 @@ def questions(
     }
     show.result(
         summary,
-        f"{dataset}: {counted(len(rows), 'question')}, SHA-256 {account['sha256']}",
+        f"{dataset}: {counted(len(rows), 'question')}, SHA-256 {summary['sha256']}",
         questions_table(rows[:_SHOWN_QUESTIONS]),
         *(f"wrote {path}" for path in written),
     )

@@ -114,8 +114,8 @@ def _verify_receipt(
     shown = [f"{path} is right: {check.numbers} values of {what} computed again, all equal"] if check.equal else []
     if check.outdated:
         shown = [
-            f"{path} was written by an older feval. The meaning of its numbers has changed since, from version {check.semantics} to "
-            f"{VERSION}. {len(check.differences):,} of {check.numbers:,} values of {what} differ now:"
+            f"{path} was written by an older feval. The meaning of its numbers has changed since, from version "
+            f"{check.semantics} to {VERSION}. {len(check.differences):,} of {check.numbers:,} values of {what} differ now:"
             if check.differences
             else f"{path} was written by an older feval, and its numbers can no longer be computed as they were meant then.",
             *(f"  {line}" for line in _shown_differences(check)),
