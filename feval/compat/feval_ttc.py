@@ -47,6 +47,7 @@ from typing import ClassVar
 
 import orjson
 
+from feval import replay
 from feval.cards.names import LLMType
 from feval.cards.prices import Price, price_list, usd
 from feval.cards.schema import FINISH_REASONS
@@ -69,7 +70,6 @@ from feval.errors import NotARecordingError, OutOfRangeError
 from feval.importers.papers.feval_ttc import our_dataset_id, read, recorded_llms
 from feval.importers.source import ImportRequest, SourcePool
 from feval.recording import Recording
-from feval.replay import loading as replay
 
 __all__ = [
     "LLM",

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 from feval.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from feval.evaluation import workers as workers
     from feval.evaluation.curves import Curve as Curve
     from feval.evaluation.curves import CurvePoint as CurvePoint
     from feval.evaluation.curves import method_curve as method_curve
@@ -38,6 +37,5 @@ __getattr__, __dir__ = lazy_names(
             "BudgetEnvironment",
             "as_method",
         ),
-        "workers": (),
     },
 )

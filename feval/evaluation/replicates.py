@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from feval import evaluation as package
 from feval import methods
 from feval.errors import OutOfRangeError
 from feval.evaluation.means import ReplicateSums
@@ -179,9 +178,9 @@ def replicate_sums(
     if isinstance(method, BatchMethod):
         for llm, draws in zip(llms, method.draws(len(llms)), strict=True):
             llm.require(rows, draws)  # so that the message does not depend on the workers
-    return ReplicateSums.joined(
-        package.workers.map_blocks(work, dataset, llms, np.array_split(rows, min(workers, len(rows))), workers)
-    )
+    from feval.evaluation.workers import map_blocks  # most evaluations need no processes
+
+    return ReplicateSums.joined(map_blocks(work, dataset, llms, np.array_split(rows, min(workers, len(rows))), workers))
 
 
 def _block(

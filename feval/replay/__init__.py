@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 from feval.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from feval.replay import answer_forms as answer_forms
     from feval.replay.dataset import Dataset as Dataset
     from feval.replay.dataset import DatasetEntry as DatasetEntry
     from feval.replay.llm import LLM as LLM
@@ -23,7 +22,6 @@ if TYPE_CHECKING:
 __getattr__, __dir__ = lazy_names(
     __name__,
     {
-        "answer_forms": (),
         "dataset": ("Dataset", "DatasetEntry"),
         "llm": ("LLM",),
         "loading": ("load", "open_recordings"),

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from feval import replay
 from feval.errors import NotRecordedError, UsageError
 
 if TYPE_CHECKING:
@@ -130,8 +129,10 @@ class Dataset:
         if answer is None or answer in self._view.candidates(row):
             return answer
 
+        from feval.replay.answer_forms import normal_form  # voting reads no answers
+
         kind = self._view.recording.dataset_info(self.id).answer_kind
-        form = replay.answer_forms.normal_form(kind, answer, self._view.questions[row].choices)
+        form = normal_form(kind, answer, self._view.questions[row].choices)
         return None if form is None else self._view.key(row, form)
 
     def candidates(self, question: str | int) -> list[str]:

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 from feval.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from feval.evaluation.user_methods import process as process
     from feval.evaluation.user_methods.calling import TIME_LIMIT as TIME_LIMIT
     from feval.evaluation.user_methods.calling import answers as answers
     from feval.evaluation.user_methods.calling import require_arguments as require_arguments
@@ -23,6 +22,5 @@ __getattr__, __dir__ = lazy_names(
     {
         "calling": ("TIME_LIMIT", "answers", "require_arguments"),
         "files": ("MethodFile", "learns"),
-        "process": (),
     },
 )

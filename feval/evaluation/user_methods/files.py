@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from feval.errors import UsageError
-from feval.evaluation import user_methods
 from feval.evaluation.user_methods.calling import MethodAnswer, Training
 from feval.replay.loading import LoadRecipe
 
@@ -50,7 +49,9 @@ class MethodFile:
 
     @cached_property
     def _process(self) -> MethodProcess:
-        return user_methods.process.MethodProcess(self.path, self.function, self.source_sha256)
+        from feval.evaluation.user_methods.process import MethodProcess  # naming a file starts no process
+
+        return MethodProcess(self.path, self.function, self.source_sha256)
 
     def learns(self) -> bool:
         """Return whether it has something left to learn; see `MethodProcess.learns`."""
