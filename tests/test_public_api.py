@@ -61,7 +61,8 @@ HEAVY = [
     "yaml",
 ]  # fmt: skip
 NOT_FOR_A_CURVE = [
-    "asyncio", "huggingface_hub", "matplotlib", "multiprocessing", "pyarrow", "rich", "scipy.optimize", "scipy.special", "scipy.stats",
+    "asyncio", "huggingface_hub", "matplotlib", "multiprocessing", "pyarrow", "rich", "scipy.optimize", "scipy.special",
+    "scipy.stats",
 ]  # fmt: skip
 NOT_FOR_VOTES = [
     "feval.answers.kinds", "feval.cards.schema", "feval.evaluation.user_methods.process", "feval.evaluation.workers",

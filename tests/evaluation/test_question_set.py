@@ -109,13 +109,13 @@ def test_a_recording_without_golds_is_always_an_error(command: str, choice: str,
 @pytest.mark.parametrize("command", COMMANDS)
 def test_numbers_without_those_questions_are_those_of_a_recording_without_them(command: str, recordings: Path) -> None:
     options = [*COMMANDS[command], *LLM, "--json", "--no-receipt", "--recording"]
-    told = json.loads(call(*options, recordings / "some", "--unlabelled", "drop").stdout)
+    result = json.loads(call(*options, recordings / "some", "--unlabelled", "drop").stdout)
     alone = json.loads(call(*options, recordings / "labelled").stdout)
-    assert told.pop("left_out") == {"unlabelled": ["toy/1", "toy/4"], "short_pools": []}
-    for numbers in (told, alone):
+    assert result.pop("left_out") == {"unlabelled": ["toy/1", "toy/4"], "short_pools": []}
+    for numbers in (result, alone):
         numbers.pop("recording_hash", None)
         numbers.pop("recording_hashes", None)
-    assert told == alone
+    assert result == alone
 
 
 def test_golds_that_cannot_be_read_are_told_from_those_that_are_missing(unreadable: Path) -> None:
@@ -132,9 +132,9 @@ def test_any_method_is_refused_in_python(recordings: Path) -> None:
     for method in (SelfConsistency(2), ModelSwitch(samples=2), last):
         with pytest.raises(UnlabelledError, match="missing: toy/1, toy/4"):
             evaluate(method, dataset, [cheap, strong] if method != SelfConsistency(2) else cheap, replicates=2)
-    told = evaluate(last, dataset, [cheap, strong], replicates=2, unlabelled="drop", workers=2)
-    assert list(told.question_ids) == ["toy/0", "toy/2", "toy/3"]
-    assert told.left_out.unlabelled == ("toy/1", "toy/4")
+    result = evaluate(last, dataset, [cheap, strong], replicates=2, unlabelled="drop", workers=2)
+    assert list(result.question_ids) == ["toy/0", "toy/2", "toy/3"]
+    assert result.left_out.unlabelled == ("toy/1", "toy/4")
     assert list(evaluate(last, dataset, strong, replicates=2, rows=[3, 0]).question_ids) == ["toy/3", "toy/0"]
     with pytest.raises(UnknownNameError, match="choice for unlabelled 'ignore'"):
         evaluate(last, dataset, strong, unlabelled="ignore")
@@ -142,11 +142,11 @@ def test_any_method_is_refused_in_python(recordings: Path) -> None:
 
 def test_a_learner_is_fitted_and_judged_on_labelled_questions_only(recordings: Path) -> None:
     dataset, [cheap, strong] = load("toy", recording=recordings / "some")
-    told = evaluate(
+    result = evaluate(
         Cascade(samples=1, score="vote-share"), dataset, [cheap, strong], train_fraction=0.34, unlabelled="drop"
     )
-    assert (told.train_questions, told.questions) == (1, 2)
-    assert set(told.question_ids) < {"toy/0", "toy/2", "toy/3"}
+    assert (result.train_questions, result.questions) == (1, 2)
+    assert set(result.question_ids) < {"toy/0", "toy/2", "toy/3"}
 
 
 def test_an_environment_rewards_nothing_without_a_gold(recordings: Path) -> None:
@@ -177,11 +177,11 @@ def test_short_pools_are_refused_and_the_option_is_named(command: str, recording
 
 def test_short_pools_are_left_out_once_for_all_points(recordings: Path) -> None:
     options = ["curve", "self-consistency", *LLM, "--json", "--no-receipt", "--short-pools", "drop", "--recording"]
-    told = json.loads(call(*options, recordings / "short", "--n", "1..3").stdout)
-    assert told["left_out"] == {"unlabelled": [], "short_pools": ["toy/1", "toy/2"]}
-    assert told["questions"] == 3
+    result = json.loads(call(*options, recordings / "short", "--n", "1..3").stdout)
+    assert result["left_out"] == {"unlabelled": [], "short_pools": ["toy/1", "toy/2"]}
+    assert result["questions"] == 3
     # n = 1 is over the same three questions: 3/4, 1/4 and 2/4 of their CoTs are right.
-    assert told["points"][0]["accuracy"] == pytest.approx((3 / 4 + 1 / 4 + 2 / 4) / 3)
+    assert result["points"][0]["accuracy"] == pytest.approx((3 / 4 + 1 / 4 + 2 / 4) / 3)
     assert json.loads(call(*options, recordings / "short", "--n", "1..2").stdout)["questions"] == 4
 
 
@@ -195,14 +195,14 @@ def test_every_kind_of_numbers_agrees_with_a_recording_of_enough_cots(
     assert made.exit_code == 0, made.output
     options = [*COMMANDS[command], *LLM, "--json", "--no-receipt", "--unlabelled", "drop", "--recording"]
     options[-1:-1] = [] if command == "estimate" else ["--order", order, "--replicates", "3"]
-    told = json.loads(call(*options, recordings / "both", "--short-pools", "drop").stdout)
+    result = json.loads(call(*options, recordings / "both", "--short-pools", "drop").stdout)
     alone = json.loads(call(*options, tmp_path / "enough").stdout)
-    assert told.pop("left_out") == {"unlabelled": ["toy/1", "toy/4"], "short_pools": []}
+    assert result.pop("left_out") == {"unlabelled": ["toy/1", "toy/4"], "short_pools": []}
     assert alone.pop("left_out") == {"unlabelled": ["toy/4"], "short_pools": []}
-    for numbers in (told, alone):
+    for numbers in (result, alone):
         numbers.pop("recording_hash", None)
         numbers.pop("recording_hashes", None)
-    assert told == alone
+    assert result == alone
 
 
 def test_any_llm_that_is_asked_makes_a_pool_short(recordings: Path) -> None:
@@ -218,7 +218,7 @@ def test_nothing_left_is_an_error(recordings: Path) -> None:
     dataset, [cheap, strong] = load("toy", recording=recordings / "short")
     with pytest.raises(ShortPoolError, match=r"5 were asked for\. .*record it\.$"):
         self_consistency_curve(dataset, cheap, [5], short_pools="drop")
-    with pytest.raises(UsageError, match="a method that is a function does not say how many CoTs"):
+    with pytest.raises(UsageError, match="a function does not say how many CoTs"):
         evaluate(last, dataset, strong, short_pools="drop")
     done = call("curve", "self-consistency", *LLM, "--short-pools", "drop", "--recording", recordings / "short")
     assert (done.exit_code, "say which with --n" in done.stderr) == (2, True)
@@ -255,14 +255,14 @@ budgets = { samples = [1, 3] }
 
 def test_all_methods_of_a_comparison_are_over_the_same_questions(recordings: Path, tmp_path: Path) -> None:
     (file := recordings / "plan.toml").write_text(PLAN)
-    told = compare(Plan.read(file), base=recordings)
-    assert told.missing == ()
-    assert told.left_out.to_dict() == {"unlabelled": ["toy/1", "toy/4"], "short_pools": ["toy/2"]}
-    points = [*(point for curve in (*told.curves, *told.ceilings) for point in curve.points), *told.baselines]
+    result = compare(Plan.read(file), base=recordings)
+    assert result.missing == ()
+    assert result.left_out.to_dict() == {"unlabelled": ["toy/1", "toy/4"], "short_pools": ["toy/2"]}
+    points = [*(point for curve in (*result.curves, *result.ceilings) for point in curve.points), *result.baselines]
     assert {tuple(point.question_ids) for point in points} == {("toy/0", "toy/3")}
-    assert [curve.points[-1].fields["n"] for curve in told.ceilings] == [4, 4]  # the pools that are left
+    assert [curve.points[-1].fields["n"] for curve in result.ceilings] == [4, 4]  # the pools that are left
     # toy/0 and toy/3 have 3 and 1 right of 4, by hand.
-    single = next(point for point in told.baselines if point.llms == ("gpt-4o-mini",))
+    single = next(point for point in result.baselines if point.llms == ("gpt-4o-mini",))
     assert single.right.tolist() == pytest.approx([3 / 4, 1 / 4])
     done = call("compare", file, "--out", tmp_path / "out")
     assert done.exit_code == 0, done.output
@@ -288,9 +288,9 @@ def test_what_a_report_follows_was_learnt_on_the_same_questions(
 
     monkeypatch.setattr("feval.evaluation.evaluation.fit", noted)
     monkeypatch.setattr("feval.comparison.traces.fit", noted)
-    told = compare(Plan.from_dict(settings | {"method": [entry]}), base=recordings)
-    dataset, llms = opened(told, recordings)
-    assert traces(told, dataset, llms, base=recordings).missing == ()
+    result = compare(Plan.from_dict(settings | {"method": [entry]}), base=recordings)
+    dataset, llms = opened(result, recordings)
+    assert traces(result, dataset, llms, base=recordings).missing == ()
     assert len(fitted) == 2
     assert fitted[0] == fitted[1]
     assert set(fitted[0]) < {0, 2, 3}
@@ -300,10 +300,10 @@ def test_the_command_line_chooses_in_place_of_the_plan(recordings: Path) -> None
     (file := recordings / "refusing.toml").write_text(PLAN)
     refused = call("compare", file, "--unlabelled", "refuse")
     assert (refused.exit_code, "2 of 5 questions" in refused.stderr) == (1, True)
-    told = json.loads(call("compare", file, "--short-pools", "refuse", "--json").stdout)
-    assert [one["label"] for one in told["missing"]] == ["model-switch, samples=3"]  # toy/2 has 2 CoTs of one LLM
-    assert told["left_out"] == {"unlabelled": ["toy/1", "toy/4"], "short_pools": []}
-    receipt = json.loads(Path(told["receipt"]).read_text())
+    result = json.loads(call("compare", file, "--short-pools", "refuse", "--json").stdout)
+    assert [one["label"] for one in result["missing"]] == ["model-switch, samples=3"]  # toy/2 has 2 CoTs of one LLM
+    assert result["left_out"] == {"unlabelled": ["toy/1", "toy/4"], "short_pools": []}
+    receipt = json.loads(Path(result["receipt"]).read_text())
     assert receipt["request"]["plan"]["short_pools"] == "refuse"
     with pytest.raises(UnknownNameError, match="choice for unlabelled 'skip'"):
         Plan.from_dict({**Plan.read(file).to_dict(), "unlabelled": "skip"})
@@ -314,8 +314,8 @@ def test_a_first_plan_of_a_recording_with_an_empty_pool(recordings: Path) -> Non
     done = call(*options)
     assert (done.exit_code, "--short-pools drop" in done.stderr) == (1, True)
     assert call(*options, "--short-pools", "drop").exit_code == 0
-    told = json.loads(call("compare", recordings / "first.toml", "--json").stdout)
-    assert (told["missing"], told["left_out"]["short_pools"]) == ([], ["toy/1", "toy/2"])
+    result = json.loads(call("compare", recordings / "first.toml", "--json").stdout)
+    assert (result["missing"], result["left_out"]["short_pools"]) == ([], ["toy/1", "toy/2"])
 
 
 @pytest.mark.parametrize("command", COMMANDS)

@@ -1,4 +1,4 @@
-"""Scores and log-probabilities of a loaded LLM: lazily read, in the row order of the load, kept, told when missing."""
+"""Scores and log-probabilities of a loaded LLM: lazily read, in the row order of the load, cached, named when missing."""
 
 from __future__ import annotations
 
@@ -146,7 +146,7 @@ def test_a_missing_channel_is_told_with_what_there_is(scored: Path, tmp_path: Pa
     assert strong("toy/0").scores("other").count(0.5) == 1
     with pytest.raises(NotRecordedError, match="no step scores to take 'min' of"):
         strong.pool.aggregated("other", "min")
-    with pytest.raises(NotRecordedError, match="not known how many tokens"):
+    with pytest.raises(NotRecordedError, match="tokens that .* took to score .* were not recorded"):
         strong("toy/0").scoring_tokens("other")
 
 
@@ -201,13 +201,13 @@ def test_methods_over_channels_are_evaluated(scored: Path) -> None:
     assert part.right.tolist() == whole.right[[2, 0]].tolist()
     judged = ConfidenceWeighted(2, SCORER.name)
     fitted = judged.fit([strong.pool.rows(np.array([0, 1]))], dataset.gold[:2])
-    found = evaluate(fitted, dataset, strong, order="recorded", rows=[2], confidence=None)
+    result = evaluate(fitted, dataset, strong, order="recorded", rows=[2], confidence=None)
     free = evaluate(replace(fitted, self_check="free"), dataset, strong, order="recorded", rows=[2], confidence=None)
     checks = [tokens for tokens in strong.ask(2, None).sample(2).scoring_tokens() if tokens is not None]
-    assert found.tokens is not None
+    assert result.tokens is not None
     assert free.tokens is not None
-    assert found.calls[0] - free.calls[0] == len(checks)
-    assert found.tokens[0] - free.tokens[0] == sum(prompt + output for prompt, output in checks)
+    assert result.calls[0] - free.calls[0] == len(checks)
+    assert result.tokens[0] - free.tokens[0] == sum(prompt + output for prompt, output in checks)
     with pytest.raises(ShortPoolError, match="needs 3"):
         BestOfN(3, aggregate="score").exact(strong.pool, dataset.gold)
 

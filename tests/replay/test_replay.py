@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -25,6 +27,7 @@ from feval.methods import SelfConsistency
 from feval.recording import DatasetInfo, LLMInfo, PoolRows, Question, RecordingWriter
 from feval.replay import load
 from feval.replay.draws import uniforms
+from feval.replay.loading import LoadRecipe
 
 POOLS = {
     "gpt-3.5-turbo": [["4", "4", None, "3", "4"], ["7", "5", "7", None, "5"]],
@@ -381,3 +384,17 @@ def test_llms_that_share_noise_share_their_draws(tmp_path: Path) -> None:
     assert [one.order(0, r) for r in range(5)] == [other.order(0, r) for r in range(5)]
     _, [apart, _] = load("toy", None, coupled(tmp_path / "s", {"scheme": "gumbel-v1", "seed": 8}))
     assert any(one.order(0, r) != apart.order(0, r) for r in range(5))
+
+
+def test_another_process_loads_the_same_by_a_recipe(tmp_path: Path, toy: Path) -> None:
+    other = write_toy(tmp_path / "other", {"beta": [["3", "4"], ["5", "6"]]}, GOLDS)
+    dataset, [beta, gpt] = load("toy", ["beta", "gpt-3.5-turbo"], [toy, other], billing="per_round")
+    recipe = LoadRecipe.of(dataset, [gpt.seeded(9)])
+    again, [same] = LoadRecipe.from_dict(json.loads(json.dumps(recipe.to_dict()))).load()
+    assert (same.name, same.seed, same.billing, same.prices) == (gpt.name, 9, "per_round", gpt.prices)
+    assert again.question_ids == dataset.question_ids
+    assert same.numbered_as(dataset._view)
+    assert same.pool.codes.tolist() == gpt.pool.codes.tolist()
+    places = tuple((place, "0" * 64) for place, _ in recipe.recordings)
+    with pytest.raises(ConflictError, match="has changed: its hash was 000000000000"):
+        replace(recipe, recordings=places).load()
