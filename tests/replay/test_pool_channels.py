@@ -146,7 +146,7 @@ def test_a_missing_channel_is_told_with_what_there_is(scored: Path, tmp_path: Pa
     assert strong("toy/0").scores("other").count(0.5) == 1
     with pytest.raises(NotRecordedError, match="no step scores to take 'min' of"):
         strong.pool.aggregated("other", "min")
-    with pytest.raises(NotRecordedError, match="tokens that .* took to score .* were not recorded"):
+    with pytest.raises(NotRecordedError, match=r"tokens that .* took to score .* were not recorded"):
         strong("toy/0").scoring_tokens("other")
 
 

@@ -388,11 +388,11 @@ def test_llms_that_share_noise_share_their_draws(tmp_path: Path) -> None:
 
 def test_another_process_loads_the_same_by_a_recipe(tmp_path: Path, toy: Path) -> None:
     other = write_toy(tmp_path / "other", {"beta": [["3", "4"], ["5", "6"]]}, GOLDS)
-    dataset, [beta, gpt] = load("toy", ["beta", "gpt-3.5-turbo"], [toy, other], billing="per_round")
+    dataset, [_, gpt] = load("toy", ["beta", "gpt-3.5-turbo"], [toy, other], billing="per_round")
     recipe = LoadRecipe.of(dataset, [gpt.seeded(9)])
     again, [same] = LoadRecipe.from_dict(json.loads(json.dumps(recipe.to_dict()))).load()
     assert (same.name, same.seed, same.billing, same.prices) == (gpt.name, 9, "per_round", gpt.prices)
-    assert again.question_ids == dataset.question_ids
+    assert list(again.question_ids) == list(dataset.question_ids)
     assert same.numbered_as(dataset._view)
     assert same.pool.codes.tolist() == gpt.pool.codes.tolist()
     places = tuple((place, "0" * 64) for place, _ in recipe.recordings)
