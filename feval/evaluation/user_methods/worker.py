@@ -125,9 +125,12 @@ class _Worker:
     def ask(self, rows: list[int], replicate: int | None, seconds: float | None, *, fitted: bool) -> Iterator[Any]:
         method = self._fitted if fitted else self._method
         replies = answers(method, self.name, self._dataset, self._llms, rows, replicate)
-        for _ in rows:
-            _end_later(seconds)
-            yield next(replies)
+        try:
+            for _ in rows:
+                _end_later(seconds)
+                yield next(replies)
+        finally:
+            _end_later(None)
 
 
 def _end_later(seconds: float | None) -> None:
