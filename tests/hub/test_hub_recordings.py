@@ -215,7 +215,7 @@ def test_what_is_not_recorded_is_said_before_anything_is_fetched(hub: HubDouble,
 
 
 def test_an_existing_folder_is_never_written_into(hub: HubDouble, address: str, tmp_path: Path) -> None:
-    with pytest.raises(StorageError, match="is there already"):
+    with pytest.raises(StorageError, match="exists already"):
         pull(address, tmp_path)
     assert hub.requests == []
 

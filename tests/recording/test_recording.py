@@ -247,6 +247,9 @@ def test_a_changed_text_is_refused_when_it_is_read(tmp_path: Path) -> None:
             open_recording(toy).texts("toy", "alpha", row)
 
 
+SOME_FILE = {"sha256": "0" * 64, "bytes": 1, "rows": 0}
+
+
 @pytest.mark.parametrize(
     ("change", "error", "words"),
     [
@@ -254,11 +257,12 @@ def test_a_changed_text_is_refused_when_it_is_read(tmp_path: Path) -> None:
         (lambda m: m | {"format_version": 4}, NewerFormatError, "Install a newer feval"),
         (lambda m: m | {"format_version": "1"}, DamagedRecordingError, "format_version"),
         (lambda m: m | {"recording_hash": "0" * 64}, DamagedRecordingError, "its leaves hash to"),
-        (lambda m: m | {"files": {"../x": {}}}, DamagedRecordingError, "outside the recording"),
-        (lambda m: m | {"files": {"/etc/passwd": {}}}, DamagedRecordingError, "outside the recording"),
+        (lambda m: m | {"files": {"../x": SOME_FILE}}, DamagedRecordingError, "outside the recording"),
+        (lambda m: m | {"files": {"/etc/passwd": SOME_FILE}}, DamagedRecordingError, "outside the recording"),
         (lambda m: m | {"pairs": [{}]}, DamagedRecordingError, "counter"),
-        (lambda m: m | {"leaves": [3]}, DamagedRecordingError, "dataset"),
-        (lambda m: m | {"prices": None}, DamagedRecordingError, "prices"),
+        (lambda m: m | {"leaves": [3]}, DamagedRecordingError, "has 3 in the field 'leaves.0'"),
+        (lambda m: m | {"prices": None}, DamagedRecordingError, "has None in the field 'prices'"),
+        (lambda m: m | {"llms": []}, DamagedRecordingError, "describes no such LLM"),
         (lambda m: [m], NotARecordingError, "is not the manifest"),
     ],
 )
@@ -647,7 +651,7 @@ def test_what_is_in_the_way_is_said_without_the_names_of_hidden_folders(tmp_path
     (tmp_path / "dangling").symlink_to("nowhere")
     for out, words in [
         (tmp_path / "file" / "r", "a part of its path is a file"),
-        (tmp_path / "dangling", "is there already"),
+        (tmp_path / "dangling", "exists already"),
         (tmp_path / ("x" * 250), "too long for the disk"),
         (tmp_path / ("x" * 300), "too long for the disk"),
     ]:
