@@ -176,18 +176,18 @@ def _boxed(text: str) -> str | None:
         return None
     starts: list[int] = []
     span: tuple[int, int] | None = None
-    for found in _BRACES.finditer(
+    for match in _BRACES.finditer(
         text, len(text[: first.start()].rstrip("\\"))
     ):  # of backslashes, pairs are line breaks
-        brace = found[0]
+        brace = match[0]
         if brace == "}":
             start = starts.pop() if starts else -1
-            if 0 <= start < found.start():
-                span = (start, found.start())
+            if 0 <= start < match.start():
+                span = (start, match.start())
         elif brace == "{":
             starts.append(-1)
         elif len(brace) > 2:
-            starts.append(found.end())
+            starts.append(match.end())
     return text[span[0] : span[1]] if span else None
 
 
@@ -255,8 +255,8 @@ def _in_remark(between: str) -> bool:
     answer, _, line = between.rpartition("\n")
     if _REMARK.match(line):
         return first_sentence(line) == line
-    said, opened, inside = line.rpartition("(")
-    return bool(opened) and ")" not in inside and any(map(str.isalnum, answer if not said.strip() else said))
+    before, opened, inside = line.rpartition("(")
+    return bool(opened) and ")" not in inside and any(map(str.isalnum, answer if not before.strip() else before))
 
 
 def _segment(text: str, match: re.Match[str]) -> Segment:

@@ -143,14 +143,14 @@ _UNIT = re.compile(r"\s?[A-Za-z°$€£%][A-Za-z° /.$€£]{0,40}")
 def extract(text: str) -> str | None:
     """Return the number a CoT answers with, as it is written there; `None` where there is none."""
     content = markers.set_apart(text)
-    found = _first(_readable(content)) if content is not None else None
-    if found is not None:
-        return found
+    answer = _first(_readable(content)) if content is not None else None
+    if answer is not None:
+        return answer
     plain = _readable(markers.own_part(text))
     for segment in markers.segments(plain):
-        found = _of_segment(segment)
-        if found is not None:
-            return found
+        answer = _of_segment(segment)
+        if answer is not None:
+            return answer
         if segment.final:
             return None
     return _last(_tight(plain.strip())) or _word(plain)
@@ -162,11 +162,11 @@ def canonical(raw: str) -> str | None:
         return raw  # what most answers of an archive are: its import should not take longer than twice its loading
     plain = _tight(_readable(raw).strip())
     direct = _direct(plain)
-    found = _equation(plain, direct) if direct is not None else _word(plain) or extract(raw)
-    if found is None:
+    answer = _equation(plain, direct) if direct is not None else _word(plain) or extract(raw)
+    if answer is None:
         return None
-    match = _search(found)
-    return fraction_key(_value(match)) if match else _word_key(found)
+    match = _search(answer)
+    return fraction_key(_value(match)) if match else _word_key(answer)
 
 
 def whole(raw: str) -> str | None:

@@ -177,8 +177,8 @@ def split(text: str, thoughts: Thoughts | None = None) -> Split:
     """
     if thoughts is not None:
         return _split(text, _patterns(thoughts))
-    found = (_split(text, _patterns(name)) for name, family in FAMILIES.items() if family.hint in text)
-    return min((own for own in found if own.marks), key=_first_mark, default=Split(text))
+    splits = (_split(text, _patterns(name)) for name, family in FAMILIES.items() if family.hint in text)
+    return min((own for own in splits if own.marks), key=_first_mark, default=Split(text))
 
 
 def join(reply: str, reasoning: str | None, marks: Sequence[Mark]) -> str:
@@ -190,11 +190,11 @@ def join(reply: str, reasoning: str | None, marks: Sequence[Mark]) -> str:
         marks: of `split`.
     """
     inline = (reasoning or "")[len(reasoning or "") - sum(mark.length for mark in marks) :]
-    pieces, place, taken = [], 0, 0
+    pieces, place, used = [], 0, 0
     for mark in marks:
-        thought = inline[taken : taken + mark.length]
+        thought = inline[used : used + mark.length]
         pieces += [reply[place : mark.reply_offset], mark.opening, thought, mark.closing]
-        place, taken = mark.reply_offset, taken + mark.length
+        place, used = mark.reply_offset, used + mark.length
     return "".join([*pieces, reply[place:]])
 
 
@@ -294,9 +294,9 @@ def _patterns(thoughts: Thoughts) -> _Patterns:
     return _Patterns(family, re.compile(family.closing), re.compile(outside), frame)
 
 
-def _first_mark(found: Split) -> int:
+def _first_mark(parts: Split) -> int:
     """Where the first mark of a split stands in the raw text; a lone closing mark stands behind its thought."""
-    first = found.marks[0]
+    first = parts.marks[0]
     return first.reply_offset + (0 if first.opening.strip() else len(first.opening) + first.length)
 
 
@@ -368,24 +368,24 @@ def _with_space(text: str, block: _Block, place: int, last: str) -> _Block:
 
 def _leading_space(text: str, start: int = 0) -> int:
     """Characters of white space from a place on."""
-    found = _SPACE.match(text, start)
-    return 0 if found is None else found.end() - start
+    match = _SPACE.match(text, start)
+    return 0 if match is None else match.end() - start
 
 
 def _blocks(text: str, patterns: _Patterns) -> Iterator[_Block]:
     """Find the marks of one family, from the first to the last."""
     judge = _Judge(text, patterns)
     place = 0
-    while (found := patterns.outside.search(text, place)) is not None:
-        place = found.end()
-        if found["opening"] is not None and judge.opens(found):
+    while (match := patterns.outside.search(text, place)) is not None:
+        place = match.end()
+        if match["opening"] is not None and judge.opens(match):
             closing = patterns.closing.search(text, place)
             closed, place = (len(text), len(text)) if closing is None else closing.span()
-            yield _Block(found.start(), found.end(), closed, place)
-        elif found["closing"] is not None and judge.closes_alone(found):
-            yield _Block(0, 0, found.start(), place)
-        elif judge.is_frame(found):
-            yield _Block(found.start(), found.start(), found.start(), place, is_thought=False)
+            yield _Block(match.start(), match.end(), closed, place)
+        elif match["closing"] is not None and judge.closes_alone(match):
+            yield _Block(0, 0, match.start(), place)
+        elif judge.is_frame(match):
+            yield _Block(match.start(), match.start(), match.start(), place, is_thought=False)
         else:
             continue
         judge.take(place)
@@ -397,13 +397,13 @@ class _Judge:
     def __init__(self, text: str, patterns: _Patterns) -> None:
         self._text, self._patterns = text, patterns
         self._beginning = _leading_space(text)
-        self._last_closing = max((found.start() for found in patterns.closing.finditer(text)), default=-1)
+        self._last_closing = max((match.start() for match in patterns.closing.finditer(text)), default=-1)
         self._after_block = self._has_quoted_opening = False
         self._counted, self._fences = 0, 0
 
-    def opens(self, found: re.Match[str]) -> bool:
+    def opens(self, match: re.Match[str]) -> bool:
         """Whether an opening mark opens a thought."""
-        counts = found.start() <= self._beginning or self._opens_later(found.start(), found.end())
+        counts = match.start() <= self._beginning or self._opens_later(match.start(), match.end())
         self._has_quoted_opening |= not counts
         return counts
 
@@ -417,17 +417,17 @@ class _Judge:
         is_closed = self._last_closing >= end
         return (is_closed or self._after_block) and (glued or self._begins_sentence(start))
 
-    def closes_alone(self, found: re.Match[str]) -> bool:
+    def closes_alone(self, match: re.Match[str]) -> bool:
         """Whether a closing mark without an opening one closes a thought that the chat template opened."""
-        start, end = found.span()
+        start, end = match.span()
         if self._after_block or not self._patterns.family.lone_closing or self._is_quoted(start, end):
             return False
         return not self._has_quoted_opening or (self._begins_line(start) and not self._in_code(start))
 
-    def is_frame(self, found: re.Match[str]) -> bool:
+    def is_frame(self, match: re.Match[str]) -> bool:
         """Whether a mark is neither thought nor reply, and part of what the model wrote around its reply."""
-        frame, is_possible = self._patterns.frame, self._after_block or found.start() <= self._beginning
-        return is_possible and frame is not None and frame.fullmatch(found[0]) is not None
+        frame, is_possible = self._patterns.frame, self._after_block or match.start() <= self._beginning
+        return is_possible and frame is not None and frame.fullmatch(match[0]) is not None
 
     def take(self, end: int) -> None:
         """Go on behind a thought: what it holds says nothing about the code around the marks that follow."""

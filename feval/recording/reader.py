@@ -1,7 +1,8 @@
 """Read a recording: what is asked for is read and checked, nothing else.
 
-Opening reads the manifest; `votes` maps one small file. Questions, texts and requests are read from Parquet on demand; a text is one
-row group, its pages guarded by checksums. pyarrow is loaded by `feval.recording.parquet` on first use: voting does not need it.
+Opening reads the manifest; `votes` maps one small file. Questions, texts and requests are read from Parquet on demand; a text
+is one row group, its pages guarded by checksums. pyarrow is loaded by `feval.recording.parquet` on first use: voting does not
+need it.
 """
 
 from __future__ import annotations
@@ -171,6 +172,11 @@ class Recording:
         """What the manifest says about an LLM."""
         record = self.manifest.llms[llm]
         return LLMInfo(llm, record.get("temperature"), record.get("max_tokens"), record.get("decoding", {}))
+
+    def counter(self, dataset: str, llm: str) -> str:
+        """The token counter of an LLM on a dataset."""
+        self.require(dataset, llm)
+        return str(self.manifest.pairs[dataset, llm]["counter"])
 
     def questions(self, dataset: str) -> list[Question]:
         """All questions of a dataset, with their golds, in recorded order.

@@ -270,7 +270,7 @@ class RecordingWriter:
         """Write a dataset of an older format again: a recording has one format."""
         self.add_dataset(info, parent.questions(info.id))
         for llm in parent.llm_names(info.id):
-            counter = parent.manifest.pairs[info.id, llm]["counter"]
+            counter = parent.counter(info.id, llm)
             self.add_pools(info.id, parent.llm_info(llm), counter, parent.pools(info.id, llm))
             self._copy_scores(parent, info.id, llm, without)
 

@@ -1,7 +1,7 @@
 """`manifest.json`: its one definition, checked whenever a recording is opened, written or verified.
 
-The records are typed dicts and not models: pydantic checks them all the same, a derived recording writes what it read, and opening
-takes half as long.
+The records are typed dicts and not models: pydantic checks them all the same, a derived recording writes what it read, and
+opening takes half as long.
 """
 
 from __future__ import annotations
@@ -112,8 +112,8 @@ class LLMRecord(TypedDict):
 class PairRecord(TypedDict):
     """One LLM on one dataset: token counter, number of CoTs, pool sizes.
 
-    `unclosed_thoughts` counts CoTs that end inside a thought, `empty_replies` other CoTs without reply and answer; both are left out
-    when 0.
+    `unclosed_thoughts` counts CoTs that end inside a thought, `empty_replies` other CoTs without reply and answer; both are
+    left out when 0.
     """
 
     dataset: str
