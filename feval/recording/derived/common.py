@@ -63,7 +63,7 @@ def common_info(dataset: str, holders: Sequence[Recording], equality: str | None
 
 
 def known_verdicts(dataset: str, holders: Sequence[Recording], equality: str) -> dict[str, Any]:
-    """Return the arguments of `RecordingWriter.add_dataset` about verdicts: those of the holders; a single holder has no new answers."""
+    """Return the arguments of `RecordingWriter.add_dataset` about verdicts; a single holder has no new answers."""
     verdicts: dict[str, list[Verdict]] = {}
     for holder in holders:
         if holder.dataset_info(dataset).equality == equality:

@@ -1,4 +1,4 @@
-"""Derived recordings: merge, select, add scores. Each is a new folder; the parents stay as they are, and the manifest names them."""
+"""Derived recordings: merge, select, add scores. Each is a new folder, whose manifest names its parents."""
 
 from __future__ import annotations
 
@@ -158,8 +158,8 @@ def _short(
     short.intersection_update(chosen)
     if chosen and len(short) == len(chosen):
         raise ShortPoolError(
-            f"No question of {dataset} has {least} CoTs of every selected LLM, so nothing of it would be left. Lower --min-cots, or "
-            "select fewer LLMs."
+            f"No question of {dataset} has {least} CoTs of every selected LLM, so nothing of it would be left. Lower "
+            "--min-cots, or select fewer LLMs."
         )
     return short
 
