@@ -1,4 +1,4 @@
-"""What goes into a recording, as plain values: questions, LLMs, and one LLM's CoTs on one question."""
+"""The contents of a recording as plain values: questions, LLMs, pools, scores."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ __all__ = [
 ]
 
 NORMAL_FORM = "normal-form"
-"""The equality of answers whose normal forms alone are compared."""
+"""The name of the equality under which answers are equal only where their normal forms are."""
 
 OPTIONAL_COLUMNS: Mapping[str, str] = {
     "seed": "int64",
@@ -109,7 +109,7 @@ class LLMInfo:
         name: the variant's full name, such as "gpt-3.5-turbo@t=0.8"; what stands before "@" is the base name.
         temperature: `None` where the source does not say.
         max_tokens: limit on output tokens; `None` where the source does not say.
-        decoding: every other parameter that shaped the CoTs (JSON values).
+        decoding: every other decoding parameter (JSON values).
     """
 
     name: str
@@ -137,10 +137,10 @@ class PoolRows:
         prompt: the request, as a JSON array of messages; `None` where it is not known.
         prompt_tokens: of the request; `None` where it is not known.
         extra: optional columns, names and types in `OPTIONAL_COLUMNS`.
-        reasoning: the thoughts, given by the API in a field of their own or split off the text; `None` where none were kept, of a
-            CoT or of all.
-        reasoning_marks: where thoughts that were split off stood in the raw text, which `raw_texts` puts together again; `None`
-            where nothing was split off, of a CoT or of all.
+        reasoning: the thoughts, given by the API in a separate field or split off the text; `None` for a CoT, or all, without
+            any.
+        reasoning_marks: where the split-off thoughts were in the raw text, which `raw_texts` restores; `None` for a CoT, or all,
+            without any.
         sequence_logprobs: natural logarithm of the probability of each CoT; `None` as for `reasoning`.
         token_logprobs: the same of each sampled token, in order, kept as 32-bit floats; `None` as for `reasoning`.
         token_confidences: minus the mean log-probability of the top k at each token (DeepConf), kept as 32-bit floats; `None`
@@ -163,7 +163,7 @@ class PoolRows:
     token_confidences: Sequence[Sequence[float] | None] | None = None
 
     def marks_fit(self) -> bool:
-        """Whether the marks can be of the texts and the reasoning."""
+        """Whether the marks are consistent with texts and reasoning."""
         if self.reasoning_marks is None:
             return True
 
@@ -171,7 +171,7 @@ class PoolRows:
         return all(map(fit, self.texts, reasoning, (marks or () for marks in self.reasoning_marks)))
 
     def reasoning_apart(self) -> list[str | None] | None:
-        """The thoughts that came in a field of their own, which stand before those that were split off."""
+        """The thoughts that the API gave in a separate field, without those that were split off the text."""
         if self.reasoning is None or self.reasoning_marks is None:
             return None if self.reasoning is None else list(self.reasoning)
 
@@ -181,7 +181,7 @@ class PoolRows:
         ]
 
     def raw_texts(self) -> list[str | None]:
-        """The texts as the LLM wrote them, inline thoughts and their marks included."""
+        """The texts as the LLM wrote them, with inline thoughts and their marks."""
         if self.reasoning_marks is None:
             return list(self.texts)
 
@@ -192,12 +192,12 @@ class PoolRows:
 
 @dataclass(frozen=True, slots=True)
 class ScorerInfo:
-    """What gave CoTs their scores: a model under one prompt, or a function.
+    """A scorer: a model under one prompt, or a function.
 
     Attributes:
         name: unique within a recording; methods ask for scores by it.
-        kind: what sort of scorer, such as "judge" or "python".
-        parameters: everything that shaped the scores, such as model and prompt version (JSON values, no secrets).
+        kind: such as "judge" or "python".
+        parameters: everything that determines the scores, such as model and prompt version (JSON values, no secrets).
     """
 
     name: str
@@ -216,7 +216,7 @@ class ScoreRows:
         sample_indices: which CoTs, ascending.
         scores: finite numbers, the higher the better; `None` where there is none.
         step_scores: a score for each step of a CoT, in order; `None` where there are none, of a CoT or of all.
-        verdicts: what the scorer said, in its words; `None` as for `step_scores`.
+        verdicts: the scorer's reply as text; `None` as for `step_scores`.
         prompt_tokens: of the scorer's request, for billing; `None` as for `step_scores`.
         output_tokens: of the scorer's reply, for billing; `None` as for `step_scores`.
     """
@@ -244,5 +244,5 @@ def utc_time(text: str) -> datetime:
 
 
 def utc_text(time: datetime) -> str:
-    """The one spelling of a time in leaves: UTC, microseconds only where there are some, "Z" at the end."""
+    """Return a time as it is written in leaves: UTC, microseconds only if not 0, "Z" at the end."""
     return time.astimezone(UTC).isoformat().replace("+00:00", "Z")

@@ -1,7 +1,7 @@
-"""Verdicts on which normal forms are equal: reached when a recording is sealed, stored in it, and read from it ever after.
+"""Verdicts on which normal forms are equal: reached when a recording is sealed, and stored in it.
 
-They are a part of the recording of their own: one row per comparison, one leaf per dataset. A dataset whose equality is the
-normal form has none. See `feval.answers.parties` for how verdicts make parties.
+They are a separate part of the recording: one row per comparison, one leaf per dataset. A dataset whose equality is the normal
+form has none. `feval.answers.parties` makes parties of verdicts.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def compare_answers(
 
 
 def equality_leaf(name: str, verdicts: Verdicts) -> str:
-    """The leaf of a dataset's verdicts: the equality's name, then one line per question that has any."""
+    """Return the leaf of a dataset's verdicts: the equality's name, then one line per question that has any."""
     leaf = LeafHash()
     leaf.add([name])
     for question, own in verdicts.items():
@@ -60,7 +60,7 @@ def equality_leaf(name: str, verdicts: Verdicts) -> str:
 
 
 def equality_counts(verdicts: Verdicts, not_asked: int) -> dict[str, int]:
-    """How many pairs were found equal, found different, left undecided, and not asked."""
+    """Return how many pairs are equal, different, undecided, and were not compared."""
     outcomes = Counter(verdict.equal for own in verdicts.values() for verdict in own)
     return {
         "equal": outcomes[True],
@@ -71,7 +71,7 @@ def equality_counts(verdicts: Verdicts, not_asked: int) -> dict[str, int]:
 
 
 def equality_notes(dataset: str, name: str, counts: Mapping[str, int]) -> Iterator[str]:
-    """What is said of pairs without a verdict."""
+    """Yield notes about pairs without a verdict."""
     pairs = {"undecided": "could not be compared in time", "not_asked": "were beyond the budget of comparisons"}
     for outcome, what in pairs.items():
         if counts[outcome] and name != NORMAL_FORM:

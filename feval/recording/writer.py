@@ -401,9 +401,7 @@ class RecordingWriter:
         self._write_bytes(README, readme_text(manifest).encode(), 0)
         manifest["files"] = dict(sorted(self._files.items()))
         check_manifest(manifest, unknown_fields=False)
-        file = HashedFile(self._root / MANIFEST)
-        file.write(json.dumps(manifest, ensure_ascii=False, indent=1).encode())
-        file.close()
+        self._write_bytes(MANIFEST, json.dumps(manifest, ensure_ascii=False, indent=1).encode(), 0)
         if self._folder is not None:
             self._folder.publish()
 

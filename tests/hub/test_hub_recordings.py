@@ -536,9 +536,9 @@ def test_votes_that_say_something_else_are_refused(
     address = publish_changed(hub, folder, swap, **votes)
     assert open_place(address).hash == open_recording(folder).hash
     if llms == ["a"]:
-        with pytest.raises(DamagedRecordingError, match="does not hold what the Parquet files say"):
+        with pytest.raises(DamagedRecordingError, match="contradicts the Parquet files"):
             feval.load("toy", llms, recording=address)
-        with pytest.raises(DamagedRecordingError, match="does not hold what the Parquet files say"):
+        with pytest.raises(DamagedRecordingError, match="contradicts the Parquet files"):
             pull(address)
     else:
         feval.load("toy", llms, recording=address)

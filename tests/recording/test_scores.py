@@ -253,7 +253,7 @@ def test_several_scorers_lie_side_by_side(scored: Path, tmp_path: Path) -> None:
     assert recording.scorers("toy", "org/beta") == ["len"]
     assert recording.scores("toy", "org/beta", "len").values[2, 0] == 3.0
     assert verify_recording(tmp_path / "both").problems == ()
-    with pytest.raises(ConflictError, match=r"holds scores of alpha on toy by 'len'"):
+    with pytest.raises(ConflictError, match=r"already has scores of alpha on toy by 'len'"):
         add_scores(tmp_path / "both", tmp_path / "x", second, {("toy", "alpha"): ROWS})
 
 

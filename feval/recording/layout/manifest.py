@@ -258,13 +258,13 @@ def _adapter() -> TypeAdapter[ManifestRecord]:
 
 
 def recording_around(folder: str | Path) -> Path | None:
-    """The recording that a folder, existing or not, lies in or is; `None` where it lies in none."""
+    """Return the recording that a folder, existing or not, is or lies in; `None` where there is none."""
     place = Path(folder).resolve()
     return next((path for path in (place, *place.parents) if _is_recording(path)), None)
 
 
 def _recordings_in(folder: Path) -> list[Path]:
-    """Recordings that somebody who named the folder above them may have meant: the first few."""
+    """Return the first few recordings inside a folder, which the user may have meant."""
     try:
         return sorted(islice(filter(_is_recording, islice(folder.iterdir(), 100)), 3))
     except OSError:
@@ -285,7 +285,7 @@ def _read(path: Path, folder: Path) -> bytes:
     try:
         data = read_regular(path, MOST_BYTES)
     except (FileNotFoundError, NotADirectoryError) as error:
-        found = (
+        problem = (
             "has no manifest.json" if folder.is_dir() else "is not a folder" if folder.exists() else "does not exist"
         )
         within = _recordings_in(folder)
@@ -294,7 +294,7 @@ def _read(path: Path, folder: Path) -> bytes:
             if within
             else "Make one with `feval record` or `feval import`, or check the path."
         )
-        raise NotARecordingError(f"No recording at {folder}: it {found}. {advice}") from error
+        raise NotARecordingError(f"There is no recording at {folder}: it {problem}. {advice}") from error
     except OSError as error:
         raise StorageError(f"{path} could not be read: {error.strerror or error}.") from error
     if len(data) > MOST_BYTES:
