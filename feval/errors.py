@@ -24,8 +24,8 @@
         └── ConflictError          two recordings (or two rows) that contradict each other
 
 A message is a sentence: what was asked, what was found, what to do. The command line prints it without a traceback and
-leaves with `exit_code`: 2 for wrong usage, 1 for work that failed. Warnings are under `FevalWarning`; the command line prints them as
-notes.
+leaves with `exit_code`: 2 for wrong usage, 1 for work that failed. Warnings derive from `FevalWarning`; the command line prints
+them as notes.
 """
 
 from __future__ import annotations

@@ -45,24 +45,9 @@ SIGNIFICANT_DIGITS = 12
 """Digits that a decimal keeps: floating-point noise begins at the sixteenth, and sums of prices carry it further up."""
 
 _WORDS = (
-    *(
-        "zero",
-        "one",
-        "two",
-        "three",
-        "four",
-        "five",
-        "six",
-        "seven",
-        "eight",
-        "nine",
-        "ten",
-        "eleven",
-        "twelve",
-        "thirteen",
-    ),
-    *("fourteen", "fifteen", "sixteen", "seventeen", "eighteen", "nineteen", "twenty"),
-)
+    "zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve", "thirteen",
+    "fourteen", "fifteen", "sixteen", "seventeen", "eighteen", "nineteen", "twenty",
+)  # fmt: skip
 _SCALES = {"thousand": "3", "million": "6", "billion": "9", "trillion": "12", "k": "3", "m": "6", "b": "9", "-": "0"}
 
 # One number of a text. Quantifiers are possessive or bounded: a megabyte of digits, commas or slashes is read in one pass.

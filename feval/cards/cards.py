@@ -15,7 +15,7 @@ from pydantic import AfterValidator, BaseModel, Field, StringConstraints, Valida
 
 from feval.answers.kinds import KINDS
 from feval.answers.thoughts import FAMILIES, Thoughts
-from feval.cards.fields import Card, Day, Text
+from feval.cards.fields import Card, Choice, Day, Text
 from feval.cards.front_matter import (
     CARD_KINDS,
     card_files,
@@ -25,7 +25,6 @@ from feval.cards.front_matter import (
     find_card,
     read_front_matter,
 )
-from feval.cards.schema import Choice
 from feval.cards.validation import sentence
 from feval.errors import CardError, UnknownNameError
 

@@ -7,7 +7,7 @@ from typing import Annotated
 
 from pydantic import AfterValidator, BaseModel, ConfigDict
 
-__all__ = ["Card", "Day", "Text"]
+__all__ = ["Card", "Choice", "Day", "Text"]
 
 
 def _iso_date(text: str) -> str:
@@ -36,3 +36,12 @@ class Card(BaseModel):
     """The facts of a card. A card that says questions: "250" is corrected by its author, not by us."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+
+class Choice(BaseModel):
+    """One option of a multiple-choice question."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    label: str
+    text: str

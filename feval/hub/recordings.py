@@ -26,9 +26,9 @@ from feval.hub.addresses import is_address, parse_address
 from feval.hub.cache import cache_folder
 from feval.hub.snapshots import Listed, Snapshot, open_snapshot
 from feval.recording import open_recording
-from feval.recording.parquet.bounds import check_expansion
 from feval.recording.layout.format import MANIFEST, README, file_path
 from feval.recording.layout.manifest import MOST_BYTES
+from feval.recording.parquet.bounds import check_expansion
 from feval.recording.partial import check_leaf, check_votes, paths_of, write_origin
 from feval.recording.reader import Recording
 

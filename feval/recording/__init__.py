@@ -50,38 +50,15 @@ __all__ = [
 __getattr__, __dir__ = lazy_names(
     __name__,
     {
-        "content": (
-            "DatasetInfo",
-            "LLMInfo",
-            "PoolRows",
-            "Question",
-            "ScorerInfo",
-            "ScoreRows",
-        ),
-        "derived.merging": (
-            "add_scores",
-            "merge",
-            "select",
-        ),
-        "derived.extraction": (
-            "Extraction",
-            "extract",
-        ),
+        "content": ("DatasetInfo", "LLMInfo", "PoolRows", "Question", "ScorerInfo", "ScoreRows"),
+        "derived.merging": ("add_scores", "merge", "select"),
+        "derived.extraction": ("Extraction", "extract"),
         "layout.manifest": ("recording_around",),
-        "reader": (
-            "Recording",
-            "open_recording",
-        ),
+        "reader": ("Recording", "open_recording"),
         "aggregate": ("aggregate_scores",),
         "scores": ("Scores",),
-        "verify": (
-            "Verification",
-            "verify_recording",
-        ),
-        "votes": (
-            "ABSENT",
-            "NO_ANSWER",
-        ),
+        "verify": ("Verification", "verify_recording"),
+        "votes": ("ABSENT", "NO_ANSWER"),
         "writer": ("RecordingWriter",),
     },
 )

@@ -7,8 +7,9 @@ samples, questions and requests they are derived from.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -162,7 +163,7 @@ def _leaf(recording: Recording, path: str, part: Part) -> str:
         return scores_leaf(recording, part.dataset, str(part.llm), part.part.removeprefix(SCORES))
     with recording.shape(path):
         for question, columns in _with_empty_pools(recording, path, part):
-            leaf.add([question, *_LINES.get(part.part, _channel_line)(columns)])
+            leaf.add([question, *_LINES[part.part](columns)])
     return leaf.hexdigest()
 
 
@@ -183,26 +184,23 @@ def _with_empty_pools(recording: Recording, path: str, part: Part) -> Iterator[t
         yield following
 
 
-def _request_line(columns: Mapping[str, list[Any]]) -> list[Any]:
-    return [columns["prompt"][0], columns["prompt_tokens"][0]]
-
-
 def _sample_line(columns: Mapping[str, list[Any]]) -> list[Any]:
     extra = {name: columns[name] for name in OPTIONAL_COLUMNS if any(v is not None for v in columns.get(name, ()))}
     narrow = ("answer_raw", "answer", "output_tokens", "finish_reason")
     return [*(columns.get(name, []) for name in narrow), extra]
 
 
-def _text_line(columns: Mapping[str, list[Any]]) -> list[Any]:
-    return [columns.get("text", [])]
+def _channel_line(names: Sequence[str], columns: Mapping[str, list[Any]]) -> list[Any]:
+    return [columns[name] for name in names]
 
 
-def _channel_line(columns: Mapping[str, list[Any]]) -> list[Any]:
-    part = next(part for part, own in CHANNELS.items() if own.keys() <= columns.keys())
-    return [columns[name] for name in CHANNELS[part]]
-
-
-_LINES = {"requests": _request_line, "samples": _sample_line, "texts": _text_line}
+_LINES: Mapping[str, Callable[[Mapping[str, list[Any]]], list[Any]]] = {
+    "requests": lambda columns: [columns["prompt"][0], columns["prompt_tokens"][0]],
+    "samples": _sample_line,
+    "texts": lambda columns: [columns.get("text", [])],
+    **{part: partial(_channel_line, tuple(columns)) for part, columns in CHANNELS.items()},
+}
+"""Part -> what the line of a question in its leaf has behind the question's id."""
 
 
 # --- votes --------------------------------------------------------------------------------------------------------------------

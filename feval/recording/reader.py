@@ -69,6 +69,9 @@ def open_recording(path: str | Path, source: FileSource | None = None) -> Record
 class Recording:
     """An immutable folder with the CoTs of some LLMs on some datasets.
 
+    Every method raises `NotRecordedError` for a dataset, LLM, scorer or channel that the recording lacks, and
+    `DamagedRecordingError` for a file that is missing, changed or malformed.
+
     Attributes:
         path: the folder.
         manifest: its manifest.
@@ -127,12 +130,7 @@ class Recording:
             raise NotRecordedError(f"{self.path} holds no CoTs of {llm!r} on {dataset}. It holds {self._contents()}.")
 
     def votes(self, dataset: str) -> Votes:
-        """The arrays that votes need, mapped and checked against the manifest.
-
-        Raises:
-            NotRecordedError: no such dataset.
-            DamagedRecordingError: the file is missing, changed or malformed.
-        """
+        """The arrays that votes need, mapped and checked against the manifest."""
         if dataset not in self._votes:
             self.require(dataset)
             paths = self.votes_paths(dataset)
@@ -179,24 +177,14 @@ class Recording:
         return str(self.manifest.pairs[dataset, llm]["counter"])
 
     def questions(self, dataset: str) -> list[Question]:
-        """All questions of a dataset, with their golds, in recorded order.
-
-        Raises:
-            NotRecordedError: no such dataset.
-            DamagedRecordingError: the file is missing, changed or malformed.
-        """
+        """All questions of a dataset, with their golds, in recorded order."""
         self.require(dataset)
         path = file_path("questions", dataset)
         with self.shape(path):
             return parquet.questions_of_table(self._tables(path))
 
     def verdicts(self, dataset: str) -> dict[str, list[Verdict]]:
-        """The recorded verdicts on which normal forms of a dataset's answers are equal, by question id.
-
-        Raises:
-            NotRecordedError: no such dataset.
-            DamagedRecordingError: the file is missing, changed or malformed.
-        """
+        """The recorded verdicts on which normal forms of a dataset's answers are equal, by question id."""
         self.require(dataset)
         path = file_path("equality", dataset)
         if path not in self.manifest.files:
@@ -205,12 +193,7 @@ class Recording:
             return parquet.verdicts_of_rows(self.scan(path))
 
     def texts(self, dataset: str, llm: str, question: int) -> list[str | None]:
-        """The recorded texts of one LLM on one question (by its row), in recorded order. Reads one row group.
-
-        Raises:
-            NotRecordedError: no such dataset or LLM.
-            DamagedRecordingError: the file is missing, changed or malformed.
-        """
+        """The recorded texts of one LLM on one question (by its row), in recorded order. Reads one row group."""
         self.require(dataset, llm)
         path = file_path("texts", dataset, llm)
         with self.shape(path):
@@ -227,12 +210,7 @@ class Recording:
             return texts
 
     def reasoning(self, dataset: str, llm: str, question_id: str) -> list[str | None] | None:
-        """The recorded thoughts of one LLM on one question, in recorded order; `None` where there are none.
-
-        Raises:
-            NotRecordedError: no such dataset or LLM.
-            DamagedRecordingError: the file is missing, changed or malformed.
-        """
+        """The recorded thoughts of one LLM on one question, in recorded order; `None` where there are none."""
         if "reasoning" not in self.channels(dataset, llm):
             return None
         path = file_path("reasoning", dataset, llm)
@@ -242,12 +220,7 @@ class Recording:
             return table.column("reasoning", start, stop) if stop > start else None
 
     def reasoning_tokens(self, dataset: str, llm: str) -> dict[str, list[int | None]]:
-        """Question id -> how many of each CoT's output tokens were thoughts; only questions for which the provider reports it.
-
-        Raises:
-            NotRecordedError: no such dataset or LLM.
-            DamagedRecordingError: the file is missing, changed or malformed.
-        """
+        """Question id -> how many of each CoT's output tokens were thoughts; only questions for which the provider reports it."""
         self.require(dataset, llm)
         path = file_path("samples", dataset, llm)
         with self.shape(path):
@@ -260,9 +233,6 @@ class Recording:
 
         Returns:
             Row of a question -> its texts, in recorded order; `question` is among them.
-
-        Raises:
-            NotRecordedError, DamagedRecordingError: as for `texts`.
         """
         self.require(dataset, llm)
         path = file_path("texts", dataset, llm)
@@ -314,10 +284,6 @@ class Recording:
             llm: its name.
             part: "reasoning" has the columns `reasoning` and `marks`; "logprobs" has `sequence_logprob`, `token_confidences` and
                 `token_logprobs`. A missing value is `None`.
-
-        Raises:
-            NotRecordedError: it was not recorded.
-            DamagedRecordingError: the file is missing, changed or malformed.
         """
         self._require_channel(dataset, llm, part)
         path = file_path(part, dataset, llm)
@@ -325,12 +291,7 @@ class Recording:
             yield from self.scan(path)
 
     def logprobs(self, dataset: str, llm: str) -> TokenLogprobs:
-        """Log-probabilities of the tokens of an LLM's CoTs on a dataset, as arrays.
-
-        Raises:
-            NotRecordedError: none were recorded.
-            DamagedRecordingError: the file is missing, changed or malformed.
-        """
+        """Log-probabilities of the tokens of an LLM's CoTs on a dataset, as arrays."""
         if "logprobs" not in self.channels(dataset, llm):
             raise NotRecordedError(
                 f"{self.path} holds no log-probabilities of {llm} on {dataset}. Only `feval record --logprobs K` keeps them; "
@@ -375,11 +336,7 @@ class Recording:
             )
 
     def score_rows(self, dataset: str, llm: str, scorer: str) -> Iterator[ScoreRows]:
-        """One scorer's scores of an LLM on a dataset, with verdicts, question by question, as they were added.
-
-        Raises:
-            NotRecordedError, DamagedRecordingError: as for `scores`.
-        """
+        """One scorer's scores of an LLM on a dataset, with verdicts, question by question, as they were added."""
         path = self._scores_path(dataset, llm, scorer)
         with self.shape(path):
             yield from parquet.scores_of_rows(self._tables(path))
@@ -408,11 +365,7 @@ class Recording:
             return dict(zip(table.column(0).to_pylist(), table.column(1).to_pylist(), strict=True))
 
     def pools(self, dataset: str, llm: str) -> Iterator[PoolRows]:
-        """Everything recorded of one LLM on a dataset, question by question.
-
-        Raises:
-            DamagedRecordingError: the Parquet files contradict each other.
-        """
+        """Everything recorded of one LLM on a dataset, question by question."""
         self.require(dataset, llm)
         requests, samples = (file_path(part, dataset, llm) for part in ("requests", "samples"))
         with self.shape(samples):
@@ -433,11 +386,7 @@ class Recording:
             return {name for column in table.columns for name in column.unique().to_pylist()}
 
     def file_record(self, path: str) -> dict[str, Any]:
-        """The manifest's record of a file: "sha256", "bytes", "rows".
-
-        Raises:
-            DamagedRecordingError: there is none.
-        """
+        """The manifest's record of a file: "sha256", "bytes", "rows"."""
         record = self.manifest.files.get(path)
         if record is None:
             raise DamagedRecordingError(f"{self.path}: manifest.json does not list {path}; fetch the recording again.")

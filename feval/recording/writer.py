@@ -50,7 +50,8 @@ __all__ = ["RecordingWriter"]
 class RecordingWriter:
     """Writes one recording; use it as a context manager.
 
-    Leaving the block normally seals the recording; leaving it by an exception leaves nothing at all.
+    Leaving the block normally seals the recording; leaving it by an exception leaves nothing at all. Every method raises
+    `StorageError` where the disk is full or read-only.
 
     Args:
         out: folder to create. It must not exist, or be empty.
@@ -138,7 +139,6 @@ class RecordingWriter:
         Raises:
             ConflictError: the dataset was added already, or a question id comes twice.
             UsageError: a name that cannot be stored.
-            StorageError: the disk is full or read-only.
         """
         check_name("dataset", info.id)
         if info.id in self._datasets:
@@ -190,7 +190,6 @@ class RecordingWriter:
         Raises:
             ConflictError: this pair was added before, or the same LLM under another decoding, or the pools are out of order.
             UsageError: a name, finish reason, token count or column that cannot be stored.
-            StorageError: the disk is full or read-only.
         """
         check_name("LLM", llm.name)
         if not llm.base.strip():
@@ -237,7 +236,6 @@ class RecordingWriter:
         Raises:
             ConflictError: the dataset was added already, or an LLM under another decoding, or a scorer under other parameters.
             DamagedRecordingError: a file is not what its manifest says.
-            StorageError: the disk is full or read-only.
         """
         info = parent.dataset_info(dataset)
         if dataset in self._datasets:
@@ -291,7 +289,6 @@ class RecordingWriter:
             ConflictError: the scores were added before, the scorer has other parameters, or rows are for CoTs that are missing,
                 twice or out of order.
             UsageError: a value that cannot be stored, or CoTs that were not added.
-            StorageError: the disk is full or read-only.
         """
         if (dataset, llm) not in self._sizes:
             raise UsageError(f"{scorer.name} has scores of {llm!r} on {dataset!r}, which was not added; add it first.")

@@ -170,19 +170,11 @@ def test_a_list_does_not_change_with_what_it_was_made_from() -> None:
     ("field", "value", "message"),
     [
         ("id", 7, "has 7 in the field 'id'"),
-        ("id", "none", "has 'none' in the field 'id'"),
         ("date", date(2026, 1, 31), "has datetime.date.* in the field 'date'"),
-        ("date", "31.1.2026", "has '31.1.2026' in the field 'date' .*YYYY-MM-DD"),
-        ("source", None, "has None in the field 'source'"),
         ("prices", [("my-llm", (0.5, 1.5))], "in the field 'prices' .*mapping"),
         ("prices", {"my-llm": 0.5}, "has 0.5 in the field 'prices.my-llm' .*two numbers"),
-        ("prices", {"my-llm": "0.5"}, "has '0.5' in the field"),
         ("prices", {"my-llm": (0.5,)}, r"has \(0.5,\) in the field"),
-        ("prices", {"my-llm": (0.5, True)}, "two numbers"),
-        ("prices", {"my-llm": ("0.5", "1.5")}, "two numbers"),
         ("prices", {"my-llm": {"input": 0.5, "output": 1.5}}, "input_usd_per_mtok and output_usd_per_mtok"),
-        ("prices", {"my-llm": (0.5, -1.5)}, "a price is a number from 0 to"),
-        ("prices", {"my-llm@t=1": (0.5, 1.5)}, "base name, without '@'"),
         ("prices", {7: (0.5, 1.5)}, "has the key 7 in the field 'prices'"),
         ("notes", {"other": "dear"}, "a note on 'other'"),
     ],
@@ -296,21 +288,23 @@ BAD: dict[str, tuple[str, object]] = {
 
 
 @pytest.mark.parametrize("fragment", BAD)
-@pytest.mark.parametrize("form", ["json", "card"])
-def test_a_list_with_a_wrong_field_is_refused(fragment: str, form: str, tmp_path: Path) -> None:
+def test_a_list_with_a_wrong_field_is_refused(fragment: str, tmp_path: Path) -> None:
     field, value = BAD[fragment]
     facts = {**JSON, field: value}
     if value is ...:
         del facts[field]
     path = write_json(tmp_path, facts)
-    if form == "card":
-        path = tmp_path / "prices.md"
-        path.write_text("---\n" + json.dumps(facts, ensure_ascii=False) + "\n---\n", encoding="utf-8")
     with pytest.raises(CardError) as caught:
         price_list(path)
     assert fragment in str(caught.value)
     assert str(path) in str(caught.value)
     assert len(str(caught.value)) < 500
+
+
+def test_a_card_with_a_wrong_price_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "mine.md").write_text(card_text({**JSON, "prices": {"my-llm": [1]}}), "utf-8")
+    with pytest.raises(CardError, match=r"mine\.md has \[1\] in the field 'prices\.my-llm' .*two numbers"):
+        price_list(tmp_path / "mine.md")
 
 
 BAD_JSON = {
