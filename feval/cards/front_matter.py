@@ -17,6 +17,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import yaml
+
 from feval.cards.validation import shorten
 from feval.errors import CardError
 
@@ -197,8 +199,6 @@ def _front_matter(path: Path, text: str) -> str:
 
 def _parse(path: Path, text: str) -> dict[str, Any]:
     """Read YAML text whose line numbers are those of the card."""
-    import yaml
-
     try:
         _refuse_bombs(path, text)
         loader = _loader_class()(text)
@@ -222,8 +222,6 @@ def _parse(path: Path, text: str) -> dict[str, Any]:
 @cache
 def _loader_class() -> Any:
     """Return PyYAML's safe loader (in C where there is one) with the scalars of JSON only."""
-    import yaml
-
     base: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     resolvers: dict[str, list[tuple[str, re.Pattern[str]]]] = {}
     # YAML 1.1 as PyYAML reads it makes False of `no`, a date of 2025-06-02 and 8 of 010; JSON's words are enough here.
@@ -240,8 +238,6 @@ def _loader_class() -> Any:
 
 def _refuse_bombs(path: Path, text: str) -> None:
     """Walk the events, before any tree is built: no aliases, no depth that a recursive reader could stumble over."""
-    import yaml
-
     loader = _loader_class()(text)
     try:
         depth = 0

@@ -5,16 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from feval.answers.thoughts import apart, fit, join
+from feval.answers.thoughts import Mark, apart, fit, join
 from feval.errors import UsageError
-
-if TYPE_CHECKING:  # opening a recording reads no answers
-    from feval.answers.thoughts import Mark
 
 __all__ = [
     "CHANNELS",
+    "EQUALITY_COLUMNS",
     "NORMAL_FORM",
     "OPTIONAL_COLUMNS",
     "PAIR_PARTS",
@@ -54,6 +52,9 @@ CHANNELS: dict[str, dict[str, tuple[str, str]]] = {
     },
 }
 """Parts that a pair may have: part -> column -> (field of `PoolRows`, type). Only questions with a value have rows there."""
+
+EQUALITY_COLUMNS = ("left", "right", "gold", "equal")
+"""Columns of a file of verdicts beside `question_id`: the fields of `Verdict`; `equal` is null where there is no verdict."""
 
 PAIR_PARTS = ("requests", "samples", "texts")
 """Parts that every LLM on a dataset has."""

@@ -16,11 +16,10 @@ from typing import Any
 from feval.answers.parties import Parties, parties_of
 from feval.errors import DamagedRecordingError
 from feval.recording.content import CHANNELS, OPTIONAL_COLUMNS, PAIR_PARTS, Question
-from feval.recording.equality import equality_leaf
 from feval.recording.layout.format import MANIFEST, README, SCORES, LeafHash, file_path
 from feval.recording.layout.manifest import Manifest
 from feval.recording.layout.origin import PULLED
-from feval.recording.leaves import dataset_leaf, llm_leaf, question_line
+from feval.recording.leaves import dataset_leaf, equality_leaf, llm_leaf, question_line
 from feval.recording.reader import Recording
 from feval.recording.verify import scores_leaf
 from feval.recording.votes import ABSENT, name_key

@@ -27,7 +27,7 @@ from feval.recording.content import (
     ScorerInfo,
     ScoreRows,
 )
-from feval.recording.layout.format import SCORES, file_path
+from feval.recording.layout.format import FORMAT_VERSION, SCORES, file_path
 from feval.recording.layout.manifest import Manifest, read_manifest
 from feval.recording.layout.origin import origin
 from feval.recording.logprobs import TokenLogprobs
@@ -109,6 +109,11 @@ class Recording:
     def hash(self) -> str:
         """The recording hash: equal content, equal hash."""
         return self.manifest.hash
+
+    @property
+    def is_current(self) -> bool:
+        """Whether it has the format that is written, so that its files can be linked."""
+        return bool(self.manifest.raw["format_version"] == FORMAT_VERSION)
 
     def dataset_ids(self) -> list[str]:
         """Ids of the datasets, in recorded order."""

@@ -15,12 +15,19 @@ from feval.answers.parties import parties_of
 from feval.cards.validation import sentence
 from feval.errors import ConflictError, DamagedRecordingError, FevalError, UsageError
 from feval.recording.content import NORMAL_FORM
-from feval.recording.equality import equality_counts, equality_leaf
 from feval.recording.gold_aware import gold_aware_remark, is_gold_aware
 from feval.recording.layout.format import MANIFEST, README, SCORES, LeafHash, file_path, is_beside, open_regular
 from feval.recording.layout.manifest import check_manifest
 from feval.recording.layout.origin import PULLED, cached_from
-from feval.recording.leaves import ScoreTally, dataset_leaf, llm_leaf, pool_lines, question_line
+from feval.recording.leaves import (
+    ScoreTally,
+    dataset_leaf,
+    equality_counts,
+    equality_leaf,
+    llm_leaf,
+    pool_lines,
+    question_line,
+)
 from feval.recording.reader import Recording, open_recording
 from feval.recording.votes_builder import FINISH_CODES, VotesBuilder
 

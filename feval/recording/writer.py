@@ -14,7 +14,7 @@ from feval import __version__
 from feval.answers.parties import parties_of
 from feval.errors import ConflictError, FevalError, UsageError
 from feval.recording.content import NORMAL_FORM, DatasetInfo, LLMInfo, PoolRows, Question, ScorerInfo, ScoreRows
-from feval.recording.equality import Verdicts, compare_answers, equality_counts, equality_leaf, equality_notes
+from feval.recording.equality import compare_answers, equality_notes
 from feval.recording.layout.destination import NewFolder, storage_errors
 from feval.recording.layout.format import (
     FORMAT,
@@ -31,7 +31,15 @@ from feval.recording.layout.hashed import HashedFile
 from feval.recording.layout.links import link_file
 from feval.recording.layout.manifest import check_manifest
 from feval.recording.layout.readme import readme_text
-from feval.recording.leaves import ScoreTally, dataset_leaf, llm_leaf, question_line
+from feval.recording.leaves import (
+    ScoreTally,
+    Verdicts,
+    dataset_leaf,
+    equality_counts,
+    equality_leaf,
+    llm_leaf,
+    question_line,
+)
 from feval.recording.parquet.pairs import PairFiles
 from feval.recording.parquet.writing import (
     NARROW_GROUP_ROWS,
@@ -162,7 +170,7 @@ class RecordingWriter:
             self._files[path] = write_questions(self._root / path, questions)
             if parent is not None:
                 self._sources[info.id] = parent
-                if _is_current(parent):
+                if parent.is_current:
                     self._keep(parent, info.id, None, {"questions": leaf.hexdigest()})
 
     def add_pools(
@@ -201,7 +209,7 @@ class RecordingWriter:
         if dataset not in self._datasets:
             raise UsageError(f"{llm.name} has CoTs for dataset {dataset!r}, which was not added; add it first.")
         golds = {question.id: question.answer_key for question in self._datasets[dataset][1]}
-        linked = parent is not None and _is_current(parent)
+        linked = parent is not None and parent.is_current
         pair = PairFiles(self._claim, self._root, dataset, llm.name, golds, only=rewritten if linked else None)
         self._votes[dataset].add_llm(llm.name)
         try:
@@ -240,7 +248,7 @@ class RecordingWriter:
         info = parent.dataset_info(dataset)
         if dataset in self._datasets:
             raise ConflictError(f"Dataset {dataset} was added twice.")
-        if not _is_current(parent):
+        if not parent.is_current:
             self._copy_dataset(parent, info, without)
             return
         self._datasets[dataset] = (info, parent.questions(dataset))
@@ -489,8 +497,3 @@ class RecordingWriter:
             "licence": info.licence,
             **({} if equality is None else {"equality": equality}),
         }
-
-
-def _is_current(parent: Recording) -> bool:
-    """Return whether a recording has the present format, so that its files can be linked."""
-    return bool(parent.manifest.raw["format_version"] == FORMAT_VERSION)

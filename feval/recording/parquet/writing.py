@@ -10,9 +10,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from feval.answers.parties import Verdict
-from feval.recording.content import CHANNELS, OPTIONAL_COLUMNS, Question
+from feval.recording.content import CHANNELS, EQUALITY_COLUMNS, OPTIONAL_COLUMNS, Question
 from feval.recording.layout.hashed import HashedFile
-from feval.recording.parquet.rows import EQUALITY_COLUMNS
 
 __all__ = [
     "NARROW_GROUP_ROWS",
