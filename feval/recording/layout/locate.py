@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
-import math
-from functools import cache
 from itertools import islice
 from pathlib import Path
 from typing import Any
+
+import orjson
 
 from feval.errors import DamagedRecordingError, FevalError, NotARecordingError, StorageError
 from feval.recording.layout.format import FORMAT, MANIFEST, read_regular
@@ -77,20 +76,8 @@ def _read(path: Path, folder: Path) -> bytes:
 
 def _parse(path: Path, data: bytes) -> Any:
     try:
-        return _decoder().decode(data.decode())
-    except (ValueError, RecursionError) as error:
+        return orjson.loads(data)  # refuses NaN and infinities, which JSON has not
+    except orjson.JSONDecodeError as error:
         raise DamagedRecordingError(
             f"{path} is not valid JSON ({error}); fetch or make the recording again."
         ) from error
-
-
-@cache
-def _decoder() -> json.JSONDecoder:
-    return json.JSONDecoder(parse_constant=_finite, parse_float=_finite)
-
-
-def _finite(literal: str) -> float:
-    number = float(literal)
-    if not math.isfinite(number):
-        raise ValueError(f"it holds the number {literal:.40}, which is not finite")
-    return number
