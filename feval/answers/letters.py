@@ -54,7 +54,7 @@ def canonical(raw: str) -> str | None:
 
 
 def _string(text: str) -> str | None:
-    """The text, if it is a string of letters; else `None`."""
+    """Return the text if it is a string of letters, else `None`."""
     if len(text) > _LONGEST:
         return None
     text = text.rpartition("=")[2]
