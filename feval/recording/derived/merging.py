@@ -46,7 +46,7 @@ def merge(recordings: Sequence[str | Path], out: str | Path, *, equality: str | 
         StorageError: `out` is there already, or cannot be written.
     """
     if len(recordings) < 2:
-        raise UsageError(f"A merge needs two or more recordings; {len(recordings)} was given. Name another.")
+        raise UsageError(f"A merge needs two or more recordings; {len(recordings)} given. Name another.")
     sources = [open_sound(path) for path in recordings]
     prices = {source.manifest.prices for source in sources}
     if len(prices) > 1:

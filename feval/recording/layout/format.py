@@ -16,8 +16,6 @@ from io import BufferedReader
 from pathlib import Path
 from typing import Any
 
-import orjson
-
 from feval.errors import UsageError
 
 __all__ = [
@@ -158,6 +156,9 @@ class LeafHash:
     """
 
     def __init__(self) -> None:
+        import orjson  # not needed by `feval --help`
+
+        self._dumps = orjson.dumps
         self._option = orjson.OPT_SORT_KEYS | orjson.OPT_APPEND_NEWLINE
         self._sha = hashlib.sha256()
 
@@ -168,7 +169,7 @@ class LeafHash:
             UsageError: a value that JSON in UTF-8 cannot hold, such as half a surrogate pair or a number beyond 64 bits.
         """
         try:
-            line = orjson.dumps(value, option=self._option)
+            line = self._dumps(value, option=self._option)
         except TypeError as error:
             raise UsageError(
                 f"A value cannot be stored ({error}); text must be valid Unicode, a number have 64 bits."

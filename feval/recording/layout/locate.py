@@ -6,8 +6,6 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-import orjson
-
 from feval.errors import DamagedRecordingError, FevalError, NotARecordingError, StorageError
 from feval.recording.layout.format import FORMAT, MANIFEST, read_regular
 
@@ -66,7 +64,7 @@ def _read(path: Path, folder: Path) -> bytes:
             if within
             else "Make one with `feval record` or `feval import`, or check the path."
         )
-        raise NotARecordingError(f"There is no recording at {folder}: it {problem}. {advice}") from error
+        raise NotARecordingError(f"No recording at {folder}: it {problem}. {advice}") from error
     except OSError as error:
         raise StorageError(f"{path} could not be read: {error.strerror or error}.") from error
     if len(data) > MOST_BYTES:
@@ -75,6 +73,8 @@ def _read(path: Path, folder: Path) -> bytes:
 
 
 def _parse(path: Path, data: bytes) -> Any:
+    import orjson  # not needed by `feval --help`
+
     try:
         return orjson.loads(data)  # refuses NaN and infinities, which JSON has not
     except orjson.JSONDecodeError as error:

@@ -274,7 +274,7 @@ def test_only_some_pairs(toy: Path, tmp_path: Path, functions: str) -> None:
     for names in ({"llms": ["x"]}, {"datasets": ["x"]}):
         with pytest.raises(NotRecordedError, match="x"):
             score(toy, tmp_path / "again", made, **names)
-    with pytest.raises(StorageError, match="exists already"):
+    with pytest.raises(StorageError, match="is there already"):
         score(toy, tmp_path / "out", made)
 
 
