@@ -2,30 +2,30 @@
 
     FevalError
     ├── UsageError                 a value that can never work: a bad option, an unknown name
-    │   ├── UnknownNameError       a dataset, LLM, price list, format, method or answer kind nobody knows
+    │   ├── UnknownNameError       a dataset, LLM, price list, format, method or answer kind that does not exist
     │   └── OutOfRangeError        a number outside its allowed range
     ├── CardError                  a card or price list that cannot be read
-    ├── PriceNotFoundError         a price list without the LLM whose dollars were asked for
-    ├── TokenCounterError          a token counter that cannot be had
-    ├── MethodError                a user's method that raised, returned nonsense or did not come to an end
-    ├── AnswerError                an answer kind that cannot work here (a missing extra, missing choices)
-    ├── SourceError                a foreign file (to be imported) that is broken or not what it was said to be
-    ├── HubError                   the Hugging Face Hub did not give what was asked for: offline, absent, gated, too slow
-    ├── ReleaseError               a recording that must not be published as it is: it holds a secret, a path, an address
-    ├── StorageError               the disk said no: full, read-only, already there
+    ├── PriceNotFoundError         a price list without a price for the LLM
+    ├── TokenCounterError          a token counter that is not available here
+    ├── MethodError                a user's method that raised, returned nonsense or did not end
+    ├── AnswerError                an answer kind that cannot be used (a missing extra, missing choices)
+    ├── SourceError                a foreign file (to be imported) that is broken or of another format
+    ├── HubError                   the Hugging Face Hub did not deliver: offline, absent, gated, too slow
+    ├── ReleaseError               a recording that must not be published as it is: it has a secret, a path or an address in it
+    ├── StorageError               the disk refused: full, read-only, or the path exists
     └── RecordingError             something about a recording
         ├── NotARecordingError     the folder is not a recording
         ├── NewerFormatError       written by a later feval
         ├── DamagedRecordingError  a file is missing, truncated, changed or malformed
-        ├── NotFetchedError        a file of it is on the Hub, and was not asked for when the recording was fetched
-        ├── NotRecordedError       the recording lacks the dataset, LLM or question asked for
-        │   └── UnlabelledError    questions without a gold answer, where answers are to be right or wrong
-        ├── ShortPoolError         more CoTs were asked for than were recorded
+        ├── NotFetchedError        a file of it is on the Hub and was not fetched
+        ├── NotRecordedError       the recording lacks the dataset, LLM or question
+        │   └── UnlabelledError    questions without a gold answer, where answers are to be graded
+        ├── ShortPoolError         more CoTs were requested than recorded
         └── ConflictError          two recordings (or two rows) that contradict each other
 
 A message is a sentence: what was asked, what was found, what to do. The command line prints it without a traceback and
-leaves with `exit_code`: 2 for wrong usage, 1 for work that failed. `UnpinnedWarning` is no error: the command line prints it as a
-note. Nor is `ReplayWarning`: programs that replay in process get it.
+leaves with `exit_code`: 2 for wrong usage, 1 for work that failed. Warnings derive from `FevalWarning`; the command line prints
+them as notes.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class UsageError(FevalError):
 
 
 class UnknownNameError(UsageError):
-    """A name that is in no list feval knows."""
+    """A name that does not exist."""
 
     @classmethod
     def of(cls, noun: str, name: str, known: Iterable[str], advice: str = "") -> UnknownNameError:
@@ -103,35 +103,35 @@ class CardError(FevalError):
 
 
 class PriceNotFoundError(FevalError):
-    """A price list without the LLM whose dollars were asked for."""
+    """A price list without a price for the LLM."""
 
 
 class TokenCounterError(FevalError):
-    """A token counter that cannot be had."""
+    """A token counter that is not available here."""
 
 
 class AnswerError(FevalError):
-    """An answer kind that cannot work here: a missing extra, missing choices."""
+    """An answer kind that cannot be used: a missing extra, missing choices."""
 
 
 class MethodError(FevalError):
-    """A user's method failed: it raised, returned no answer, asked for too much or did not come to an end."""
+    """A user's method failed: it raised, returned no answer, requested too much or did not end."""
 
 
 class SourceError(FevalError):
-    """A foreign file that is broken or not what it was said to be."""
+    """A foreign file that is broken or of another format."""
 
 
 class HubError(FevalError):
-    """The Hugging Face Hub did not give what was asked for: offline, absent, gated, too slow."""
+    """The Hugging Face Hub did not deliver: offline, absent, gated, too slow."""
 
 
 class ReleaseError(FevalError):
-    """A recording that must not be published as it is: it holds a secret, a path of somebody's machine, an e-mail address."""
+    """A recording that must not be published as it is: it has a secret, a local path or an e-mail address in it."""
 
 
 class StorageError(FevalError):
-    """The disk said no: full, read-only, already there."""
+    """The disk refused: full, read-only, or the path exists."""
 
 
 class RecordingError(FevalError):
@@ -151,19 +151,19 @@ class DamagedRecordingError(RecordingError):
 
 
 class NotFetchedError(RecordingError):
-    """A file of the recording is on the Hub, and was not asked for when the recording was fetched."""
+    """A file of the recording is on the Hub and was not fetched."""
 
 
 class NotRecordedError(RecordingError):
-    """The recording lacks the dataset, LLM or question asked for."""
+    """The recording lacks the dataset, LLM or question."""
 
 
 class UnlabelledError(NotRecordedError):
-    """Questions without a gold answer that can be read, where answers are to be right or wrong."""
+    """Questions without a readable gold answer, where answers are to be graded."""
 
 
 class ShortPoolError(RecordingError):
-    """More CoTs were asked for than were recorded."""
+    """More CoTs were requested than recorded."""
 
 
 class ConflictError(RecordingError):
@@ -171,20 +171,20 @@ class ConflictError(RecordingError):
 
 
 class FevalWarning(UserWarning):
-    """Something that a number rests on and that nobody asked for; the command line prints it as a note."""
+    """Something to know before relying on a number; the command line prints it as a note."""
 
 
 class GoldAwareWarning(FevalWarning):
-    """A recording of an earlier feval is opened in which the gold had a say in which answers vote together."""
+    """In a recording of an earlier feval, which answers vote together depends on the gold."""
 
 
 class SeparateAnswersWarning(FevalWarning):
-    """Recordings that were never merged are opened together, so not all of their answers were compared with each other."""
+    """Recordings are opened together that were never merged, so their answers were not compared with each other."""
 
 
 class UnpinnedWarning(FevalWarning):
-    """What was asked for by the name of a branch may be something else tomorrow; the message has the address to pin."""
+    """A branch was named, which may change; the message has the address that pins it."""
 
 
 class ReplayWarning(FevalWarning):
-    """A replayed request asked for something that its recorded replies do not heed, such as another temperature."""
+    """A replayed request has an option that recorded replies cannot follow, such as another temperature."""

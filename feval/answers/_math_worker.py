@@ -31,8 +31,10 @@ def main() -> None:
 
     @lru_cache(4096)  # every answer of a question is compared with several others
     def parsed(tex: str) -> list[Any]:
-        found: list[Any] = math_verify.parse(f"${tex}$", formulas, fallback_mode="no_fallback", parsing_timeout=None)
-        return found
+        expressions: list[Any] = math_verify.parse(
+            f"${tex}$", formulas, fallback_mode="no_fallback", parsing_timeout=None
+        )
+        return expressions
 
     _write({"ready": importlib.metadata.version("math-verify")})
     for line in sys.stdin:

@@ -328,13 +328,13 @@ def _owners(pairs: Iterable[tuple[str, str]]) -> dict[str, str]:
 
 def _readings(text: str) -> list[str]:
     """What a text is equal to another in."""
-    found = {
+    keys = {
         "text": free_text.canonical(text),
         "words": _squeezed(text),
         "number": number.whole(text),
         "date": date.canonical(text) if len(text) <= _LONGEST else None,
     }
-    return [f"{name} {key}" for name, key in found.items() if key]
+    return [f"{name} {key}" for name, key in keys.items() if key]
 
 
 def _squeezed(text: str) -> str:

@@ -1,9 +1,9 @@
 r"""Closed label sets: yes or no, valid or invalid. Which words mean which label, and which of them is a CoT's answer.
 
-`YES_NO` (BIG-Bench-Hard causal and sports questions): "Yes", "no.", "**No**, because ...", "the sentence is not plausible". "true"
-and "plausible" mean yes; "false", "implausible" and a negated "plausible" or "true" mean no. A "no" before a noun ("there is no
-evidence") is no answer. `VALIDITY` (formal fallacies): "valid", "Invalid.", "the argument is not valid"; a negated "valid" is
-invalid, a negated "invalid" valid.
+`YES_NO` (BIG-Bench-Hard causal and sports questions): "Yes", "no.", "**No**, because ...", "the sentence is not plausible".
+"true" and "plausible" mean yes; "false", "implausible" and a negated "plausible" or "true" mean no. A "no" before a noun
+("there is no evidence") is no answer. `VALIDITY` (formal fallacies): "valid", "Invalid.", "the argument is not valid"; a
+negated "valid" is invalid, a negated "invalid" valid.
 
 The first rule that finds a label:
 
@@ -45,23 +45,23 @@ class ClosedSet:
     def extract(self, text: str) -> str | None:
         """Return the words a CoT answers with, as they are written there; `None` where there are none."""
         content = markers.set_apart(text)
-        found = self._first(content.lower()) if content is not None else None
-        if found is not None:
-            return found[0]
+        match = self._first(content.lower()) if content is not None else None
+        if match is not None:
+            return match[0]
         own = markers.own_part(text).replace("’", "'").lower()
         for segment in markers.segments(own):
-            found = self._of_segment(segment)
-            if found is not None:
-                return found[0]
+            match = self._of_segment(segment)
+            if match is not None:
+                return match[0]
             if segment.final:
                 return None
-        found = self._direct(own[:400].lstrip()) or self._last(markers.last_line(own))
-        return found[0] if found else None
+        match = self._direct(own[:400].lstrip()) or self._last(markers.last_line(own))
+        return match[0] if match else None
 
     def canonical(self, raw: str) -> str | None:
         """Return the label of a raw answer; one that does not begin with a label is read as a text."""
-        found = self._direct(raw[:400].replace("’", "'").lower()) or self._first(self.extract(raw) or "")
-        return found.lastgroup if found else None
+        match = self._direct(raw[:400].replace("’", "'").lower()) or self._first(self.extract(raw) or "")
+        return match.lastgroup if match else None
 
     def _of_segment(self, segment: Segment) -> re.Match[str] | None:
         direct = self._direct(segment.text)
@@ -72,8 +72,8 @@ class ClosedSet:
         return self._last(segment.text) if segment.final else None
 
     def _direct(self, text: str) -> re.Match[str] | None:
-        found = self._first(text)
-        return found if found and _DIRECT.fullmatch(text, 0, found.start()) else None
+        match = self._first(text)
+        return match if match and _DIRECT.fullmatch(text, 0, match.start()) else None
 
     def _first(self, text: str) -> re.Match[str] | None:
         return next((match for match in self.pattern.finditer(text) if match.lastgroup), None)

@@ -47,29 +47,29 @@ _DENIED = re.compile(rf"[^a-z0-9]{{0,8}}not\s(?:on\s|the\s)?(?=\d|{_MONTH})", re
 def extract(text: str) -> str | None:
     """Return the date a CoT answers with, as it is written there; `None` where there is none."""
     content = markers.set_apart(text)
-    found = _last(_readable(content)) if content is not None else None
-    if found is not None:
-        return found[0]
+    match = _last(_readable(content)) if content is not None else None
+    if match is not None:
+        return match[0]
     own = _readable(markers.own_part(text))
     for segment in markers.segments(own):
-        found = _of_segment(segment)
-        if found is not None:
-            return found[0]
+        match = _of_segment(segment)
+        if match is not None:
+            return match[0]
         if segment.final:
             return None
-    found = _last(own)
-    return found[0] if found else None
+    match = _last(own)
+    return match[0] if match else None
 
 
 def canonical(raw: str) -> str | None:
     """Return MM/DD/YYYY; a raw answer that does not begin with its date is read as a text."""
     plain = _readable(raw)
-    found = _direct(plain)
-    if found is not None:
-        return _key(found)
+    match = _direct(plain)
+    if match is not None:
+        return _key(match)
     extracted = extract(plain)
-    found = _DATE.search(extracted) if extracted else None
-    return _key(found) if found else None
+    match = _DATE.search(extracted) if extracted else None
+    return _key(match) if match else None
 
 
 def _readable(text: str) -> str:
@@ -93,8 +93,8 @@ def _of_segment(segment: Segment) -> re.Match[str] | None:
 
 def _direct(text: str) -> re.Match[str] | None:
     """The date a text begins with, markup and the day of the week aside."""
-    found = _DATE.search(text)
-    return found if found and _DIRECT.fullmatch(text, 0, found.start()) else None
+    match = _DATE.search(text)
+    return match if match and _DIRECT.fullmatch(text, 0, match.start()) else None
 
 
 def _last(text: str) -> re.Match[str] | None:

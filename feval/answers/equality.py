@@ -1,4 +1,4 @@
-"""When two answers of different normal form are equal: the named equalities that a recording may have.
+"""When answers with different normal forms are equal: the named equalities that a recording may have.
 
 | name | which normal forms are equal, besides identical ones |
 | --- | --- |
@@ -6,9 +6,9 @@
 | `math-verify-VERSION` | those that math-verify of this version finds equal as mathematics (the kind `latex`) |
 | `tolerance-X` | numbers that differ by at most X times the larger one's size (the kind `number`) |
 
-A recording keeps the verdicts, so that reading it needs no math-verify. `math-verify` runs in a process of its own: it bounds its
-work with signals, which only a main thread can use, and a hostile formula can keep SymPy busy, or eat memory, forever. One worker
-process (`feval.answers._math_worker`) is started when the first pair is asked, talks JSON lines, and is killed and replaced when
+A recording stores the verdicts, so reading it needs no math-verify. `math-verify` runs in a process of its own: it limits its
+work by signals, which only a main thread can use, and a hostile formula can keep SymPy busy, or use up memory, forever. One
+worker process (`feval.answers._math_worker`) is started for the first pair, speaks JSON lines, and is killed and replaced when
 a pair takes longer than `SECONDS`: such a pair has no verdict.
 
 Threads take turns; a forked child starts a worker of its own. The worker ends with the process that started it.
@@ -54,7 +54,7 @@ MATH_VERIFY = "math-verify"
 _TOLERANCE = "tolerance-"
 
 SECONDS = 10.0
-"""The longest a pair of answers is compared."""
+"""Time limit for comparing one pair of answers."""
 
 _START_SECONDS = 120.0  # importing SymPy takes one second, on a busy or cold machine many
 
@@ -103,7 +103,7 @@ def _installed_math_verify(name: str) -> str:
     full = f"{MATH_VERIFY}-{installed}"
     if name not in {MATH_VERIFY, full}:
         raise AnswerError(
-            f"The equality {name!r:.60} was asked for, and {full} is installed. Install the other version."
+            f"The recording needs the equality {name!r:.60}, and {full} is installed. Install that version."
         )
     return full
 
@@ -126,7 +126,7 @@ def tolerance(relative: str | float) -> str:
 def comparison(name: str) -> Comparison | None:
     """Return how a named equality compares normal forms; `None` where only identical forms are equal.
 
-    A pair that math-verify is asked about raises an `AnswerError` where that version of it is not installed.
+    Comparing a pair raises an `AnswerError` where that version of math-verify is not installed.
 
     Raises:
         UsageError: no such equality.
@@ -168,10 +168,10 @@ def _worker() -> MathWorker:
 
 
 class MathWorker:
-    """A math-verify process: started when first asked, replaced after a pair that took too long.
+    """A math-verify process, started on first use and replaced after a pair that took too long.
 
     Args:
-        seconds: the longest a pair is compared.
+        seconds: time limit per pair.
         command: what to run instead of the worker (for tests).
     """
 
@@ -196,24 +196,22 @@ class MathWorker:
             self._forget()
         request = {"left": left, "right": right, "seconds": self.seconds + 5}
         with self._lock:
-            if (
-                self._process is not None and self._process.poll() is not None
-            ):  # somebody ended it since the last question
+            if self._process is not None and self._process.poll() is not None:  # it ended since the last comparison
                 self._end()
             process = self._process or self._started()
-            reply = self._asked(process, json.dumps(request).encode() + b"\n", self.seconds)
+            reply = self._exchange(process, json.dumps(request).encode() + b"\n", self.seconds)
             if reply is None:
                 self._end()
         return None if reply is None else reply.get("equal") is True
 
     def close(self) -> None:
-        """End the worker; the next question starts another. In a forked child this leaves the parent's worker alone."""
+        """End the worker; the next comparison starts another. In a forked child, the parent's worker is left alone."""
         if self._owner == os.getpid():
             with self._lock:
                 self._end()
 
     def _forget(self) -> None:
-        """In a forked child: leave the worker to the parent, whose replies would go astray."""
+        """In a forked child: leave the worker to the parent, which would miss its replies."""
         process, self._process = self._process, None
         if process is not None:
             process.returncode = 0  # not ours to wait for
@@ -236,7 +234,7 @@ class MathWorker:
             raise AnswerError(f"The math-verify worker {self._command[0]!r} could not be started: {error}.") from error
         self._process, self._unread = process, b""
         self.starts += 1
-        if self._asked(process, b"", _START_SECONDS) is None:
+        if self._exchange(process, b"", _START_SECONDS) is None:
             self._end()
             raise AnswerError(
                 "math-verify is installed, but its worker did not start. Try `python -m feval.answers._math_worker` to see why,"
@@ -244,14 +242,14 @@ class MathWorker:
             )
         return process
 
-    def _asked(self, process: Popen[bytes], request: bytes, seconds: float) -> dict[str, Any] | None:
-        """Send a line and return the reply; `None` where the worker ended, broke the rules or took too long."""
+    def _exchange(self, process: Popen[bytes], request: bytes, seconds: float) -> dict[str, Any] | None:
+        """Send a line and return the reply; `None` where the worker ended, sent nonsense or took too long."""
         if process.stdin is None or process.stdout is None:
             return None
         try:
             process.stdin.write(request)
             process.stdin.flush()
-        except OSError:  # it ended since the last question
+        except OSError:  # it ended since the last comparison
             return None
         line = self._line(process.stdout.fileno(), time.monotonic() + seconds)
         try:
@@ -261,7 +259,7 @@ class MathWorker:
         return reply if isinstance(reply, dict) else None
 
     def _line(self, descriptor: int, deadline: float) -> bytes:
-        """The next line of the worker, read by the deadline; empty where there is none."""
+        """Return the worker's next line; empty where there is none by the deadline."""
         with selectors.DefaultSelector() as selector:
             selector.register(descriptor, selectors.EVENT_READ)
             while b"\n" not in self._unread:

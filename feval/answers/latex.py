@@ -134,9 +134,9 @@ def extract(text: str) -> str | None:
     for segment in markers.segments(own):
         text = markers.affirmed(segment.text)
         formulas = _formulas(text)
-        found = formulas[0] if formulas else markers.first_sentence(text).strip() or text
-        if (segment.verb or segment.final or formulas or len(text) <= _SHORT) and _normal(found):
-            return found
+        answer = formulas[0] if formulas else markers.first_sentence(text).strip() or text
+        if (segment.verb or segment.final or formulas or len(text) <= _SHORT) and _normal(answer):
+            return answer
         if segment.final:
             return None
     formulas = _formulas(own)
@@ -207,13 +207,13 @@ def _plain_text(raw: str) -> str:
 
 def _tokens(text: str) -> list[str]:
     """Step 2: TeX's tokens without those that only set the type; a row break with one backslash gets its second."""
-    kept: list[str] = []
+    tokens: list[str] = []
     for piece in _TOKEN.findall(text):
         if re.fullmatch(r"\\[-0-9]", piece):
-            kept += [_ROW_BREAK, piece[1]]
+            tokens += [_ROW_BREAK, piece[1]]
         elif piece.strip() and piece not in _DROPPED:
-            kept.append(piece)
-    return kept
+            tokens.append(piece)
+    return tokens
 
 
 def _braced(tokens: list[str]) -> list[str]:

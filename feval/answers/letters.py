@@ -34,14 +34,14 @@ _LONGEST = 200
 def extract(text: str) -> str | None:
     """Return the letters a CoT answers with, as they are written there; `None` where there are none."""
     content = markers.set_apart(text)
-    found = _string(re.sub(r"\\[a-z]+\s?|[{}]", "", content)) if content is not None else None
-    if found is not None:
-        return found
+    answer = _string(re.sub(r"\\[a-z]+\s?|[{}]", "", content)) if content is not None else None
+    if answer is not None:
+        return answer
     own = markers.own_part(text)
     for segment in markers.segments(own):
-        found = _of_segment(segment)
-        if found is not None:
-            return found
+        answer = _of_segment(segment)
+        if answer is not None:
+            return answer
         if segment.final:
             return None
     return _string(own.strip()) or _last_quoted(own)
@@ -49,12 +49,12 @@ def extract(text: str) -> str | None:
 
 def canonical(raw: str) -> str | None:
     """Return the letters of a raw answer, folded; one that is more than a string of letters is read as a text."""
-    found = _string(raw.strip()) or extract(raw)
-    return fold("".join(filter(str.isalpha, fold(found)))) or None if found else None
+    answer = _string(raw.strip()) or extract(raw)
+    return fold("".join(filter(str.isalpha, fold(answer)))) or None if answer else None
 
 
 def _string(text: str) -> str | None:
-    """The text, if it is a string of letters; else `None`."""
+    """Return the text if it is a string of letters, else `None`."""
     if len(text) > _LONGEST:
         return None
     text = text.rpartition("=")[2]
@@ -64,9 +64,9 @@ def _string(text: str) -> str | None:
 
 def _of_segment(segment: Segment) -> str | None:
     sentence = markers.first_sentence(segment.text) or segment.text
-    found = _string(sentence)
-    if found is not None:
-        return found
+    answer = _string(sentence)
+    if answer is not None:
+        return answer
     if segment.verb:
         return _string(_AND_SO_ON.split(sentence, maxsplit=1)[0]) or _last_quoted(sentence)
     return _last_quoted(segment.text) if segment.final else None

@@ -1,20 +1,20 @@
-r"""Where in a CoT the answer stands: the marks LLMs put around a conclusion, the same for every answer kind.
+r"""Where in a CoT the answer is: the marks that LLMs put around a conclusion, the same for every answer kind.
 
-Three marks are known, and every kind reads them in this order:
+Every kind looks for them in this order:
 
 1. an answer set apart: the member "answer" or "final_answer" of a JSON object that closes the CoT, in a code fence or not, or
    the last closed `\boxed{...}` (nested braces are followed; an unfinished one is none);
 2. a phrase: "the answer is ...", "answer: ...", "ans = ...", "#### ...", "<answer>...", a line that begins with "A:", a
    heading "Final answer" over its own line. The last phrase that can be read wins: a CoT that corrects itself means its
    last word;
-3. whatever the kind falls back to (the last number, the last date, the head of the reply, ...).
+3. the fallback of the kind (the last number, the last date, the head of the reply, ...).
 
-A phrase that closes the CoT but cannot be read is no answer: nothing else is guessed from the text above it. A closing label
-with nothing behind it ("Answers:") says nothing and is passed over; a sentence cut off there ("The answer is") is no answer, nor
-is a refusal ("I cannot provide an answer to this question"). A phrase in a remark behind an earlier one, in brackets or after
-"Note:", does not count: "A: 5 (else the answer would be 6)" is 5.
+A phrase that ends the CoT but cannot be read is no answer: nothing is guessed from the text above it. A label at the end with
+nothing behind it ("Answers:") is ignored; a sentence cut off there ("The answer is") is no answer, nor is a refusal ("I cannot
+provide an answer to this question"). A phrase in a remark behind an earlier one, in brackets or after "Note:", does not count:
+"A: 5 (else the answer would be 6)" is 5.
 
-A CoT that runs on into a next question of its own invention ("Q: ..." after an answer was given) is cut there.
+A CoT that goes on with an invented next question ("Q: ..." after an answer) is cut there.
 
 The text is untrusted and may be large: one pass each, quantifiers bounded or possessive, at most `PHRASES` phrases looked at.
 """
@@ -43,7 +43,7 @@ __all__ = [
 ]
 
 PHRASES = 8
-"""How many of a CoT's last answer phrases are looked at."""
+"""How many of a CoT's last answer phrases are read."""
 
 _REACH = 400  # characters of a segment; an answer is not longer than that
 
@@ -69,10 +69,10 @@ _OPTION = rf"""
 _FLAGS = re.IGNORECASE | re.MULTILINE | re.VERBOSE
 
 ANSWER_PHRASE = re.compile(_ANSWER + _LINE_A, _FLAGS)
-"""What stands in front of an answer: a sentence where a named group matched, else a label such as "Answer:"."""
+"""What precedes an answer: a sentence if a named group matched, else a label such as "Answer:"."""
 
 OPTION_PHRASE = re.compile(_ANSWER + _OPTION, _FLAGS)
-"""What stands in front of a chosen option; "A:" is an option itself."""
+"""What precedes a chosen option; "A:" is an option itself."""
 
 # Every phrase begins at most `_LEAD` characters in front of such a sign, on the same line. Signs are found five times as fast.
 _LEAD = 24
@@ -117,7 +117,7 @@ class Segment:
 
     Attributes:
         text: the line, or the next one that holds anything.
-        verb: whether the phrase was a sentence ("the answer is") and not a label ("Answer:").
+        verb: whether the phrase was a sentence ("the answer is") rather than a label ("Answer:").
         final: whether nothing follows in the CoT.
     """
 
@@ -176,23 +176,23 @@ def _boxed(text: str) -> str | None:
         return None
     starts: list[int] = []
     span: tuple[int, int] | None = None
-    for found in _BRACES.finditer(
+    for match in _BRACES.finditer(
         text, len(text[: first.start()].rstrip("\\"))
     ):  # of backslashes, pairs are line breaks
-        brace = found[0]
+        brace = match[0]
         if brace == "}":
             start = starts.pop() if starts else -1
-            if 0 <= start < found.start():
-                span = (start, found.start())
+            if 0 <= start < match.start():
+                span = (start, match.start())
         elif brace == "{":
             starts.append(-1)
         elif len(brace) > 2:
-            starts.append(found.end())
+            starts.append(match.end())
     return text[span[0] : span[1]] if span else None
 
 
 def own_part(text: str) -> str:
-    """Return the CoT up to where it begins to ask and answer questions of its own, without a closing label that says nothing."""
+    """Return the CoT up to where it begins to invent questions, without an empty label at the end."""
     matches = _matches(text, ANSWER_PHRASE)
     if not matches:
         return text
@@ -206,7 +206,7 @@ def own_part(text: str) -> str:
 
 
 def segments(text: str, phrase: re.Pattern[str] = ANSWER_PHRASE) -> list[Segment]:
-    """Return what follows the last answer phrases of a text, the last one first.
+    """Return what follows the last answer phrases of a text, last one first.
 
     Args:
         text: the CoT.
@@ -225,7 +225,7 @@ def segments(text: str, phrase: re.Pattern[str] = ANSWER_PHRASE) -> list[Segment
 
 
 def _refuses(text: str) -> bool:
-    """Whether a CoT closes by saying that it cannot answer."""
+    """Return whether a CoT ends by saying that it cannot answer."""
     place = text.rfind("answer", max(0, len(text) - _REACH))
     if place < 0:
         return False
@@ -251,12 +251,12 @@ def _behind_signs(text: str, phrase: re.Pattern[str]) -> tuple[re.Match[str], ..
 
 
 def _in_remark(between: str) -> bool:
-    """Whether what stands between two phrases is an answer and the beginning of a remark on it."""
+    """Return whether the text between two phrases is an answer and the beginning of a remark on it."""
     answer, _, line = between.rpartition("\n")
     if _REMARK.match(line):
         return first_sentence(line) == line
-    said, opened, inside = line.rpartition("(")
-    return bool(opened) and ")" not in inside and any(map(str.isalnum, answer if not said.strip() else said))
+    before, opened, inside = line.rpartition("(")
+    return bool(opened) and ")" not in inside and any(map(str.isalnum, answer if not before.strip() else before))
 
 
 def _segment(text: str, match: re.Match[str]) -> Segment:
@@ -270,12 +270,12 @@ def _segment(text: str, match: re.Match[str]) -> Segment:
 
 
 def _answer_of(line: str) -> str:
-    """A line without what belongs to the phrase in front or to the tag behind."""
+    """Return a line without rests of the phrase before it or the tag behind it."""
     return line.partition("</")[0].strip().lstrip(":=： ")
 
 
 def affirmed(text: str) -> str:
-    """Return a text without a denial in front: "not 5 but 6" is about 6."""
+    """Return a text without a leading denial: "not 5 but 6" becomes "6"."""
     denied = _NOT_BUT.match(text)
     return text[denied.end() :] if denied else text
 

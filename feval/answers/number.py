@@ -45,24 +45,9 @@ SIGNIFICANT_DIGITS = 12
 """Digits that a decimal keeps: floating-point noise begins at the sixteenth, and sums of prices carry it further up."""
 
 _WORDS = (
-    *(
-        "zero",
-        "one",
-        "two",
-        "three",
-        "four",
-        "five",
-        "six",
-        "seven",
-        "eight",
-        "nine",
-        "ten",
-        "eleven",
-        "twelve",
-        "thirteen",
-    ),
-    *("fourteen", "fifteen", "sixteen", "seventeen", "eighteen", "nineteen", "twenty"),
-)
+    "zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve", "thirteen",
+    "fourteen", "fifteen", "sixteen", "seventeen", "eighteen", "nineteen", "twenty",
+)  # fmt: skip
 _SCALES = {"thousand": "3", "million": "6", "billion": "9", "trillion": "12", "k": "3", "m": "6", "b": "9", "-": "0"}
 
 # One number of a text. Quantifiers are possessive or bounded: a megabyte of digits, commas or slashes is read in one pass.
@@ -143,14 +128,14 @@ _UNIT = re.compile(r"\s?[A-Za-z°$€£%][A-Za-z° /.$€£]{0,40}")
 def extract(text: str) -> str | None:
     """Return the number a CoT answers with, as it is written there; `None` where there is none."""
     content = markers.set_apart(text)
-    found = _first(_readable(content)) if content is not None else None
-    if found is not None:
-        return found
+    answer = _first(_readable(content)) if content is not None else None
+    if answer is not None:
+        return answer
     plain = _readable(markers.own_part(text))
     for segment in markers.segments(plain):
-        found = _of_segment(segment)
-        if found is not None:
-            return found
+        answer = _of_segment(segment)
+        if answer is not None:
+            return answer
         if segment.final:
             return None
     return _last(_tight(plain.strip())) or _word(plain)
@@ -162,11 +147,11 @@ def canonical(raw: str) -> str | None:
         return raw  # what most answers of an archive are: its import should not take longer than twice its loading
     plain = _tight(_readable(raw).strip())
     direct = _direct(plain)
-    found = _equation(plain, direct) if direct is not None else _word(plain) or extract(raw)
-    if found is None:
+    answer = _equation(plain, direct) if direct is not None else _word(plain) or extract(raw)
+    if answer is None:
         return None
-    match = _search(found)
-    return fraction_key(_value(match)) if match else _word_key(found)
+    match = _search(answer)
+    return fraction_key(_value(match)) if match else _word_key(answer)
 
 
 def whole(raw: str) -> str | None:

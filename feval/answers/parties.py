@@ -1,8 +1,9 @@
 """Which answers of a question vote together: parties of equal normal forms.
 
-Answers with the same normal form are one party. Where a dataset has a finer equality (`feval.answers.equality`), forms are
-compared in sorted order, each with one representative of every party so far, and join the first that is equal. The gold is asked
-last: it joins at most one party and merges none, so that the parties are the same under every gold.
+Answers with the same normal form are one party. Where a dataset has an equality between normal forms (`feval.answers.equality`),
+forms are compared in sorted order, each with one representative of every party so far, and join the first that is equal. The
+gold comes
+last: it joins at most one party and merges none, so the parties are the same for every gold.
 """
 
 from __future__ import annotations
@@ -23,14 +24,14 @@ __all__ = [
 ]
 
 PAIRS_PER_QUESTION = 2_000
-"""Comparisons of one question's answers; as many again are kept for its gold."""
+"""Comparisons per question; as many again are reserved for its gold."""
 PAIRS_PER_DATASET = 200_000
-"""Comparisons of one dataset."""
+"""Comparisons per dataset."""
 _UNDECIDED_PER_QUESTION = 3
-"""After so many comparisons without a verdict, each of which took its whole time limit, a question asks no more."""
+"""A question ends its comparisons after so many without a verdict, each of which took its whole time limit."""
 
 
-def _always(left: str, right: str) -> bool:  # noqa: ARG001  asked like any other
+def _always(left: str, right: str) -> bool:  # noqa: ARG001  called like any other
     return True
 
 
@@ -40,8 +41,8 @@ class Comparison:
 
     Attributes:
         equal: whether they are equal; `None` where no verdict was reached.
-        comparable: whether it is worth asking; forms that are not comparable are different, without a verdict.
-        costly: whether comparisons are budgeted and all their verdicts are kept. Of cheap ones only equal pairs are kept.
+        comparable: whether a comparison is worthwhile; if not, the forms are different, without a verdict.
+        costly: whether comparisons are budgeted and all verdicts stored. Of cheap ones, only equal pairs are stored.
     """
 
     equal: Callable[[str, str], bool | None]
@@ -56,8 +57,8 @@ class Verdict:
     Attributes:
         left: normal form that represents a party.
         right: the normal form it was compared with.
-        gold: whether `right` is the question's gold and no answer.
-        equal: the outcome; `None` where the comparison was ended without one, which counts as different.
+        gold: whether `right` is the question's gold.
+        equal: the outcome; `None` where the comparison ended without one, which counts as different.
     """
 
     left: str
@@ -79,12 +80,12 @@ class Parties:
     gold: str | None
 
     def key(self, form: str) -> str:
-        """The voting key of a normal form: the representative of its party."""
+        """Return the voting key of a normal form: the representative of its party."""
         return self.joined.get(form, form)
 
 
 class PairBudget:
-    """How many comparisons are left, of a dataset and of the question at hand."""
+    """Counts the comparisons that are left, for the dataset and for the current question."""
 
     def __init__(self, dataset: int = PAIRS_PER_DATASET, question: int = PAIRS_PER_QUESTION) -> None:
         self._left, self._per_question = dataset, question
@@ -95,7 +96,7 @@ class PairBudget:
         self._here, self._undecided = self._per_question, _UNDECIDED_PER_QUESTION
 
     def take(self) -> bool:
-        """Take one comparison; false where none is left."""
+        """Use one comparison; return false where none is left."""
         if min(self._here, self._left, self._undecided) <= 0:
             return False
         self._here, self._left = self._here - 1, self._left - 1
@@ -107,17 +108,17 @@ class PairBudget:
 
 
 class Division:
-    """Divides the normal forms of one question into parties, form by form.
+    """Divides the normal forms of a question into parties, one by one.
 
     The division over a recording adds forms in sorted order; a live LLM adds them as they come.
 
     Args:
         comparison: of forms; `None` where only identical forms are equal.
-        budget: of comparisons; what it refuses is counted in `not_asked` and is different.
-        known: verdicts that were reached before, which cost nothing.
+        budget: of comparisons; pairs beyond it are counted in `not_asked` and are different.
+        known: earlier verdicts, which cost nothing.
 
     Attributes:
-        verdicts: of pairs that were compared, in order.
+        verdicts: of the compared pairs, in order.
         not_asked: pairs that the budget left out.
     """
 
@@ -132,7 +133,7 @@ class Division:
         self.not_asked = 0
 
     def add(self, form: str) -> str:
-        """Put a form into its party; gives the party's key."""
+        """Add a form to its party; return the party's key."""
         if form in self._representatives or form in self._joined:
             return self._joined.get(form, form)
         representative = self._find(form, gold=False)
@@ -143,7 +144,7 @@ class Division:
         return representative
 
     def parties(self, gold: str | None) -> Parties:
-        """The parties so far, and the one that the gold (a normal form) joins."""
+        """Return the parties so far, with the gold (a normal form) joined to one."""
         joined = dict(self._joined)
         if gold is None or gold in self._representatives or gold in joined:
             return Parties(joined, None if gold is None else joined.get(gold, gold))
@@ -151,7 +152,7 @@ class Division:
         return Parties(joined, self._find(gold, gold=True) or gold)
 
     def _find(self, form: str, *, gold: bool) -> str | None:
-        """The first representative that a form is equal to."""
+        """Return the first representative that a form is equal to."""
         if self._comparison is None:
             return None
         return next((left for left in self._representatives if self._equal(self._comparison, left, form, gold)), None)
@@ -187,7 +188,7 @@ def divide(
 
 
 def parties_of(verdicts: Sequence[Verdict], gold: str | None) -> Parties:
-    """The parties that stored verdicts of one question make; pairs without a verdict are different."""
+    """Return the parties that stored verdicts of a question make; pairs without a verdict are different."""
     joined = {v.right: v.left for v in verdicts if v.equal and not v.gold}
     right = next((v.left for v in verdicts if v.equal and v.gold), None)
     return Parties(joined, None if gold is None else joined.get(gold, right or gold))

@@ -1,15 +1,15 @@
-"""Split the thoughts that a model wrote inline from its reply: only the reply is read for an answer.
+"""Split the thoughts that a model wrote inline off its reply: answers are read in the reply only.
 
 Servers without a reasoning parser leave thoughts in the text, between marks that depend on the model family. `FAMILIES` is the
-table of marks, `split` the one function over it, `join` its inverse: the raw text comes back byte for byte.
+table of marks, `split` applies it, and `join` is the inverse: the raw text comes back byte for byte.
 
-Where a mark counts as one:
+Where a mark counts:
 
-- At the beginning of the text (white space apart). A mark inside code or quotation marks never counts.
-- A closing mark alone, as many chat templates open the thought in the prompt: everything before it is thought.
-- Later in the text, a tag that stands at the beginning of a line or sentence and is closed; a special token also in mid-sentence.
-  After a first thought there may be more (interleaved thinking). What stands between them and after them is the reply.
-- Marks do not nest: the first closing mark closes. A thought that is never closed reaches to the end of the text.
+- At the beginning of the text, ignoring white space. A mark inside code or quotation marks never counts.
+- A closing mark alone: many chat templates open the thought in the prompt, so everything before the mark is thought.
+- Later in the text: a tag at the beginning of a line or sentence that is closed, or a special token, also in mid-sentence.
+  There may be more thoughts (interleaved thinking); the text between and after them is the reply.
+- Marks do not nest: the first closing mark closes. A thought that is never closed extends to the end of the text.
 
 Every scan is linear in the length of the text.
 """
@@ -46,14 +46,14 @@ class Family:
     """The marks of one family of models, as regular expressions.
 
     Attributes:
-        hint: stands in every text that holds one of the marks.
+        hint: part of every text that has one of the marks.
         opening: begins a thought.
         closing: ends it.
         place: where `opening` counts: "token" is a special token, "tag" is text that a reply may also quote, "start" counts only
-            where the whole text begins with it.
+            at the beginning of the text.
         lone_closing: whether a closing mark alone ends a thought that the chat template opened.
-        frame: what is neither thought nor reply, such as the wrapper of a reply, where it stands at the beginning or behind
-            another mark; empty for none.
+        frame: what is neither thought nor reply, such as the wrapper of a reply, at the beginning or behind another mark;
+            empty for none.
     """
 
     hint: str
@@ -74,7 +74,7 @@ _TOKENS = (
     ("<|START_THINKING|>", "<|END_THINKING|>", "<|START_RESPONSE|>", "<|END_RESPONSE|>"),
     ("<|channel|>", "<|start|>", "<|constrain|>", "<|message|>", "<|end|>", "<|return|>", "<|call|>"),
 )
-"""The special tokens that marks are made of; the first of each group is no other family's."""
+"""The special tokens that marks are made of; the first of each group is unique to its family."""
 
 _CHANNEL = r"(?:<\|start\|>assistant)?<\|channel\|>"
 
@@ -125,13 +125,13 @@ _LOOK_BACK = 64  # characters before a mark that are looked at, so that no line 
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """One thought as it stood in the raw text.
+    """Where one thought was in the raw text.
 
     Attributes:
-        reply_offset: characters of the reply (Unicode code points, as Python counts) that stand before it.
-        opening: its opening mark with the white space around it; no mark where the chat template opened it.
+        reply_offset: characters of the reply (Unicode code points) before it.
+        opening: its opening mark with white space; no mark where the chat template opened it.
         length: characters of the thought.
-        closing: its closing mark with the white space around it; empty where it was never closed.
+        closing: its closing mark with white space; empty where it was never closed.
     """
 
     reply_offset: int
@@ -142,12 +142,12 @@ class Mark:
 
 @dataclass(frozen=True, slots=True)
 class Split:
-    """A raw text in its parts.
+    """The parts of a raw text.
 
     Attributes:
-        reply: what stands outside thoughts and marks.
-        reasoning: the thoughts, one directly after the other; `None` where there is none.
-        marks: where they stood; empty where the text is its own reply.
+        reply: the text outside thoughts and marks.
+        reasoning: the thoughts, end to end; `None` where there is none.
+        marks: where they were; empty where the whole text is the reply.
     """
 
     reply: str
@@ -156,69 +156,69 @@ class Split:
 
     @property
     def closed(self) -> bool:
-        """Whether every thought was closed; after one that was not, there is no answer."""
+        """Whether every thought was closed; behind an open one there is no answer."""
         return all(mark.closing for mark in self.marks)
 
     @property
     def answers(self) -> bool:
-        """Whether an answer may be read in the reply: thoughts that were never closed, or that nothing follows, have none."""
+        """Whether an answer may be read in the reply: not where a thought was never closed, or nothing follows the thoughts."""
         return not self.marks or (self.closed and not self.reply.isspace() and bool(self.reply))
 
 
 def split(text: str, thoughts: Thoughts | None = None) -> Split:
-    """Return the reply, the thoughts, and the marks that `join` needs to put them together again.
+    """Return the reply, the thoughts, and the marks that `join` needs to restore the text.
 
     Args:
         text: as the model wrote it.
-        thoughts: how the model marks its thoughts; `None`: any family of the table, whichever mark comes first.
+        thoughts: how the model marks its thoughts; `None`: the family of the first mark in the text.
 
     Raises:
         KeyError: no such family.
     """
     if thoughts is not None:
         return _split(text, _patterns(thoughts))
-    found = (_split(text, _patterns(name)) for name, family in FAMILIES.items() if family.hint in text)
-    return min((own for own in found if own.marks), key=_first_mark, default=Split(text))
+    splits = (_split(text, _patterns(name)) for name, family in FAMILIES.items() if family.hint in text)
+    return min((own for own in splits if own.marks), key=_first_mark, default=Split(text))
 
 
 def join(reply: str, reasoning: str | None, marks: Sequence[Mark]) -> str:
-    """Return the raw text. Thoughts that came in a field of their own stand before the inline ones and are left out.
+    """Return the raw text. Thoughts from a separate field precede the inline ones and are left out.
 
     Args:
         reply: of `split`.
-        reasoning: of `split`, perhaps behind thoughts that came in a field of their own.
+        reasoning: of `split`, perhaps behind thoughts from a separate field.
         marks: of `split`.
     """
     inline = (reasoning or "")[len(reasoning or "") - sum(mark.length for mark in marks) :]
-    pieces, place, taken = [], 0, 0
+    pieces, place, used = [], 0, 0
     for mark in marks:
-        thought = inline[taken : taken + mark.length]
+        thought = inline[used : used + mark.length]
         pieces += [reply[place : mark.reply_offset], mark.opening, thought, mark.closing]
-        place, taken = mark.reply_offset, taken + mark.length
+        place, used = mark.reply_offset, used + mark.length
     return "".join([*pieces, reply[place:]])
 
 
 def fit(reply: str | None, reasoning: str | None, marks: Sequence[Mark]) -> bool:
-    """Return whether marks can be of a reply and its reasoning: in order, and not more than is there."""
+    """Return whether marks are consistent with a reply and its reasoning: in order, and within their lengths."""
     offsets = [0, *(mark.reply_offset for mark in marks), len(reply or "")]
     lengths = [mark.length for mark in marks]
     return offsets == sorted(offsets) and min(lengths, default=0) >= 0 and sum(lengths) <= len(reasoning or "")
 
 
 def apart(reasoning: str, marks: Sequence[Mark]) -> str | None:
-    """Return the part of a recorded reasoning that came in a field of its own: what stands before the inline thoughts."""
+    """Return the part of a recorded reasoning that came in a separate field, before the inline thoughts."""
     return reasoning[: len(reasoning) - sum(mark.length for mark in marks)] or None
 
 
 class SplitColumns(NamedTuple):
-    """What a recording keeps of some CoTs, as columns of equal length.
+    """CoTs after splitting, as columns of equal length.
 
     Attributes:
         texts: the replies; `None` where there is no text.
         reasoning: the thoughts; the column is `None` where no CoT has any.
-        marks: where they stood in the text; the column is `None` where nothing was split off.
-        finish_reasons: as given; "length" for an unclosed thought of which the source gave none.
-        readable: whether an answer may be read in the reply: not where there are thoughts and nothing else.
+        marks: where they were in the text; the column is `None` where nothing was split off.
+        finish_reasons: as given; "length" for an unclosed thought if the source gives none.
+        readable: whether an answer may be read in the reply: not where there are only thoughts.
     """
 
     texts: list[str | None]
@@ -238,7 +238,7 @@ def split_columns(
 
     Args:
         texts: as the LLM wrote them; `None` where there is none.
-        reasoning: thoughts that came in a field of their own, which stand before those split off; `None` for none at all.
+        reasoning: thoughts from a separate field, which precede those split off; `None` for none at all.
         finish_reasons: words of `feval.cards.schema.FINISH_REASONS`.
         thoughts: as for `split`.
     """
@@ -265,7 +265,7 @@ def split_columns(
 
 
 def mark_tokens(vocabulary: Iterable[str]) -> frozenset[str]:
-    """Return which of a tokenizer's special tokens marks are made of: text without them could not be split.
+    """Return a tokenizer's special tokens that marks are made of; without them, text cannot be split.
 
     Args:
         vocabulary: the special tokens.
@@ -294,14 +294,14 @@ def _patterns(thoughts: Thoughts) -> _Patterns:
     return _Patterns(family, re.compile(family.closing), re.compile(outside), frame)
 
 
-def _first_mark(found: Split) -> int:
-    """Where the first mark of a split stands in the raw text; a lone closing mark stands behind its thought."""
-    first = found.marks[0]
+def _first_mark(parts: Split) -> int:
+    """Return where the first mark is in the raw text; a lone closing mark is behind its thought."""
+    first = parts.marks[0]
     return first.reply_offset + (0 if first.opening.strip() else len(first.opening) + first.length)
 
 
 class _Block(NamedTuple):
-    """Where a thought with its marks, or a mark without a thought, stands in the raw text.
+    """The place of a thought with its marks, or of a mark without a thought, in the raw text.
 
     Attributes:
         start: of the opening mark.
@@ -324,7 +324,7 @@ def _split(text: str, patterns: _Patterns) -> Split:
         return Split(text)
     replies: list[str] = []
     thoughts: list[str] = []
-    spans: list[tuple[int, _Block]] = []  # the reply before a block, and where it stands with its white space
+    spans: list[tuple[int, _Block]] = []  # length of the reply before a block, and the block with its white space
     place = size = 0
     last = ""
     for block in blocks:
@@ -347,7 +347,7 @@ def _split(text: str, patterns: _Patterns) -> Split:
 
 
 def _with_space(text: str, block: _Block, place: int, last: str) -> _Block:
-    """Give a block's marks the white space around and inside them; between two parts of the reply, some stays to part them.
+    """Extend a block's marks by the white space around and inside them, except what separates two parts of the reply.
 
     Args:
         text: the raw text.
@@ -367,43 +367,43 @@ def _with_space(text: str, block: _Block, place: int, last: str) -> _Block:
 
 
 def _leading_space(text: str, start: int = 0) -> int:
-    """Characters of white space from a place on."""
-    found = _SPACE.match(text, start)
-    return 0 if found is None else found.end() - start
+    """Return how many characters of white space follow a place."""
+    match = _SPACE.match(text, start)
+    return 0 if match is None else match.end() - start
 
 
 def _blocks(text: str, patterns: _Patterns) -> Iterator[_Block]:
-    """Find the marks of one family, from the first to the last."""
-    judge = _Judge(text, patterns)
+    """Yield the blocks of one family, in order."""
+    checker = _MarkChecker(text, patterns)
     place = 0
-    while (found := patterns.outside.search(text, place)) is not None:
-        place = found.end()
-        if found["opening"] is not None and judge.opens(found):
+    while (match := patterns.outside.search(text, place)) is not None:
+        place = match.end()
+        if match["opening"] is not None and checker.opens(match):
             closing = patterns.closing.search(text, place)
             closed, place = (len(text), len(text)) if closing is None else closing.span()
-            yield _Block(found.start(), found.end(), closed, place)
-        elif found["closing"] is not None and judge.closes_alone(found):
-            yield _Block(0, 0, found.start(), place)
-        elif judge.is_frame(found):
-            yield _Block(found.start(), found.start(), found.start(), place, is_thought=False)
+            yield _Block(match.start(), match.end(), closed, place)
+        elif match["closing"] is not None and checker.closes_alone(match):
+            yield _Block(0, 0, match.start(), place)
+        elif checker.is_frame(match):
+            yield _Block(match.start(), match.start(), match.start(), place, is_thought=False)
         else:
             continue
-        judge.take(place)
+        checker.take(place)
 
 
-class _Judge:
-    """Tells marks that a model put where its thoughts begin and end from those that a reply quotes."""
+class _MarkChecker:
+    """Tells the marks of real thoughts from marks that a reply quotes."""
 
     def __init__(self, text: str, patterns: _Patterns) -> None:
         self._text, self._patterns = text, patterns
         self._beginning = _leading_space(text)
-        self._last_closing = max((found.start() for found in patterns.closing.finditer(text)), default=-1)
+        self._last_closing = max((match.start() for match in patterns.closing.finditer(text)), default=-1)
         self._after_block = self._has_quoted_opening = False
         self._counted, self._fences = 0, 0
 
-    def opens(self, found: re.Match[str]) -> bool:
+    def opens(self, match: re.Match[str]) -> bool:
         """Whether an opening mark opens a thought."""
-        counts = found.start() <= self._beginning or self._opens_later(found.start(), found.end())
+        counts = match.start() <= self._beginning or self._opens_later(match.start(), match.end())
         self._has_quoted_opening |= not counts
         return counts
 
@@ -417,20 +417,20 @@ class _Judge:
         is_closed = self._last_closing >= end
         return (is_closed or self._after_block) and (glued or self._begins_sentence(start))
 
-    def closes_alone(self, found: re.Match[str]) -> bool:
+    def closes_alone(self, match: re.Match[str]) -> bool:
         """Whether a closing mark without an opening one closes a thought that the chat template opened."""
-        start, end = found.span()
+        start, end = match.span()
         if self._after_block or not self._patterns.family.lone_closing or self._is_quoted(start, end):
             return False
         return not self._has_quoted_opening or (self._begins_line(start) and not self._in_code(start))
 
-    def is_frame(self, found: re.Match[str]) -> bool:
-        """Whether a mark is neither thought nor reply, and part of what the model wrote around its reply."""
-        frame, is_possible = self._patterns.frame, self._after_block or found.start() <= self._beginning
-        return is_possible and frame is not None and frame.fullmatch(found[0]) is not None
+    def is_frame(self, match: re.Match[str]) -> bool:
+        """Whether a mark belongs to the wrapper that the model wrote around its reply."""
+        frame, is_possible = self._patterns.frame, self._after_block or match.start() <= self._beginning
+        return is_possible and frame is not None and frame.fullmatch(match[0]) is not None
 
     def take(self, end: int) -> None:
-        """Go on behind a thought: what it holds says nothing about the code around the marks that follow."""
+        """Continue behind a thought: code fences inside it do not count for later marks."""
         self._after_block = True
         self._counted, self._fences = end, 0
 

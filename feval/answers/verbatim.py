@@ -12,7 +12,7 @@ from feval.errors import AnswerError
 __all__ = ["canonical", "extract"]
 
 
-def extract(text: str) -> str | None:  # noqa: ARG001  every kind is called alike
+def extract(text: str) -> str | None:  # noqa: ARG001  all kinds have this signature
     """Refuse: a text holds no verbatim answer.
 
     Raises:

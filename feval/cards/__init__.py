@@ -35,19 +35,9 @@ __getattr__, __dir__ = lazy_names(
             "find_llm_card",
             "read_card",
         ),
-        "prices": (
-            "Price",
-            "PriceList",
-            "price_list",
-        ),
-        "tokens": (
-            "count_words",
-            "token_counter",
-        ),
-        "names": (
-            "DatasetType",
-            "LLMType",
-        ),
+        "prices": ("Price", "PriceList", "price_list"),
+        "tokens": ("count_words", "token_counter"),
+        "names": ("DatasetType", "LLMType"),
         "schema": (),
     },
 )

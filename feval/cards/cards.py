@@ -8,14 +8,14 @@ Where two folders describe the same dataset or LLM, the first folder wins; feval
 
 from __future__ import annotations
 
-from datetime import date
 from pathlib import Path
 from typing import Annotated, Literal, TypeVar
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints, ValidationError
+from pydantic import AfterValidator, BaseModel, Field, StringConstraints, ValidationError
 
 from feval.answers.kinds import KINDS
 from feval.answers.thoughts import FAMILIES, Thoughts
+from feval.cards.fields import Card, Choice, Day, Text
 from feval.cards.front_matter import (
     CARD_KINDS,
     card_files,
@@ -25,7 +25,6 @@ from feval.cards.front_matter import (
     find_card,
     read_front_matter,
 )
-from feval.cards.schema import Choice
 from feval.cards.validation import sentence
 from feval.errors import CardError, UnknownNameError
 
@@ -64,36 +63,23 @@ def _known_family(name: str) -> str:
     return name
 
 
-def _iso_date(text: str) -> str:
-    if date.fromisoformat(text).isoformat() != text:
-        raise ValueError("write the date as YYYY-MM-DD")
-    return text
-
-
 def _no_double_hyphen(name: str) -> str:
     if "--" in name:  # it stands for "/" in file names; the Hub forbids it in names, too
         raise ValueError("a name cannot contain '--'")
     return name
 
 
-_Text = Annotated[str, StringConstraints(min_length=1, pattern=r"\S")]
 _Repository = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*(?:/[A-Za-z0-9][A-Za-z0-9._-]*)?$")]
 _Commit = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{40}$")]
 _Sha256 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
 _DatasetId = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9](?:-?[A-Za-z0-9._])*$")]
 _LLMName = Annotated[str, StringConstraints(pattern=r"^[^\s@\\]+$"), AfterValidator(_no_double_hyphen)]
-_Day = Annotated[str, AfterValidator(_iso_date)]
 _AnswerKind = Annotated[str, AfterValidator(_known_kind)]
 _ThoughtFamily = Annotated[str, AfterValidator(_known_family)]
 _Mark = Annotated[str, StringConstraints(pattern=r"^\S(?:.*\S)?$")]
 
 
-class _Card(BaseModel):
-    # Strict: a card that says questions: "250" is corrected by its author, not by us.
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
-
-
-class HubChoices(_Card):
+class HubChoices(Card):
     """Which column holds the options of a question, and how.
 
     Attributes:
@@ -103,11 +89,11 @@ class HubChoices(_Card):
             line "Options:").
     """
 
-    column: _Text
+    column: Text
     form: Literal["labelled", "marked", "plain", "in-question"]
 
 
-class HubColumns(_Card):
+class HubColumns(Card):
     """How the rows of a repository become questions.
 
     Attributes:
@@ -118,14 +104,14 @@ class HubColumns(_Card):
         order: rows are put in the order of the numbers at the end of this column; `None`: they are as the files have them.
     """
 
-    question: Annotated[tuple[_Text, ...], Field(strict=False, min_length=1)]
-    answer: _Text
-    answer_after: _Text | None = None
+    question: Annotated[tuple[Text, ...], Field(strict=False, min_length=1)]
+    answer: Text
+    answer_after: Text | None = None
     choices: HubChoices | None = None
-    order: _Text | None = None
+    order: Text | None = None
 
 
-class HubSource(_Card):
+class HubSource(Card):
     """Where the questions are on the Hugging Face Hub.
 
     Attributes:
@@ -138,31 +124,31 @@ class HubSource(_Card):
     """
 
     repository: _Repository
-    config: _Text | None
-    split: _Text
+    config: Text | None
+    split: Text
     revision: _Commit | None
     columns: HubColumns | None = None
-    files: Annotated[tuple[_Text, ...], Field(strict=False, min_length=1)] | None = None
+    files: Annotated[tuple[Text, ...], Field(strict=False, min_length=1)] | None = None
 
 
-class SourceFile(_Card):
+class SourceFile(Card):
     """The file whose rows the question ids count: a public repository, a path in it, and the pinned commit, if known."""
 
-    repository: _Text
-    path: _Text
+    repository: Text
+    path: Text
     commit: _Commit | None
 
 
-class CardExample(_Card):
+class CardExample(Card):
     """A question, an answer as a CoT gives it, and the same answer in canonical form (the voting key)."""
 
-    question: _Text
+    question: Text
     choices: Annotated[tuple[Choice, ...], Field(strict=False)] = ()
-    raw_answer: _Text
-    answer: _Text
+    raw_answer: Text
+    answer: Text
 
 
-class DatasetCard(_Card):
+class DatasetCard(Card):
     """The facts of a dataset.
 
     Attributes:
@@ -185,24 +171,24 @@ class DatasetCard(_Card):
     """
 
     id: _DatasetId
-    title: _Text
-    group: _Text
+    title: Text
+    group: Text
     answer_kind: _AnswerKind
     questions: int = Field(ge=1)
-    first_question_id: _Text
-    last_question_id: _Text
-    licence: _Text | None
-    citation: _Text
+    first_question_id: Text
+    last_question_id: Text
+    licence: Text | None
+    citation: Text
     hub: HubSource | None
     example: CardExample
     source: SourceFile | None = None
     questions_sha256: _Sha256 | None = None
-    constant: _Text | None = None
-    reference_name: _Text | None = None
-    checked: _Day | None = None
+    constant: Text | None = None
+    reference_name: Text | None = None
+    checked: Day | None = None
 
 
-class LLMCard(_Card):
+class LLMCard(Card):
     """The facts of an LLM.
 
     Attributes:
@@ -225,22 +211,22 @@ class LLMCard(_Card):
     """
 
     name: _LLMName
-    title: _Text
-    family: _Text
-    provider: _Text
+    title: Text
+    family: Text
+    provider: Text
     reasoning: bool
     cots_to_record: int = Field(ge=1)
     temperature: float | None = Field(ge=0)
     max_tokens: int | None = Field(ge=1)
-    source: _Text
+    source: Text
     thoughts: _ThoughtFamily | Annotated[tuple[_Mark, _Mark], Field(strict=False)] | None = None
-    licence: _Text | None = None
-    constant: _Text | None = None
-    paper_name: _Text | None = None
-    checked: _Day | None = None
+    licence: Text | None = None
+    constant: Text | None = None
+    paper_name: Text | None = None
+    checked: Day | None = None
 
 
-_CardT = TypeVar("_CardT", bound=_Card)
+_CardT = TypeVar("_CardT", bound=Card)
 _Model = TypeVar("_Model", bound=BaseModel)
 _NAME_FIELDS = {"datasets": "id", "llms": "name"}
 

@@ -17,6 +17,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import yaml
+
 from feval.cards.validation import shorten
 from feval.errors import CardError
 
@@ -63,7 +65,7 @@ def card_folder() -> Path:
     for folder in (installed, checkout):
         if folder.is_dir():
             return folder
-    raise CardError(f"The cards of feval are missing: {installed} is no folder. Install feval again.")
+    raise CardError(f"The cards of feval are missing: {installed} is not a folder. Install feval again.")
 
 
 def card_folders() -> tuple[Path, ...]:
@@ -77,7 +79,7 @@ def card_folders() -> tuple[Path, ...]:
     named = [Path(entry).expanduser() for entry in os.environ.get("FEVAL_CARDS", "").split(os.pathsep) if entry.strip()]
     for folder in named:
         if not _is_folder(folder):
-            raise CardError(f"FEVAL_CARDS names {str(folder)!r}, which is no folder. Correct or unset FEVAL_CARDS.")
+            raise CardError(f"FEVAL_CARDS names {str(folder)!r}, which is not a folder. Correct or unset FEVAL_CARDS.")
     return (*named, card_folder())
 
 
@@ -110,12 +112,12 @@ def card_files(kind: str) -> dict[str, tuple[Path, ...]]:
     Raises:
         CardError: a folder cannot be listed.
     """
-    found: dict[str, tuple[Path, ...]] = {}
+    files: dict[str, tuple[Path, ...]] = {}
     for folder in card_folders():
         for path in _cards_in(folder / kind):
             name = card_name(path.name.removesuffix(".md"))
-            found[name] = (*found.get(name, ()), path)
-    return dict(sorted(found.items()))
+            files[name] = (*files.get(name, ()), path)
+    return dict(sorted(files.items()))
 
 
 def _cards_in(folder: Path) -> list[Path]:
@@ -144,8 +146,8 @@ def read_card_text(path: Path) -> str:
         CardError: no regular file, not readable, larger than `MAX_CARD_BYTES`, or not UTF-8.
     """
     try:
-        if path.exists() and not path.is_file():  # a pipe would wait for ever
-            raise CardError(f"The card {path} is no regular file. Name a Markdown or JSON file.")
+        if path.exists() and not path.is_file():  # a pipe would wait forever
+            raise CardError(f"The card {path} is not a regular file. Name a Markdown or JSON file.")
         with path.open("rb") as file:
             data = file.read(MAX_CARD_BYTES + 1)
     except FileNotFoundError as error:
@@ -159,7 +161,7 @@ def read_card_text(path: Path) -> str:
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
         raise CardError(
-            f"The card {path} is not UTF-8 text: line {line} holds a byte that is none. Save it as UTF-8."
+            f"The card {path} is not UTF-8 text: line {line} has an invalid byte. Save it as UTF-8."
         ) from error
     return text.replace("\r\n", "\n").replace("\r", "\n")
 
@@ -197,15 +199,15 @@ def _front_matter(path: Path, text: str) -> str:
 
 def _parse(path: Path, text: str) -> dict[str, Any]:
     """Read YAML text whose line numbers are those of the card."""
-    import yaml
-
     try:
         _refuse_bombs(path, text)
         loader = _loader_class()(text)
         try:
             root = loader.get_single_node()
             if not isinstance(root, yaml.MappingNode):
-                raise CardError(f"The front matter of the card {path} is no mapping. Write lines such as 'id: gsm8k'.")
+                raise CardError(
+                    f"The front matter of the card {path} is not a mapping. Write lines such as 'id: gsm8k'."
+                )
             _refuse_odd_nodes(path, root)
             facts: dict[str, Any] = loader.construct_document(root)
         finally:
@@ -220,8 +222,6 @@ def _parse(path: Path, text: str) -> dict[str, Any]:
 @cache
 def _loader_class() -> Any:
     """Return PyYAML's safe loader (in C where there is one) with the scalars of JSON only."""
-    import yaml
-
     base: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     resolvers: dict[str, list[tuple[str, re.Pattern[str]]]] = {}
     # YAML 1.1 as PyYAML reads it makes False of `no`, a date of 2025-06-02 and 8 of 010; JSON's words are enough here.
@@ -238,8 +238,6 @@ def _loader_class() -> Any:
 
 def _refuse_bombs(path: Path, text: str) -> None:
     """Walk the events, before any tree is built: no aliases, no depth that a recursive reader could stumble over."""
-    import yaml
-
     loader = _loader_class()(text)
     try:
         depth = 0
@@ -269,7 +267,7 @@ def _refuse_odd_nodes(path: Path, root: Any) -> None:
         for key, _ in node.value if node.id == "mapping" else ():
             line = key.start_mark.line + 1
             if key.tag != _TAG + "str":
-                raise CardError(f"The card {path} has a key in line {line} that is no text. Put it in quotes.")
+                raise CardError(f"The card {path} has a key in line {line} that is not text. Put it in quotes.")
             if key.value in seen:
                 raise CardError(
                     f"The card {path} has the key {shorten(key.value)} twice, again in line {line}. Keep one."

@@ -7,8 +7,6 @@ tokens and no dollars, so pricing it again is choosing another list.
 
 Source: FEval-TTC (arXiv 2511.01203), section 2.3, eq. (1), and Appendix A. Every prompt is billed once there; the other two
 billings are what papers without a sampling API that returns many CoTs per request paid.
-
-This module is on the way to every curve: no pydantic, no NumPy of its own (arrays are passed through).
 """
 
 from __future__ import annotations
@@ -17,14 +15,17 @@ import hashlib
 import json
 import math
 import numbers
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import date
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Annotated, Any, Self, overload
 
+from pydantic import AfterValidator, BeforeValidator, Field, InstanceOf, ValidationError, model_validator
+
+from feval.cards.fields import Card, Day, Text
 from feval.cards.front_matter import card_files, read_card_text, read_front_matter
-from feval.cards.validation import shorten
+from feval.cards.validation import sentence, shorten
 from feval.errors import CardError, OutOfRangeError, PriceNotFoundError, UnknownNameError, UsageError
 
 if TYPE_CHECKING:
@@ -37,8 +38,6 @@ BILLINGS: tuple[str, ...] = ("once", "per_round", "per_sample")
 """How a prompt is charged: `once` per LLM and question (eq. 1, the default), `per_round` (each request sends it again, as ESC's
 windows do), or `per_sample` (each CoT is a request of its own, as in Adaptive-Consistency)."""
 
-_FIELDS = ("id", "date", "source", "prices")
-_OPTIONAL_FIELDS = ("title", "notes")
 _PRICE_FIELDS = ("input_usd_per_mtok", "output_usd_per_mtok")
 _MOST_USD_PER_MTOK = 1_000_000_000  # far above any price, and far below where sums of dollars leave floats
 
@@ -67,9 +66,61 @@ class Price:
                 price = math.nan
             if not 0 <= price <= _MOST_USD_PER_MTOK:  # NaN, too, is refused
                 raise OutOfRangeError(
-                    f"No LLM costs {shorten(given)} USD per million tokens. Give a number from 0 to {_MOST_USD_PER_MTOK:,}."
+                    f"A price cannot be {shorten(given)} USD per million tokens. Give a number from 0 to {_MOST_USD_PER_MTOK:,}."
                 )
             object.__setattr__(self, name, price)
+
+
+def _list_id(text: str) -> str:
+    if text == "none" or "--" in text or not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", text):
+        raise ValueError("an id has letters, digits, '.', '-' and '_', no '--', and is not 'none'")
+    return text
+
+
+def _base_name(llm: str) -> str:
+    if not llm.strip() or "@" in llm:
+        raise ValueError("a price belongs to a base name, without '@'")
+    return llm
+
+
+def _as_price(given: object) -> Price:
+    """Read what may stand for a price: a `Price`, two numbers, or a mapping with its two fields."""
+    if isinstance(given, Price):
+        return given
+    pair = given
+    if isinstance(given, Mapping) and set(given) == set(_PRICE_FIELDS):
+        pair = [given[name] for name in _PRICE_FIELDS]
+    if not isinstance(pair, (list, tuple)) or len(pair) != 2 or not all(map(_is_number, pair)):
+        raise ValueError(
+            "give two numbers, [input, output], in USD per million tokens, or a mapping with "
+            + " and ".join(_PRICE_FIELDS)
+        )
+    try:
+        return Price(*pair)
+    except OutOfRangeError as error:
+        raise ValueError(f"a price is a number from 0 to {_MOST_USD_PER_MTOK:,}") from error
+
+
+def _is_number(given: object) -> bool:
+    return isinstance(given, numbers.Real) and not isinstance(given, bool)
+
+
+class _PriceCard(Card):
+    """The fields of a price list, in a card, in JSON or in Python."""
+
+    id: Annotated[str, AfterValidator(_list_id)]
+    date: Day
+    source: Text
+    prices: dict[Annotated[str, AfterValidator(_base_name)], Annotated[InstanceOf[Price], BeforeValidator(_as_price)]]
+    title: Text = "prices"
+    notes: dict[str, str] = Field(default_factory=dict)
+
+    @model_validator(mode="after")
+    def _check_notes(self) -> Self:
+        for llm in self.notes:
+            if llm not in self.prices:
+                raise ValueError(f"it has a note on {shorten(llm)} and no price for it")
+        return self
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,8 +136,7 @@ class PriceList:
         notes: base names of LLMs with what must be known of one price.
 
     Raises:
-        UsageError: a field is not what it has to be; the message names it.
-        OutOfRangeError: a price is negative or beyond 1e9.
+        UsageError: a field is wrong; the message names it.
     """
 
     id: str
@@ -96,21 +146,12 @@ class PriceList:
     notes: Mapping[str, str] = field(default_factory=dict, hash=False, compare=False)
 
     def __post_init__(self) -> None:
-        """Check by hand: pydantic would cost more than the whole curve."""
-        for name in ("id", "date", "source"):
-            _require_text(name, getattr(self, name))
-        if not _is_name(self.id) or self.id == "none":
-            raise UsageError(
-                f"A price list cannot have the id {shorten(self.id)}. Use letters, digits, '.', '-' and '_'."
-            )
-        if not _is_date(self.date):
-            raise UsageError(f"A price list must give its date as YYYY-MM-DD; it gives {shorten(self.date)}.")
-        for name in ("prices", "notes"):
-            _require_table(name, getattr(self, name))
-        prices = {llm: _as_price(llm, given) for llm, given in self.prices.items()}
-        object.__setattr__(self, "prices", prices)
-        for llm, note in self.notes.items():
-            _require_note(llm, note, prices)
+        facts = {"id": self.id, "date": self.date, "source": self.source, "prices": self.prices, "notes": self.notes}
+        try:
+            card = _PriceCard.model_validate(facts)
+        except ValidationError as error:
+            raise UsageError(f"A price list {sentence(error)}.") from error
+        object.__setattr__(self, "prices", card.prices)
 
     @property
     def digest(self) -> str:
@@ -138,10 +179,10 @@ class PriceList:
         """
         price = self.find(llm)
         if price is None:
-            held = ", ".join(sorted(self.prices)) or "none"
+            known = ", ".join(sorted(self.prices)) or "none"
             raise PriceNotFoundError(
-                f"The price list {self.id!r} has no price for the LLM {llm!r}. It holds: {held}."
-                " Take another list (an id, a .md card or a .json file), or 'none' to go without dollars."
+                f"The price list {self.id!r} has no price for the LLM {llm!r}. It has: {known}."
+                " Use another list (an id, a .md card or a .json file), or 'none' to leave dollars out."
             )
         return price
 
@@ -159,26 +200,28 @@ def price_list(id_or_path: str | Path) -> PriceList:
         CardError: the file cannot be read, or is no price list, or gives the id of a published list to other prices.
     """
     if isinstance(id_or_path, Path) or id_or_path.endswith((".md", ".json")) or "/" in id_or_path or "\\" in id_or_path:
-        given = Path(id_or_path).expanduser()
-        read = _read_json(given) if given.suffix == ".json" else _read_card(given)
-        _refuse_second(read, given)
-        return read
+        path = Path(id_or_path).expanduser()
+        prices = _read_json(path) if path.suffix == ".json" else _read_card(path)
+        _refuse_second(prices, path)
+        return prices
     paths = card_files("prices").get(id_or_path)
     if paths is None:
         advice = "A path to a .md card or a .json file works as well."
         raise UnknownNameError.of("price list", id_or_path, card_files("prices"), advice)
-    read = _read_card(paths[0])
-    if read.id != id_or_path:
-        raise CardError(f"The price list {paths[0]} says it is {read.id!r}: its file must be called {read.id}.md.")
-    _refuse_second(read, paths[0])
-    return read
+    prices = _read_card(paths[0])
+    if prices.id != id_or_path:
+        raise CardError(f"The price list {paths[0]} has the id {prices.id!r}: rename the file to {prices.id}.md.")
+    _refuse_second(prices, paths[0])
+    return prices
 
 
-def _refuse_second(read: PriceList, path: Path) -> None:
-    """Refuse a list that goes by the id of another one: a published list is superseded under a new id, never changed."""
-    for other in card_files("prices").get(read.id, ()):
-        if other != path and not _same_file(other, path) and _read_card(other).digest != read.digest:
-            raise CardError(f"The price lists {path} and {other} are both called {read.id!r} but differ. Rename yours.")
+def _refuse_second(prices: PriceList, path: Path) -> None:
+    """Refuse a list with the id of another one: a published list is superseded under a new id, never changed."""
+    for other in card_files("prices").get(prices.id, ()):
+        if other != path and not _same_file(other, path) and _read_card(other).digest != prices.digest:
+            raise CardError(
+                f"The price lists {path} and {other} both have the id {prices.id!r} but differ. Rename yours."
+            )
 
 
 def _same_file(one: Path, other: Path) -> bool:
@@ -201,89 +244,29 @@ def _read_json(path: Path) -> PriceList:
     except (ValueError, RecursionError) as error:
         raise CardError(f"The price list {path} is not a usable JSON file: {error}.") from error
     if not isinstance(facts, dict):
-        raise CardError(f"The price list {path} is no JSON object. Write id, date, source and prices.")
+        raise CardError(f"The price list {path} is not a JSON object. Write id, date, source and prices.")
     return _from_facts(path, facts)
 
 
 def _refuse_constant(word: str) -> None:
-    raise ValueError(f"{word} is no JSON number")
+    raise ValueError(f"{word} is not a JSON number")
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
+    facts = dict(pairs)
+    if len(facts) < len(pairs):
         keys = [key for key, _ in pairs]
-        twice = next(key for key in found if keys.count(key) > 1)
-        raise ValueError(f"the key {shorten(twice)} stands twice in one object")
-    return found
+        repeated = next(key for key in facts if keys.count(key) > 1)
+        raise ValueError(f"the key {shorten(repeated)} comes twice in one object")
+    return facts
 
 
 def _from_facts(path: Path, facts: Mapping[str, Any]) -> PriceList:
-    """The price list that a card or JSON file holds."""
-    missing = [name for name in _FIELDS if name not in facts]
-    if missing:
-        raise CardError(f"The price list {path} lacks the field {missing[0]!r}. It needs {', '.join(_FIELDS)}.")
-    foreign = sorted(set(facts) - {*_FIELDS, *_OPTIONAL_FIELDS})
-    if foreign:
-        raise CardError(
-            f"The price list {path} has an unknown field {shorten(foreign[0])}. Remove it or correct its name."
-        )
     try:
-        if "title" in facts:
-            _require_text("title", facts["title"])
-        return PriceList(**{name: facts[name] for name in (*_FIELDS, "notes") if name in facts})
-    except UsageError as error:
-        raise CardError(f"The price list {path} is not usable. {error}") from error
-
-
-def _require_text(name: str, given: object) -> None:
-    if not (isinstance(given, str) and given.strip()):
-        raise UsageError(f"A price list must give text in the field {name!r}; it gives {shorten(given)}.")
-
-
-def _require_table(name: str, given: object) -> None:
-    if not isinstance(given, Mapping) or not all(isinstance(llm, str) for llm in given):
-        raise UsageError(f"The field {name!r} of a price list must map LLMs; it is {shorten(given)}.")
-
-
-def _as_price(llm: str, given: object) -> Price:
-    """A price from what may stand for one: a `Price`, two numbers, or a mapping with its two fields."""
-    if not llm.strip() or "@" in llm:
-        raise UsageError(f"A price list prices {shorten(llm)}: a price belongs to a base name, without '@'.")
-    if isinstance(given, Price):
-        return given
-    pair = given
-    if isinstance(given, Mapping) and set(given) == set(_PRICE_FIELDS):
-        pair = [given[name] for name in _PRICE_FIELDS]
-    if not isinstance(pair, (list, tuple)) or len(pair) != 2 or not all(map(_is_number, pair)):
-        form = f"two numbers, [input, output], in USD per million tokens, a mapping with {' and '.join(_PRICE_FIELDS)}"
-        raise UsageError(f"A price list must price {shorten(llm)} with {form}, or a Price; it gives {shorten(given)}.")
-    try:
-        return Price(*pair)
-    except OutOfRangeError as error:
-        raise OutOfRangeError(
-            f"A price list has an impossible price for {shorten(llm)}: {shorten(given)}. {error}"
-        ) from error
-
-
-def _require_note(llm: str, note: object, prices: Mapping[str, object]) -> None:
-    if not isinstance(note, str) or llm not in prices:
-        raise UsageError(f"A price list has a note on {shorten(llm)} that is no text or has no price beside it.")
-
-
-def _is_number(given: object) -> bool:
-    return isinstance(given, numbers.Real) and not isinstance(given, bool)
-
-
-def _is_name(text: str) -> bool:
-    return text.isascii() and text[0].isalnum() and all(c.isalnum() or c in ".-_" for c in text) and "--" not in text
-
-
-def _is_date(text: str) -> bool:
-    try:
-        return date.fromisoformat(text).isoformat() == text  # fromisoformat takes 20250602 and week dates, too
-    except ValueError:
-        return False
+        card = _PriceCard.model_validate(facts)
+    except ValidationError as error:
+        raise CardError(f"The price list {path} {sentence(error)}. data_cards/README.md lists the fields.") from error
+    return PriceList(card.id, card.date, card.source, card.prices, card.notes)
 
 
 @overload

@@ -9,8 +9,8 @@
 
 A recording names its counter; counts by different counters are not comparable.
 
-tiktoken fetches the vocabulary of an encoding itself, once, when a counter of that encoding is first made, and keeps it in the
-folder that TIKTOKEN_CACHE_DIR names. Only imports and recordings make counters: what reads a recording reads counts.
+tiktoken fetches the vocabulary of an encoding once, when a counter of that encoding is first made, and caches it in the folder
+named by TIKTOKEN_CACHE_DIR. Only imports and recordings need counters: a recording stores the counts.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def count_words(text: str) -> int:
     Computed in integers, so the result is that of exact arithmetic for a text of any length.
 
     Args:
-        text: any text; a word is what stands between white space.
+        text: any text; a word is what is between white space.
     """
     tokens, rest = divmod(1365 * len(text.split()), 1000)
     return tokens + (rest > 500 or (rest == 500 and tokens % 2 == 1))
@@ -69,8 +69,8 @@ def token_counter(name: str) -> Callable[[str], int]:
         return count_words
     if is_usage(name):
         raise TokenCounterError(
-            f"The token counter {name!r} stands for the counts that the provider reported, and no such counts are here for"
-            " this text. Take 'words' or 'tiktoken:ENCODING' to count the text itself."
+            f"The token counter {name!r} means the counts that the provider reported, and there are none for this text."
+            " Use 'words' or 'tiktoken:ENCODING' to count the text itself."
         )
     if name.startswith(_TIKTOKEN):
         return _tiktoken_counter(name.removeprefix(_TIKTOKEN))

@@ -27,7 +27,9 @@ def sentence(error: ValidationError, most: int = 3) -> str:
 
 
 def _fault(details: ErrorDetails) -> str:
-    field = shorten(".".join(map(str, details["loc"])))
+    *path, last = details["loc"] or ("",)
+    is_key = last == "[key]"
+    field = shorten(".".join(map(str, path[:-1] if is_key else (*path, last))))
     match details["type"]:
         case "missing" | "missing_argument" | "missing_keyword_only_argument":
             return f"lacks the field {field}"
@@ -38,10 +40,12 @@ def _fault(details: ErrorDetails) -> str:
         case "value_error" | "assertion_error":
             reason = str(details["ctx"]["error"])
         case _:
-            reason = details["msg"][:1].lower() + details["msg"][1:]
+            reason = details["msg"][:1].lower() + details["msg"][1:].replace("a valid string", "text").replace(
+                "dictionary", "mapping"
+            )
     if not details["loc"]:
         return f"is not usable: {reason}"
-    return f"has {shorten(details['input'])} in the field {field} ({reason})"
+    return f"has {'the key ' * is_key}{shorten(details['input'])} in the field {field} ({reason})"
 
 
 def shorten(value: object) -> str:

@@ -25,10 +25,9 @@ from feval.errors import StorageError
 from feval.hub.addresses import is_address, parse_address
 from feval.hub.cache import cache_folder
 from feval.hub.snapshots import Listed, Snapshot, open_snapshot
-from feval.recording import open_recording
+from feval.recording import open_recording, parquet
 from feval.recording.layout.format import MANIFEST, README, file_path
-from feval.recording.layout.manifest import MOST_BYTES
-from feval.recording.parquet.bounds import check_expansion
+from feval.recording.layout.locate import MOST_BYTES
 from feval.recording.partial import check_leaf, check_votes, paths_of, write_origin
 from feval.recording.reader import Recording
 
@@ -170,7 +169,7 @@ class _Source:
         record = recording.file_record(path)
         if self._noted.has(f"leaf {record['sha256']}"):
             return
-        recording.check_file(path, check_expansion)
+        recording.check_file(path, parquet.check_expansion)
         check_leaf(recording, path)
         self._noted.add([f"leaf {record['sha256']}"])
 

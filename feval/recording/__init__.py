@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from feval.recording.content import DatasetInfo, LLMInfo, PoolRows, Question, ScorerInfo, ScoreRows
     from feval.recording.derived.extraction import Extraction, extract
     from feval.recording.derived.merging import add_scores, merge, select
-    from feval.recording.layout.manifest import recording_around
+    from feval.recording.layout.locate import recording_around
     from feval.recording.reader import Recording, open_recording
     from feval.recording.scores import Scores
     from feval.recording.verify import Verification, verify_recording
@@ -50,38 +50,15 @@ __all__ = [
 __getattr__, __dir__ = lazy_names(
     __name__,
     {
-        "content": (
-            "DatasetInfo",
-            "LLMInfo",
-            "PoolRows",
-            "Question",
-            "ScorerInfo",
-            "ScoreRows",
-        ),
-        "derived.merging": (
-            "add_scores",
-            "merge",
-            "select",
-        ),
-        "derived.extraction": (
-            "Extraction",
-            "extract",
-        ),
-        "layout.manifest": ("recording_around",),
-        "reader": (
-            "Recording",
-            "open_recording",
-        ),
+        "content": ("DatasetInfo", "LLMInfo", "PoolRows", "Question", "ScorerInfo", "ScoreRows"),
+        "derived.merging": ("add_scores", "merge", "select"),
+        "derived.extraction": ("Extraction", "extract"),
+        "layout.locate": ("recording_around",),
+        "reader": ("Recording", "open_recording"),
         "aggregate": ("aggregate_scores",),
         "scores": ("Scores",),
-        "verify": (
-            "Verification",
-            "verify_recording",
-        ),
-        "votes": (
-            "ABSENT",
-            "NO_ANSWER",
-        ),
+        "verify": ("Verification", "verify_recording"),
+        "votes": ("ABSENT", "NO_ANSWER"),
         "writer": ("RecordingWriter",),
     },
 )

@@ -36,11 +36,11 @@ def aggregate_scores(
     values = scores.aggregated(aggregate)
     other = scores.step_values.size if aggregate == "score" else np.isfinite(scores.values).any()
     if other and np.isnan(values).all():
-        held, advice = (
+        given, advice = (
             ("step scores only", "min") if aggregate == "score" else ("one score per CoT and no step scores", "score")
         )
         raise NotRecordedError(
-            f"There is no aggregate {aggregate!r} of the scores by {scorer!r} of {llm} on {dataset}: they are {held}. Use another "
-            f"aggregate, such as {advice!r}."
+            f"{scorer!r} gave {given} for {llm} on {dataset}, so there is no aggregate {aggregate!r}. Use another one, such as "
+            f"{advice!r}."
         )
     return values

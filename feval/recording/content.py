@@ -1,20 +1,18 @@
-"""What goes into a recording, as plain values: questions, LLMs, and one LLM's CoTs on one question."""
+"""The contents of a recording as plain values: questions, LLMs, pools, scores."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from feval.answers.thoughts import apart, fit, join
+from feval.answers.thoughts import Mark, apart, fit, join
 from feval.errors import UsageError
-
-if TYPE_CHECKING:  # opening a recording reads no answers
-    from feval.answers.thoughts import Mark
 
 __all__ = [
     "CHANNELS",
+    "EQUALITY_COLUMNS",
     "NORMAL_FORM",
     "OPTIONAL_COLUMNS",
     "PAIR_PARTS",
@@ -29,7 +27,7 @@ __all__ = [
 ]
 
 NORMAL_FORM = "normal-form"
-"""The equality of answers whose normal forms alone are compared."""
+"""The name of the equality under which answers are equal only where their normal forms are."""
 
 OPTIONAL_COLUMNS: Mapping[str, str] = {
     "seed": "int64",
@@ -54,6 +52,9 @@ CHANNELS: dict[str, dict[str, tuple[str, str]]] = {
     },
 }
 """Parts that a pair may have: part -> column -> (field of `PoolRows`, type). Only questions with a value have rows there."""
+
+EQUALITY_COLUMNS = ("left", "right", "gold", "equal")
+"""Columns of a file of verdicts beside `question_id`: the fields of `Verdict`; `equal` is null where there is no verdict."""
 
 PAIR_PARTS = ("requests", "samples", "texts")
 """Parts that every LLM on a dataset has."""
@@ -109,7 +110,7 @@ class LLMInfo:
         name: the variant's full name, such as "gpt-3.5-turbo@t=0.8"; what stands before "@" is the base name.
         temperature: `None` where the source does not say.
         max_tokens: limit on output tokens; `None` where the source does not say.
-        decoding: every other parameter that shaped the CoTs (JSON values).
+        decoding: every other decoding parameter (JSON values).
     """
 
     name: str
@@ -137,10 +138,10 @@ class PoolRows:
         prompt: the request, as a JSON array of messages; `None` where it is not known.
         prompt_tokens: of the request; `None` where it is not known.
         extra: optional columns, names and types in `OPTIONAL_COLUMNS`.
-        reasoning: the thoughts, given by the API in a field of their own or split off the text; `None` where none were kept, of a
-            CoT or of all.
-        reasoning_marks: where thoughts that were split off stood in the raw text, which `raw_texts` puts together again; `None`
-            where nothing was split off, of a CoT or of all.
+        reasoning: the thoughts, given by the API in a separate field or split off the text; `None` for a CoT, or all, without
+            any.
+        reasoning_marks: where the split-off thoughts were in the raw text, which `raw_texts` restores; `None` for a CoT, or all,
+            without any.
         sequence_logprobs: natural logarithm of the probability of each CoT; `None` as for `reasoning`.
         token_logprobs: the same of each sampled token, in order, kept as 32-bit floats; `None` as for `reasoning`.
         token_confidences: minus the mean log-probability of the top k at each token (DeepConf), kept as 32-bit floats; `None`
@@ -163,7 +164,7 @@ class PoolRows:
     token_confidences: Sequence[Sequence[float] | None] | None = None
 
     def marks_fit(self) -> bool:
-        """Whether the marks can be of the texts and the reasoning."""
+        """Whether the marks are consistent with texts and reasoning."""
         if self.reasoning_marks is None:
             return True
 
@@ -171,7 +172,7 @@ class PoolRows:
         return all(map(fit, self.texts, reasoning, (marks or () for marks in self.reasoning_marks)))
 
     def reasoning_apart(self) -> list[str | None] | None:
-        """The thoughts that came in a field of their own, which stand before those that were split off."""
+        """The thoughts that the API gave in a separate field, without those that were split off the text."""
         if self.reasoning is None or self.reasoning_marks is None:
             return None if self.reasoning is None else list(self.reasoning)
 
@@ -181,7 +182,7 @@ class PoolRows:
         ]
 
     def raw_texts(self) -> list[str | None]:
-        """The texts as the LLM wrote them, inline thoughts and their marks included."""
+        """The texts as the LLM wrote them, with inline thoughts and their marks."""
         if self.reasoning_marks is None:
             return list(self.texts)
 
@@ -192,12 +193,12 @@ class PoolRows:
 
 @dataclass(frozen=True, slots=True)
 class ScorerInfo:
-    """What gave CoTs their scores: a model under one prompt, or a function.
+    """A scorer: a model under one prompt, or a function.
 
     Attributes:
         name: unique within a recording; methods ask for scores by it.
-        kind: what sort of scorer, such as "judge" or "python".
-        parameters: everything that shaped the scores, such as model and prompt version (JSON values, no secrets).
+        kind: such as "judge" or "python".
+        parameters: everything that determines the scores, such as model and prompt version (JSON values, no secrets).
     """
 
     name: str
@@ -216,7 +217,7 @@ class ScoreRows:
         sample_indices: which CoTs, ascending.
         scores: finite numbers, the higher the better; `None` where there is none.
         step_scores: a score for each step of a CoT, in order; `None` where there are none, of a CoT or of all.
-        verdicts: what the scorer said, in its words; `None` as for `step_scores`.
+        verdicts: the scorer's reply as text; `None` as for `step_scores`.
         prompt_tokens: of the scorer's request, for billing; `None` as for `step_scores`.
         output_tokens: of the scorer's reply, for billing; `None` as for `step_scores`.
     """
@@ -244,5 +245,5 @@ def utc_time(text: str) -> datetime:
 
 
 def utc_text(time: datetime) -> str:
-    """The one spelling of a time in leaves: UTC, microseconds only where there are some, "Z" at the end."""
+    """Return a time as it is written in leaves: UTC, microseconds only if not 0, "Z" at the end."""
     return time.astimezone(UTC).isoformat().replace("+00:00", "Z")

@@ -1,30 +1,22 @@
-"""Verdicts on which normal forms are equal: reached when a recording is sealed, stored in it, and read from it ever after.
+"""Verdicts on which normal forms are equal: reached when a recording is sealed, and stored in it.
 
-They are a part of the recording of their own: one row per comparison, one leaf per dataset. A dataset whose equality is the
-normal form has none. See `feval.answers.parties` for how verdicts make parties.
+They are a separate part of the recording: one row per comparison, one leaf per dataset. A dataset whose equality is the normal
+form has none. `feval.answers.parties` makes parties of verdicts.
 """
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 
 from feval.answers.equality import comparison
-from feval.answers.parties import Division, PairBudget, Parties, Verdict, divide
+from feval.answers.parties import Division, PairBudget, Parties, divide
 from feval.recording.content import NORMAL_FORM
-from feval.recording.layout.format import LeafHash
-from feval.recording.parquet.rows import EQUALITY_COLUMNS
+from feval.recording.leaves import Verdicts
 
 __all__ = [
-    "Verdicts",
     "compare_answers",
-    "equality_counts",
-    "equality_leaf",
     "equality_notes",
 ]
-
-Verdicts = Mapping[str, Sequence[Verdict]]
-"""Question id -> its verdicts, in the order in which they were reached; questions without any are left out."""
 
 
 def compare_answers(
@@ -50,28 +42,8 @@ def compare_answers(
         yield question, parties, division
 
 
-def equality_leaf(name: str, verdicts: Verdicts) -> str:
-    """The leaf of a dataset's verdicts: the equality's name, then one line per question that has any."""
-    leaf = LeafHash()
-    leaf.add([name])
-    for question, own in verdicts.items():
-        leaf.add([question, *([getattr(verdict, column) for verdict in own] for column in EQUALITY_COLUMNS)])
-    return leaf.hexdigest()
-
-
-def equality_counts(verdicts: Verdicts, not_asked: int) -> dict[str, int]:
-    """How many pairs were found equal, found different, left undecided, and not asked."""
-    outcomes = Counter(verdict.equal for own in verdicts.values() for verdict in own)
-    return {
-        "equal": outcomes[True],
-        "different": outcomes[False],
-        "undecided": outcomes[None],
-        "not_asked": not_asked,
-    }
-
-
 def equality_notes(dataset: str, name: str, counts: Mapping[str, int]) -> Iterator[str]:
-    """What is said of pairs without a verdict."""
+    """Yield notes about pairs without a verdict."""
     pairs = {"undecided": "could not be compared in time", "not_asked": "were beyond the budget of comparisons"}
     for outcome, what in pairs.items():
         if counts[outcome] and name != NORMAL_FORM:

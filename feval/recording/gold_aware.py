@@ -30,8 +30,8 @@ def gold_aware_remark(recording: Recording, dataset: str) -> str:
     """Return the warning about a dataset with such keys."""
     place = recording.address or recording.path
     return (
-        f"The voting keys of {dataset} depend on the gold: correct answers vote together while equal wrong answers stay apart, so "
-        f"votes are correct too often. `feval extract {place} --out NEW` makes keys that do not."
+        f"The voting keys of {dataset} depend on the gold: correct answers vote together while equal wrong answers stay "
+        f"apart, so votes are correct too often. `feval extract {place} --out NEW` makes keys that do not."
     )
 
 

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import math
 from array import array
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from itertools import pairwise
 from typing import Any
 
+from feval.answers.parties import Verdict
 from feval.errors import ConflictError, UsageError
 from feval.recording.content import (
     CHANNELS,
+    EQUALITY_COLUMNS,
     DatasetInfo,
     LLMInfo,
     PoolRows,
@@ -23,10 +26,24 @@ from feval.recording.content import (
 )
 from feval.recording.layout.format import LeafHash
 
-__all__ = ["ScoreTally", "channel_values", "dataset_leaf", "llm_leaf", "pool_lines", "question_line"]
+__all__ = [
+    "ScoreTally",
+    "Verdicts",
+    "channel_values",
+    "dataset_leaf",
+    "equality_counts",
+    "equality_leaf",
+    "llm_leaf",
+    "pool_lines",
+    "question_line",
+]
 
 _MAX_TOKENS = 2**31 - 1
 _SCORE_COLUMNS = ("step_scores", "verdict", "prompt_tokens", "output_tokens")
+
+
+Verdicts = Mapping[str, Sequence[Verdict]]
+"""Question id -> its verdicts, in the order in which they were reached; questions without any are left out."""
 
 
 def dataset_leaf(info: DatasetInfo) -> str:
@@ -85,6 +102,26 @@ def _stored(values: Sequence[Any], kind: str) -> list[Any]:
     return list(values)
 
 
+def equality_leaf(name: str, verdicts: Verdicts) -> str:
+    """Return the leaf of a dataset's verdicts: the equality's name, then one line per question that has any."""
+    leaf = LeafHash()
+    leaf.add([name])
+    for question, own in verdicts.items():
+        leaf.add([question, *([getattr(verdict, column) for verdict in own] for column in EQUALITY_COLUMNS)])
+    return leaf.hexdigest()
+
+
+def equality_counts(verdicts: Verdicts, not_asked: int) -> dict[str, int]:
+    """Return how many pairs are equal, different, undecided, and were not compared."""
+    outcomes = Counter(verdict.equal for own in verdicts.values() for verdict in own)
+    return {
+        "equal": outcomes[True],
+        "different": outcomes[False],
+        "undecided": outcomes[None],
+        "not_asked": not_asked,
+    }
+
+
 class ScoreTally:
     """Checks one scorer's rows for one LLM on one dataset, row by row; makes their leaf and their record in the manifest.
 
@@ -115,8 +152,8 @@ class ScoreTally:
         """
         self._check_keys(rows)
         columns = self._columns(rows)
-        kept = {name: columns[name] for name in _SCORE_COLUMNS if any(value is not None for value in columns[name])}
-        self._add_line([rows.question_id, columns["sample_index"], columns["score"], kept])
+        optional = {name: columns[name] for name in _SCORE_COLUMNS if any(value is not None for value in columns[name])}
+        self._add_line([rows.question_id, columns["sample_index"], columns["score"], optional])
         self._counts["cots"] += len(rows.sample_indices)
         self._counts["with_score"] += sum(score is not None for score in columns["score"])
         self._counts["with_steps"] += sum(steps is not None for steps in columns["step_scores"])

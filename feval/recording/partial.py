@@ -1,25 +1,25 @@
-"""Recordings of which only some files are here: where the others are, and what the present ones are checked against.
+"""Recordings that were fetched in part: which files belong to what, and how the ones that are here are checked.
 
-A whole recording is checked by `verify`. Of a part of one, each Parquet file is held against its own leaf, and the votes of an
-LLM against the samples, questions and requests that they are derived from.
+`verify` checks a whole recording. Of a part, each Parquet file is checked against its leaf, and the votes of an LLM against the
+samples, questions and requests they are derived from.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from feval.answers.parties import Parties, parties_of
 from feval.errors import DamagedRecordingError
 from feval.recording.content import CHANNELS, OPTIONAL_COLUMNS, PAIR_PARTS, Question
-from feval.recording.equality import equality_leaf
 from feval.recording.layout.format import MANIFEST, README, SCORES, LeafHash, file_path
 from feval.recording.layout.manifest import Manifest
 from feval.recording.layout.origin import PULLED
-from feval.recording.leaves import dataset_leaf, llm_leaf, question_line
+from feval.recording.leaves import dataset_leaf, equality_leaf, llm_leaf, question_line
 from feval.recording.reader import Recording
 from feval.recording.verify import scores_leaf
 from feval.recording.votes import ABSENT, name_key
@@ -28,7 +28,7 @@ from feval.recording.votes_builder import FINISH_CODES
 __all__ = ["Part", "check_leaf", "check_names", "check_votes", "listed_parts", "paths_of", "write_origin"]
 
 TEXT_PARTS = ("texts", "reasoning")
-"""What LLMs wrote at length: most of the bytes of a recording, and not needed for voting."""
+"""The long texts: most bytes of a recording, and not needed for voting."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,16 +41,16 @@ class Part:
 
 
 def listed_parts(manifest: Manifest) -> dict[str, Part]:
-    """Path -> what it holds, of all files that the manifest lists but for README.md.
+    """Return path -> what it holds, for all files in the manifest except README.md.
 
     Raises:
-        DamagedRecordingError: it lists a file that no recording has, or two whose names differ in case only.
+        DamagedRecordingError: it lists a file that no recording has, or two whose names differ only in case.
     """
     known = {path: part for path, part in _possible_parts(manifest) if path in manifest.files}
     strange = manifest.files.keys() - known.keys() - {README}
     if strange:
         raise DamagedRecordingError(
-            f"{MANIFEST} lists {min(strange)!r:.120}, and no recording with its datasets and LLMs has such a file. Do not use it."
+            f"{MANIFEST} lists {min(strange)!r:.120}, which no recording of its datasets and LLMs has. Do not use it."
         )
     check_names(manifest.files)
     return known
@@ -69,16 +69,16 @@ def _possible_parts(manifest: Manifest) -> Iterator[tuple[str, Part]]:
 
 
 def check_names(paths: Iterable[str]) -> None:
-    """Make sure that no two paths are one on a disk that does not tell capitals apart, and none is a folder of another.
+    """Check that no two paths are the same on a case-insensitive disk, and none is a folder of another.
 
     Raises:
-        DamagedRecordingError: two are.
+        DamagedRecordingError: some are.
     """
     seen: dict[str, str] = {}
     for path in paths:
         if (other := seen.setdefault(path.casefold(), path)) != path:
             raise DamagedRecordingError(
-                f"{MANIFEST} lists {other!r:.120} and {path!r:.120}, which many disks keep as one."
+                f"{MANIFEST} lists {other!r:.120} and {path!r:.120}, which are the same file on many disks."
             )
     for path in seen:
         folders = path.split("/")[:-1]
@@ -90,13 +90,13 @@ def check_names(paths: Iterable[str]) -> None:
 def paths_of(
     manifest: Manifest, datasets: Iterable[str], llms: Iterable[str] | None = None, *, texts: bool = True
 ) -> list[str]:
-    """The files that hold some LLMs on some datasets.
+    """Return the files that hold some LLMs on some datasets.
 
     Args:
         manifest: of the recording.
         datasets: ids.
         llms: names; `None` is all.
-        texts: whether the texts of the CoTs are wanted.
+        texts: whether to include the texts of the CoTs.
 
     Raises:
         DamagedRecordingError: see `listed_parts`.
@@ -112,7 +112,7 @@ def paths_of(
 
 
 def write_origin(folder: Path, address: str) -> None:
-    """Note in a folder that its recording was fetched from the Hub, and at which commit."""
+    """Note in a folder where on the Hub its recording was fetched from, and at which commit."""
     (folder / PULLED).write_text(json.dumps({"address": address}, indent=2) + "\n", "utf-8")
 
 
@@ -123,7 +123,7 @@ def check_leaf(recording: Recording, path: str) -> None:
     """Recompute the leaf of one Parquet file from its content.
 
     Raises:
-        DamagedRecordingError: it is another one than the manifest states.
+        DamagedRecordingError: it differs from the one in the manifest.
     """
     part = listed_parts(recording.manifest)[path]
     if part.part in {"votes", "details"}:
@@ -133,14 +133,14 @@ def check_leaf(recording: Recording, path: str) -> None:
     if part.part == "questions":
         expected[Part("dataset", part.dataset, None)] = dataset_leaf(recording.dataset_info(part.dataset))
     elif part.llm is not None:
-        counter = recording.manifest.pairs[part.dataset, part.llm]["counter"]
+        counter = recording.counter(part.dataset, part.llm)
         expected[Part("llm", part.dataset, part.llm)] = llm_leaf(recording.llm_info(part.llm), counter)
     for each, leaf in expected.items():
         if stated.get(each) != leaf:
             where = " / ".join(piece for piece in (each.dataset, each.llm, each.part) if piece)
             raise DamagedRecordingError(
                 f"{recording.path / path}: the leaf {where} should be {stated.get(each)}, found {leaf} in its content. Its owner "
-                "has to publish it anew."
+                "has to publish it again."
             )
 
 
@@ -162,14 +162,14 @@ def _leaf(recording: Recording, path: str, part: Part) -> str:
         return scores_leaf(recording, part.dataset, str(part.llm), part.part.removeprefix(SCORES))
     with recording.shape(path):
         for question, columns in _with_empty_pools(recording, path, part):
-            leaf.add([question, *_LINES.get(part.part, _channel_line)(columns)])
+            leaf.add([question, *_LINES[part.part](columns)])
     return leaf.hexdigest()
 
 
 def _with_empty_pools(recording: Recording, path: str, part: Part) -> Iterator[tuple[str, dict[str, list[Any]]]]:
-    """The questions of a file with their columns. A pool without a CoT has a line and no rows; only the requests know of it."""
+    """Yield a file's questions with their columns. A pool without a CoT has a line and no rows; only the requests list it."""
     rows = recording.scan(path)
-    if part.part not in {"samples", "texts"} or not _has_empty_pools(recording, path, part):
+    if part.part not in {"samples", "texts"}:
         yield from rows
         return
     following = next(rows, None)
@@ -183,41 +183,33 @@ def _with_empty_pools(recording: Recording, path: str, part: Part) -> Iterator[t
         yield following
 
 
-def _has_empty_pools(recording: Recording, path: str, part: Part) -> bool:
-    held = sum(1 for _ in recording.scan(path, ["question_id"]))
-    return bool(recording.manifest.pairs[part.dataset, str(part.llm)].get("pools") != held)
-
-
-def _request_line(columns: Mapping[str, list[Any]]) -> list[Any]:
-    return [columns["prompt"][0], columns["prompt_tokens"][0]]
-
-
 def _sample_line(columns: Mapping[str, list[Any]]) -> list[Any]:
     extra = {name: columns[name] for name in OPTIONAL_COLUMNS if any(v is not None for v in columns.get(name, ()))}
     narrow = ("answer_raw", "answer", "output_tokens", "finish_reason")
     return [*(columns.get(name, []) for name in narrow), extra]
 
 
-def _text_line(columns: Mapping[str, list[Any]]) -> list[Any]:
-    return [columns.get("text", [])]
+def _channel_line(names: Sequence[str], columns: Mapping[str, list[Any]]) -> list[Any]:
+    return [columns[name] for name in names]
 
 
-def _channel_line(columns: Mapping[str, list[Any]]) -> list[Any]:
-    part = next(part for part, own in CHANNELS.items() if own.keys() <= columns.keys())
-    return [columns[name] for name in CHANNELS[part]]
-
-
-_LINES = {"requests": _request_line, "samples": _sample_line, "texts": _text_line}
+_LINES: Mapping[str, Callable[[Mapping[str, list[Any]]], list[Any]]] = {
+    "requests": lambda columns: [columns["prompt"][0], columns["prompt_tokens"][0]],
+    "samples": _sample_line,
+    "texts": lambda columns: [columns.get("text", [])],
+    **{part: partial(_channel_line, tuple(columns)) for part, columns in CHANNELS.items()},
+}
+"""Part -> what the line of a question in its leaf has behind the question's id."""
 
 
 # --- votes --------------------------------------------------------------------------------------------------------------------
 
 
 def check_votes(recording: Recording, dataset: str, llms: Iterable[str]) -> None:
-    """Make sure that the votes of some LLMs say what the Parquet files say that they are derived from.
+    """Check the votes of some LLMs against the Parquet files they are derived from.
 
     Raises:
-        DamagedRecordingError: they do not.
+        DamagedRecordingError: they differ.
     """
     path = file_path("votes", dataset)
     with recording.shape(path):
@@ -259,11 +251,11 @@ def _check_llm(
         counts[row] = size
         candidates = votes.candidates(row)
         codes = own.codes[row].tolist()
-        said = [None if code < 0 else candidates[code] for code in codes[:size]]
+        answers = [None if code < 0 else candidates[code] for code in codes[:size]]
         finish = [FINISH_CODES.get(reason) for reason in columns["finish_reason"]]
         right = None if votes.gold[row] < 0 else [code == votes.gold[row] for code in codes[:size]]
         agree = (
-            said == [None if form is None else parties[question].key(form) for form in columns["answer"]]
+            answers == [None if form is None else parties[question].key(form) for form in columns["answer"]]
             and columns.get("correct", right or [None] * size) == (right or [None] * size)
             and all(code == ABSENT for code in codes[size:])
             and own.output_tokens[row, :size].tolist() == columns["output_tokens"]
@@ -283,6 +275,6 @@ def _check_llm(
 
 def _disagree(recording: Recording, dataset: str, what: str) -> DamagedRecordingError:
     return DamagedRecordingError(
-        f"{recording.path / file_path('votes', dataset)} does not hold what the Parquet files say ({what}); nothing can rest on "
-        "it. Its owner has to publish it anew."
+        f"{recording.path / file_path('votes', dataset)} contradicts the Parquet files ({what}). Its owner has to publish it "
+        "again."
     )

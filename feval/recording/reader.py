@@ -1,7 +1,8 @@
 """Read a recording: what is asked for is read and checked, nothing else.
 
-Opening reads the manifest; `votes` maps one small file. Questions, texts and requests are read from Parquet on demand; a text is one
-row group, its pages guarded by checksums. pyarrow is loaded by `feval.recording.parquet` on first use: voting does not need it.
+Opening reads the manifest; `votes` maps one small file. Questions, texts and requests are read from Parquet on demand; a text
+is one row group, its pages guarded by checksums. pyarrow is loaded by `feval.recording.parquet` on first use: voting does not
+need it.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from feval.recording.content import (
     ScorerInfo,
     ScoreRows,
 )
-from feval.recording.layout.format import SCORES, file_path
+from feval.recording.layout.format import FORMAT_VERSION, SCORES, file_path
 from feval.recording.layout.manifest import Manifest, read_manifest
 from feval.recording.layout.origin import origin
 from feval.recording.logprobs import TokenLogprobs
@@ -42,13 +43,13 @@ _TEXT_FILES_OPEN = 64
 
 
 class FileSource(Protocol):
-    """Where the files of a recording are that are not in its folder yet."""
+    """Fetches files of a recording that are not in its folder yet."""
 
     def fetch(self, recording: Recording, path: str) -> None:
-        """Bring one file into the folder, and check it."""
+        """Fetch one file into the folder and check it."""
 
     def prepare(self, recording: Recording, dataset: str, llms: Sequence[str]) -> None:
-        """Bring what voting of some LLMs on a dataset needs, and check it."""
+        """Fetch what votes of some LLMs on a dataset need, and check it."""
 
 
 def open_recording(path: str | Path, source: FileSource | None = None) -> Recording:
@@ -56,7 +57,7 @@ def open_recording(path: str | Path, source: FileSource | None = None) -> Record
 
     Args:
         path: the folder.
-        source: gives the files that are not there; `None` where all should be.
+        source: fetches missing files; `None` where all should be there.
 
     Raises:
         NotARecordingError, NewerFormatError, DamagedRecordingError: see `feval.recording.layout.manifest.read_manifest`.
@@ -68,9 +69,12 @@ def open_recording(path: str | Path, source: FileSource | None = None) -> Record
 class Recording:
     """An immutable folder with the CoTs of some LLMs on some datasets.
 
+    Every method raises `NotRecordedError` for a dataset, LLM, scorer or channel that the recording lacks, and
+    `DamagedRecordingError` for a file that is missing, changed or malformed.
+
     Attributes:
         path: the folder.
-        manifest: what it says of itself.
+        manifest: its manifest.
     """
 
     def __init__(self, path: Path, manifest: Manifest, source: FileSource | None = None) -> None:
@@ -88,15 +92,15 @@ class Recording:
 
     @cached_property
     def address(self) -> str | None:
-        """Where on the Hub it was fetched from, at which commit; `None` where it was not."""
+        """Its address and commit on the Hub; `None` where it was not fetched from there."""
         return origin(self.path)
 
     def prepare(self, dataset: str, llms: Sequence[str]) -> None:
-        """Fetch what voting of some LLMs on a dataset needs, where the recording is on the Hub still.
+        """Fetch what votes of some LLMs on a dataset need, if the recording is on the Hub.
 
         Raises:
             HubError: it cannot be fetched.
-            DamagedRecordingError: what came is not what the manifest says.
+            DamagedRecordingError: the files are not what the manifest says.
         """
         if self._source is not None:
             self._source.prepare(self, dataset, llms)
@@ -105,6 +109,11 @@ class Recording:
     def hash(self) -> str:
         """The recording hash: equal content, equal hash."""
         return self.manifest.hash
+
+    @property
+    def is_current(self) -> bool:
+        """Whether it has the format that is written, so that its files can be linked."""
+        return bool(self.manifest.raw["format_version"] == FORMAT_VERSION)
 
     def dataset_ids(self) -> list[str]:
         """Ids of the datasets, in recorded order."""
@@ -115,23 +124,18 @@ class Recording:
         return [llm for where, llm in self.manifest.pairs if where == dataset]
 
     def require(self, dataset: str, llm: str | None = None) -> None:
-        """Make sure the recording holds a dataset, or an LLM on it.
+        """Check that the recording has a dataset, or an LLM on it.
 
         Raises:
-            NotRecordedError: it does not; the message lists what it holds.
+            NotRecordedError: it has not; the message lists what it has.
         """
         if dataset not in self.manifest.datasets:
-            raise NotRecordedError(f"{self.path} holds no dataset {dataset!r}. It holds {self._holdings()}.")
+            raise NotRecordedError(f"{self.path} holds no dataset {dataset!r}. It holds {self._contents()}.")
         if llm is not None and (dataset, llm) not in self.manifest.pairs:
-            raise NotRecordedError(f"{self.path} holds no CoTs of {llm!r} on {dataset}. It holds {self._holdings()}.")
+            raise NotRecordedError(f"{self.path} holds no CoTs of {llm!r} on {dataset}. It holds {self._contents()}.")
 
     def votes(self, dataset: str) -> Votes:
-        """The arrays that voting needs, mapped and checked against the manifest.
-
-        Raises:
-            NotRecordedError: no such dataset.
-            DamagedRecordingError: the file is missing, changed or malformed.
-        """
+        """The arrays that votes need, mapped and checked against the manifest."""
         if dataset not in self._votes:
             self.require(dataset)
             paths = self.votes_paths(dataset)
@@ -150,6 +154,7 @@ class Recording:
 
     def votes_paths(self, dataset: str) -> dict[str, str]:
         """Part -> path of the votes files: "votes" and, from format 2 on, "details"."""
+        # Format 1 is read as it is: making its arrays again from Parquet takes longer than importing NumPy (0.15 s for the demo).
         parts = ("votes", "details") if self.manifest.raw["format_version"] > 1 else ("votes",)
         return {part: file_path(part, dataset) for part in parts}
 
@@ -172,25 +177,20 @@ class Recording:
         record = self.manifest.llms[llm]
         return LLMInfo(llm, record.get("temperature"), record.get("max_tokens"), record.get("decoding", {}))
 
-    def questions(self, dataset: str) -> list[Question]:
-        """All questions of a dataset, with their golds, in recorded order.
+    def counter(self, dataset: str, llm: str) -> str:
+        """The token counter of an LLM on a dataset."""
+        self.require(dataset, llm)
+        return str(self.manifest.pairs[dataset, llm]["counter"])
 
-        Raises:
-            NotRecordedError: no such dataset.
-            DamagedRecordingError: the file is missing, changed or malformed.
-        """
+    def questions(self, dataset: str) -> list[Question]:
+        """All questions of a dataset, with their golds, in recorded order."""
         self.require(dataset)
         path = file_path("questions", dataset)
         with self.shape(path):
             return parquet.questions_of_table(self._tables(path))
 
     def verdicts(self, dataset: str) -> dict[str, list[Verdict]]:
-        """The stored verdicts on which normal forms of a dataset's answers are equal, by question id.
-
-        Raises:
-            NotRecordedError: no such dataset.
-            DamagedRecordingError: the file is missing, changed or malformed.
-        """
+        """The recorded verdicts on which normal forms of a dataset's answers are equal, by question id."""
         self.require(dataset)
         path = file_path("equality", dataset)
         if path not in self.manifest.files:
@@ -199,12 +199,7 @@ class Recording:
             return parquet.verdicts_of_rows(self.scan(path))
 
     def texts(self, dataset: str, llm: str, question: int) -> list[str | None]:
-        """The recorded texts of one LLM on one question (by its row), in recorded order. Reads one row group.
-
-        Raises:
-            NotRecordedError: no such dataset or LLM.
-            DamagedRecordingError: the file is missing, changed or malformed.
-        """
+        """The recorded texts of one LLM on one question (by its row), in recorded order. Reads one row group."""
         self.require(dataset, llm)
         path = file_path("texts", dataset, llm)
         with self.shape(path):
@@ -221,12 +216,7 @@ class Recording:
             return texts
 
     def reasoning(self, dataset: str, llm: str, question_id: str) -> list[str | None] | None:
-        """The recorded thoughts of one LLM on one question, in recorded order; `None` where none were kept.
-
-        Raises:
-            NotRecordedError: no such dataset or LLM.
-            DamagedRecordingError: the file is missing, changed or malformed.
-        """
+        """The recorded thoughts of one LLM on one question, in recorded order; `None` where there are none."""
         if "reasoning" not in self.channels(dataset, llm):
             return None
         path = file_path("reasoning", dataset, llm)
@@ -236,12 +226,7 @@ class Recording:
             return table.column("reasoning", start, stop) if stop > start else None
 
     def reasoning_tokens(self, dataset: str, llm: str) -> dict[str, list[int | None]]:
-        """Question id -> how many of each CoT's output tokens were thoughts, of the questions on which the provider said so.
-
-        Raises:
-            NotRecordedError: no such dataset or LLM.
-            DamagedRecordingError: the file is missing, changed or malformed.
-        """
+        """Question id -> how many of each CoT's output tokens were thoughts; only questions for which the provider reports it."""
         self.require(dataset, llm)
         path = file_path("samples", dataset, llm)
         with self.shape(path):
@@ -250,13 +235,10 @@ class Recording:
             return {question: own for question, own in counts if any(count is not None for count in own)}
 
     def texts_near(self, dataset: str, llm: str, question: int) -> dict[int, list[str | None]]:
-        """The texts of every question that lies in the row group of one (by its row): what reading that one decodes anyway.
+        """The texts of all questions in the row group of one (by its row): reading that one decodes them anyway.
 
         Returns:
-            Row of a question -> its texts, in recorded order; the question asked for is among them.
-
-        Raises:
-            NotRecordedError, DamagedRecordingError: as for `texts`.
+            Row of a question -> its texts, in recorded order; `question` is among them.
         """
         self.require(dataset, llm)
         path = file_path("texts", dataset, llm)
@@ -277,7 +259,7 @@ class Recording:
             return near
 
     def scan_texts(self, dataset: str, llm: str) -> Iterator[list[str | None]]:
-        """All texts of one LLM on a dataset in recorded order, one row group (some whole questions) at a time."""
+        """All texts of one LLM on a dataset in recorded order, one row group of whole questions at a time."""
         self.require(dataset, llm)
         path = file_path("texts", dataset, llm)
         with self.shape(path):
@@ -286,32 +268,28 @@ class Recording:
                 yield table.group(group, ["text"]).column("text").to_pylist()
 
     def channels(self, dataset: str, llm: str) -> list[str]:
-        """Which of the optional parts an LLM has on a dataset: some of "reasoning", "logprobs"."""
+        """The optional parts that an LLM has on a dataset, out of "reasoning" and "logprobs"."""
         self.require(dataset, llm)
         return [part for part in CHANNELS if file_path(part, dataset, llm) in self.manifest.files]
 
     def has_reasoning(self, dataset: str, llm: str) -> bool:
-        """Whether thoughts of an LLM on a dataset were kept."""
+        """Whether thoughts of an LLM on a dataset were recorded."""
         return file_path("reasoning", dataset, llm) in self.manifest.files
 
     def has_marks(self, dataset: str, llm: str) -> bool:
-        """Whether thoughts were split off the texts of an LLM on a dataset."""
+        """Whether thoughts were split off texts of an LLM on a dataset."""
         if "reasoning" not in self.channels(dataset, llm):
             return False
         return any(any(columns.get("marks", ())) for _, columns in self.scan_channel(dataset, llm, "reasoning"))
 
     def scan_channel(self, dataset: str, llm: str, part: str) -> Iterator[tuple[str, dict[str, list[Any]]]]:
-        """An optional part of an LLM on a dataset: (question id, column -> values), of the questions that have any value.
+        """An optional part of an LLM on a dataset: (question id, column -> values) for questions with any value.
 
         Args:
             dataset: its id.
             llm: its name.
             part: "reasoning" has the columns `reasoning` and `marks`; "logprobs" has `sequence_logprob`, `token_confidences` and
                 `token_logprobs`. A missing value is `None`.
-
-        Raises:
-            NotRecordedError: it was not kept.
-            DamagedRecordingError: the file is missing, changed or malformed.
         """
         self._require_channel(dataset, llm, part)
         path = file_path(part, dataset, llm)
@@ -319,16 +297,11 @@ class Recording:
             yield from self.scan(path)
 
     def logprobs(self, dataset: str, llm: str) -> TokenLogprobs:
-        """What was kept of the tokens of an LLM's CoTs on a dataset, as arrays.
-
-        Raises:
-            NotRecordedError: no log-probabilities were kept.
-            DamagedRecordingError: the file is missing, changed or malformed.
-        """
+        """Log-probabilities of the tokens of an LLM's CoTs on a dataset, as arrays."""
         if "logprobs" not in self.channels(dataset, llm):
             raise NotRecordedError(
-                f"{self.path} holds no log-probabilities of {llm} on {dataset}. They are kept by `feval record --logprobs K` "
-                "only; record the LLM again with it."
+                f"{self.path} holds no log-probabilities of {llm} on {dataset}. Only `feval record --logprobs K` keeps them; "
+                "record the LLM again with it."
             )
         path = file_path("logprobs", dataset, llm)
         votes = self.votes(dataset)
@@ -369,11 +342,7 @@ class Recording:
             )
 
     def score_rows(self, dataset: str, llm: str, scorer: str) -> Iterator[ScoreRows]:
-        """One scorer's scores of an LLM on a dataset, verdicts included, question by question, as they were added.
-
-        Raises:
-            NotRecordedError, DamagedRecordingError: as for `scores`.
-        """
+        """One scorer's scores of an LLM on a dataset, with verdicts, question by question, as they were added."""
         path = self._scores_path(dataset, llm, scorer)
         with self.shape(path):
             yield from parquet.scores_of_rows(self._tables(path))
@@ -381,20 +350,20 @@ class Recording:
     def _require_channel(self, dataset: str, llm: str, part: str) -> None:
         if part not in self.channels(dataset, llm):
             raise NotRecordedError(
-                f"{self.path} holds no {part} of {llm} on {dataset}: it was not kept when it was recorded."
+                f"{self.path} holds no {part} of {llm} on {dataset}: none was kept when it was recorded. Record it again."
             )
 
     def _scores_path(self, dataset: str, llm: str, scorer: str) -> str:
-        held = self.scorers(dataset, llm)
-        if scorer not in held:
+        scorers = self.scorers(dataset, llm)
+        if scorer not in scorers:
             raise NotRecordedError(
                 f"{self.path} holds no scores of {llm} on {dataset} by {scorer!r}"
-                f"{'; it holds scores by ' * bool(held)}{', '.join(held)}. Add some with `feval score`."
+                f"{'; it holds scores by ' * bool(scorers)}{', '.join(scorers)}. Add some with `feval score`."
             )
         return file_path(SCORES + scorer, dataset, llm)
 
     def prompts(self, dataset: str, llm: str) -> dict[str, str | None]:
-        """Question id -> the request that was sent (a JSON array of messages), `None` where it is not known."""
+        """Question id -> the request that was sent (a JSON array of messages); `None` where it is unknown."""
         self.require(dataset, llm)
         path = file_path("requests", dataset, llm)
         with self.shape(path):
@@ -402,11 +371,7 @@ class Recording:
             return dict(zip(table.column(0).to_pylist(), table.column(1).to_pylist(), strict=True))
 
     def pools(self, dataset: str, llm: str) -> Iterator[PoolRows]:
-        """Everything recorded of one LLM on a dataset, question by question.
-
-        Raises:
-            DamagedRecordingError: the three Parquet files do not agree.
-        """
+        """Everything recorded of one LLM on a dataset, question by question."""
         self.require(dataset, llm)
         requests, samples = (file_path(part, dataset, llm) for part in ("requests", "samples"))
         with self.shape(samples):
@@ -421,28 +386,24 @@ class Recording:
         return self._tables(path).questions(columns)
 
     def named_llms(self, path: str) -> set[str]:
-        """The LLMs that the rows of a Parquet file name; none before format 3."""
+        """The LLMs named in the rows of a Parquet file; none before format 3."""
         with self.shape(path):
             table = self._tables(path).read(["llm"])
             return {name for column in table.columns for name in column.unique().to_pylist()}
 
     def file_record(self, path: str) -> dict[str, Any]:
-        """What the manifest says of a file: "sha256", "bytes", "rows".
-
-        Raises:
-            DamagedRecordingError: it does not list the file.
-        """
+        """The manifest's record of a file: "sha256", "bytes", "rows"."""
         record = self.manifest.files.get(path)
         if record is None:
             raise DamagedRecordingError(f"{self.path}: manifest.json does not list {path}; fetch the recording again.")
         return record
 
-    def _holdings(self) -> str:
-        held = [f"{dataset}: {', '.join(self.llm_names(dataset)) or 'no LLM'}" for dataset in self.dataset_ids()]
-        return "; ".join(held) or "nothing"
+    def _contents(self) -> str:
+        parts = [f"{dataset}: {', '.join(self.llm_names(dataset)) or 'no LLM'}" for dataset in self.dataset_ids()]
+        return "; ".join(parts) or "nothing"
 
     def check_file(self, path: str, check: Callable[[Path, int], None]) -> None:
-        """Run a check over the bytes of a file; whatever pyarrow makes of a malformed one is a sentence.
+        """Run a check over the bytes of a file, and turn pyarrow's errors into one sentence.
 
         Raises:
             DamagedRecordingError: the check failed, or the file cannot be read.
@@ -451,7 +412,7 @@ class Recording:
             check(self.path / path, self.file_record(path)["bytes"])
 
     def _have(self, path: str) -> None:
-        """Make sure that a file of a recording from the Hub is here; others are missed where they are opened."""
+        """Fetch a file that is on the Hub, or say that it was not fetched. Other missing files fail when they are opened."""
         if self._source is not None:
             self._source.fetch(self, path)
         elif (self.path / path).exists():

@@ -1,7 +1,7 @@
 """The scores of CoTs as arrays.
 
-A scorer (a judge, a reward model, a function) gives a CoT one score, a score for each of its steps, or neither. A CoT that the scorer
-never got and one that it could not score both have no score; `Scores.scored` tells them apart.
+A scorer (a judge, a reward model, a function) gives a CoT one score, a score for each of its steps, or neither. A CoT that the
+scorer never got and one that it could not score both have no score; `Scores.scored` tells them apart.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Check a whole recording: every byte, every leaf, and that the derived votes are what the Parquet files say."""
+"""Check a whole recording: every byte, every leaf, and that the votes files agree with the Parquet files."""
 
 from __future__ import annotations
 
@@ -15,12 +15,19 @@ from feval.answers.parties import parties_of
 from feval.cards.validation import sentence
 from feval.errors import ConflictError, DamagedRecordingError, FevalError, UsageError
 from feval.recording.content import NORMAL_FORM
-from feval.recording.equality import equality_counts, equality_leaf
 from feval.recording.gold_aware import gold_aware_remark, is_gold_aware
 from feval.recording.layout.format import MANIFEST, README, SCORES, LeafHash, file_path, is_beside, open_regular
 from feval.recording.layout.manifest import check_manifest
 from feval.recording.layout.origin import PULLED, cached_from
-from feval.recording.leaves import ScoreTally, dataset_leaf, llm_leaf, pool_lines, question_line
+from feval.recording.leaves import (
+    ScoreTally,
+    dataset_leaf,
+    equality_counts,
+    equality_leaf,
+    llm_leaf,
+    pool_lines,
+    question_line,
+)
 from feval.recording.reader import Recording, open_recording
 from feval.recording.votes_builder import FINISH_CODES, VotesBuilder
 
@@ -29,15 +36,15 @@ __all__ = ["Verification", "file_problems", "open_sound", "scores_leaf", "verify
 
 @dataclass(frozen=True, slots=True)
 class Verification:
-    """What was checked, and every problem found (empty: the recording is sound).
+    """What was checked, and all problems.
 
     Attributes:
         path: the folder.
         recording_hash: as the manifest states it.
         files: number of files whose bytes were hashed.
-        leaves: number of leaves recomputed from the content.
-        problems: sentences, each naming file, expected and found.
-        remarks: sentences about what is sound, and should be known before numbers rest on it.
+        leaves: number of leaves that were recomputed from the content.
+        problems: sentences, each naming file, expected and found; empty where the recording is sound.
+        remarks: sentences to know before numbers are computed from a sound recording.
     """
 
     path: Path
@@ -49,7 +56,7 @@ class Verification:
 
     @property
     def ok(self) -> bool:
-        """Whether nothing was found."""
+        """Whether there are no problems."""
         return not self.problems
 
 
@@ -111,7 +118,7 @@ def _check_fields(recording: Recording) -> list[str]:
 
 def _check_file(recording: Recording, name: str, record: Mapping[str, Any]) -> list[str]:
     if name == README and recording.address is not None:
-        return []  # on the Hub it is the card, which people write on; nothing rests on it
+        return []  # on the Hub it is the card, which people edit; nothing depends on it
     try:
         with open_regular(recording.path / name) as file:
             size = os.fstat(file.fileno()).st_size
@@ -131,63 +138,63 @@ def _check_strays(recording: Recording) -> list[str]:
     if cached_from(recording.path) is not None:
         return []  # a repository may hold more than a recording
     listed = {*recording.manifest.files, MANIFEST, *([PULLED] if recording.address is not None else [])}
-    found = {p.relative_to(recording.path).as_posix() for p in recording.path.rglob("*") if p.is_file()}
-    strays = sorted(name for name in found - listed if not is_beside(name))
-    return [f"{name}: not listed in {MANIFEST}; it is no part of the recording." for name in strays]
+    present = {p.relative_to(recording.path).as_posix() for p in recording.path.rglob("*") if p.is_file()}
+    strays = sorted(name for name in present - listed if not is_beside(name))
+    return [f"{name}: not listed in {MANIFEST}; it does not belong to the recording." for name in strays]
 
 
 def _check_content(recording: Recording, steps: _Steps) -> list[str]:
-    """Leaves and votes, recomputed from the Parquet files."""
-    found: dict[tuple[str, str | None, str], str] = {}
+    """Recompute leaves and votes from the Parquet files."""
+    computed: dict[tuple[str, str | None, str], str] = {}
     problems = []
     for dataset in recording.dataset_ids():
         try:
-            problems += _check_dataset(recording, dataset, found, steps)
+            problems += _check_dataset(recording, dataset, computed, steps)
         except FevalError as error:
             problems.append(str(error))
     stated = {(leaf["dataset"], leaf["llm"], leaf["part"]): leaf["sha256"] for leaf in recording.manifest.raw["leaves"]}
-    for key in sorted(stated.keys() | found.keys(), key=str):
-        if stated.get(key) != found.get(key):
+    for key in sorted(stated.keys() | computed.keys(), key=str):
+        if stated.get(key) != computed.get(key):
             where = " / ".join(piece for piece in key if piece)
-            problems.append(f"Leaf {where}: {stated.get(key)} expected, {found.get(key)} found in the content.")
+            problems.append(f"Leaf {where}: {stated.get(key)} expected, {computed.get(key)} found in the content.")
     return problems
 
 
 def _check_dataset(
-    recording: Recording, dataset: str, found: dict[tuple[str, str | None, str], str], steps: _Steps
+    recording: Recording, dataset: str, computed: dict[tuple[str, str | None, str], str], steps: _Steps
 ) -> list[str]:
     questions = recording.questions(dataset)
     leaf = LeafHash()
     for question in questions:
         leaf.add(question_line(question))
-    found[dataset, None, "dataset"] = dataset_leaf(recording.dataset_info(dataset))
-    found[dataset, None, "questions"] = leaf.hexdigest()
+    computed[dataset, None, "dataset"] = dataset_leaf(recording.dataset_info(dataset))
+    computed[dataset, None, "questions"] = leaf.hexdigest()
     builder = VotesBuilder(dataset, questions)
     for llm in recording.llm_names(dataset):
-        _check_pair(recording, dataset, llm, found, builder)
+        _check_pair(recording, dataset, llm, computed, builder)
         steps.step()
-    problems = _check_equality(recording, dataset, found, builder)
+    problems = _check_equality(recording, dataset, computed, builder)
     paths = recording.votes_paths(dataset)
     problems += _check_correct(recording, dataset, builder)
     for llm in recording.llm_names(dataset):
         problems += _check_keys(recording, dataset, llm)
     expected = builder.to_bytes(paths)
     return problems + [
-        f"{path}: it does not hold what the Parquet files say; merge or import again."
+        f"{path}: it contradicts the Parquet files; merge or import again."
         for part, path in paths.items()
         if expected[part] != (recording.path / path).read_bytes()
     ]
 
 
 def _check_equality(
-    recording: Recording, dataset: str, found: dict[tuple[str, str | None, str], str], builder: VotesBuilder
+    recording: Recording, dataset: str, computed: dict[tuple[str, str | None, str], str], builder: VotesBuilder
 ) -> list[str]:
-    """The leaf of the verdicts and what the manifest counts of them; afterwards the builder knows the parties."""
+    """Check the verdicts against leaf and manifest, and join the builder's parties."""
     name = recording.dataset_info(dataset).equality
     if name == NORMAL_FORM:
         return []
     verdicts = recording.verdicts(dataset)
-    found[dataset, None, "equality"] = equality_leaf(name, verdicts)
+    computed[dataset, None, "equality"] = equality_leaf(name, verdicts)
     for question, _, gold in list(builder.forms()):
         builder.join(question, parties_of(verdicts.get(question, ()), gold))
     stated = recording.manifest.datasets[dataset]["equality"]
@@ -196,16 +203,16 @@ def _check_equality(
 
 
 def _check_correct(recording: Recording, dataset: str, builder: VotesBuilder) -> Iterator[str]:
-    """Whether CoTs that are said to be right are."""
+    """Check the column `correct`."""
     for llm in recording.llm_names(dataset):
         path = file_path("samples", dataset, llm)
         stated = [value for _, columns in recording.scan(path) for value in columns.get("correct", ())]
         if stated and stated != builder.correct(llm):
-            yield f"{path}: its column `correct` is not what answers and golds say."
+            yield f"{path}: its column `correct` contradicts answers and golds."
 
 
 def _check_keys(recording: Recording, dataset: str, llm: str) -> Iterator[str]:
-    """Whether every row of an LLM's files names the LLM, and the texts are of the CoTs whose samples are there."""
+    """Check that every row of an LLM's files names the LLM, and that texts and samples are of the same CoTs."""
     scorers = (SCORES + scorer for scorer in recording.scorers(dataset, llm))
     for part in ("requests", "samples", "texts", *recording.channels(dataset, llm), *scorers):
         path = file_path(part, dataset, llm)
@@ -214,14 +221,14 @@ def _check_keys(recording: Recording, dataset: str, llm: str) -> Iterator[str]:
     samples, texts = (file_path(part, dataset, llm) for part in ("samples", "texts"))
     cots = [list(recording.scan(path, ["question_id", "sample_index"])) for path in (samples, texts)]
     if cots[0] != cots[1]:
-        yield f"{texts}: its question ids and sample indices are not those of the samples."
+        yield f"{texts}: its question ids and sample indices differ from those of the samples."
 
 
 def _check_pair(
     recording: Recording,
     dataset: str,
     llm: str,
-    found: dict[tuple[str, str | None, str], str],
+    computed: dict[tuple[str, str | None, str], str],
     builder: VotesBuilder,
 ) -> None:
     leaves = {part: LeafHash() for part in ("requests", "samples", "texts", *recording.channels(dataset, llm))}
@@ -238,14 +245,14 @@ def _check_pair(
             )
         builder.add(llm, pool)
     for scorer in recording.scorers(dataset, llm):
-        found[dataset, llm, SCORES + scorer] = scores_leaf(recording, dataset, llm, scorer)
-    counter = recording.manifest.pairs[dataset, llm]["counter"]
-    found[dataset, llm, "llm"] = llm_leaf(recording.llm_info(llm), counter)
-    found |= {(dataset, llm, part): leaf.hexdigest() for part, leaf in leaves.items()}
+        computed[dataset, llm, SCORES + scorer] = scores_leaf(recording, dataset, llm, scorer)
+    counter = recording.counter(dataset, llm)
+    computed[dataset, llm, "llm"] = llm_leaf(recording.llm_info(llm), counter)
+    computed |= {(dataset, llm, part): leaf.hexdigest() for part, leaf in leaves.items()}
 
 
 def scores_leaf(recording: Recording, dataset: str, llm: str, scorer: str) -> str:
-    """The leaf of a scorer's scores, recomputed; what the manifest counts is counted again.
+    """Recompute the leaf of a scorer's scores, and check the counts in the manifest.
 
     Raises:
         DamagedRecordingError: the scores are not what the manifest says of them.
@@ -266,7 +273,7 @@ def scores_leaf(recording: Recording, dataset: str, llm: str, scorer: str) -> st
 
 
 def open_sound(path: str | Path) -> Recording:
-    """Open a recording whose bytes are those it was sealed with: a derived one would give damage a hash of its own.
+    """Open a recording after checking all bytes: a derived recording would give damage a hash of its own.
 
     Raises:
         DamagedRecordingError: a file is missing or changed.
@@ -275,5 +282,5 @@ def open_sound(path: str | Path) -> Recording:
     source = open_recording(path)
     problem = next(iter(file_problems(source)), None)
     if problem is not None:
-        raise DamagedRecordingError(f"{source.path}: {problem} `feval verify` lists all there is; fetch it again.")
+        raise DamagedRecordingError(f"{source.path}: {problem} Fetch it again; `feval verify` lists all problems.")
     return source

@@ -1,4 +1,4 @@
-"""One dataset seen through one recording, or through several that are opened together."""
+"""One dataset in one recording, or in several that are opened together."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ def _owner(recordings: Sequence[Recording], dataset: str, llm: str) -> Recording
     if not holders:
         if len(recordings) == 1:
             recordings[0].require(dataset, llm)
-        held = sorted({f"{where}: {name}" for r in recordings for where, name in r.manifest.pairs})
+        pairs = sorted({f"{where}: {name}" for r in recordings for where, name in r.manifest.pairs})
         raise NotRecordedError(
-            f"None of {len(recordings)} recordings holds {llm!r} on {dataset}. They hold {'; '.join(held)}."
+            f"None of {len(recordings)} recordings holds {llm!r} on {dataset}. They hold {'; '.join(pairs)}."
         )
     if len({holder.hash for holder in holders}) > 1:
         paths = " and ".join(str(holder.path) for holder in holders)
@@ -57,7 +57,7 @@ class View:
     """One dataset as one recording holds it.
 
     Attributes:
-        recording: where it is.
+        recording: the recording.
         votes: its arrays.
     """
 
@@ -66,20 +66,20 @@ class View:
         self._texts: tuple[str, int, list[str | None]] | None = None
         self._reasoning: tuple[str, int, list[str | None] | None] | None = None
 
-    def of(self, llm: str) -> View:  # noqa: ARG002  a view of several recordings looks at it
-        """The view of the one recording that has an LLM."""
+    def of(self, llm: str) -> View:  # noqa: ARG002  a view of several recordings uses it
+        """The view of the recording that has an LLM."""
         return self
 
     def all_views(self) -> list[View]:
-        """The views of every recording behind this one."""
+        """One view per recording."""
         return [self]
 
     def numbering(self) -> View:
-        """The view that numbered the candidates: this one, unless it is part of a view of several recordings."""
+        """The view that numbered the candidates: this one, or the joined view it is a part of."""
         return self
 
     def numbers_as(self, other: View) -> bool:
-        """Whether equal codes mean equal answers here and there: both are of one `load`, or of equal ones."""
+        """Whether equal codes mean equal answers in both views: they come from one `load`, or from equal ones."""
         mine, theirs = self.numbering(), other.numbering()
         if mine is theirs:
             return True
@@ -93,7 +93,7 @@ class View:
         return self.votes.llms[llm]
 
     def recorded_rows(self) -> npt.NDArray[np.intp] | None:
-        """[Q] where the recording keeps each question; `None` where it keeps them in this order."""
+        """[Q] row of each question in the recording; `None` where the order is the same."""
         return None
 
     def candidates(self, row: int) -> list[str]:
@@ -101,12 +101,12 @@ class View:
         return self.votes.candidates(row)
 
     def key(self, row: int, form: str) -> str:
-        """The voting key of a normal form: that of its party, where the recording has compared the form; else itself."""
+        """The voting key of a normal form: that of its party if the recording has compared it, else itself."""
         code = self.aliases(row).get(form)
         return form if code is None else self.candidates(row)[code]
 
     def aliases(self, row: int) -> Mapping[str, int]:
-        """The normal forms of a question that vote under another one's key, with the code of that key."""
+        """Normal forms of a question that vote under the key of another form -> code of that key."""
         return self.votes.aliases(row)
 
     def candidate_counts(self) -> npt.NDArray[np.integer[Any]]:
@@ -143,16 +143,16 @@ class View:
         return int(question)
 
     def texts(self, llm: str, row: int) -> list[str | None]:
-        """Texts of an LLM's CoTs on a question, in recorded order; the last ones read are kept."""
+        """Texts of an LLM's CoTs on a question, in recorded order; the last result is cached."""
         if self._texts is None or self._texts[:2] != (llm, row):
             self._texts = (llm, row, self.recording.texts(self.votes.dataset, llm, row))
         return self._texts[2]
 
     def reasoning(self, llm: str, row: int) -> list[str | None] | None:
-        """Thoughts of an LLM's CoTs on a question, in recorded order; `None` where none were kept. The last ones are kept."""
+        """Thoughts of an LLM's CoTs on a question, in recorded order; `None` where there are none. The last result is cached."""
         if self._reasoning is None or self._reasoning[:2] != (llm, row):
-            found = self.recording.reasoning(self.votes.dataset, llm, self.votes.question_ids[row])
-            self._reasoning = (llm, row, found)
+            thoughts = self.recording.reasoning(self.votes.dataset, llm, self.votes.question_ids[row])
+            self._reasoning = (llm, row, thoughts)
         return self._reasoning[2]
 
     def reasoning_tokens(self, llm: str) -> dict[str, list[int | None]]:
@@ -160,16 +160,16 @@ class View:
         return self.recording.reasoning_tokens(self.votes.dataset, llm)
 
     def texts_near(self, llm: str, row: int) -> dict[int, list[str | None]]:
-        """Texts of a question and of those that are read with it, by row; none are kept."""
+        """Texts of a question and of those read with it, by row; not cached."""
         return self.recording.texts_near(self.votes.dataset, llm, row)
 
     def prompts(self, llm: str) -> list[str | None]:
-        """What was sent to an LLM, by row; it is not kept."""
+        """The requests sent to an LLM, by row; not cached."""
         sent = self.recording.prompts(self.votes.dataset, llm)
         return [sent.get(question) for question in self.votes.question_ids]
 
     def prompt(self, llm: str, row: int) -> str | None:
-        """What was sent to an LLM for a question."""
+        """The request sent to an LLM for a question."""
         if llm not in self._prompts:
             self._prompts[llm] = self.recording.prompts(self.votes.dataset, llm)
         return self._prompts[llm].get(self.votes.question_ids[row])
@@ -179,7 +179,7 @@ class View:
 
 
 class _JoinedView(View):
-    """Several recordings of one dataset opened together: candidates are numbered anew so that votes pool across LLMs."""
+    """Several recordings of one dataset opened together; candidates are renumbered so that votes pool across LLMs."""
 
     def __init__(self, owners: Sequence[tuple[Recording, Sequence[str]]], dataset: str) -> None:
         first = owners[0][0]
@@ -197,19 +197,19 @@ class _JoinedView(View):
 
     @staticmethod
     def _apart(owners: Sequence[tuple[Recording, Sequence[str]]], dataset: str) -> Iterator[str]:
-        """What keeps equal answers of different recordings from voting together."""
+        """Yield warnings about equal answers of different recordings that may not vote together."""
         infos = [recording.dataset_info(dataset) for recording, _ in owners]
         if infos[0].equality != NORMAL_FORM:
             yield (
-                f"{len(owners)} recordings of {dataset} are opened together: answers of different recordings vote together where "
-                "a normal form is common to their parties. `feval merge` compares all of them."
+                f"{len(owners)} recordings of {dataset} are opened together: their answers vote together only where their "
+                "parties have a normal form in common. `feval merge` compares all of them."
             )
         extractors = {info.extractor: str(recording.path) for info, (recording, _) in zip(infos, owners, strict=True)}
         if len(extractors) > 1:
             read = ", ".join(f"{name} in {path}" for name, path in extractors.items())
             yield (
-                f"The answers of {dataset} were not read by the same rules ({read}), so that equal ones may not vote together. "
-                "`feval extract` makes them alike."
+                f"The answers of {dataset} were extracted by different rules ({read}), so equal ones may not vote together. "
+                "`feval extract` reads all by the same."
             )
 
     def of(self, llm: str) -> View:
@@ -226,7 +226,7 @@ class _JoinedView(View):
         return list(self._codes[row])
 
     def aliases(self, row: int) -> Mapping[str, int]:
-        """The normal forms of a question that vote under another one's key, with the code of that key."""
+        """Normal forms of a question that vote under the key of another form -> code of that key."""
         codes = self._codes[row]
         return {form: codes[key] for form, key in self._joined[row].items() if key in codes}
 
@@ -267,7 +267,7 @@ class _JoinedView(View):
         return codes.setdefault(keys[0], len(codes)) if keys else NO_ANSWER
 
     def _forms_of_gold(self, row: int) -> int:
-        """How many normal forms the gold has: parties that it joins may have other names in each recording."""
+        """Number of normal forms of the gold; the party it joins may be named differently in each recording."""
         if self.recording.dataset_info(self.votes.dataset).equality == NORMAL_FORM:
             return 2
         golds = (part.recording.questions(self.votes.dataset)[int(part.rows[row])].answer_key for part in self._parts)
@@ -276,7 +276,7 @@ class _JoinedView(View):
 
 @dataclass(frozen=True, eq=False)
 class _Part:
-    """One of several recordings: `rows[q]` is where it keeps the first recording's question q."""
+    """One of several recordings; `rows[q]` is its row of the first recording's question q."""
 
     recording: Recording
     names: Sequence[str]
@@ -314,9 +314,9 @@ class _Part:
 
 
 def _joined_forms(parts: Sequence[_Part], row: int) -> dict[str, str]:
-    """Normal form -> key of its party, where parties of several recordings that have a form in common are one.
+    """Return normal form -> key of its party; parties of several recordings with a form in common are one.
 
-    It looks at all parties of all recordings, whichever LLMs are opened. Forms that are keys themselves are left out.
+    All parties of all recordings count, whichever LLMs are opened. Forms that are keys themselves are left out.
     """
     if not any(part.votes.has_aliases for part in parts):
         return {}
@@ -337,7 +337,7 @@ def _joined_forms(parts: Sequence[_Part], row: int) -> dict[str, str]:
 
 
 class _PartView(View):
-    """One recording of a view of several recordings, seen with the joined numbering of questions and candidates."""
+    """One recording of a joined view, with the joined numbering of questions and candidates."""
 
     def __init__(self, joined: _JoinedView, part: _Part) -> None:
         super().__init__(part.recording, joined.votes)
@@ -350,7 +350,7 @@ class _PartView(View):
         return self._joined.candidates(row)
 
     def aliases(self, row: int) -> Mapping[str, int]:
-        """The normal forms of a question that vote under another one's key, with the code of that key."""
+        """Normal forms of a question that vote under the key of another form -> code of that key."""
         return self._joined.aliases(row)
 
     def recorded_rows(self) -> npt.NDArray[np.intp] | None:

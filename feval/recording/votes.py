@@ -1,9 +1,9 @@
 """The votes files: everything that voting needs from one dataset, as flat arrays that are mapped, not parsed.
 
 There are two: the numbers that votes are counted from, and the details (question ids, answers as text, finish reasons), which
-are read and checked on first use. Format 1 has both in one file. `feval.recording.votes_builder` makes them from the Parquet files;
-daily work opens them: no pyarrow, no object per CoT, a hash check over a few hundred kilobytes. `docs/recording-format.md` lists the
-arrays, `feval.recording.layout.flat` describes the files.
+are read and checked on first use. Format 1 has both in one file. `feval.recording.votes_builder` makes them from the Parquet
+files; daily work opens them: no pyarrow, no object per CoT, a hash check over a few hundred kilobytes.
+`docs/recording-format.md` lists the arrays, `feval.recording.layout.flat` describes the files.
 """
 
 from __future__ import annotations

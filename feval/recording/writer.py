@@ -14,7 +14,7 @@ from feval import __version__
 from feval.answers.parties import parties_of
 from feval.errors import ConflictError, FevalError, UsageError
 from feval.recording.content import NORMAL_FORM, DatasetInfo, LLMInfo, PoolRows, Question, ScorerInfo, ScoreRows
-from feval.recording.equality import Verdicts, compare_answers, equality_counts, equality_leaf, equality_notes
+from feval.recording.equality import compare_answers, equality_notes
 from feval.recording.layout.destination import NewFolder, storage_errors
 from feval.recording.layout.format import (
     FORMAT,
@@ -31,7 +31,15 @@ from feval.recording.layout.hashed import HashedFile
 from feval.recording.layout.links import link_file
 from feval.recording.layout.manifest import check_manifest
 from feval.recording.layout.readme import readme_text
-from feval.recording.leaves import ScoreTally, dataset_leaf, llm_leaf, question_line
+from feval.recording.leaves import (
+    ScoreTally,
+    Verdicts,
+    dataset_leaf,
+    equality_counts,
+    equality_leaf,
+    llm_leaf,
+    question_line,
+)
 from feval.recording.parquet.pairs import PairFiles
 from feval.recording.parquet.writing import (
     NARROW_GROUP_ROWS,
@@ -50,18 +58,19 @@ __all__ = ["RecordingWriter"]
 class RecordingWriter:
     """Writes one recording; use it as a context manager.
 
-    Leaving the block normally seals the recording; leaving it by an exception leaves nothing at all.
+    Leaving the block normally seals the recording; leaving it by an exception leaves nothing at all. Every method raises
+    `StorageError` where the disk is full or read-only.
 
     Args:
         out: folder to create. It must not exist, or be empty.
         operation: what made the recording, such as {"name": "import", "format": "esc"} (JSON values).
-        prices: id of the price list that `load` uses unless told otherwise, or "none".
+        prices: id of the price list that `load` uses by default, or "none".
         parents: for derived recordings, {"hash", "operation"} of each recording it was made from.
         notes: sentences about what was unusual.
         licences: {"questions": ..., "outputs": ...}, `None` where not known.
 
     Raises:
-        StorageError: `out` is there already, or cannot be written.
+        StorageError: `out` exists, or cannot be written.
     """
 
     def __init__(
@@ -89,7 +98,7 @@ class RecordingWriter:
         self._votes: dict[str, VotesBuilder] = {}
         self._leaves: list[tuple[str, str | None, str, str]] = []
         self._files: dict[str, dict[str, Any]] = {}
-        self._taken: dict[str, str] = {}
+        self._paths: dict[str, str] = {}
         self._sources: dict[str, Recording] = {}
         self._sizes: dict[tuple[str, str], dict[str, int]] = {}
         self._scorers: dict[str, ScorerInfo] = {}
@@ -130,15 +139,14 @@ class RecordingWriter:
         Args:
             info: what identifies it.
             questions: with their golds.
-            parent: a recording with the same questions: its files are linked where they hold what would be written.
+            parent: a recording with the same questions; its files are linked where they would be written alike.
             verdicts: on pairs of answers that were compared before, under the same equality.
-            not_asked: how many pairs those verdicts leave out, where they are all there will be, because no answer is new; `None`
-                compares the answers when the recording is sealed.
+            not_asked: where no answer is new, how many pairs those verdicts leave out; `None` compares the answers when the
+                recording is sealed.
 
         Raises:
             ConflictError: the dataset was added already, or a question id comes twice.
             UsageError: a name that cannot be stored.
-            StorageError: the disk said no.
         """
         check_name("dataset", info.id)
         if info.id in self._datasets:
@@ -162,7 +170,7 @@ class RecordingWriter:
             self._files[path] = write_questions(self._root / path, questions)
             if parent is not None:
                 self._sources[info.id] = parent
-                if _is_current(parent):
+                if parent.is_current:
                     self._keep(parent, info.id, None, {"questions": leaf.hexdigest()})
 
     def add_pools(
@@ -184,13 +192,12 @@ class RecordingWriter:
             counter: name of the token counter behind every token number.
             pools: one per question, in the order of the questions; a question left out has an empty pool.
             progress: called with the number of questions done.
-            parent: a recording with the same CoTs: its files are linked where they hold what would be written.
-            rewritten: the parts that may differ from those of `parent`; the others are linked unseen.
+            parent: a recording with the same CoTs; its files are linked where they would be written alike.
+            rewritten: the parts that may differ from those of `parent`; the others are linked unread.
 
         Raises:
             ConflictError: this pair was added before, or the same LLM under another decoding, or the pools are out of order.
             UsageError: a name, finish reason, token count or column that cannot be stored.
-            StorageError: the disk said no.
         """
         check_name("LLM", llm.name)
         if not llm.base.strip():
@@ -199,27 +206,24 @@ class RecordingWriter:
         self._add_llm(llm)
         if any(pair["dataset"] == dataset and pair["llm"] == llm.name for pair in self._pairs):
             raise ConflictError(f"{llm.name} on {dataset} was added twice.")
+        if dataset not in self._datasets:
+            raise UsageError(f"{llm.name} has CoTs for dataset {dataset!r}, which was not added; add it first.")
         golds = {question.id: question.answer_key for question in self._datasets[dataset][1]}
-        linked = parent is not None and _is_current(parent)
+        linked = parent is not None and parent.is_current
         pair = PairFiles(self._claim, self._root, dataset, llm.name, golds, only=rewritten if linked else None)
         self._votes[dataset].add_llm(llm.name)
-        sizes = dict.fromkeys(golds, 0)
         try:
             with storage_errors(self.out):
-                for done, pool in enumerate(self._in_order(dataset, llm.name, pools), 1):
+                for done, pool in enumerate(pools, 1):
                     pair.add(pool)
                     self._votes[dataset].add(llm.name, pool)
-                    sizes[pool.question_id] = len(pool.answers)
                     if progress is not None:
                         progress(done)
                 files, leaves, summary = pair.close()
         finally:
             pair.abandon()
-        questions = self._datasets[dataset][1]
-        if summary.pop("pools") < len(questions):
-            summary["smallest_pool"] = 0
         self._files |= files
-        self._sizes[dataset, llm.name] = sizes
+        self._sizes[dataset, llm.name] = pair.sizes
         self._leaves.append((dataset, llm.name, "llm", llm_leaf(llm, counter)))
         self._leaves += [(dataset, llm.name, part, digest) for part, digest in leaves.items()]
         if parent is not None and linked:
@@ -230,22 +234,21 @@ class RecordingWriter:
         self._pairs.append({"dataset": dataset, "llm": llm.name, "counter": counter, **summary})
 
     def keep_dataset(self, parent: Recording, dataset: str, without: Collection[tuple[str, str]] = ()) -> None:
-        """Take a dataset and everything recorded on it from another recording, as it is: nothing is written again.
+        """Take a dataset and everything recorded on it from another recording; files are linked, not written again.
 
         Args:
             parent: the other recording.
             dataset: id of the dataset.
-            without: (LLM, scorer) of scores that are left out.
+            without: (LLM, scorer) of scores to leave out.
 
         Raises:
             ConflictError: the dataset was added already, or an LLM under another decoding, or a scorer under other parameters.
             DamagedRecordingError: a file is not what its manifest says.
-            StorageError: the disk said no.
         """
         info = parent.dataset_info(dataset)
         if dataset in self._datasets:
             raise ConflictError(f"Dataset {dataset} was added twice.")
-        if not _is_current(parent):
+        if not parent.is_current:
             self._copy_dataset(parent, info, without)
             return
         self._datasets[dataset] = (info, parent.questions(dataset))
@@ -267,10 +270,10 @@ class RecordingWriter:
                 self._sizes[dataset, llm] = dict(zip(votes.question_ids, sizes, strict=True))
 
     def _copy_dataset(self, parent: Recording, info: DatasetInfo, without: Collection[tuple[str, str]]) -> None:
-        """Write a dataset of an older format again: a recording has one format."""
+        """Write a dataset of an older format in the present one."""
         self.add_dataset(info, parent.questions(info.id))
         for llm in parent.llm_names(info.id):
-            counter = parent.manifest.pairs[info.id, llm]["counter"]
+            counter = parent.counter(info.id, llm)
             self.add_pools(info.id, parent.llm_info(llm), counter, parent.pools(info.id, llm))
             self._copy_scores(parent, info.id, llm, without)
 
@@ -287,14 +290,13 @@ class RecordingWriter:
         Args:
             dataset: id of the dataset.
             llm: name of the LLM.
-            scorer: who gave the scores.
+            scorer: what gave the scores.
             rows: one entry per question that has any, in the order of the questions.
 
         Raises:
-            ConflictError: this scorer's scores were added before, or the same name under other parameters, or rows for CoTs
-                that are not there, twice or out of order.
+            ConflictError: the scores were added before, the scorer has other parameters, or rows are for CoTs that are missing,
+                twice or out of order.
             UsageError: a value that cannot be stored, or CoTs that were not added.
-            StorageError: the disk said no.
         """
         if (dataset, llm) not in self._sizes:
             raise UsageError(f"{scorer.name} has scores of {llm!r} on {dataset!r}, which was not added; add it first.")
@@ -327,11 +329,11 @@ class RecordingWriter:
         return self._folder.path
 
     def _claim(self, path: str) -> str:
-        """Refuse two files whose names differ only in case: some disks could not tell them apart."""
-        if self._taken.setdefault(path.casefold(), path) != path or path in self._files:
+        """Register a path; refuse two that differ only in case, which some disks cannot tell apart."""
+        if self._paths.setdefault(path.casefold(), path) != path or path in self._files:
             raise ConflictError(
-                f"{path} and {self._taken[path.casefold()]} cannot lie in one recording: some disks do not tell such names "
-                "apart. Give the dataset or LLM another name, or record them apart."
+                f"{path} and {self._paths[path.casefold()]} cannot be in one recording: some disks cannot tell such names "
+                "apart. Rename the dataset or LLM, or make two recordings."
             )
         return path
 
@@ -343,7 +345,7 @@ class RecordingWriter:
         written: Mapping[str, str],
         without: Collection[tuple[str, str]] = (),
     ) -> None:
-        """Take from the parent what was not written (part -> leaf), and in its place what was written and is the same."""
+        """Link what was not written (`written`: part -> leaf) from the parent, and replace what was written alike by links."""
         for leaf in parent.manifest.raw["leaves"]:
             part, digest = leaf["part"], leaf["sha256"]
             if (leaf["dataset"], leaf["llm"]) != (dataset, llm) or part in {"dataset", "llm"}:
@@ -364,7 +366,7 @@ class RecordingWriter:
                 self._scores.append(record)
 
     def _link_if_same(self, parent: Recording, path: str) -> None:
-        """Put the parent's file in place of the one that was written, if their bytes are the same."""
+        """Replace a written file by a link to the parent's, if their bytes are equal."""
         record = parent.manifest.files.get(path)
         if record is not None and record["sha256"] == self._files[path]["sha256"]:
             (self._root / path).unlink()
@@ -374,20 +376,6 @@ class RecordingWriter:
         record = parent.file_record(path)
         link_file(parent.path / path, self._root / path, record)
         self._files[path] = record
-
-    def _in_order(self, dataset: str, llm: str, pools: Iterable[PoolRows]) -> Iterable[PoolRows]:
-        if dataset not in self._datasets:
-            raise UsageError(f"{llm} has CoTs for dataset {dataset!r}, which was not added; add it first.")
-        rows = {question.id: row for row, question in enumerate(self._datasets[dataset][1])}
-        last = -1
-        for pool in pools:
-            row = rows.get(pool.question_id)
-            if row is None:
-                raise ConflictError(f"{llm} has CoTs for {pool.question_id!r}, which is no question of {dataset}.")
-            if row <= last:
-                raise ConflictError(f"{llm}: the CoTs of {pool.question_id!r} come twice or out of order.")
-            last = row
-            yield pool
 
     def _write_bytes(self, path: str, data: bytes, rows: int) -> None:
         file = HashedFile(self._root / path)
@@ -418,14 +406,12 @@ class RecordingWriter:
         self._write_bytes(README, readme_text(manifest).encode(), 0)
         manifest["files"] = dict(sorted(self._files.items()))
         check_manifest(manifest, unknown_fields=False)
-        file = HashedFile(self._root / MANIFEST)
-        file.write(json.dumps(manifest, ensure_ascii=False, indent=1).encode())
-        file.close()
+        self._write_bytes(MANIFEST, json.dumps(manifest, ensure_ascii=False, indent=1).encode(), 0)
         if self._folder is not None:
             self._folder.publish()
 
     def _settle_equality(self, dataset: str, votes: VotesBuilder) -> None:
-        """Compare the answers of a dataset, and let equal ones vote together."""
+        """Compare the answers of a dataset, so that equal ones vote together."""
         name = self._datasets[dataset][0].equality
         if dataset in self._settled:
             known, verdicts, not_asked = self._verdicts[dataset], {}, self._settled[dataset]
@@ -489,7 +475,7 @@ class RecordingWriter:
         }
 
     def _scores_manifest(self) -> dict[str, Any]:
-        """What is said of scores, where there are any."""
+        """The manifest's entries about scores, if there are any."""
         if not self._scores:
             return {}
         scorers = [
@@ -511,8 +497,3 @@ class RecordingWriter:
             "licence": info.licence,
             **({} if equality is None else {"equality": equality}),
         }
-
-
-def _is_current(parent: Recording) -> bool:
-    """Whether a recording has the format that is written, so that its files can be taken as they are."""
-    return bool(parent.manifest.raw["format_version"] == FORMAT_VERSION)

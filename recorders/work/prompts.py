@@ -32,8 +32,8 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstra
 
 from feval import answers
 from feval.cards.cards import read_card
+from feval.cards.fields import Choice
 from feval.cards.front_matter import card_files, card_folders
-from feval.cards.schema import Choice
 from feval.errors import CardError, OutOfRangeError, SourceError, UnknownNameError, UsageError
 from feval.recording.content import Question
 from recorders.request import Message

@@ -10,7 +10,7 @@ from typing import Any
 from feval.cards.tokens import SPLIT_USAGE, is_usage
 from feval.errors import ConflictError, NotARecordingError, StorageError
 from feval.recording import PoolRows, Question, Recording, open_recording
-from feval.recording.layout.manifest import recording_around
+from feval.recording.layout.locate import recording_around
 from feval.recording.verify import open_sound
 from recorders.journal.journal import Journal, difference
 from recorders.request import Completion, Request

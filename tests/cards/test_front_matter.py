@@ -90,9 +90,9 @@ BROKEN = {
     "empty file": ("", "line 1 must be '---'"),
     "no front matter": ("# A card\n", "line 1 must be '---'"),
     "no end": ("---\nid: a\n", "does not end"),
-    "nothing inside": ("---\n---\n", "no mapping"),
-    "a list": ("---\n- a\n---\n", "no mapping"),
-    "a word": ("---\nhello\n---\n", "no mapping"),
+    "nothing inside": ("---\n---\n", "not a mapping"),
+    "a list": ("---\n- a\n---\n", "not a mapping"),
+    "a word": ("---\nhello\n---\n", "not a mapping"),
     "broken YAML": ("---\nid: a\ntitle: [b\nx: }\n---\n", "line 4"),
     "broken indentation": ("---\nid: a\n  title: b\n---\n", "line 3"),
     "tab": ("---\nid:\n\t- a\n---\n", "line 3"),
@@ -117,12 +117,12 @@ BROKEN = {
 
 @pytest.mark.parametrize("name", BROKEN)
 def test_a_broken_card_is_refused_with_file_and_line(name: str, tmp_path: Path, either_loader: object) -> None:
-    text, told = BROKEN[name]
+    text, fragment = BROKEN[name]
     path = write(tmp_path, text)
     with pytest.raises(CardError) as caught:
         read_front_matter(path)
     assert str(path) in str(caught.value)
-    assert told in str(caught.value)
+    assert fragment in str(caught.value)
 
 
 def test_bytes_that_are_no_utf8_are_refused_with_their_line(tmp_path: Path) -> None:
@@ -149,13 +149,13 @@ def test_the_largest_cards_are_read_in_bounded_time(tmp_path: Path) -> None:
 def test_what_is_no_regular_file_is_refused(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe.md")
     (tmp_path / "folder.md").mkdir()
-    for name, told in (
-        ("pipe.md", "no regular file"),
-        ("folder.md", "no regular file"),
+    for name, fragment in (
+        ("pipe.md", "not a regular file"),
+        ("folder.md", "not a regular file"),
         ("absent.md", "There is no card"),
         ("a\0b", "cannot"),
     ):
-        with pytest.raises(CardError, match=told):
+        with pytest.raises(CardError, match=fragment):
             read_front_matter(tmp_path / name)
 
 
@@ -234,7 +234,7 @@ def test_folders_named_by_the_environment_come_first(tmp_path: Path, monkeypatch
 def test_a_named_folder_that_is_none_is_an_error(named: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "file.txt").touch()
     monkeypatch.setenv("FEVAL_CARDS", str(tmp_path / named))
-    with pytest.raises(CardError, match=f"FEVAL_CARDS.*{named}.*no folder"):
+    with pytest.raises(CardError, match=f"FEVAL_CARDS.*{named}.*not a folder"):
         card_folders()
 
 

@@ -384,7 +384,7 @@ def test_select_refuses(two: Path, tmp_path: Path) -> None:
 def test_nothing_is_overwritten(two: Path, toy: Path, tmp_path: Path) -> None:
     before = content(toy)
     for command in (["select", two], ["merge", two, toy]):
-        failed(feval(*command, "--out", toy), 1, "is there already; a recording is never overwritten")
+        failed(feval(*command, "--out", toy), 1, "exists already; a recording is never overwritten")
     assert content(toy) == before
 
 

@@ -753,7 +753,7 @@ def test_never_overwrites(save: Save, tmp_path: Path) -> None:
     out = tmp_path / "out"
     out.mkdir()
     (out / "mine.txt").write_text("mine")
-    with pytest.raises(StorageError, match="is there already"):
+    with pytest.raises(StorageError, match="exists already"):
         import_recording("mot-cascade", source, out, dataset="toy", llm="m", answer_kind="verbatim")
     assert (out / "mine.txt").read_text() == "mine"
 

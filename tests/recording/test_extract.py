@@ -240,7 +240,7 @@ def test_wrong_names_and_folders_are_refused(old: Path, tmp_path: Path) -> None:
         extract(old, tmp_path / "new", answer_kind="nubmer")
     with pytest.raises(UnknownNameError, match="place to take answers from"):
         extract(old, tmp_path / "new", source="air")
-    with pytest.raises(StorageError, match="is there already"):
+    with pytest.raises(StorageError, match="exists already"):
         extract(old, old, answer_kind="number")
 
 

@@ -125,8 +125,8 @@ def test_every_damaged_file_is_named(toy: Path) -> None:
         ("requests", "llm", "beta", "its column `llm` names another LLM than 'alpha'"),
         ("samples", "llm", "beta", "its column `llm` names another LLM than 'alpha'"),
         ("texts", "llm", None, "its column `llm` names another LLM than 'alpha'"),
-        ("texts", "question_id", "q1", "its question ids and sample indices are not those of the samples"),
-        ("texts", "sample_index", 7, "its question ids and sample indices are not those of the samples"),
+        ("texts", "question_id", "q1", "its question ids and sample indices differ from those of the samples"),
+        ("texts", "sample_index", 7, "its question ids and sample indices differ from those of the samples"),
     ],
 )
 def test_key_columns_that_name_other_rows_are_found(
@@ -151,7 +151,7 @@ def test_key_columns_that_name_other_rows_are_found(
 def test_a_stray_file_is_reported(toy: Path) -> None:
     (toy / "texts" / "toy" / "notes.txt").write_text("mine")
     assert verify_recording(toy).problems == (
-        "texts/toy/notes.txt: not listed in manifest.json; it is no part of the recording.",
+        "texts/toy/notes.txt: not listed in manifest.json; it does not belong to the recording.",
     )
 
 
@@ -163,7 +163,7 @@ def test_votes_that_disagree_with_the_parquet_files_are_found(toy: Path, tmp_pat
     theirs = json.loads((other / "manifest.json").read_text())
     manifest["files"]["votes/toy.votes"] = theirs["files"]["votes/toy.votes"]
     (toy / "manifest.json").write_text(json.dumps(manifest))
-    assert "does not hold what the Parquet files say" in verify_recording(toy).problems[0]
+    assert "it contradicts the Parquet files" in verify_recording(toy).problems[0]
 
 
 def test_changed_details_are_refused_when_they_are_first_asked_for(toy: Path) -> None:
@@ -247,6 +247,9 @@ def test_a_changed_text_is_refused_when_it_is_read(tmp_path: Path) -> None:
             open_recording(toy).texts("toy", "alpha", row)
 
 
+SOME_FILE = {"sha256": "0" * 64, "bytes": 1, "rows": 0}
+
+
 @pytest.mark.parametrize(
     ("change", "error", "words"),
     [
@@ -254,11 +257,12 @@ def test_a_changed_text_is_refused_when_it_is_read(tmp_path: Path) -> None:
         (lambda m: m | {"format_version": 4}, NewerFormatError, "Install a newer feval"),
         (lambda m: m | {"format_version": "1"}, DamagedRecordingError, "format_version"),
         (lambda m: m | {"recording_hash": "0" * 64}, DamagedRecordingError, "its leaves hash to"),
-        (lambda m: m | {"files": {"../x": {}}}, DamagedRecordingError, "outside the recording"),
-        (lambda m: m | {"files": {"/etc/passwd": {}}}, DamagedRecordingError, "outside the recording"),
+        (lambda m: m | {"files": {"../x": SOME_FILE}}, DamagedRecordingError, "outside the recording"),
+        (lambda m: m | {"files": {"/etc/passwd": SOME_FILE}}, DamagedRecordingError, "outside the recording"),
         (lambda m: m | {"pairs": [{}]}, DamagedRecordingError, "counter"),
-        (lambda m: m | {"leaves": [3]}, DamagedRecordingError, "dataset"),
-        (lambda m: m | {"prices": None}, DamagedRecordingError, "prices"),
+        (lambda m: m | {"leaves": [3]}, DamagedRecordingError, "has 3 in the field 'leaves.0'"),
+        (lambda m: m | {"prices": None}, DamagedRecordingError, "has None in the field 'prices'"),
+        (lambda m: m | {"llms": []}, DamagedRecordingError, "describes no such LLM"),
         (lambda m: [m], NotARecordingError, "is not the manifest"),
     ],
 )
@@ -452,7 +456,7 @@ def test_select_keeps_what_was_asked_for(tmp_path: Path, toy: Path) -> None:
 
 
 def test_select_refuses_what_is_not_there(tmp_path: Path, toy: Path) -> None:
-    with pytest.raises(ShortPoolError, match="2 were asked for"):
+    with pytest.raises(ShortPoolError, match="2 were requested"):
         select(toy, tmp_path / "s", samples=2)
     with pytest.raises(NotRecordedError, match="no question 'toy/9'"):
         select(toy, tmp_path / "s", questions=["toy/9"])
@@ -471,7 +475,7 @@ def test_file_names_are_safe_and_different() -> None:
 
 
 def test_names_that_differ_only_in_case_do_not_share_a_recording(tmp_path: Path) -> None:
-    with pytest.raises(ConflictError, match="cannot lie in one recording: some disks"):
+    with pytest.raises(ConflictError, match="cannot be in one recording: some disks"):
         write_toy(tmp_path / "r", {"Alpha": [["4"]], "alpha": [["4"]]}, ["4"])
 
 
@@ -647,7 +651,7 @@ def test_what_is_in_the_way_is_said_without_the_names_of_hidden_folders(tmp_path
     (tmp_path / "dangling").symlink_to("nowhere")
     for out, words in [
         (tmp_path / "file" / "r", "a part of its path is a file"),
-        (tmp_path / "dangling", "is there already"),
+        (tmp_path / "dangling", "exists already"),
         (tmp_path / ("x" * 250), "too long for the disk"),
         (tmp_path / ("x" * 300), "too long for the disk"),
     ]:

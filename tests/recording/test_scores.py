@@ -160,7 +160,7 @@ def test_aggregates_and_log_probabilities_agree_with_a_loop_over_the_rows(tmp_pa
 def test_scores_that_a_scorer_did_not_give_are_an_error(scored: Path, toy: Path, tmp_path: Path) -> None:
     steps = [ScoreRows("toy/0", [0], [None], [[0.5]])]
     with_steps = open_recording(add_scores(toy, tmp_path / "steps", JUDGE, {("toy", "alpha"): steps}))
-    with pytest.raises(NotRecordedError, match=r"which gave step scores for alpha on toy; .* such as 'min'"):
+    with pytest.raises(NotRecordedError, match=r"gave step scores only for alpha on toy.* such as 'min'"):
         aggregate_scores(with_steps, "toy", "alpha", "org/judge")
     plain = [ScoreRows("toy/0", [0], [0.5])]
     without = open_recording(add_scores(toy, tmp_path / "plain", JUDGE, {("toy", "alpha"): plain}))
@@ -253,7 +253,7 @@ def test_several_scorers_lie_side_by_side(scored: Path, tmp_path: Path) -> None:
     assert recording.scorers("toy", "org/beta") == ["len"]
     assert recording.scores("toy", "org/beta", "len").values[2, 0] == 3.0
     assert verify_recording(tmp_path / "both").problems == ()
-    with pytest.raises(ConflictError, match=r"holds scores of alpha on toy by 'len'"):
+    with pytest.raises(ConflictError, match=r"already has scores of alpha on toy by 'len'"):
         add_scores(tmp_path / "both", tmp_path / "x", second, {("toy", "alpha"): ROWS})
 
 

@@ -1,7 +1,7 @@
-"""A recording that grows: new CoTs of an LLM behind those that were there, which keep their places and every byte of content.
+"""Extend a recording: add new CoTs of an LLM behind the old ones.
 
-Merging takes an LLM on a dataset from one recording; this puts one pool together from two. What was there comes first, as it was,
-so that scores and everything that counts CoTs by their index stays true.
+Merging takes an LLM on a dataset from one recording; this joins two of its pools. The old CoTs come first and unchanged, so that
+scores and everything else that refers to a CoT by its index stays valid.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 from feval.cards.tokens import SPLIT_USAGE, is_usage
 from feval.errors import ConflictError
 from feval.recording.content import DatasetInfo, LLMInfo, PoolRows, Question
-from feval.recording.derived.merging import _common_info, _known_verdicts, _merged_questions, _parent, _same_question
+from feval.recording.derived.common import common_info, known_verdicts, merged_questions, parent_record, same_question
 from feval.recording.reader import Recording
 from feval.recording.writer import RecordingWriter
 
@@ -29,11 +29,11 @@ _COLUMNS = (
 
 @dataclass(frozen=True, slots=True)
 class Grown:
-    """The CoTs of one question, old ones first.
+    """A joined pool, old CoTs first.
 
     Attributes:
         pool: all of them.
-        old: how many were there.
+        old: number of old ones.
     """
 
     pool: PoolRows
@@ -41,16 +41,16 @@ class Grown:
 
 
 def check_extension(base: Recording, info: DatasetInfo, questions: Sequence[Question], llm: LLMInfo) -> None:
-    """Make sure, before anything is paid for, that new CoTs of an LLM can join a recording.
+    """Check, before anything is paid for, that new CoTs of an LLM can be added to a recording.
 
     Args:
-        base: what is there.
-        info: the dataset, as the new CoTs will have it.
-        questions: that are to be asked, with their gold keys.
-        llm: as the new CoTs will have it.
+        base: the recording.
+        info: the dataset of the new CoTs.
+        questions: the questions to ask, with their gold keys.
+        llm: the LLM of the new CoTs.
 
     Raises:
-        ConflictError: the same names stand for something else there; the message says for what.
+        ConflictError: the recording uses one of the names for something else.
     """
     if llm.name in base.manifest.llms and (differs := _difference(base.llm_info(llm.name), llm)):
         raise ConflictError(
@@ -67,28 +67,28 @@ def check_extension(base: Recording, info: DatasetInfo, questions: Sequence[Ques
                 f"{_place(base)} has {info.id} with the {field} {mine!r:.80}, and the new CoTs would have {theirs!r:.80}. Record "
                 "them into a recording of their own."
             )
-    held = {question.id: question for question in base.questions(info.id)}
+    recorded = {question.id: question for question in base.questions(info.id)}
     for question in questions:
-        if question.id in held:
-            _same_question(info.id, held[question.id], question, _place(base), "what is asked now")
+        if question.id in recorded:
+            same_question(info.id, recorded[question.id], question, _place(base), "the new request")
 
 
 def grown_pools(base: Recording, more: Recording, dataset: str, llm: str) -> Iterator[Grown]:
-    """The pools of an LLM from two recordings, in the order of the merged questions.
+    """Yield the pools of an LLM from two recordings, in the order of the merged questions.
 
     Args:
-        base: what is there; it may lack the LLM, or questions.
-        more: the new CoTs, with or without those that are there.
+        base: the recording to extend; it may lack the LLM, or questions.
+        more: the new CoTs, with or without the old ones.
         dataset: id of the dataset.
         llm: name of the LLM.
 
     Raises:
         ConflictError: the same samples were recorded twice, or a question was asked in other words.
     """
-    held = _pools(base, dataset, llm)
-    given = _pools(more, dataset, llm)
+    old_pools = _pools(base, dataset, llm)
+    new_pools = _pools(more, dataset, llm)
     for question in _questions(base, more, dataset):
-        old, new = held.get(question.id), given.get(question.id)
+        old, new = old_pools.get(question.id), new_pools.get(question.id)
         if old is None or not old.answers:
             if new is not None:
                 yield Grown(new, 0)
@@ -110,7 +110,7 @@ def extend(
     operation: Mapping[str, Any],
     notes: Sequence[str] = (),
 ) -> Path:
-    """Make a recording with everything of one, and new CoTs of an LLM on a dataset.
+    """Make a recording with everything in one, and new CoTs of an LLM on a dataset.
 
     Args:
         base: a sound recording.
@@ -135,7 +135,7 @@ def extend(
         out,
         operation=operation,
         prices=base.manifest.prices,
-        parents=[_parent(base), _parent(more)],
+        parents=[parent_record(base), parent_record(more)],
         notes=list(dict.fromkeys([*(n for one in (base, more) for n in one.manifest.raw.get("notes", ())), *notes])),
         licences=base.manifest.raw.get("licences"),
     ) as writer:
@@ -148,7 +148,7 @@ def extend(
                 if name == llm:
                     _add_grown(writer, base, more, dataset, llm)
                 else:
-                    counter = str(base.manifest.pairs[dataset, name]["counter"])
+                    counter = base.counter(dataset, name)
                     writer.add_pools(dataset, base.llm_info(name), counter, base.pools(dataset, name), parent=base)
     return Path(out)
 
@@ -156,9 +156,9 @@ def extend(
 def _add_dataset(writer: RecordingWriter, base: Recording, more: Recording, dataset: str) -> None:
     holders = [holder for holder in (base, more) if dataset in holder.manifest.datasets]
     parent = base if holders[0] is base else None
-    info = _common_info(dataset, holders)
-    known = _known_verdicts(dataset, holders, info.equality)
-    writer.add_dataset(info, _merged_questions(dataset, holders), parent=parent, **known)
+    info = common_info(dataset, holders)
+    known = known_verdicts(dataset, holders, info.equality)
+    writer.add_dataset(info, merged_questions(dataset, holders), parent=parent, **known)
 
 
 def _add_grown(writer: RecordingWriter, base: Recording, more: Recording, dataset: str, llm: str) -> None:
@@ -171,7 +171,7 @@ def _add_grown(writer: RecordingWriter, base: Recording, more: Recording, datase
 
 
 def _counter(*pairs: Mapping[str, Any]) -> str | None:
-    """The counter behind the tokens of all; the provider's counts are split where some are. `None` where they do not compare."""
+    """Return the token counter of the joined pools; `None` where their counts are not comparable."""
     counters = {str(pair["counter"]) for pair in pairs}
     if len(counters) == 1:
         return counters.pop()
@@ -179,7 +179,7 @@ def _counter(*pairs: Mapping[str, Any]) -> str | None:
 
 
 def _questions(base: Recording, more: Recording, dataset: str) -> list[Question]:
-    return _merged_questions(dataset, [one for one in (base, more) if dataset in one.manifest.datasets])
+    return merged_questions(dataset, [one for one in (base, more) if dataset in one.manifest.datasets])
 
 
 def _pools(holder: Recording, dataset: str, llm: str) -> dict[str, PoolRows]:
@@ -204,7 +204,7 @@ def _joined(old: PoolRows, new: PoolRows, what: str) -> PoolRows:
 def _both(
     old: Sequence[Any] | None, new: Sequence[Any] | None, pool: PoolRows, rows: Sequence[int]
 ) -> list[Any] | None:
-    """A column of the old CoTs and of some new ones; `None` where neither has it."""
+    """Return a column of the old CoTs and of some new ones; `None` where neither has it."""
     if old is None and new is None:
         return None
     first = [None] * len(pool.answers) if old is None else list(old)
@@ -212,7 +212,7 @@ def _both(
 
 
 def _new_rows(old: PoolRows, new: PoolRows, what: str) -> list[int]:
-    """Which CoTs are not there yet: samples are known by their seeds, where all have some, and else by their index."""
+    """Return the rows of the CoTs that are new. Samples are identified by their seeds, if all have one, else by their index."""
     own, given = _sample_names(old, new)
     places = {name: row for row, name in enumerate(own)}
     there, again = _cots(old), _cots(new)
@@ -227,7 +227,7 @@ def _new_rows(old: PoolRows, new: PoolRows, what: str) -> list[int]:
 
 
 def _cots(pool: PoolRows) -> list[tuple[str, int]]:
-    """Raw text and tokens of each CoT; a text that was not kept is recorded as an empty one."""
+    """Return raw text and tokens of each CoT; a missing text is compared as an empty one."""
     return [(text or "", tokens) for text, tokens in zip(pool.raw_texts(), pool.output_tokens, strict=True)]
 
 
@@ -239,7 +239,7 @@ def _sample_names(old: PoolRows, new: PoolRows) -> tuple[Sequence[int], Sequence
 
 
 def _refuse_same_replies(old: PoolRows, new: PoolRows, rows: Sequence[int], what: str) -> None:
-    """A reply of the provider that is there already is no new sample, whatever its index."""
+    """Refuse a provider's reply that is recorded already: it is no new sample, whatever its index."""
     ids = {name for name in old.extra.get("response_id") or () if name is not None}
     given = new.extra.get("response_id") or ()
     again = next((given[row] for row in rows if given and given[row] in ids), None)
@@ -250,11 +250,11 @@ def _refuse_same_replies(old: PoolRows, new: PoolRows, rows: Sequence[int], what
         )
 
 
-def _difference(there: LLMInfo, asked: LLMInfo) -> str | None:
-    """Where two descriptions of one LLM differ, in words."""
-    pairs = [(name, getattr(there, name), getattr(asked, name)) for name in ("temperature", "max_tokens")]
-    held, given = (json.loads(json.dumps(dict(one.decoding))) for one in (there, asked))
-    pairs += [(name, held.get(name), given.get(name)) for name in dict.fromkeys([*held, *given])]
+def _difference(recorded: LLMInfo, new: LLMInfo) -> str | None:
+    """Return how two descriptions of one LLM differ, in words; `None` where they agree."""
+    pairs = [(name, getattr(recorded, name), getattr(new, name)) for name in ("temperature", "max_tokens")]
+    first, second = (json.loads(json.dumps(dict(one.decoding))) for one in (recorded, new))
+    pairs += [(name, first.get(name), second.get(name)) for name in dict.fromkeys([*first, *second])]
     return next(
         (
             f"{name} {mine!r:.80}, and {name} {theirs!r:.80} is asked for"

@@ -1,8 +1,8 @@
-"""Extract again: the answers of a recording read anew from its texts, as a derived recording. Nothing is recorded anew.
+"""Extract again: read the answers of a recording from its texts once more, as a derived recording.
 
-The texts are what a recording holds for ever; an answer is what some version of the extraction read in them. A new version, or
-another answer kind, makes a new folder: requests are linked, answers, golds and votes are made anew where they differ. Thoughts
-that stand in texts are split off: the texts of an LLM that has some are written anew, all others are linked.
+Texts are recorded once; an answer is what some version of the extraction read in them. A new version, or another answer kind,
+makes a new folder: requests are linked; answers, golds and votes are written where they differ. Thoughts inside texts are split
+off: the texts of an LLM that has some are written again, all others are linked.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from pathlib import Path
+from typing import Any
 
 from feval import answers
 from feval.answers.equality import named_equality
@@ -18,6 +19,7 @@ from feval.answers.thoughts import Thoughts, split, split_columns
 from feval.cards.cards import thoughts_of
 from feval.errors import AnswerError, UnknownNameError, UsageError
 from feval.recording.content import DatasetInfo, PoolRows, Question
+from feval.recording.derived.common import derived_writer
 from feval.recording.reader import Recording, open_recording
 from feval.recording.verify import open_sound
 from feval.recording.writer import RecordingWriter
@@ -25,7 +27,7 @@ from feval.recording.writer import RecordingWriter
 __all__ = ["ANSWERS", "AnswerChange", "DatasetChanges", "Extraction", "GoldChange", "LLMChanges", "extract"]
 
 ANSWERS = ("text", "stored")
-"""Where raw answers come from: the texts (stored ones stand in for texts that were not kept), or always the stored ones."""
+"""Where raw answers come from: the texts (or the stored answer, where there is no text), or always the stored ones."""
 
 _EXAMPLES = 5
 _CARRIED = "Before answers were extracted again: "
@@ -33,7 +35,7 @@ _CARRIED = "Before answers were extracted again: "
 
 @dataclass(frozen=True, slots=True)
 class AnswerChange:
-    """One CoT whose answer is another now.
+    """One CoT whose answer changed.
 
     Attributes:
         question_id: of which question.
@@ -54,7 +56,7 @@ class AnswerChange:
 
 @dataclass(frozen=True, slots=True)
 class GoldChange:
-    """One question whose gold has another key now; `answer` is the gold as the dataset writes it."""
+    """One question whose gold has another key than before; `answer` is the gold as the dataset writes it."""
 
     question_id: str
     answer: str | None
@@ -64,7 +66,7 @@ class GoldChange:
 
 @dataclass(frozen=True, slots=True)
 class LLMChanges:
-    """What became of the answers of one LLM on one dataset.
+    """How the answers of one LLM on one dataset changed.
 
     Attributes:
         llm: its name.
@@ -95,7 +97,7 @@ class LLMChanges:
 
 @dataclass(frozen=True, slots=True)
 class DatasetChanges:
-    """What became of the answers and golds of one dataset.
+    """How the answers and golds of one dataset changed.
 
     Attributes:
         dataset: its id.
@@ -120,7 +122,7 @@ class DatasetChanges:
 
 @dataclass(frozen=True, slots=True)
 class Extraction:
-    """A recording with its answers extracted again, and what changed.
+    """The result of extracting the answers of a recording again.
 
     Attributes:
         path: the new recording.
@@ -146,10 +148,9 @@ def extract(
     equality: str | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> Extraction:
-    """Read every answer of a recording again, and write the result as a new recording.
+    """Read every answer of a recording again and write a new recording.
 
-    Requests and everything else that stays is linked, not written again; so are texts in which no thoughts stand. Golds are made
-    canonical again too.
+    What stays the same is linked, not written again. The keys of golds are made again, too.
 
     Args:
         recording: the folder to read; it stays as it is.
@@ -172,34 +173,33 @@ def extract(
     infos = [_new_info(parent, dataset, answer_kind, source, equality) for dataset in parent.dataset_ids()]
     _one_kind_only(parent, answer_kind)
     steps = _Steps(parent, progress)
-    operation = {"name": "extract", "answers": source, "extractors": {info.id: info.extractor for info in infos}}
-    with RecordingWriter(
-        out,
-        operation=operation | ({} if answer_kind is None else {"answer_kind": answer_kind}),
-        prices=parent.manifest.prices,
-        parents=[{"hash": parent.hash, "operation": parent.manifest.raw.get("operation", {})}],
-        notes=[_carried(note) for note in parent.manifest.raw.get("notes", ())],
-        licences=parent.manifest.raw.get("licences"),
-    ) as writer:
-        found = tuple(_dataset(writer, parent, info, source, steps) for info in infos)
-        notes = tuple(_notes(parent, found, source))
+    operation: dict[str, Any] = {
+        "name": "extract",
+        "answers": source,
+        "extractors": {info.id: info.extractor for info in infos},
+    }
+    operation |= {} if answer_kind is None else {"answer_kind": answer_kind}
+    old_notes = [_carried(note) for note in parent.manifest.raw.get("notes", ())]
+    with derived_writer(parent, out, operation, old_notes) as writer:
+        changes = tuple(_dataset(writer, parent, info, source, steps) for info in infos)
+        notes = tuple(_notes(parent, changes, source))
         for sentence in notes:
             writer.note(sentence)
     made = open_recording(out)
     return Extraction(
-        made.path, made.hash, parent.hash, tuple(_with_right(parent, made, each) for each in found), notes
+        made.path, made.hash, parent.hash, tuple(_with_right(parent, made, each) for each in changes), notes
     )
 
 
 def _with_right(parent: Recording, made: Recording, changes: DatasetChanges) -> DatasetChanges:
-    """The changes with the CoTs that were and are right, which is known when equal answers vote together."""
+    """Return the changes with the numbers of correct CoTs, which are known once equal answers vote together."""
     before, after = parent.votes(changes.dataset), made.votes(changes.dataset)
     llms = [replace(llm, right_before=before.right(llm.llm), right_after=after.right(llm.llm)) for llm in changes.llms]
     return replace(changes, llms=tuple(llms))
 
 
 class _Steps:
-    """Counts pools and passes the number on."""
+    """Counts pools and reports the count."""
 
     def __init__(self, parent: Recording, report: Callable[[int, int], None] | None) -> None:
         self._done, self._report = 0, report
@@ -232,12 +232,12 @@ def _one_kind_only(parent: Recording, kind: str | None) -> None:
 
 
 def _carried(note: str) -> str:
-    """A note of the parent; it may speak of the answers as they were."""
+    """Return a note of the parent, marked as such: it may be about the old answers."""
     return note if note.startswith(_CARRIED) else _CARRIED + note
 
 
-def _notes(parent: Recording, found: Sequence[DatasetChanges], source: str) -> Iterator[str]:
-    for changes in found:
+def _notes(parent: Recording, datasets: Sequence[DatasetChanges], source: str) -> Iterator[str]:
+    for changes in datasets:
         for llm in changes.llms:
             if llm.split:
                 ends = "1 CoT ends in its" if llm.without_reply == 1 else f"{llm.without_reply:,} CoTs end in their"
@@ -268,7 +268,7 @@ def _dataset(
         tally = _Tally(llm)
         rewritten = _rewritten(parent, info.id, llm, source)
         pools = _pools(parent, info, llm, source, questions, tally, steps, split=len(rewritten) > 1)
-        counter = parent.manifest.pairs[info.id, llm]["counter"]
+        counter = parent.counter(info.id, llm)
         writer.add_pools(info.id, parent.llm_info(llm), counter, pools, parent=parent, rewritten=rewritten)
         llms.append(tally.changes())
     golds = [
@@ -290,7 +290,7 @@ def _dataset(
 
 
 def _gold(question: Question) -> str | None:
-    """The gold as the dataset writes it, or where only its key was kept, that: a key is its own key."""
+    """Return the gold as the dataset writes it, or its key where only that was recorded."""
     return question.answer_key if question.answer is None else question.answer
 
 
@@ -322,7 +322,7 @@ def _pools(
 
 
 def _rewritten(parent: Recording, dataset: str, llm: str, source: str) -> tuple[str, ...]:
-    """The parts of an LLM that are written anew: with thoughts in its texts, or split off before, the texts too."""
+    """Return the parts of an LLM to write again: the texts too, if they hold thoughts or thoughts were split off before."""
     thoughts = thoughts_of(llm)
     texts = chain.from_iterable(parent.scan_texts(dataset, llm))
     if source == "text" and (
@@ -333,7 +333,7 @@ def _rewritten(parent: Recording, dataset: str, llm: str, source: str) -> tuple[
 
 
 def _split(pool: PoolRows, thoughts: Thoughts | None) -> tuple[PoolRows, list[bool]]:
-    """A pool with its raw texts split (again, where they were before), and whether each CoT has a reply to read."""
+    """Return a pool with thoughts split off its raw texts, and whether each CoT has a reply to read."""
     columns = split_columns(pool.raw_texts(), pool.reasoning_apart(), pool.finish_reasons, thoughts)
     changed = replace(
         pool,
@@ -347,16 +347,16 @@ def _split(pool: PoolRows, thoughts: Thoughts | None) -> tuple[PoolRows, list[bo
 
 def _raw_answers(pool: PoolRows, kind: str, question: Question, readable: Sequence[bool]) -> list[str | None]:
     # Equal texts are common where replies are short.
-    found = {text: answers.extract(kind, text, question.choices) for text in set(pool.texts) if text is not None}
+    answer_of = {text: answers.extract(kind, text, question.choices) for text in set(pool.texts) if text is not None}
     return [
-        stored if text is None else found[text] if has_reply else None
+        stored if text is None else answer_of[text] if has_reply else None
         for text, stored, has_reply in zip(pool.texts, pool.raw_answers, readable, strict=True)
     ]
 
 
 @dataclass(slots=True)
 class _Tally:
-    """Compares pools before and after as they pass."""
+    """Compares pools before and after, one by one."""
 
     llm: str
     cots: int = 0
@@ -380,7 +380,7 @@ class _Tally:
                     self.examples[what].append(AnswerChange(old.question_id, sample, before, after, *raw))
 
     def changes(self) -> LLMChanges:
-        """What was counted."""
+        """The counts."""
         return LLMChanges(
             llm=self.llm,
             cots=self.cots,
@@ -390,5 +390,5 @@ class _Tally:
             without_text=self.without_text,
             split=self.split,
             without_reply=self.without_reply,
-            examples=tuple(change for found in self.examples.values() for change in found),
+            examples=tuple(change for examples in self.examples.values() for change in examples),
         )

@@ -1,4 +1,4 @@
-"""Derived recordings: new folders made from old ones, which stay as they are. The manifest names the parents."""
+"""Derived recordings: merge, select, add scores. Each is a new folder, whose manifest names its parents."""
 
 from __future__ import annotations
 
@@ -7,24 +7,14 @@ from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
-from feval.answers.equality import named_equality
-from feval.answers.parties import Verdict
-from feval.errors import (
-    ConflictError,
-    NotRecordedError,
-    OutOfRangeError,
-    ShortPoolError,
-    UsageError,
-)
-from feval.recording.content import (
-    CHANNELS,
-    NORMAL_FORM,
-    DatasetInfo,
-    LLMInfo,
-    PoolRows,
-    Question,
-    ScorerInfo,
-    ScoreRows,
+from feval.errors import ConflictError, NotRecordedError, OutOfRangeError, ShortPoolError, UsageError
+from feval.recording.content import CHANNELS, PoolRows, ScorerInfo, ScoreRows
+from feval.recording.derived.common import (
+    common_info,
+    derived_writer,
+    known_verdicts,
+    merged_questions,
+    parent_record,
 )
 from feval.recording.layout.format import SCORES
 from feval.recording.reader import Recording
@@ -39,9 +29,9 @@ _CHANNEL_FIELDS = tuple(field for part in CHANNELS.values() for field, _ in part
 def merge(recordings: Sequence[str | Path], out: str | Path, *, equality: str | None = None) -> Path:
     """Put several recordings into one: other datasets, other LLMs, or both.
 
-    Questions are told apart by dataset and id, and must agree in text, gold and choices. Their order is that of the first
+    Questions are told apart by dataset and id, and must agree in text, gold and choices. They keep the order of the first
     recording that has them. The same LLM on the same dataset may come twice only if everything recorded is equal. Answers of
-    different recordings are compared under the equality of their dataset; verdicts of the parents are not asked for again.
+    different recordings are compared under the equality of their dataset; verdicts of the parents are reused.
 
     Args:
         recordings: two or more folders.
@@ -56,32 +46,32 @@ def merge(recordings: Sequence[str | Path], out: str | Path, *, equality: str | 
         StorageError: `out` is there already, or cannot be written.
     """
     if len(recordings) < 2:
-        raise UsageError(f"A merge needs two or more recordings; {len(recordings)} given.")
+        raise UsageError(f"A merge needs two or more recordings; {len(recordings)} given. Name another.")
     sources = [open_sound(path) for path in recordings]
     prices = {source.manifest.prices for source in sources}
     if len(prices) > 1:
         raise ConflictError(
-            f"The recordings name different price lists ({', '.join(sorted(prices))}); merge such as agree, or open both "
-            "together with one `--prices`."
+            f"The recordings name different price lists ({', '.join(sorted(prices))}); merge recordings with one list, or open "
+            "them together with one `--prices`."
         )
     datasets = list(dict.fromkeys(dataset for source in sources for dataset in source.dataset_ids()))
     with RecordingWriter(
         out,
         operation={"name": "merge"},
         prices=prices.pop(),
-        parents=[_parent(source) for source in sources],
+        parents=[parent_record(source) for source in sources],
         notes=list(dict.fromkeys(note for source in sources for note in source.manifest.raw.get("notes", ()))),
         licences=_common_licences(sources),
     ) as writer:
         for dataset in datasets:
             holders = [source for source in sources if dataset in source.manifest.datasets]
-            questions = _merged_questions(dataset, holders)
-            info = _common_info(dataset, holders, equality)
-            writer.add_dataset(info, questions, **_known_verdicts(dataset, holders, info.equality))
+            questions = merged_questions(dataset, holders)
+            info = common_info(dataset, holders, equality)
+            writer.add_dataset(info, questions, **known_verdicts(dataset, holders, info.equality))
             for llm, holder in _owners(dataset, holders).items():
                 pools = {pool.question_id: pool for pool in holder.pools(dataset, llm)}
                 ordered = (pools[question.id] for question in questions if question.id in pools)
-                writer.add_pools(dataset, _llm(holder, llm), _counter(holder, dataset, llm), ordered)
+                writer.add_pools(dataset, holder.llm_info(llm), holder.counter(dataset, llm), ordered)
                 for scorer, scored in _score_owners(dataset, llm, holders).items():
                     rows = {own.question_id: own for own in scored.score_rows(dataset, llm, scorer)}
                     own = (rows[question.id] for question in questions if question.id in rows)
@@ -117,63 +107,59 @@ def select(
         RecordingError, StorageError: as for `merge`.
     """
     if samples is not None and samples < 1:
-        raise OutOfRangeError(f"A selection keeps at least 1 CoT per pool; {samples} asked for.")
+        raise OutOfRangeError(f"A selection keeps at least 1 CoT per pool, not {samples}. Raise --samples.")
     if min_cots is not None and min_cots < 1:
-        raise OutOfRangeError(f"Questions are kept that have at least 1 CoT of each LLM or more; {min_cots} asked for.")
+        raise OutOfRangeError(f"The least number of CoTs per question is 1, not {min_cots}. Raise --min-cots.")
     source = open_sound(recording)
-    kept = [dataset for dataset in source.dataset_ids() if datasets is None or dataset in datasets]
-    _all_found(source, datasets, llms, kept)
+    selected = [dataset for dataset in source.dataset_ids() if datasets is None or dataset in datasets]
+    _check_names(source, datasets, llms, selected)
     wanted = None if questions is None else set(questions)
     choice = {"datasets": datasets, "llms": llms, "questions": questions}
     operation: dict[str, Any] = {key: sorted(value) for key, value in choice.items() if value is not None}
     operation |= {key: value for key, value in (("samples", samples), ("min_cots", min_cots)) if value is not None}
-    short = {dataset: _short(source, dataset, llms, wanted, min_cots or 0) for dataset in kept}
-    with RecordingWriter(
-        out,
-        operation={"name": "select", **operation},
-        prices=source.manifest.prices,
-        parents=[_parent(source)],
-        notes=[*source.manifest.raw.get("notes", ()), *_short_notes(short, min_cots)],
-        licences=source.manifest.raw.get("licences"),
-    ) as writer:
+    short = {dataset: _short(source, dataset, llms, wanted, min_cots or 0) for dataset in selected}
+    notes = [*source.manifest.raw.get("notes", ()), *_short_notes(short, min_cots)]
+    with derived_writer(source, out, {"name": "select", **operation}, notes) as writer:
         missing = set(wanted or ())
-        for dataset in kept:
+        for dataset in selected:
             rows = [q for q in source.questions(dataset) if wanted is None or q.id in wanted]
             missing -= {row.id for row in rows}
             rows = [row for row in rows if row.id not in short[dataset]]
             info = source.dataset_info(dataset)
-            writer.add_dataset(info, rows, **_known_verdicts(dataset, [source], info.equality))
+            writer.add_dataset(info, rows, **known_verdicts(dataset, [source], info.equality))
             for llm in source.llm_names(dataset):
                 if llms is None or llm in llms:
                     pools = _first(source.pools(dataset, llm), {row.id for row in rows}, samples, llm)
-                    writer.add_pools(dataset, _llm(source, llm), _counter(source, dataset, llm), pools)
+                    writer.add_pools(dataset, source.llm_info(llm), source.counter(dataset, llm), pools)
                     for scorer in source.scorers(dataset, llm):
                         scored = _first_scores(
                             source.score_rows(dataset, llm, scorer), {row.id for row in rows}, samples
                         )
                         writer.add_scores(dataset, llm, source.scorer_info(scorer), scored)
         if missing:
-            raise NotRecordedError(f"{source.path} holds no question {min(missing)!r:.80} ({len(missing)} not found).")
+            raise NotRecordedError(
+                f"{source.path} has no question {min(missing)!r:.80} ({len(missing)} are missing). Check the ids."
+            )
     return Path(out)
 
 
 def _short(
     source: Recording, dataset: str, llms: Collection[str] | None, questions: Collection[str] | None, least: int
 ) -> set[str]:
-    """Ids of the questions, among some, on which a kept LLM has too few CoTs.
+    """Return the ids of the chosen questions on which a selected LLM has too few CoTs.
 
     Raises:
-        ShortPoolError: that is all of them.
+        ShortPoolError: all chosen questions are such.
     """
     votes = source.votes(dataset)
-    asked = [name for name in votes.question_ids if questions is None or name in questions]
+    chosen = [name for name in votes.question_ids if questions is None or name in questions]
     sizes = [votes.llms[llm].sizes for llm in source.llm_names(dataset) if llms is None or llm in llms]
     short = {name for row, name in enumerate(votes.question_ids) if any(own[row] < least for own in sizes)}
-    short.intersection_update(asked)
-    if asked and len(short) == len(asked):
+    short.intersection_update(chosen)
+    if chosen and len(short) == len(chosen):
         raise ShortPoolError(
-            f"No question of {dataset} has {least} CoTs of every LLM that is kept, so nothing is left of it. Keep more with a "
-            "smaller --min-cots, or with fewer LLMs."
+            f"No question of {dataset} has {least} CoTs of every selected LLM, so nothing of it would be left. Lower "
+            "--min-cots, or select fewer LLMs."
         )
     return short
 
@@ -197,13 +183,13 @@ def add_scores(
     replacing: bool = False,
     without_notes: Collection[str] = (),
 ) -> Path:
-    """Make a recording with one scorer's scores beside everything that was there, which is linked, not written again.
+    """Make a recording with one scorer's scores added; everything else is linked, not written again.
 
     Args:
         recording: the folder that was scored; it stays as it is.
         out: the folder to make.
         scorer: who gave the scores.
-        rows: (dataset id, LLM name) -> one entry per question that has any scores, in the order of the questions.
+        rows: (dataset id, LLM name) -> one entry per question with scores, in the order of the questions.
         operation: what made the scores (JSON values); the scorer's name is added.
         notes: sentences about what was unusual.
         replacing: whether scores of the same name are left out of the new recording instead of being an error.
@@ -258,16 +244,10 @@ def add_scorers(
         source.require(dataset, llm)
         if not replacing and scorer_name in source.scorers(dataset, llm):
             raise ConflictError(
-                f"{source.path} holds scores of {llm} on {dataset} by {scorer_name!r}; give the scorer another name."
+                f"{source.path} already has scores of {llm} on {dataset} by {scorer_name!r}. Give the scorer another name."
             )
-    with RecordingWriter(
-        out,
-        operation={"name": "score", **operation},
-        prices=source.manifest.prices,
-        parents=[_parent(source)],
-        notes=[*(note for note in source.manifest.raw.get("notes", ()) if note not in without_notes), *notes],
-        licences=source.manifest.raw.get("licences"),
-    ) as writer:
+    old_notes = [note for note in source.manifest.raw.get("notes", ()) if note not in without_notes]
+    with derived_writer(source, out, {"name": "score", **operation}, [*old_notes, *notes]) as writer:
         for dataset in source.dataset_ids():
             writer.keep_dataset(source, dataset, {(llm, name) for own, llm, name in new if own == dataset})
         for scorer, rows in scores:
@@ -276,79 +256,15 @@ def add_scorers(
     return Path(out)
 
 
-def _parent(source: Recording) -> dict[str, Any]:
-    return {"hash": source.hash, "operation": source.manifest.raw.get("operation", {})}
-
-
-def _llm(source: Recording, llm: str) -> LLMInfo:
-    return source.llm_info(llm)
-
-
-def _counter(source: Recording, dataset: str, llm: str) -> str:
-    counter: str = source.manifest.pairs[dataset, llm]["counter"]
-    return counter
-
-
 def _common_licences(sources: Sequence[Recording]) -> Mapping[str, str | None]:
-    """What all agree on; where they differ, every licence is named."""
-    found: dict[str, str | None] = {}
+    """Return the licences all agree on; where they differ, all of them."""
+    licences: dict[str, str | None] = {}
     for kind in ("questions", "outputs"):
         stated = {(source.manifest.raw.get("licences") or {}).get(kind) for source in sources}
-        found[kind] = next(iter(stated)) if len(stated) == 1 else "; ".join(sorted(s or "not stated" for s in stated))
-    return found
-
-
-def _common_info(dataset: str, holders: Sequence[Recording], equality: str | None = None) -> DatasetInfo:
-    first = holders[0].dataset_info(dataset)
-    if len(holders) > 1 and equality is not None:
-        first = replace(first, equality=named_equality(first.answer_kind, equality))
-    for holder in holders[1:]:
-        other = holder.dataset_info(dataset)
-        for field in ("answer_kind", "extractor", "system_prompt", *(["equality"] if equality is None else [])):
-            mine, theirs = getattr(first, field), getattr(other, field)
-            if mine != theirs:
-                advice = "name one for both, --equality NAME" if field == "equality" else "import one of them again"
-                raise ConflictError(
-                    f"{dataset} has {field} {mine!r} in {holders[0].path} but {theirs!r} in {holder.path}; {advice}."
-                )
-    return first
-
-
-def _known_verdicts(dataset: str, holders: Sequence[Recording], equality: str) -> dict[str, Any]:
-    """What `RecordingWriter.add_dataset` is told of verdicts: those of the holders, and that a single one has no new answers."""
-    verdicts: dict[str, list[Verdict]] = {}
-    for holder in holders:
-        if holder.dataset_info(dataset).equality == equality:
-            for question, own in holder.verdicts(dataset).items():
-                verdicts.setdefault(question, []).extend(own)
-    if len(holders) > 1 or equality == NORMAL_FORM:
-        return {"verdicts": verdicts}
-    return {"verdicts": verdicts, "not_asked": holders[0].manifest.datasets[dataset]["equality"]["not_asked"]}
-
-
-def _merged_questions(dataset: str, holders: Sequence[Recording]) -> list[Question]:
-    merged: dict[str, tuple[Question, Recording]] = {}
-    for holder in holders:
-        for question in holder.questions(dataset):
-            if question.id not in merged:
-                merged[question.id] = (question, holder)
-                continue
-            known, where = merged[question.id]
-            merged[question.id] = (_same_question(dataset, known, question, where.path, holder.path), where)
-    return [question for question, _ in merged.values()]
-
-
-def _same_question(dataset: str, known: Question, other: Question, where: str | Path, there: str | Path) -> Question:
-    for field, noun in (("text", "texts"), ("answer_key", "golds"), ("choices", "choices")):
-        mine, theirs = getattr(known, field), getattr(other, field)
-        if mine != theirs and not (field != "text" and not (mine and theirs)):
-            raise ConflictError(
-                f"Question {known.id!r} of {dataset} has two {noun}: {mine!r:.80} in {where}, "
-                f"{theirs!r:.80} in {there}."
-            )
-    if known.answer_key is None and other.answer_key is not None:
-        known = replace(known, answer=other.answer, answer_key=other.answer_key)
-    return known if known.choices else replace(known, choices=other.choices)
+        licences[kind] = (
+            next(iter(stated)) if len(stated) == 1 else "; ".join(sorted(s or "not stated" for s in stated))
+        )
+    return licences
 
 
 def _owners(dataset: str, holders: Sequence[Recording]) -> dict[str, Recording]:
@@ -365,7 +281,7 @@ def _owners(dataset: str, holders: Sequence[Recording]) -> dict[str, Recording]:
 
 
 def _pair_leaves(source: Recording, dataset: str, llm: str) -> set[tuple[str, str]]:
-    """What is recorded of a pair, scores apart: those of several recordings may join."""
+    """Return the leaves of an LLM on a dataset without scores: those of several recordings may be joined."""
     return {
         (leaf["part"], leaf["sha256"])
         for leaf in source.manifest.raw["leaves"]
@@ -388,16 +304,16 @@ def _score_owners(dataset: str, llm: str, holders: Sequence[Recording]) -> dict[
     return {scorer: owner for scorer, (_, owner) in owners.items()}
 
 
-def _all_found(
-    source: Recording, datasets: Collection[str] | None, llms: Collection[str] | None, kept: Sequence[str]
+def _check_names(
+    source: Recording, datasets: Collection[str] | None, llms: Collection[str] | None, selected: Sequence[str]
 ) -> None:
     for dataset in datasets or ():
         source.require(dataset)
-    held = {llm for dataset in kept for llm in source.llm_names(dataset)}
+    recorded = {llm for dataset in selected for llm in source.llm_names(dataset)}
     for llm in llms or ():
-        if llm not in held:
+        if llm not in recorded:
             raise NotRecordedError(
-                f"{source.path} holds no LLM {llm!r} there; it holds {', '.join(sorted(held)) or 'none'}."
+                f"{source.path} has no LLM {llm!r} there. It has {', '.join(sorted(recorded)) or 'none'}."
             )
 
 
@@ -405,10 +321,10 @@ def _first_scores(rows: Iterable[ScoreRows], ids: Collection[str], samples: int 
     for own in rows:
         if own.question_id not in ids:
             continue
-        kept = [place for place, index in enumerate(own.sample_indices) if samples is None or index < samples]
+        places = [place for place, index in enumerate(own.sample_indices) if samples is None or index < samples]
         columns = {field.name: getattr(own, field.name) for field in fields(own) if field.name != "question_id"}
         shorter: dict[str, Any] = {
-            name: None if column is None else [column[place] for place in kept] for name, column in columns.items()
+            name: None if column is None else [column[place] for place in places] for name, column in columns.items()
         }
         yield replace(own, **shorter)
 
@@ -422,9 +338,9 @@ def _first(pools: Iterable[PoolRows], ids: Collection[str], samples: int | None,
             continue
         if len(pool.answers) < samples:
             raise ShortPoolError(
-                f"{llm} has {len(pool.answers)} CoTs on {pool.question_id!r}; {samples} were asked for. Select fewer."
+                f"{llm} has {len(pool.answers)} CoTs on {pool.question_id!r}; {samples} were requested. Select fewer."
             )
-        kept = {name: value for name in _CHANNEL_FIELDS if (value := getattr(pool, name)) is not None}
+        channels = {name: value for name in _CHANNEL_FIELDS if (value := getattr(pool, name)) is not None}
         yield replace(
             pool,
             texts=pool.texts[:samples],
@@ -433,5 +349,5 @@ def _first(pools: Iterable[PoolRows], ids: Collection[str], samples: int | None,
             output_tokens=pool.output_tokens[:samples],
             finish_reasons=pool.finish_reasons[:samples],
             extra={name: column[:samples] for name, column in pool.extra.items()},
-            **{name: value[:samples] for name, value in kept.items()},
+            **{name: value[:samples] for name, value in channels.items()},
         )

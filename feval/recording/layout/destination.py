@@ -14,7 +14,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from feval.errors import StorageError
-from feval.recording.layout.manifest import recording_around
+from feval.recording.layout.locate import recording_around
 
 __all__ = ["NewFolder", "storage_errors"]
 

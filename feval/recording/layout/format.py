@@ -38,14 +38,14 @@ __all__ = [
 
 FORMAT = "feval-recording"
 FORMAT_VERSION = 3
-"""What is written."""
+"""The version that is written."""
 FORMAT_VERSIONS = (1, 2, 3)
-"""What is read. Format 1 keeps names and answers in the votes file, format 2 has them apart, format 3 has verdicts on equal
-answers, times as timestamps, and the same key columns in every Parquet file."""
+"""The versions that are read. Format 1 has names and answers in the votes file, format 2 has them apart; format 3 adds
+verdicts on equal answers, times as timestamps, and the same key columns in every Parquet file."""
 MANIFEST = "manifest.json"
 README = "README.md"
 SCORES = "scores/"
-"""Begins the part of a scorer's scores; its name follows."""
+"""Prefix of the part of a scorer's scores; the scorer's name follows."""
 
 _SAFE = re.compile(r"[A-Za-z0-9._@=+-]")
 _SAFE_NAME = re.compile(r"[A-Za-z0-9_@=+-][A-Za-z0-9._@=+-]{0,99}")
@@ -64,21 +64,19 @@ def check_name(noun: str, name: str) -> str:
         UsageError: the name is empty, too long, or has control characters or lone surrogates in it.
     """
     if not name or len(name) > _MAX_NAME or name != name.strip():
-        found = f"{name[:80]!r}... of {len(name)}" if len(name) > 80 else repr(name)
+        shown = f"{name[:80]!r}... of {len(name)}" if len(name) > 80 else repr(name)
         raise UsageError(
-            f"{noun[0].upper()}{noun[1:]} names have 1 to {_MAX_NAME} characters and no blanks around them; found {found}."
+            f"{noun[0].upper()}{noun[1:]} names have 1 to {_MAX_NAME} characters and no blanks around them; found {shown}."
         )
     if any(ord(c) < 32 or 0x7F <= ord(c) < 0xA0 or 0xD800 <= ord(c) < 0xE000 for c in name):
-        raise UsageError(
-            f"The {noun} {name!r} has control characters in its name, or bytes that are no text; rename it."
-        )
+        raise UsageError(f"The {noun} {name!r} has control characters or broken Unicode in its name. Rename it.")
     return name
 
 
 def slug(name: str) -> str:
-    """File name of a dataset or LLM: readable, safe everywhere, and different for different names.
+    """Return the file name of a dataset or LLM: readable, safe everywhere, different for different names.
 
-    "/" becomes "--". A name that this would not tell from another gets eight digits of its SHA-256 behind it.
+    "/" becomes "--". A name that this would make ambiguous gets eight digits of its SHA-256 appended.
     """
     plain = name.replace("/", "--")
     safe = plain if _SAFE_NAME.fullmatch(plain) else "".join(c if _SAFE.match(c) else "_" for c in plain)[:100]
@@ -88,7 +86,7 @@ def slug(name: str) -> str:
 
 
 def file_path(part: str, dataset: str, llm: str | None = None) -> str:
-    """Where a part lies below the recording's folder, with "/" between the names."""
+    """Return the path of a part below the recording's folder, with "/" between the names."""
     if part in _VOTES:
         return f"votes/{slug(dataset)}.{part}"
     if llm is not None and part.startswith(SCORES):
@@ -99,23 +97,22 @@ def file_path(part: str, dataset: str, llm: str | None = None) -> str:
 
 
 def is_safe_path(path: object) -> bool:
-    """Whether a path from a manifest stays inside the recording's folder."""
+    """Return whether a path from a manifest stays inside the recording's folder."""
     if not isinstance(path, str) or "\\" in path or "\0" in path or ":" in path:
         return False
     return _NOWHERE.isdisjoint(path.split("/"))
 
 
 def is_beside(path: str) -> bool:
-    """Whether a file that no manifest lists may lie in a recording's folder: what a repository on the Hub has beside one.
+    """Return whether a file may lie in a recording's folder without being listed: what a Hub repository has besides.
 
-    Its page, its pictures and what was computed from the recording are no content: people edit and add them, and nothing that
-    feval computes reads them.
+    Its page, pictures and results are not content: people edit and add them, and feval reads none of them.
     """
     return path in _BESIDE_FILES or path.startswith(_BESIDE_FOLDERS)
 
 
 def open_regular(path: Path) -> BufferedReader:
-    """Open a file of a recording. A pipe would be waited for and a device read for ever, so neither is opened.
+    """Open a file of a recording. Pipes and devices are refused: reading them may never end.
 
     Raises:
         OSError: it cannot be opened, or is no regular file.
@@ -131,18 +128,18 @@ def open_regular(path: Path) -> BufferedReader:
 
 
 def read_regular(path: Path, most: int) -> bytes:
-    """All bytes of a file of a recording; more than `most` only if the file is larger than that.
+    """Return all bytes of a file of a recording; more than `most` only if the file is larger than that.
 
     Raises:
         OSError: it cannot be read, or is no regular file.
     """
     descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
     try:
-        found = os.fstat(descriptor)
-        if not stat.S_ISREG(found.st_mode):
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode):
             raise OSError(errno.EINVAL, "it is no regular file", str(path))
         pieces = []
-        left = min(found.st_size, most) + 1
+        left = min(status.st_size, most) + 1
         while left > 0 and (piece := os.read(descriptor, left)):
             pieces.append(piece)
             left -= len(piece)
@@ -159,7 +156,7 @@ class LeafHash:
     """
 
     def __init__(self) -> None:
-        import orjson
+        import orjson  # not needed by `feval --help`
 
         self._dumps = orjson.dumps
         self._option = orjson.OPT_SORT_KEYS | orjson.OPT_APPEND_NEWLINE
@@ -178,7 +175,7 @@ class LeafHash:
                 f"A value cannot be stored ({error}); text must be valid Unicode, a number have 64 bits."
             ) from error
         if b"e+" in line:  # some versions of orjson write 1e+16, others 1e16
-            line = _TEXT_OR_PLUS.sub(lambda found: b"e" if found[0] == b"e+" else found[0], line)
+            line = _TEXT_OR_PLUS.sub(lambda match: b"e" if match[0] == b"e+" else match[0], line)
         self._sha.update(line)
 
     def hexdigest(self) -> str:
@@ -187,7 +184,7 @@ class LeafHash:
 
 
 def recording_hash(leaves: Iterable[tuple[str, str | None, str, str]]) -> str:
-    """The Merkle root: SHA-256 over the sorted leaves (dataset, LLM or "", part, hex digest), as one JSON line."""
+    """Return the Merkle root: SHA-256 over the sorted leaves (dataset, LLM or "", part, hex digest), as one JSON line."""
     rows = sorted([dataset, llm or "", part, digest] for dataset, llm, part, digest in leaves)
     return hashlib.sha256(
         json.dumps(rows, ensure_ascii=False, separators=(",", ":")).encode(errors="surrogatepass")

@@ -1,4 +1,4 @@
-"""Files that two recordings share: what stays the same is linked, not written again."""
+"""Files that recordings share by hard links."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ __all__ = ["link_file"]
 
 
 def link_file(source: Path, target: Path, record: Mapping[str, Any]) -> None:
-    """Put a sealed file into another recording: a hard link where the disks allow it, else a copy.
+    """Put a file of a recording into another one: as a hard link where the disk allows it, else as a copy.
 
     Args:
-        source: the file; its bytes are those of a sealed recording, which nobody changes.
+        source: the file; recordings never change.
         target: must not exist.
-        record: what the manifest of the source says of the file.
+        record: of the file in the manifest of `source`.
 
     Raises:
         DamagedRecordingError: the file is not what its manifest says.
-        OSError: the disk of the target said no.
+        OSError: the target cannot be written.
     """
     try:
-        found = source.stat().st_size
+        size = source.stat().st_size
     except OSError as error:
         raise DamagedRecordingError(f"{source} cannot be read ({error.strerror}); run `feval verify`.") from error
-    if found != record["bytes"]:
-        raise DamagedRecordingError(f"{source} should have {record['bytes']} bytes, found {found}; run `feval verify`.")
+    if size != record["bytes"]:
+        raise DamagedRecordingError(f"{source} should have {record['bytes']} bytes, found {size}; run `feval verify`.")
     target.parent.mkdir(parents=True, exist_ok=True)
     try:
         os.link(source.resolve(), target)  # a cache may hold symbolic links
@@ -39,7 +39,7 @@ def link_file(source: Path, target: Path, record: Mapping[str, Any]) -> None:
 
 
 def _copy(source: Path, target: Path, record: Mapping[str, Any]) -> None:
-    """Copy a file to where no link can lead: another disk, or one without links."""
+    """Copy a file to another disk, or one without links."""
     copy = HashedFile(target)
     try:
         with source.open("rb") as file:

@@ -1,16 +1,13 @@
 """`manifest.json`: its one definition, checked whenever a recording is opened, written or verified.
 
-The records are typed dicts and not models: pydantic checks them all the same, a derived recording writes what it read, and opening
-takes half as long.
+The records are typed dicts and not models: pydantic checks them all the same, a derived recording writes what it read, and
+opening takes half as long.
 """
 
 from __future__ import annotations
 
-import json
-import math
 from dataclasses import dataclass
 from functools import cache
-from itertools import islice
 from pathlib import Path
 from typing import (
     Annotated,
@@ -23,19 +20,18 @@ from pydantic import ConfigDict, Field, StringConstraints, TypeAdapter, Validati
 from typing_extensions import TypedDict
 
 from feval.cards.validation import sentence
-from feval.errors import DamagedRecordingError, FevalError, NewerFormatError, NotARecordingError, StorageError
+from feval.errors import DamagedRecordingError, NewerFormatError, NotARecordingError
 from feval.recording.layout.format import (
     FORMAT,
     FORMAT_VERSION,
     FORMAT_VERSIONS,
     MANIFEST,
     is_safe_path,
-    read_regular,
     recording_hash,
 )
+from feval.recording.layout.locate import read_json
 
 __all__ = [
-    "MOST_BYTES",
     "DatasetRecord",
     "EqualityRecord",
     "FileRecord",
@@ -48,11 +44,7 @@ __all__ = [
     "ScoresRecord",
     "check_manifest",
     "read_manifest",
-    "recording_around",
 ]
-
-MOST_BYTES = 256 * 2**20
-"""No manifest is larger."""
 
 _Sha256 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
 _Name = Annotated[str, Field(min_length=1)]
@@ -112,8 +104,8 @@ class LLMRecord(TypedDict):
 class PairRecord(TypedDict):
     """One LLM on one dataset: token counter, number of CoTs, pool sizes.
 
-    `unclosed_thoughts` counts CoTs that end inside a thought, `empty_replies` other CoTs without reply and answer; both are left out
-    when 0.
+    `unclosed_thoughts` counts CoTs that end inside a thought, `empty_replies` other CoTs without reply and answer; both are
+    left out when 0.
     """
 
     dataset: str
@@ -220,7 +212,7 @@ def read_manifest(folder: Path) -> Manifest:
         StorageError: the file cannot be read.
     """
     path = folder / MANIFEST
-    raw = _parse(path, _read(path, folder))
+    raw = read_json(folder)
     if not isinstance(raw, dict) or raw.get("format") != FORMAT:
         raise NotARecordingError(f'{path} is not the manifest of a recording: it lacks "format": "{FORMAT}".')
     version = raw.get("format_version")
@@ -255,72 +247,6 @@ def check_manifest(raw: object, *, unknown_fields: bool = True) -> None:
 @cache
 def _adapter() -> TypeAdapter[ManifestRecord]:
     return TypeAdapter(ManifestRecord)
-
-
-def recording_around(folder: str | Path) -> Path | None:
-    """The recording that a folder, existing or not, lies in or is; `None` where it lies in none."""
-    place = Path(folder).resolve()
-    return next((path for path in (place, *place.parents) if _is_recording(path)), None)
-
-
-def _recordings_in(folder: Path) -> list[Path]:
-    """Recordings that somebody who named the folder above them may have meant: the first few."""
-    try:
-        return sorted(islice(filter(_is_recording, islice(folder.iterdir(), 100)), 3))
-    except OSError:
-        return []
-
-
-def _is_recording(folder: Path) -> bool:
-    try:
-        if not (folder / MANIFEST).exists():
-            return False
-        raw = _parse(folder / MANIFEST, _read(folder / MANIFEST, folder))
-    except (FevalError, OSError):
-        return False
-    return isinstance(raw, dict) and raw.get("format") == FORMAT
-
-
-def _read(path: Path, folder: Path) -> bytes:
-    try:
-        data = read_regular(path, MOST_BYTES)
-    except (FileNotFoundError, NotADirectoryError) as error:
-        found = (
-            "has no manifest.json" if folder.is_dir() else "is not a folder" if folder.exists() else "does not exist"
-        )
-        within = _recordings_in(folder)
-        advice = (
-            f"There is one in {' and in '.join(map(str, within))}; name the folder itself."
-            if within
-            else "Make one with `feval record` or `feval import`, or check the path."
-        )
-        raise NotARecordingError(f"No recording at {folder}: it {found}. {advice}") from error
-    except OSError as error:
-        raise StorageError(f"{path} could not be read: {error.strerror or error}.") from error
-    if len(data) > MOST_BYTES:
-        raise DamagedRecordingError(f"{path} is larger than {MOST_BYTES // 2**20} MiB; no manifest is.")
-    return data
-
-
-def _parse(path: Path, data: bytes) -> Any:
-    try:
-        return _decoder().decode(data.decode())
-    except (ValueError, RecursionError) as error:
-        raise DamagedRecordingError(
-            f"{path} is not valid JSON ({error}); fetch or make the recording again."
-        ) from error
-
-
-@cache
-def _decoder() -> json.JSONDecoder:
-    return json.JSONDecoder(parse_constant=_finite, parse_float=_finite)
-
-
-def _finite(literal: str) -> float:
-    number = float(literal)
-    if not math.isfinite(number):
-        raise ValueError(f"it holds the number {literal:.40}, which is not finite")
-    return number
 
 
 def _indexed(path: Path, raw: dict[str, Any]) -> Manifest:

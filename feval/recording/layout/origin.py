@@ -1,4 +1,4 @@
-"""Where the recording in a folder was fetched from, if it was: a note in the folder, or the Hub's cache, whose paths say it."""
+"""Where on the Hub a recording was fetched from: a note in its folder, or the path of the Hub's cache."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ _ADDRESS = re.compile(r"hf://[A-Za-z0-9._/@%+ =-]{1,400}")
 
 
 def cached_from(folder: Path) -> str | None:
-    """The address on the Hub of a folder in the Hub's cache; `None` of any other."""
-    found = re.search(f"(?:^|/){_CACHED.pattern}$", folder.as_posix())
-    return found and f"hf://{found['namespace']}/{found['name']}@{found['commit']}{found['path'] or ''}"
+    """Return the address on the Hub of a folder in the Hub's cache; `None` for any other folder."""
+    match = re.search(f"(?:^|/){_CACHED.pattern}$", folder.as_posix())
+    return match and f"hf://{match['namespace']}/{match['name']}@{match['commit']}{match['path'] or ''}"
 
 
 def origin(folder: Path) -> str | None:
-    """The address on the Hub that the recording in a folder is from; `None` where it is from no Hub."""
+    """Return the address on the Hub that a recording was fetched from; `None` where it was not."""
     if (cached := cached_from(folder)) is not None:
         return cached
     try:

@@ -1,4 +1,4 @@
-"""The README.md of a recording: what a person who finds the folder reads first."""
+"""The README.md of a recording."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ __all__ = ["code", "plain", "readme_text"]
 
 
 def readme_text(manifest: dict[str, Any]) -> str:
-    """A Markdown page from the manifest: what was recorded, how to load it, under which licences."""
+    """Return a Markdown page made from the manifest: what was recorded, under which licences, how to check it."""
     datasets = {record["id"]: record for record in manifest["datasets"]}
     rows = [
         f"| {plain(datasets[pair['dataset']]['title'])} | {code(pair['llm'])} | {datasets[pair['dataset']]['questions']} "
@@ -65,7 +65,7 @@ def _share(pair: dict[str, Any]) -> str:
 
 
 def code(text: str) -> str:
-    """A name as a code span: nothing escapes a backtick in there, so the span is fenced by one more than it holds in a row."""
+    """Return a name as a code span, fenced by one backtick more than the name has in a row: they cannot be escaped."""
     name = " ".join(text.split()).replace("|", r"\|")
     fence = "`" * (1 + max(map(len, re.findall("`+", name)), default=0))
     blank = " " if len(fence) > 1 else ""
@@ -73,5 +73,5 @@ def code(text: str) -> str:
 
 
 def plain(text: str) -> str:
-    """Names and notes come from outside: no markup, no line breaks, no table cells of their own."""
+    """Return text from outside without markup, line breaks and table cells."""
     return re.sub(r"([\\`*_\[\]<>|#])", r"\\\1", " ".join(text.split()))

@@ -1,7 +1,7 @@
 """Limits on what a Parquet file grows to when it is read: a small file can be made to decompress to gigabytes.
 
-The limits are far beyond what recordings need. The footer is checked when a file is opened, the strings behind its dictionaries when a
-file comes from the Hub.
+The limits are far beyond what recordings need. The footer is checked when a file is opened, the strings behind its dictionaries
+when a file comes from the Hub.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from feval.cards.schema import FINISH_REASONS
-from feval.errors import UsageError
+from feval.errors import ConflictError, UsageError
 from feval.recording.content import CHANNELS, OPTIONAL_COLUMNS, PAIR_PARTS, PoolRows, utc_time
 from feval.recording.layout.format import LeafHash, file_path
 from feval.recording.leaves import channel_values, pool_lines
@@ -30,6 +30,9 @@ class PairFiles:
         llm: its name.
         golds: normal forms of the questions' golds, by id.
         only: the parts to write, where the others are taken from another recording; `None` for all.
+
+    Attributes:
+        sizes: question id -> CoTs added, in the order of the questions.
     """
 
     def __init__(
@@ -50,12 +53,19 @@ class PairFiles:
         self._only = only
         self._tables: dict[str, ParquetFile] = {}
         self._leaves = {part: LeafHash() for part in self._paths}
-        self._sizes: list[int] = []
+        self._row, self._rows = -1, {question: row for row, question in enumerate(golds)}
+        self.sizes = dict.fromkeys(golds, 0)
         self._no_answer = self._unclosed = self._empty = 0
         self._waiting_bytes: dict[str, int] = {}
 
     def add(self, pool: PoolRows) -> None:
-        """Add a pool."""
+        """Add a pool.
+
+        Raises:
+            ConflictError: its question is unknown, or comes twice or out of order.
+            UsageError: a value that cannot be stored.
+        """
+        self._check_order(pool)
         self._check(pool)
         if not self._tables:
             self._open()
@@ -68,7 +78,7 @@ class PairFiles:
                 self._open_channel(part)
             self._add_line(part, lines[part], pool.question_id)
             self._tables[part].extend(**own)
-        self._sizes.append(len(pool.answers))
+        self.sizes[pool.question_id] = len(pool.answers)
         self._no_answer += sum(answer is None for answer in pool.answers)
         marked = pool.reasoning_marks or [None] * len(pool.texts)
         unclosed = [marks is not None and any(not mark.closing for mark in marks) for marks in marked]
@@ -85,13 +95,12 @@ class PairFiles:
             self._open()
         files = {self._paths[part]: table.close() for part, table in self._tables.items()}
         summary = {
-            "cots": sum(self._sizes),
-            "smallest_pool": min(self._sizes, default=0),
-            "largest_pool": max(self._sizes, default=0),
+            "cots": sum(self.sizes.values()),
+            "smallest_pool": min(self.sizes.values(), default=0),
+            "largest_pool": max(self.sizes.values(), default=0),
             "no_answer": self._no_answer,
             **({"unclosed_thoughts": self._unclosed} if self._unclosed else {}),
             **({"empty_replies": self._empty} if self._empty else {}),
-            "pools": len(self._sizes),
         }
         return files, {part: leaf.hexdigest() for part, leaf in self._leaves.items()}, summary
 
@@ -114,6 +123,15 @@ class PairFiles:
             self._leaves[part].add(line)
         except UsageError as error:
             raise UsageError(f"{self._who}, question {question!r}, {part}: {error}") from error
+
+    def _check_order(self, pool: PoolRows) -> None:
+        dataset, llm = self._pair
+        row = self._rows.get(pool.question_id)
+        if row is None:
+            raise ConflictError(f"{llm} has CoTs for {pool.question_id!r}, which is no question of {dataset}.")
+        if row <= self._row:
+            raise ConflictError(f"{llm}: the CoTs of {pool.question_id!r} come twice or out of order.")
+        self._row = row
 
     def _check(self, pool: PoolRows) -> None:
         where = f"{self._who}, question {pool.question_id!r}"

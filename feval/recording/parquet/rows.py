@@ -9,13 +9,10 @@ from typing import Any
 from feval.answers.parties import Verdict
 from feval.answers.thoughts import Mark
 from feval.errors import DamagedRecordingError
-from feval.recording.content import OPTIONAL_COLUMNS, PoolRows, Question, ScoreRows
+from feval.recording.content import EQUALITY_COLUMNS, OPTIONAL_COLUMNS, PoolRows, Question, ScoreRows
 from feval.recording.parquet.tables import Table, by_question
 
-__all__ = ["EQUALITY_COLUMNS", "pools_of_rows", "questions_of_table", "scores_of_rows", "verdicts_of_rows"]
-
-EQUALITY_COLUMNS = ("left", "right", "gold", "equal")
-"""Columns of a file of verdicts beside `question_id`: the fields of `Verdict`; `equal` is null where there is no verdict."""
+__all__ = ["pools_of_rows", "questions_of_table", "scores_of_rows", "verdicts_of_rows"]
 
 _SCORE_FIELDS = {
     "step_scores": "step_scores",

@@ -10,9 +10,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from feval.answers.parties import Verdict
-from feval.recording.content import CHANNELS, OPTIONAL_COLUMNS, Question
+from feval.recording.content import CHANNELS, EQUALITY_COLUMNS, OPTIONAL_COLUMNS, Question
 from feval.recording.layout.hashed import HashedFile
-from feval.recording.parquet.rows import EQUALITY_COLUMNS
 
 __all__ = [
     "NARROW_GROUP_ROWS",
@@ -32,42 +31,26 @@ NARROW_GROUP_ROWS = 1 << 16
 _QUESTIONS_GROUP_ROWS = 4096
 _STRING = pa.string()
 
-_QUESTIONS_SCHEMA: Schema = (
-    pa.schema(
-        [
-            ("question_id", _STRING),
-            ("question", _STRING),
-            ("answer", _STRING),
-            ("answer_key", _STRING),
-            ("choices", pa.list_(pa.struct([("label", _STRING), ("text", _STRING)]))),
-        ]
-    ),
-    False,
-)
-_EQUALITY_SCHEMA: Schema = (
-    pa.schema(
-        [
-            ("question_id", _STRING),
-            ("left", _STRING),
-            ("right", _STRING),
-            ("gold", pa.bool_()),
-            ("equal", pa.bool_()),
-        ]
-    ),
-    ["question_id", "left", "right"],
-)
+_CHOICES = pa.list_(pa.struct([("label", _STRING), ("text", _STRING)]))
+_QUESTION_TEXTS = ("question_id", "question", "answer", "answer_key")
+_QUESTIONS_SCHEMA: Schema = pa.schema([*((name, _STRING) for name in _QUESTION_TEXTS), ("choices", _CHOICES)]), False
+
+_FORMS = ["question_id", "left", "right"]
+_OUTCOMES = [("gold", pa.bool_()), ("equal", pa.bool_())]
+_EQUALITY_SCHEMA: Schema = pa.schema([*((name, _STRING) for name in _FORMS), *_OUTCOMES]), _FORMS
+
 SCORES_SCHEMA: Schema = (
     pa.schema(
-        [
-            ("llm", _STRING),
-            ("question_id", _STRING),
-            ("sample_index", pa.int32()),
-            ("score", pa.float64()),
-            ("step_scores", pa.list_(pa.float64())),
-            ("verdict", _STRING),
-            ("prompt_tokens", pa.int32()),
-            ("output_tokens", pa.int32()),
-        ]
+        {
+            "llm": _STRING,
+            "question_id": _STRING,
+            "sample_index": pa.int32(),
+            "score": pa.float64(),
+            "step_scores": pa.list_(pa.float64()),
+            "verdict": _STRING,
+            "prompt_tokens": pa.int32(),
+            "output_tokens": pa.int32(),
+        }
     ),
     ["llm", "question_id", "verdict"],
 )

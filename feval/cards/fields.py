@@ -1,0 +1,47 @@
+"""Field types that several kinds of cards share."""
+
+from __future__ import annotations
+
+from datetime import date
+from typing import Annotated
+
+from pydantic import AfterValidator, BaseModel, ConfigDict
+
+__all__ = ["Card", "Choice", "Day", "Text"]
+
+
+def _iso_date(text: str) -> str:
+    try:
+        is_day = date.fromisoformat(text).isoformat() == text  # fromisoformat takes 20250602 and week dates, too
+    except ValueError:
+        is_day = False
+    if not is_day:
+        raise ValueError("write the date as YYYY-MM-DD")
+    return text
+
+
+def _not_blank(text: str) -> str:
+    if not text.strip():
+        raise ValueError("it cannot be blank")
+    return text
+
+
+Text = Annotated[str, AfterValidator(_not_blank)]
+"""Text that is not blank."""
+Day = Annotated[str, AfterValidator(_iso_date)]
+"""A day, YYYY-MM-DD."""
+
+
+class Card(BaseModel):
+    """The facts of a card. A card that says questions: "250" is corrected by its author, not by us."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+
+class Choice(BaseModel):
+    """One option of a multiple-choice question."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    label: str
+    text: str

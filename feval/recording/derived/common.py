@@ -1,0 +1,109 @@
+"""What recordings must agree on before one is made of several, shared by merging and extending."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from feval.answers.equality import named_equality
+from feval.answers.parties import Verdict
+from feval.errors import ConflictError
+from feval.recording.content import NORMAL_FORM, DatasetInfo, Question
+from feval.recording.reader import Recording
+from feval.recording.writer import RecordingWriter
+
+__all__ = ["common_info", "derived_writer", "known_verdicts", "merged_questions", "parent_record", "same_question"]
+
+
+def derived_writer(
+    source: Recording, out: str | Path, operation: Mapping[str, Any], notes: Sequence[str]
+) -> RecordingWriter:
+    """Return the writer of a recording that is derived from one other."""
+    return RecordingWriter(
+        out,
+        operation=operation,
+        prices=source.manifest.prices,
+        parents=[parent_record(source)],
+        notes=notes,
+        licences=source.manifest.raw.get("licences"),
+    )
+
+
+def parent_record(source: Recording) -> dict[str, Any]:
+    """Return the entry of a recording in the `parents` of another one's manifest."""
+    return {"hash": source.hash, "operation": source.manifest.raw.get("operation", {})}
+
+
+def common_info(dataset: str, holders: Sequence[Recording], equality: str | None = None) -> DatasetInfo:
+    """Return what several recordings say about a dataset.
+
+    Args:
+        dataset: its id.
+        holders: the recordings that have it.
+        equality: the one to use where there are several recordings; `None`: the one they agree on.
+
+    Raises:
+        ConflictError: they differ in answer kind, extractor, system prompt or equality.
+    """
+    first = holders[0].dataset_info(dataset)
+    if len(holders) > 1 and equality is not None:
+        first = replace(first, equality=named_equality(first.answer_kind, equality))
+    for holder in holders[1:]:
+        other = holder.dataset_info(dataset)
+        for field in ("answer_kind", "extractor", "system_prompt", *(["equality"] if equality is None else [])):
+            mine, theirs = getattr(first, field), getattr(other, field)
+            if mine != theirs:
+                advice = "name one for both, --equality NAME" if field == "equality" else "import one of them again"
+                raise ConflictError(
+                    f"{dataset} has {field} {mine!r} in {holders[0].path} but {theirs!r} in {holder.path}; {advice}."
+                )
+    return first
+
+
+def known_verdicts(dataset: str, holders: Sequence[Recording], equality: str) -> dict[str, Any]:
+    """Return the arguments of `RecordingWriter.add_dataset` about verdicts; a single holder has no new answers."""
+    verdicts: dict[str, list[Verdict]] = {}
+    for holder in holders:
+        if holder.dataset_info(dataset).equality == equality:
+            for question, own in holder.verdicts(dataset).items():
+                verdicts.setdefault(question, []).extend(own)
+    if len(holders) > 1 or equality == NORMAL_FORM:
+        return {"verdicts": verdicts}
+    return {"verdicts": verdicts, "not_asked": holders[0].manifest.datasets[dataset]["equality"]["not_asked"]}
+
+
+def merged_questions(dataset: str, holders: Sequence[Recording]) -> list[Question]:
+    """Return the questions of a dataset in several recordings, in the order of the first that has each.
+
+    Raises:
+        ConflictError: one id stands for two questions.
+    """
+    merged: dict[str, tuple[Question, Recording]] = {}
+    for holder in holders:
+        for question in holder.questions(dataset):
+            if question.id not in merged:
+                merged[question.id] = (question, holder)
+                continue
+            known, where = merged[question.id]
+            merged[question.id] = (same_question(dataset, known, question, where.path, holder.path), where)
+    return [question for question, _ in merged.values()]
+
+
+def same_question(dataset: str, known: Question, other: Question, where: str | Path, there: str | Path) -> Question:
+    """Return a question with the gold and choices that either of two recordings has; `where` and `there` name them.
+
+    Raises:
+        ConflictError: texts, golds or choices differ.
+    """
+    for field, noun in (("text", "texts"), ("answer_key", "golds"), ("choices", "choices")):
+        mine, theirs = getattr(known, field), getattr(other, field)
+        if mine != theirs and not (field != "text" and not (mine and theirs)):
+            raise ConflictError(
+                f"Question {known.id!r} of {dataset} has two {noun}: {mine!r:.80} in {where}, "
+                f"{theirs!r:.80} in {there}."
+            )
+    if known.answer_key is None and other.answer_key is not None:
+        known = replace(known, answer=other.answer, answer_key=other.answer_key)
+    return known if known.choices else replace(known, choices=other.choices)
