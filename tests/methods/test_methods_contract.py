@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pytest
-from method_cases import CASES, Case
+from method_cases import Case, all_cases
 from real_files import Codes, golden, real_codes
 from small import write_scored_toy
 
@@ -47,7 +47,7 @@ def replay(tmp_path_factory: pytest.TempPathFactory) -> tuple[Dataset, list[LLM]
 
 
 def cases() -> list[Any]:
-    return [pytest.param(name, case, id=f"{name}-{case}") for name in METHODS for case in CASES[name]]
+    return [pytest.param(name, case, id=f"{name}-{case}") for name, case in all_cases()]
 
 
 def whole_set(name: str) -> bool:
@@ -116,7 +116,7 @@ DEFAULTS: dict[str, dict[str, Any]] = {
 """What papers and authors' code take, where they say so."""
 
 
-@pytest.mark.parametrize("name", METHODS)
+@pytest.mark.parametrize("name", DEFAULTS)
 def test_defaults_are_those_of_the_papers(name: str) -> None:
     method = METHODS[name]()
     assert {field: getattr(method, field) for field in DEFAULTS[name]} == DEFAULTS[name]
