@@ -287,6 +287,7 @@ def test_what_a_report_follows_was_learnt_on_the_same_questions(
         return fit(method, dataset, llms, rows)
 
     monkeypatch.setattr("feval.evaluation.evaluation.fit", noted)
+    monkeypatch.setattr("feval.comparison.traces.fit", noted)
     told = compare(Plan.from_dict(settings | {"method": [entry]}), base=recordings)
     dataset, llms = opened(told, recordings)
     assert traces(told, dataset, llms, base=recordings).missing == ()

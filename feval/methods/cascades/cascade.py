@@ -24,6 +24,7 @@ from feval.methods.fields import (
     CountPerLLM,
     ExactNumber,
     ListOf,
+    Whole,
     as_fraction,
     frozen_method,
     per_llm,
@@ -85,7 +86,7 @@ class Cascade:
     # The authors' code accepts below the threshold; with `strict=False`, two LLMs and the vote share this is the MoT paper's
     # CoT-1D-Vote with tau = 1 - delta.
     strict: bool = True
-    order: ListOf[int] | None = None
+    order: ListOf[Whole] | None = None
     # The authors' code searches the permutations of exactly as many LLMs as the cascade is deep. A shorter chain can be better
     # and is among "any".
     chains: Literal["given", "permutations", "any"] = "given"
