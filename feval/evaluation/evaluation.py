@@ -273,33 +273,33 @@ def evaluate(
         MethodError: a user's method failed; the message names it and the question.
     """
     _require_method(method)
-    asked = [llms] if isinstance(llms, LLM) else list(llms)
-    if not asked or replicates < 1 or workers < 1:
+    used = [llms] if isinstance(llms, LLM) else list(llms)
+    if not used or replicates < 1 or workers < 1:
         raise UsageError(
-            f"An evaluation needs an LLM, a replicate and a worker; {len(asked)}, {replicates} and {workers} were given."
+            f"An evaluation needs an LLM, a replicate and a worker; {len(used)}, {replicates} and {workers} were given."
         )
-    dataset.require(asked)
-    asked = asked if seed is None else [llm.seeded(seed) for llm in asked]
+    dataset.require(used)
+    used = used if seed is None else [llm.seeded(seed) for llm in used]
     kind, trained = _kind(method, order), 0
     with _named(method):
-        most = budgets(method, asked)
+        most = budgets(method, used)
         questions = question_set(dataset, most, rows=rows, unlabelled=unlabelled, short_pools=short_pools)
         chosen, train = questions.rows, None
         if train_fraction is not None:
             train, chosen = train_test_rows(dataset, train_fraction, split_seed, chosen)
             trained = len(train)
         if train is not None and learns(method):
-            method = fit(method, dataset, asked, train, time_limit)
+            method = fit(method, dataset, used, train, time_limit)
         if not len(chosen):
             raise UsageError(f"An evaluation needs a question; {dataset.id} was to be evaluated on none.")
         if kind == "exact":
-            means = exact_means(method, dataset, asked, chosen)
+            means = exact_means(method, dataset, used, chosen)
         else:
-            prompt_tokens = [llm.pool.prompt_tokens[chosen] for llm in asked]
+            prompt_tokens = [llm.pool.prompt_tokens[chosen] for llm in used]
             sums = replicate_sums(
                 method,
                 dataset,
-                asked,
+                used,
                 chosen,
                 order=kind,
                 replicates=replicates,
@@ -307,7 +307,7 @@ def evaluate(
                 workers=workers,
             )
             means = sums.means(1 if kind == "recorded" else replicates, prompt_tokens)
-    evaluation = _evaluation(method, dataset, asked, chosen, kind, replicates, means, confidence)
+    evaluation = _evaluation(method, dataset, used, chosen, kind, replicates, means, confidence)
     return replace(evaluation, train_questions=trained, left_out=questions.left_out)
 
 

@@ -13,7 +13,7 @@ from feval.methods.protocol import Orders
 
 __all__ = ["Batch", "batches"]
 
-_BLOCK = 1 << 16  # draws
+_BLOCK = 1 << 17  # draws
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,4 +49,6 @@ def batches(orders: Orders, draws: int, width: int) -> Iterator[Batch]:
         rows = np.arange(q, min(q + some_questions, questions), dtype=np.intp)[:, None] * width
         for r in range(0, replicates, some_replicates):
             where = slice(r, r + some_replicates), slice(q, q + some_questions)
-            yield Batch(where, orders[where][:, :, :draws] + rows)
+            places = orders[where][:, :, :draws].astype(np.intp)
+            places += rows
+            yield Batch(where, places)

@@ -52,6 +52,7 @@ __all__ = [
     "ListOf",
     "Positive",
     "Share",
+    "Whole",
     "as_fraction",
     "field_value",
     "frozen_method",
@@ -125,6 +126,9 @@ class ExactNumber:
             raise PydanticCustomError("out_of_range", "outside its range")
         return value
 
+
+Whole = Annotated[int, BeforeValidator(_python_number)]
+"""A whole number, also one of NumPy."""
 
 Count = Annotated[int, Field(ge=1, description="a whole number, 1 or more"), BeforeValidator(_python_number)]
 """How many CoTs, windows or questions."""

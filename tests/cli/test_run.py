@@ -98,9 +98,9 @@ def test_run_and_curve_warn_of_few_questions_and_of_prompts_paid_once(toy: Path)
         (["self-consistency", "--set", "k=3"], 2, "fields of self-consistency"),
         (["self-consistency", "--set", "n"], 2, "FIELD=VALUE"),
         (["self-consistency", "--set", "n=3", "--set", "n=4"], 2, "set twice"),
-        (["self-consistency", "--set", "n=many"], 2, "takes a whole number; 'many' was given"),
+        (["self-consistency", "--set", "n=many"], 2, "takes a whole number, 1 or more; n='many' was given"),
         (["self-consistency", "--set", "n=2.5"], 2, "takes a whole number"),
-        (["self-consistency", "--set", "n=0"], 2, "1 CoT or more"),
+        (["self-consistency", "--set", "n=0"], 2, "n='0' was given"),
         (["self-consistency", "--set", "n=5"], 1, "5 were asked for"),
         (["self-consistency", "--order", "sorted"], 2, "sorted"),
         (["oracle", "--order", "seeded"], 2, "oracle"),
@@ -171,7 +171,7 @@ def test_settings_are_read_as_their_fields_want_them() -> None:
     assert make_method("cascade", {"thresholds": "0.5", "order": "0,1"}).thresholds == (0.5,)
     assert make_method("cascade", {"samples": "5"}).samples == 5
     assert parse_settings(["n=7", "scorer = a=b "]) == {"n": "7", "scorer": "a=b"}
-    with pytest.raises(UsageError, match="whole number; True was given"):
+    with pytest.raises(UsageError, match="whole number, 1 or more; n=True was given"):
         make_method("self-consistency", {"n": True})
 
 
@@ -224,7 +224,7 @@ def test_an_infinite_field_is_text_in_json() -> None:
     method = make_method("confidence-weighted", {"temperature": "inf"})
     assert method.temperature == float("inf")
     assert make_method("confidence-weighted", {"temperature": "Infinity"}) == method
-    with pytest.raises(UsageError, match="takes a number or none; 'nan' was given"):
+    with pytest.raises(UsageError, match="takes a number above 0 or none; temperature='nan' was given"):
         make_method("confidence-weighted", {"temperature": "nan"})
     from feval.evaluation.evaluation import _fields, _json
 

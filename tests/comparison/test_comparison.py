@@ -391,7 +391,7 @@ def test_what_fails_is_kept_with_its_reason_while_the_others_go_on(toy: Path) ->
         "The method self-consistency cannot be evaluated: gpt-3.5-turbo has 6 recorded CoTs on question 'toy/"
     )
     expected = {
-        "zero, n=0": "1 CoT or more",
+        "zero, n=0": "1 or more; n=0 was given",
         "unheard of": "Did you mean 'self-consistency'",
         "field": "There is no field 'k'",
         "llm": "no recorded LLM 'gpt-4o'. Did you mean 'gpt-4o-mini'",

@@ -309,7 +309,7 @@ def test_what_learns_is_judged_on_other_questions(replay: tuple[Dataset, list[LL
 
 @pytest.mark.parametrize(
     ("given", "told"),
-    [("self-consistency", "is no method"), (SelfConsistency, r"such as SelfConsistency\(\)"), (3, "3 is no")],
+    [("self-consistency", "is not a method"), (SelfConsistency, r"such as SelfConsistency\(\)"), (3, "3 is no")],
 )
 def test_what_is_no_method_is_told_before_anything_runs(
     given: Any, told: str, replay: tuple[Dataset, list[LLM]]

@@ -95,13 +95,13 @@ def split(method: Any, pool: Answers, gold: str) -> tuple[float, float, float]:
     return right / count, none / count, float(early / count)
 
 
-def told(method: Any, pools: Sequence[str], golds: Sequence[str]) -> tuple[np.ndarray, ErrorShares]:
+def exact_split(method: Any, pools: Sequence[str], golds: Sequence[str]) -> tuple[np.ndarray, ErrorShares]:
     pool = pool_of([[-2 if c == "." else -1 if c == "-" else ord(c) - ord("a") for c in pool] for pool in pools])
     gold = np.array([ord(gold) - ord("a") for gold in golds])
-    return told_of(method, pool, gold)
+    return split_of(method, pool, gold)
 
 
-def told_of(method: Any, pool: Pool, gold: np.ndarray, draw: Draw | None = None) -> tuple[np.ndarray, ErrorShares]:
+def split_of(method: Any, pool: Pool, gold: np.ndarray, draw: Draw | None = None) -> tuple[np.ndarray, ErrorShares]:
     right = method.exact(pool, gold).right
     return right, method.exact_errors(pool, gold, right, draw or not_asked)
 
@@ -131,14 +131,14 @@ def cases() -> Iterator[tuple[str, str]]:
 @pytest.mark.parametrize("method", [*CRITERIA, *WINDOWS, *PLAIN], ids=str)
 def test_the_split_is_the_mean_over_all_orders(method: Any) -> None:
     pools, golds = zip(*cases(), strict=True)
-    right, shares = told(method, pools, golds)
+    right, shares = exact_split(method, pools, golds)
     assert shares.no_answer is not None
     assert shares.stopped_early is not None
     assert shares.routed_wrong is not None
     assert not shares.routed_wrong.any()
     expected = np.array([split(method, answers(pool), gold) for pool, gold in zip(pools, golds, strict=True)]).T
-    for found, wanted in zip((right, shares.no_answer, shares.stopped_early), expected, strict=True):
-        assert found == pytest.approx(wanted, abs=1e-12)
+    for result, wanted in zip((right, shares.no_answer, shares.stopped_early), expected, strict=True):
+        assert result == pytest.approx(wanted, abs=1e-12)
 
 
 @settings(max_examples=40, deadline=None)
@@ -147,7 +147,7 @@ def test_the_split_is_the_mean_over_all_orders(method: Any) -> None:
     st.sampled_from([m for m in [*CRITERIA, *WINDOWS] if m.draws(1)[0] < 6]),
 )
 def test_some_of_the_recorded_cots_are_enough(pool: list[str], method: Any) -> None:
-    _, shares = told(method, ["".join(pool)], ["a"])
+    _, shares = exact_split(method, ["".join(pool)], ["a"])
     expected = split(method, answers("".join(pool)), "a")
     assert shares.stopped_early == pytest.approx([expected[2]], abs=1e-12)
     assert shares.no_answer == pytest.approx([expected[1]], abs=1e-12)
@@ -159,7 +159,7 @@ def test_some_of_the_recorded_cots_are_enough(pool: list[str], method: Any) -> N
     st.sampled_from([m for m in [*CRITERIA, *WINDOWS] if m.draws(1)[0] == 6]),
 )
 def test_all_of_the_recorded_cots_may_be_drawn(pool: list[str], method: Any) -> None:
-    right, shares = told(method, ["".join(pool)], ["a"])
+    right, shares = exact_split(method, ["".join(pool)], ["a"])
     expected = split(method, answers("".join(pool)), "a")
     assert (right[0], shares.no_answer[0], shares.stopped_early[0]) == pytest.approx(expected, abs=1e-12)
 
@@ -173,7 +173,7 @@ def test_a_tie_of_the_whole_budget_counts_as_a_share_by_hand() -> None:
         right = decided.answer == 0
         early, routed = split_errors(decided, right, np.array([0]), [pool], [orders])
         assert (early.tolist(), routed.tolist()) == ([[0.5 * (not right)]], [[0]])
-    _, shares = told(method, ["aabb"], ["a"])
+    _, shares = exact_split(method, ["aabb"], ["a"])
     assert shares.stopped_early == pytest.approx([0.25], abs=1e-15)
 
 
@@ -202,10 +202,10 @@ def test_too_many_counts_are_estimated_and_that_is_said(limit: str, monkeypatch:
     codes[:, -2:], pool = -1, pool_of(codes)
     method = EarlyStopping(2, 30) if limit == "_MOST_IN_FRACTIONS" else AdaptiveConsistency(threshold=0.8, budget=30)
     monkeypatch.setattr("feval.methods.stopping.stopped_early._MOST_IN_FRACTIONS", 1_000_000_000_000)
-    right, known = told_of(method, pool, gold)
+    right, known = split_of(method, pool, gold)
     assert known.estimate is None
     monkeypatch.setattr(f"feval.methods.stopping.stopped_early.{limit}", 1)
-    _, shares = told_of(method, pool, gold, seeded(pool, method.draws(1)[0]))
+    _, shares = split_of(method, pool, gold, seeded(pool, method.draws(1)[0]))
     assert shares.estimate is not None
     assert (shares.estimate.replicates, shares.estimate.questions) == (1000, np.count_nonzero(known.stopped_early))
     off = shares.stopped_early.mean() - known.stopped_early.mean()
@@ -223,16 +223,16 @@ def test_an_estimated_split_is_said_in_json_tables_and_receipts(
             "dataset": "tiny_sums", "recordings": [str(folder)], "resamples": 100,
             "method": [{"name": "early-stopping", "llms": ["feval/tiny-42k"], "budgets": {"budget": [20, 40]}}],
         })  # fmt: skip
-        told = compare(plan)
-        part, whole = told.curves[0].points
+        comparison = compare(plan)
+        part, whole = comparison.curves[0].points
         assert whole.errors_estimate is None
         assert part.errors_estimate is not None
         assert sum(part.errors().values()) == pytest.approx(1 - part.accuracy)
         loaded = load("tiny_sums", ["feval/tiny-42k"], recording=folder)
-        said = told.to_dict()["curves"][0]["points"]
-        assert said[0]["errors_estimate"] == asdict(part.errors_estimate)
-        assert "errors_estimate" not in said[1]
-        assert said[0]["errors"] == evaluate(EarlyStopping(budget=20), *loaded, confidence=None).errors()
+        points = comparison.to_dict()["curves"][0]["points"]
+        assert points[0]["errors_estimate"] == asdict(part.errors_estimate)
+        assert "errors_estimate" not in points[1]
+        assert points[0]["errors"] == evaluate(EarlyStopping(budget=20), *loaded, confidence=None).errors()
         notes = evaluation_tables([part, whole])[1].notes
         assert len(notes) == 3
         assert f"{part.errors_estimate.questions} questions, from 1,000 seeded draws of each" in notes[2]
@@ -249,13 +249,13 @@ def test_a_small_sample_says_how_far_it_may_be_off(monkeypatch: pytest.MonkeyPat
     rng = np.random.default_rng(6)
     codes, gold = rng.choice(3, (20, 12), p=[0.45, 0.35, 0.2]), np.zeros(20, np.int64)
     pool, method = pool_of(codes), AdaptiveConsistency(threshold=0.8, budget=10)
-    _, known = told_of(method, pool, gold)
+    _, known = split_of(method, pool, gold)
     monkeypatch.setattr("feval.methods.stopping.stopped_early._MOST_STEPS", 1)
     monkeypatch.setattr("feval.methods.stopping.stopped_early._ESTIMATE_CODES", 1)
-    found = [told_of(method, pool, gold, seeded(pool, 10, seed))[1] for seed in range(200)]
-    means = np.array([shares.stopped_early.mean() for shares in found])
-    errors = np.array([shares.estimate.standard_error for shares in found])
-    assert {shares.estimate.replicates for shares in found} == {100}
+    result = [split_of(method, pool, gold, seeded(pool, 10, seed))[1] for seed in range(200)]
+    means = np.array([shares.stopped_early.mean() for shares in result])
+    errors = np.array([shares.estimate.standard_error for shares in result])
+    assert {shares.estimate.replicates for shares in result} == {100}
     assert abs(means.mean() - known.stopped_early.mean()) < 4 * means.std() / np.sqrt(200)
     assert 0.8 < means.std() / errors.mean() < 1.25
 
@@ -298,7 +298,7 @@ def test_a_coin_is_a_mixture_over_where_it_stops(no_answer: str) -> None:
                     answer = max(votes, key=votes.__getitem__) if votes else None
                     none += chance * (answer is None)
                     early += chance * (answer not in (gold, None) and n < 5) * share(order[:5], gold)
-            _, shares = told(method, [pool], [gold])
+            _, shares = exact_split(method, [pool], [gold])
             assert shares.no_answer == pytest.approx([none / count], abs=1e-12)
             assert shares.stopped_early == pytest.approx([early / count], abs=1e-12)
 
@@ -306,7 +306,7 @@ def test_a_coin_is_a_mixture_over_where_it_stops(no_answer: str) -> None:
 @pytest.mark.parametrize("n", [1, 2, 4])
 def test_an_oracle_fails_for_want_of_answers_or_of_the_right_one(n: int) -> None:
     for pool, gold in cases():
-        right, shares = told(Oracle(n), [pool], [gold])
+        right, shares = exact_split(Oracle(n), [pool], [gold])
         drawn = [order[:n] for order in orders(answers(pool))]
         assert right == pytest.approx([np.mean([gold in own for own in drawn])], abs=1e-12)
         assert shares.no_answer == pytest.approx([np.mean([set(own) == {None} for own in drawn])], abs=1e-12)
@@ -323,7 +323,7 @@ def test_seeded_replicates_tend_to_the_split(method: Any, name: str, shared: Pat
     codes, gold = real_codes(shared, name)
     pool, runs = pool_of(codes), 400
     budget = method.draws(1)[0]
-    _, shares = told_of(method, pool, gold)
+    _, shares = split_of(method, pool, gold)
     assert shares.no_answer is not None
     assert shares.stopped_early is not None
     counted = []
@@ -333,6 +333,6 @@ def test_seeded_replicates_tend_to_the_split(method: Any, name: str, shared: Pat
         assert not routed.any()
         counted += zip((decided.answer < 0).mean(axis=1), early.mean(axis=1), strict=True)
     mean, spread = np.mean(counted, axis=0), np.std(counted, axis=0, ddof=1) / np.sqrt(runs)
-    found = np.array([shares.no_answer.mean(), shares.stopped_early.mean()])
-    assert (np.abs(mean - found) <= 4 * spread + 1e-9).all()
-    assert found[1] > 0
+    result = np.array([shares.no_answer.mean(), shares.stopped_early.mean()])
+    assert (np.abs(mean - result) <= 4 * spread + 1e-9).all()
+    assert result[1] > 0

@@ -25,28 +25,28 @@ def call_of(name: str) -> Any:
     return GOLDENS[max(prefixes, key=len)]
 
 
-def same(found: Any, expected: Any, tolerance: float, where: str) -> None:
-    """Every part of what is expected is found: numbers within the tolerance, everything else exactly."""
+def same(result: Any, expected: Any, tolerance: float, where: str) -> None:
+    """Compare every expected part: numbers within the tolerance, everything else exactly."""
     if isinstance(expected, dict):
         for key, value in expected.items():
             if key == "exact":  # the rational number behind the decimal one, which is compared
                 continue
-            assert key in found, f"{where} lacks {key}"
-            same(found[key], value, tolerance, f"{where}.{key}")
+            assert key in result, f"{where} lacks {key}"
+            same(result[key], value, tolerance, f"{where}.{key}")
     elif isinstance(expected, list):
-        assert len(found) == len(expected), where
-        for place, pair in enumerate(zip(found, expected, strict=True)):
+        assert len(result) == len(expected), where
+        for place, pair in enumerate(zip(result, expected, strict=True)):
             same(*pair, tolerance, f"{where}[{place}]")
     elif isinstance(expected, float):
-        assert found == pytest.approx(expected, abs=tolerance, rel=tolerance), where
+        assert result == pytest.approx(expected, abs=tolerance, rel=tolerance), where
     else:
-        assert found == expected, where
+        assert result == expected, where
 
 
 @pytest.mark.parametrize("entry", [pytest.param(entry, id=entry["id"]) for entry in ENTRIES])
 def test_reference_value(entry: dict[str, Any], real: Real) -> None:
-    found = call_of(entry["id"])(real, entry)
-    same(found, entry["expected"], entry["tolerance"], entry["id"])
+    result = call_of(entry["id"])(real, entry)
+    same(result, entry["expected"], entry["tolerance"], entry["id"])
 
 
 def test_every_reference_value_was_tried(shared: Path) -> None:

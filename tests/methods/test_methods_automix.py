@@ -126,13 +126,13 @@ def test_benefit_per_cost_is_the_papers(
     own = incremental_benefit_per_cost(performance, cost, float(small[0]), float(small[1]))
     floats = (float(large[0]), float(large[1])), (float(small[0]), float(small[1]))
     delta = relative_benefit_per_cost(performance, cost, small=floats[1], large=floats[0])
-    for cascade, found, relative in zip(cascades, own, delta, strict=True):
+    for cascade, result, relative in zip(cascades, own, delta, strict=True):
         expected = benefit(cascade)
         if expected is None:
-            assert math.isnan(found)
+            assert math.isnan(result)
             assert math.isnan(relative)
             continue
-        assert found == pytest.approx(float(expected), rel=1e-9, abs=1e-12)
+        assert result == pytest.approx(float(expected), rel=1e-9, abs=1e-12)
         if base is None or base <= 0:
             assert math.isnan(relative)
         else:

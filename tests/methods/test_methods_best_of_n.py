@@ -95,8 +95,8 @@ def test_any_pool_in_any_order(case: tuple[str, list[int | None], list[int]]) ->
     expected = {BestOfN: best, WeightedBestOfN: max(sums, key=lambda a: sums[a]) if sums else None}
     orders: Orders = np.array([[order]], np.uint16)
     for method, right in expected.items():
-        found = assert_both_forms_agree(method(len(order), aggregate="score"), [pool], [orders])
-        assert letters_of(found.answer[0]) == [right]
+        result = assert_both_forms_agree(method(len(order), aggregate="score"), [pool], [orders])
+        assert letters_of(result.answer[0]) == [right]
 
 
 @given(POOLS, st.data())
@@ -126,14 +126,14 @@ def test_a_table_of_questions_with_ties_gaps_and_pools_of_any_size_is_the_mean_o
     scores[0, :2] = np.inf
     right = rng.random((40, 5)) < 0.5
     for n in (1, 2):
-        told = subset_best_accuracy(scores, right, sizes, n)
+        accuracy = subset_best_accuracy(scores, right, sizes, n)
         for row, size in enumerate(sizes.tolist()):
             wins = []
             for drawn in permutations(range(size), n):
                 known = [k for k in drawn if not math.isnan(scores[row, k])]
                 best = max(known, key=lambda k: scores[row, k], default=None)  # the first of equals
                 wins.append(best is not None and bool(right[row, best]))
-            assert told[row] == pytest.approx(sum(wins) / len(wins), abs=1e-14)
+            assert accuracy[row] == pytest.approx(sum(wins) / len(wins), abs=1e-14)
 
 
 def test_with_equal_scores_the_sum_is_self_consistency() -> None:
@@ -141,11 +141,11 @@ def test_with_equal_scores_the_sum_is_self_consistency() -> None:
     codes = draw.integers(-1, 4, (50, 9))
     names = [[None if c < 0 else "abcd"[c] for c in row] for row in codes.tolist()]
     [pool] = pools_of(names, channels=[ArrayChannels({"prm": scores_of(np.full(codes.shape, 0.1))})])
-    found = in_recorded_order(WeightedBestOfN(9, aggregate="score"), [pool])
+    result = in_recorded_order(WeightedBestOfN(9, aggregate="score"), [pool])
     expected = in_recorded_order(SelfConsistency(9), [pool])
-    assert (found.answer == expected.answer).all()
+    assert (result.answer == expected.answer).all()
     assert (
-        found.ledgers[0].output_tokens == expected.ledgers[0].output_tokens
+        result.ledgers[0].output_tokens == expected.ledgers[0].output_tokens
     ).all()  # best-of-N costs what voting costs
 
 

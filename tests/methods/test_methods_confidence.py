@@ -70,8 +70,8 @@ def test_the_limits_of_temperature(votes: list[tuple[str, int | None]]) -> None:
         counts = {a: sum(a == b for b, _ in voters) for a, _ in valid}  # in draw order, which decides ties
         expected = max(counts, key=lambda a: counts[a]) if counts else None
         orders = np.arange(len(votes), dtype=np.uint16)[None, None, :]
-        found = assert_both_forms_agree(cisc(n=len(votes), temperature=temperature), [pool], [orders])
-        assert letters_of(found.answer[0]) == [expected]
+        result = assert_both_forms_agree(cisc(n=len(votes), temperature=temperature), [pool], [orders])
+        assert letters_of(result.answer[0]) == [expected]
 
 
 def test_weights_are_a_softmax_up_to_their_sum() -> None:
@@ -187,17 +187,17 @@ TRACES = st.lists(st.lists(st.integers(0, 12), max_size=45), min_size=1, max_siz
 def test_measures_of_traces(traces: list[list[int]], measure: str, group: int, tail: int) -> None:
     values = [[c / 4 for c in own] for own in traces]
     lengths = np.array([len(own) for own in values])
-    found = trace_confidences(end_to_end(values), lengths, measure, group, tail)
+    result = trace_confidences(end_to_end(values), lengths, measure, group, tail)
     expected = [by_hand(own, measure, group, tail) if own else math.nan for own in values]
-    assert found == pytest.approx(expected, nan_ok=True)
+    assert result == pytest.approx(expected, nan_ok=True)
 
 
 @given(TRACES, st.integers(1, 12), st.integers(0, 48))
 def test_the_first_group_below_a_bar(traces: list[list[int]], group: int, bar: int) -> None:
     values = [[c / 4 for c in own] for own in traces]
     low = low_groups([(end_to_end(values), np.array([len(own) for own in values]))], group)
-    found = tokens_until_below(low, np.arange(len(values)), np.full(len(values), bar / 16))
-    for own, tokens in zip(traces, found.tolist(), strict=True):
+    result = tokens_until_below(low, np.arange(len(values)), np.full(len(values), bar / 16))
+    for own, tokens in zip(traces, result.tolist(), strict=True):
         starts = range(len(own) - group + 1)
         ends = [i + group for i in starts if Fraction(sum(own[i : i + group]), 4 * group) < Fraction(bar, 16)]
         assert tokens == (ends[0] if ends else 1 << 62)
@@ -208,8 +208,8 @@ def test_the_first_group_below_a_bar(traces: list[list[int]], group: int, bar: i
     st.floats(0, 100),
 )
 def test_percentiles_are_those_of_numpy(rows: list[list[float]], percent: float) -> None:
-    found = known_percentiles(np.array(rows), percent)
-    for row, value in zip(rows, found.tolist(), strict=True):
+    result = known_percentiles(np.array(rows), percent)
+    for row, value in zip(rows, result.tolist(), strict=True):
         known = [v for v in row if not math.isnan(v)]
         assert value == (np.percentile(known, percent) if known else -math.inf)
 

@@ -55,16 +55,10 @@ EARLY = [
 ]
 
 
-@pytest.fixture(params=["merged", "walk"])
-def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Adaptive-Consistency by merged counts, as small budgets are, and by the walk, as large ones."""
-    if request.param == "walk":
-        monkeypatch.setattr("feval.estimators.stopping.by_partition.MOST_PARTITIONS", 0)
-
-
-@pytest.mark.usefixtures("way")
 @pytest.mark.parametrize("method", [*ADAPTIVE, *EARLY], ids=str)
-def test_the_exact_expectation_is_the_mean_over_all_orders(method: Any) -> None:
+def test_the_walk_over_counts_is_the_mean_over_all_orders(method: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As large budgets are; small ones, by merged counts, are in the contract of all methods."""
+    monkeypatch.setattr("feval.estimators.stopping.by_partition.MOST_PARTITIONS", 0)
     pool = pool_of(ROWS)
     orders = np.broadcast_to(ORDERS[:, :, : method.draws(1)[0]], (len(ORDERS), len(ROWS), method.draws(1)[0]))
     decided = method.decide([pool], [orders])
@@ -74,13 +68,6 @@ def test_the_exact_expectation_is_the_mean_over_all_orders(method: Any) -> None:
     assert exact.rounds == pytest.approx(ledger.rounds.mean(axis=0), abs=1e-12)
     assert exact.cots == pytest.approx(ledger.cots.mean(axis=0), abs=1e-12)
     assert exact.output_tokens == pytest.approx(ledger.output_tokens.mean(axis=0), abs=1e-10)
-
-
-@pytest.mark.parametrize("method", [*ADAPTIVE[::3], *ADAPTIVE[1::6], *EARLY[::3]], ids=str)
-def test_a_gold_that_nobody_gave_is_never_right(method: Any) -> None:
-    rows = [row for row in ROWS if max(row) < 3]
-    for unseen in (3, 4, 9):  # 3 is what a vote of no answer would be numbered, were the gold forgotten
-        assert not method.exact(pool_of(rows), np.full(len(rows), unseen)).right.any()
 
 
 @pytest.mark.parametrize("method", [*ADAPTIVE[::4], *EARLY[::2]], ids=str)
@@ -114,11 +101,11 @@ def test_merged_counts_give_what_the_walk_gives(
     rows: list[list[int]], sizes: list[int], criterion: str, threshold: Any, budget: int, rule: str
 ) -> None:
     method = AdaptiveConsistency(criterion, threshold, budget, rule)
-    held = PoolCounts.of(pool_of([[*row[:size], *[-2] * (14 - size)] for row, size in zip(rows, sizes, strict=False)]),
+    counts = PoolCounts.of(pool_of([[*row[:size], *[-2] * (14 - size)] for row, size in zip(rows, sizes, strict=False)]),
                     np.arange(len(rows)) - 1, rule)  # fmt: skip
-    ends = ends_of_rule(method.rule.stop_mask, held.pools.bounds(), budget)
-    walked = over_orders(held.pools, held.gold_tokens, held.rival_tokens, held.none_tokens, ends)
-    merged = over_partitions(held.pools, held.gold_tokens, held.rival_tokens, held.none_tokens, ends)
+    ends = ends_of_rule(method.rule.stop_mask, counts.pools.bounds(), budget)
+    walked = over_orders(counts.pools, counts.gold_tokens, counts.rival_tokens, counts.none_tokens, ends)
+    merged = over_partitions(counts.pools, counts.gold_tokens, counts.rival_tokens, counts.none_tokens, ends)
     assert merged.right == pytest.approx(walked.right, abs=1e-12)
     assert merged.samples == pytest.approx(walked.samples, abs=1e-12)
     assert merged.output_tokens == pytest.approx(walked.output_tokens, abs=1e-11)
@@ -141,15 +128,6 @@ def test_no_questions_and_pools_without_answers_have_expectations() -> None:
         assert nobody.exact(pool_of(np.zeros((0, 4))), np.zeros(0, np.int64)).right.shape == (0,)
     for early in (EarlyStopping(2, 4), EarlyStopping(2, 3, "window")):
         assert early.exact(pool_of([[-1] * 4]), np.array([0])).right[0] == 0.0
-
-
-def test_the_numbering_of_answers_makes_no_difference() -> None:
-    renamed = np.array([4, 2, 5, 0, 3, 1, -1])  # the last place is that of -1
-    for method in (*ADAPTIVE[::5], *EARLY[::3]):
-        one = method.exact(pool_of(ROWS), GOLD)
-        other = method.exact(pool_of(renamed[np.array(ROWS)]), renamed[GOLD])
-        assert one.right == pytest.approx(other.right, abs=1e-12)
-        assert one.output_tokens == pytest.approx(other.output_tokens, abs=1e-10)
 
 
 def test_a_coin_that_looks_at_nothing_mixes_self_consistency() -> None:
@@ -304,7 +282,7 @@ def test_what_is_left_of_the_budget_is_not_drawn() -> None:
 def test_windows_of_one_sample_stop_at_the_first_answer() -> None:
     """With windows of one CoT it stops at the first answer: the number drawn is one more than a negative hypergeometric."""
     none, answered = 20, 20
-    found = early_stops(
+    result = early_stops(
         np.array([[answered]]),
         np.array([0]),
         np.array([40]),
@@ -313,14 +291,14 @@ def test_windows_of_one_sample_stop_at_the_first_answer() -> None:
         window=1,
         windows=40,
     )
-    assert found.windows == pytest.approx((none + answered + 1) / (answered + 1), abs=1e-12)
-    assert found.gold_window == pytest.approx(1.0, abs=1e-12)
-    assert found.output_tokens == pytest.approx(found.windows, abs=1e-12)
+    assert result.windows == pytest.approx((none + answered + 1) / (answered + 1), abs=1e-12)
+    assert result.gold_window == pytest.approx(1.0, abs=1e-12)
+    assert result.output_tokens == pytest.approx(result.windows, abs=1e-12)
 
 
-def vote_over_all_orders(held: tuple[int, ...], none: int, window: int, windows: int, unstopped: bool) -> Fraction:
+def vote_over_all_orders(recorded: tuple[int, ...], none: int, window: int, windows: int, unstopped: bool) -> Fraction:
     """That everything drawn votes for the first candidate, ties uniform: every word that a window can be, in fractions."""
-    words = list(product(range(-1, len(held)), repeat=window))
+    words = list(product(range(-1, len(recorded)), repeat=window))
 
     @cache
     def after(drawn: tuple[int, ...], silent: int) -> Fraction:
@@ -329,8 +307,8 @@ def vote_over_all_orders(held: tuple[int, ...], none: int, window: int, windows:
         for word in words:
             now, chance, quiet = list(drawn), Fraction(1), silent
             for code in word:
-                left = (none - quiet) if code < 0 else held[code] - now[code]
-                chance *= Fraction(max(left, 0), sum(held) + none - sum(now) - quiet)
+                left = (none - quiet) if code < 0 else recorded[code] - now[code]
+                chance *= Fraction(max(left, 0), sum(recorded) + none - sum(now) - quiet)
                 if code < 0:
                     quiet += 1
                 else:
@@ -345,7 +323,7 @@ def vote_over_all_orders(held: tuple[int, ...], none: int, window: int, windows:
                 total += chance * after(tuple(now), quiet)
         return total
 
-    return after((0,) * len(held), 0)
+    return after((0,) * len(recorded), 0)
 
 
 @settings(max_examples=60, deadline=None)
@@ -357,38 +335,38 @@ def vote_over_all_orders(held: tuple[int, ...], none: int, window: int, windows:
     st.booleans(),
 )
 def test_the_vote_of_windows_is_the_mean_over_all_orders(
-    held: list[int], none: int, window: int, windows: int, unstopped: bool
+    recorded: list[int], none: int, window: int, windows: int, unstopped: bool
 ) -> None:
-    size = sum(held) + none
+    size = sum(recorded) + none
     windows = min(windows, size // window)
     assume(windows > 0)
-    exact = vote_over_all_orders(tuple(held), none, window, windows, unstopped)
-    found = early_plurality(
-        np.array([held[0]]),
-        np.array([held[1:]], np.int64).reshape(1, -1),
+    exact = vote_over_all_orders(tuple(recorded), none, window, windows, unstopped)
+    result = early_plurality(
+        np.array([recorded[0]]),
+        np.array([recorded[1:]], np.int64).reshape(1, -1),
         np.array([size]),
         window=window,
         windows=windows,
         only_unstopped=unstopped,
     )
-    assert found.error[0] < 1e-11
-    assert abs(found.right[0] - float(exact)) <= min(found.error[0] + 1e-15, 1e-12)
+    assert result.error[0] < 1e-11
+    assert abs(result.right[0] - float(exact)) <= min(result.error[0] + 1e-15, 1e-12)
 
 
-@pytest.mark.parametrize("held", [(40,), (39, 1), (37, 3), (33, 7), (31, 6, 2), (3, 33), (9, 8, 3)])
+@pytest.mark.parametrize("recorded", [(40,), (39, 1), (37, 3), (33, 7), (31, 6, 2), (3, 33), (9, 8, 3)])
 @pytest.mark.parametrize("unstopped", [False, True])
-def test_twenty_windows_of_two_do_not_cancel(held: tuple[int, ...], unstopped: bool) -> None:
-    none = 42 - sum(held)
-    exact = vote_over_all_orders(held, none, 2, 20, unstopped)
-    found = early_plurality(
-        np.array(held[:1]),
-        np.array([held[1:]], np.int64).reshape(1, -1),
+def test_twenty_windows_of_two_do_not_cancel(recorded: tuple[int, ...], unstopped: bool) -> None:
+    none = 42 - sum(recorded)
+    exact = vote_over_all_orders(recorded, none, 2, 20, unstopped)
+    result = early_plurality(
+        np.array(recorded[:1]),
+        np.array([recorded[1:]], np.int64).reshape(1, -1),
         np.array([42]),
         window=2,
         windows=20,
         only_unstopped=unstopped,
     )
-    assert abs(found.right[0] - float(exact)) <= min(found.error[0], 1e-12) + 1e-15
+    assert abs(result.right[0] - float(exact)) <= min(result.error[0], 1e-12) + 1e-15
 
 
 @pytest.mark.parametrize("answer", ["all", "window"])
@@ -412,12 +390,12 @@ def test_stops_are_the_same_in_fractions(window: int, windows: int, monkeypatch:
     tokens = counts * np.array([90, 310, 150])
     all_tokens = tokens.sum(axis=1) + 200 * (45 - counts.sum(axis=1))
 
-    def found() -> Any:
+    def result() -> Any:
         return early_stops(counts, gold, size, tokens, all_tokens, window=window, windows=windows)
 
-    fast = found()
+    fast = result()
     monkeypatch.setattr("feval.estimators.stopping.early_stopping._TOLERANCE", -1.0)
-    exact = found()
+    exact = result()
     assert fast.gold_window == pytest.approx(exact.gold_window, abs=1e-12)
     assert fast.no_stop == pytest.approx(exact.no_stop, abs=1e-12)
     assert fast.windows == pytest.approx(exact.windows, abs=1e-11)
@@ -425,10 +403,10 @@ def test_stops_are_the_same_in_fractions(window: int, windows: int, monkeypatch:
 
 
 def test_numbers_that_do_not_fit_are_not_returned() -> None:
-    found = early_plurality(np.array([1001]), np.array([[0]]), np.array([1001]), window=5, windows=8)
-    assert found.error[0] == np.inf
-    found = early_plurality(np.array([99]), np.array([[0]]), np.array([200]), window=1, windows=90)
-    assert found.error[0] > 1e-10
+    result = early_plurality(np.array([1001]), np.array([[0]]), np.array([1001]), window=5, windows=8)
+    assert result.error[0] == np.inf
+    result = early_plurality(np.array([99]), np.array([[0]]), np.array([200]), window=1, windows=90)
+    assert result.error[0] > 1e-10
 
 
 def test_the_control_scheme_by_hand() -> None:
@@ -437,13 +415,13 @@ def test_the_control_scheme_by_hand() -> None:
 
 
 def test_partitions_are_all_of_them_once() -> None:
-    found = partitions(np.array([2, 3, 3, 2]), 5)
+    result = partitions(np.array([2, 3, 3, 2]), 5)
     brute = [
         (w, a, b, c)
         for w in range(3) for a in range(4) for b in range(4) for c in range(3)
         if w + a + b + c == 5 and a >= b >= c
     ]  # fmt: skip
-    assert sorted(map(tuple, found.tolist())) == sorted(brute)
+    assert sorted(map(tuple, result.tolist())) == sorted(brute)
     pools = Pools.of(np.array([2]), np.array([[0, 3, 1]]), np.array([1]))
     assert pools.bounds().tolist() == [1, 3, 2, 1]
 

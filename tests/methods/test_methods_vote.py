@@ -85,5 +85,5 @@ def test_blocks_do_not_show(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_only_rounding_makes_a_tie_of_weights(more: float, winner: str) -> None:
     weights = [3.0, 3.0 * (1 + more)]
     assert weighted_plurality(["a", "b"], weights) == winner
-    found = weighted_plurality_codes(np.array([[0, 1]]), np.array([weights]))
-    assert found.tolist() == ["ab".index(winner)]
+    result = weighted_plurality_codes(np.array([[0, 1]]), np.array([weights]))
+    assert result.tolist() == ["ab".index(winner)]

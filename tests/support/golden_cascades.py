@@ -81,15 +81,15 @@ def dollars(decisions: Decisions, pools: Sequence[Pool], prices: Sequence[Sequen
 
 def model_switch_weights(real: Real, entry: Entry) -> Any:
     """Weights of the first n recorded answers of some questions."""
-    found = []
+    result = []
     for case in entry["expected"]:
         counts = list(Counter(real.file(case["file"]).answers[case["question"]][: case["n"]]).values())
-        found.append(
+        result.append(
             {key: case[key] for key in ("file", "question", "n")}
             | {"counts": counts}
             | {f"weight_{name}": consistency_weight(counts, name) for name in ("distinct", "samples")}
         )
-    return found
+    return result
 
 
 _LLMS = {"gpt35": "date_cot1", "llama2": "llama2_date_cot1", "gpt4": "gpt4_date_cot1"}
@@ -132,25 +132,25 @@ def mixture_of_thoughts(real: Real, entry: Entry) -> Any:
     params = entry["params"]
     rule = {"rule": "verify"} if entry["id"].endswith("Verify") else {"threshold": params["tau"]}
     strong = params.get("strong", _STRONG).split()[0]
-    found = []
+    result = []
     for weak in params["combinations"]:
         pools, gold = real.pools(*weak, strong)
         decisions = decided(MixtureOfThoughts(**rule), pools)
-        found.append([right(decisions, gold), int(decisions.ledgers[-1].rounds.sum())])
-    correct, escalated = np.mean(found, axis=0) / len(gold)
-    return {"per_combination": found, "accuracy": correct, "escalation": escalated}
+        result.append([right(decisions, gold), int(decisions.ledgers[-1].rounds.sum())])
+    correct, escalated = np.mean(result, axis=0) / len(gold)
+    return {"per_combination": result, "accuracy": correct, "escalation": escalated}
 
 
 def mixture_of_40_samples(real: Real, entry: Entry) -> Any:
     """CoT-1D-Vote over all recorded samples."""
     pools, gold = real.pools(*entry["inputs"])
-    found: dict[str, int] = {"questions": len(gold)}
+    result: dict[str, int] = {"questions": len(gold)}
     for prefix, strict in (("", False), ("strict_", True)):
         method = MixtureOfThoughts(entry["params"]["tau"], samples=pools[0].smallest, strict=strict)
         decisions = decided(method, pools)
-        found[f"{prefix}correct"] = right(decisions, gold)
-        found[f"{prefix}escalated"] = int(decisions.ledgers[-1].rounds.sum())
-    return found
+        result[f"{prefix}correct"] = right(decisions, gold)
+        result[f"{prefix}escalated"] = int(decisions.ledgers[-1].rounds.sum())
+    return result
 
 
 def mixture_replay(real: Real, entry: Entry) -> Any:

@@ -116,10 +116,10 @@ def best_of_n(real: Real, entry: Entry) -> Any:
         return ArrayChannels({"synthetic": scores_of(np.full(shape, np.nan), steps)})
 
     pool = first_samples(real, entry, channels)
-    n, found = pool.codes.shape[1], []
+    n, result = pool.codes.shape[1], []
     for case in entry["expected"]:
         fields = {"n": n, "aggregate": case["agg"]}
-        found.append(
+        result.append(
             {
                 "question": case["question"],
                 "agg": case["agg"],
@@ -127,7 +127,7 @@ def best_of_n(real: Real, entry: Entry) -> Any:
                 "weighted": answers(real, entry, WeightedBestOfN(**fields), pool, [case["question"]])[case["question"]],
             }
         )
-    return found
+    return result
 
 
 def confidence_weighted(real: Real, entry: Entry) -> Any:
@@ -138,12 +138,12 @@ def confidence_weighted(real: Real, entry: Entry) -> Any:
         return ArrayChannels({"synthetic": scores_of(values)})
 
     pool = first_samples(real, entry, channels)
-    found = []
+    result = []
     for case in entry["expected"]:
         question, temperature = case["question"], case["T"]
         method = ConfidenceWeighted(pool.codes.shape[1], "synthetic", temperature)
         weights = confidence_weights(pool.aggregated("synthetic")[question], temperature)
-        found.append(
+        result.append(
             {
                 "question": question,
                 "T": temperature,
@@ -151,7 +151,7 @@ def confidence_weighted(real: Real, entry: Entry) -> Any:
                 "weights_head": (weights / weights.sum())[: len(case["weights_head"])].tolist(),
             }
         )
-    return found
+    return result
 
 
 MEASURES = {"mean": "mean", "tail": "tail", "bottom10": "bottom-10%", "lowest": "lowest-group"}

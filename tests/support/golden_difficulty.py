@@ -50,13 +50,13 @@ def dsc(real: Real, entry: Entry) -> Any:
         "budget": entry["params"].get("budget", 40),
         "judged_are": "hard" if entry["id"].endswith("figure3") else "easy",
     }
-    found: dict[str, Any] = {}
+    result: dict[str, Any] = {}
     for part, preallocate in (("partition_only", False), ("full", True)):
         method = DifficultyAdaptive(**fields, preallocate=preallocate)
         decided = recorded(method, [pool])
         rounds = int(decided.ledgers[0].rounds.sum())
-        found[part] = {"correct": correct(decided, gold), "samples": samples(decided), "rounds": rounds}
+        result[part] = {"correct": correct(decided, gold), "samples": samples(decided), "rounds": rounds}
         easy, first = method.plan(
             [pool], [np.arange(fields["budget"], dtype=np.uint16)[None, None].repeat(len(gold), 1)]
         )
-    return found | {"easy": int(easy.sum()), "preallocated_sum": int(first.sum())}
+    return result | {"easy": int(easy.sum()), "preallocated_sum": int(first.sum())}

@@ -157,12 +157,12 @@ def sc_prefix(real: Real, entry: Entry) -> Any:
 
 def sc_none(real: Real, entry: Entry) -> Any:
     [pool], gold = real.pools(*entry["inputs"])
-    n, found = entry["params"]["N"], {}
+    n, result = entry["params"]["N"], {}
     for view, seen in (("drop", pool), ("vote", pool.with_no_answer_as_vote())):
         counts = vote_counts(seen.codes, gold)
         exact = subset_plurality_accuracy(counts.gold, counts.rivals, counts.no_answer, [n]).mean()[0]
-        found |= {view: exact, f"prefix_{view}_correct": correct(recorded(SelfConsistency(n), [seen]), gold)}
-    return found
+        result |= {view: exact, f"prefix_{view}_correct": correct(recorded(SelfConsistency(n), [seen]), gold)}
+    return result
 
 
 GOLDENS: dict[str, Callable[[Real, Entry], Any]] = {

@@ -27,8 +27,8 @@ Orders = npt.NDArray[np.uint16]
 
 
 def decided(method: Any, pool: Pool, orders: Orders) -> Decisions:
-    found: Decisions = method.decide([pool], [orders])
-    return found
+    result: Decisions = method.decide([pool], [orders])
+    return result
 
 
 def right(method: Any, pool: Pool, gold: npt.NDArray[Any], orders: Orders) -> npt.NDArray[Any]:
@@ -52,7 +52,7 @@ def esc(real: table.Real, entry: table.Entry) -> Any:
     window = EarlyStopping(entry["params"]["window"], entry["params"]["budget"], "window")
     whole = EarlyStopping(window.window, window.budget)
     in_order = table.recorded(window, [pool])
-    found: dict[str, Any] = {
+    result: dict[str, Any] = {
         "recorded_correct": table.correct(in_order, gold),
         "recorded_correct_vote_over_all": table.correct(table.recorded(whole, [pool]), gold),
         "recorded_samples": table.samples(in_order),
@@ -62,12 +62,12 @@ def esc(real: table.Real, entry: table.Entry) -> Any:
         if shuffled := re.fullmatch(r"shuffled_seed(\d+)_x(\d+)_mean_acc", key):
             seed, passes = map(int, shuffled.groups())
             orders = shuffles(pool, passes, seed)
-            found[key] = 100 * right(window, pool, gold, orders).mean() / len(gold)
-            found[key.replace("acc", "num")] = decided(window, pool, orders).ledgers[0].cots.mean()
+            result[key] = 100 * right(window, pool, gold, orders).mean() / len(gold)
+            result[key.replace("acc", "num")] = decided(window, pool, orders).ledgers[0].cots.mean()
     if "exact_accuracy" in entry["expected"]:
         exact = window.exact(pool, gold)
-        found |= {"exact_accuracy": exact.right.mean(), "exact_mean_samples": exact.cots.mean()}
-    return found
+        result |= {"exact_accuracy": exact.right.mean(), "exact_mean_samples": exact.cots.mean()}
+    return result
 
 
 def shuffles(pool: Pool, passes: int, seed: int) -> Orders:
@@ -137,7 +137,7 @@ def ac_prefixes(real: table.Real, entry: table.Entry) -> Any:
 def prefix(real: table.Real, thresholds: dict[str, Any], part: dict[str, Any]) -> dict[str, Any]:
     counts = list(Counter(real.file(part["file"]).answers[part["question"]][: part["n"]]).values())
     votes, top = tuple(sorted(counts, reverse=True)), thresholds["dirichlet_top_k"]
-    found: dict[str, Any] = {name: part[name] for name in ("file", "question", "n")} | {
+    result: dict[str, Any] = {name: part[name] for name in ("file", "question", "n")} | {
         "counts": counts,
         "beta": float(stopping.beta_confidence(votes)),
         "dirichlet": float(stopping.dirichlet_confidence(votes)),
@@ -148,10 +148,10 @@ def prefix(real: table.Real, thresholds: dict[str, Any], part: dict[str, Any]) -
     for name, some in (*((n, None) for n in ("beta", "dirichlet", "entropy", "majority")), ("dirichlet", top)):
         rule = stopping.Criterion(name, Fraction(str(thresholds[name])), 40, some)
         label = name if some is None else f"{name}_top{some}"
-        found[f"{label}_stop"] = rule.stops(votes, part["n"])
+        result[f"{label}_stop"] = rule.stops(votes, part["n"])
         in_floats = rule.stop_mask(np.array([votes]), part["n"])
-        assert in_floats.tolist() == [found[f"{label}_stop"]], (label, votes)
-    return found
+        assert in_floats.tolist() == [result[f"{label}_stop"]], (label, votes)
+    return result
 
 
 def asc_baseline(real: table.Real, entry: table.Entry) -> Any:

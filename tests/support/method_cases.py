@@ -1,10 +1,14 @@
-"""Settings of every method that the contract test runs in both forms."""
+"""Settings of every method in `METHODS` for the contract tests; a method without cases here is tested with small defaults."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from contextlib import suppress
+from dataclasses import dataclass, field, fields
 from typing import Any
+
+from feval.errors import UsageError
+from feval.methods import METHODS
 
 
 @dataclass(frozen=True)
@@ -13,6 +17,10 @@ class Case:
 
     settings: Mapping[str, Any] = field(default_factory=dict)
     llms: int = 1
+
+    def at_most(self, draws: int) -> Case:
+        """The same with no field above a number of CoTs."""
+        return Case({name: min(v, draws) if type(v) is int else v for name, v in self.settings.items()}, self.llms)
 
     def __str__(self) -> str:
         return ",".join(f"{name}={value}" for name, value in self.settings.items()) or "defaults"
@@ -138,3 +146,20 @@ CASES: dict[str, list[Case]] = {
     ],
 }
 """Name in METHODS -> cases; the toy recording has three LLMs with eight or more CoTs on each of six questions."""
+
+
+def cases_of(kind: type[Any], name: str = "") -> list[Case]:
+    """The cases of a method: its own, else its defaults with no number above the eight CoTs of the toy."""
+    if name in CASES:
+        return CASES[name]
+    settings = {f.name: min(f.default, 8) for f in fields(kind) if type(f.default) is int}
+    for llms in (1, 2, 3):
+        with suppress(UsageError):
+            kind(**settings).draws(llms)
+            return [Case(settings, llms)]
+    raise AssertionError(f"{kind.__name__} takes neither one, two nor three LLMs; give it cases here.")
+
+
+def all_cases() -> list[tuple[str, Case]]:
+    """Every method with each of its cases."""
+    return [(name, case) for name, kind in METHODS.items() for case in cases_of(kind, name)]

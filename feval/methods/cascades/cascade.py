@@ -24,6 +24,7 @@ from feval.methods.fields import (
     CountPerLLM,
     ExactNumber,
     ListOf,
+    Whole,
     as_fraction,
     frozen_method,
     per_llm,
@@ -85,7 +86,7 @@ class Cascade:
     # The authors' code accepts below the threshold; with `strict=False`, two LLMs and the vote share this is the MoT paper's
     # CoT-1D-Vote with tau = 1 - delta.
     strict: bool = True
-    order: ListOf[int] | None = None
+    order: ListOf[Whole] | None = None
     # The authors' code searches the permutations of exactly as many LLMs as the cascade is deep. A shorter chain can be better
     # and is among "any".
     chains: Literal["given", "permutations", "any"] = "given"
@@ -212,9 +213,9 @@ class Cascade:
         if not len(gold):
             raise UsageError(f"{unfitted} cannot be fitted on no question; use a larger training split.")
         require_draws(unfitted, pools, [np.empty((0, len(gold), n), np.uint16) for n in needed])
-        asked = min(pool.smallest // n for pool, n in zip(pools, needed, strict=True))
+        times = min(pool.smallest // n for pool, n in zip(pools, needed, strict=True))
         given = self._chain(len(pools))
-        stages = {llm: self._stage(pools[llm], llm, needed[llm], asked, gold, given) for llm in given}
+        stages = {llm: self._stage(pools[llm], llm, needed[llm], times, gold, given) for llm in given}
         best: Choice | None = None
         for chain in self._candidates(given):
             choice = best_choice([stages[llm] for llm in chain], budget=self.budget, non_decreasing=self.non_decreasing)
@@ -238,11 +239,11 @@ class Cascade:
         for length in [len(given)] if self.chains == "permutations" else range(1, len(given) + 1):
             yield from permutations(given, length)
 
-    def _stage(self, pool: Pool, llm: int, samples: int, asked: int, gold: Integers, given: tuple[int, ...]) -> Stage:
+    def _stage(self, pool: Pool, llm: int, samples: int, times: int, gold: Integers, given: tuple[int, ...]) -> Stage:
         """The answers, costs and scores of one LLM, asked several times on the training questions."""
-        order = np.arange(asked * samples, dtype=np.uint16).reshape(asked, 1, samples)
-        sampler = BatchSampler(pool, np.broadcast_to(order, (asked, len(gold), samples)), samples)
-        cots = sampler.sample(np.arange(asked * len(gold)))
+        order = np.arange(times * samples, dtype=np.uint16).reshape(times, 1, samples)
+        sampler = BatchSampler(pool, np.broadcast_to(order, (times, len(gold), samples)), samples)
+        cots = sampler.sample(np.arange(times * len(gold)))
         leader = plurality_codes(cots.codes.T)
         by_votes = self.score == "vote-share"
         if self.chains == "given" and llm == given[-1]:
@@ -250,16 +251,16 @@ class Cascade:
         else:
             score = (cots.codes == leader).mean(axis=0) if by_votes else self._recorded(pool, cots, leader)
         score[leader < 0] = np.nan
-        right = (leader >= 0) & (leader == np.tile(gold, asked))
-        cost = self._cost(pool, llm, sampler.ledger().output_tokens.ravel(), asked)
+        right = (leader >= 0) & (leader == np.tile(gold, times))
+        cost = self._cost(pool, llm, sampler.ledger().output_tokens.ravel(), times)
         return Stage(right, cost, bars(score, self.grid, strict=self.strict, samples=samples if by_votes else None))
 
-    def _cost(self, pool: Pool, llm: int, output_tokens: Integers, asked: int) -> Floats:
+    def _cost(self, pool: Pool, llm: int, output_tokens: Integers, times: int) -> Floats:
         if int(pool.prompt_tokens.min()) < 0:
             raise NotRecordedError(
                 f"The prompt tokens of {pool.llm} are not known on every question, so neither is the cost of a cascade. "
                 "Record the LLM with a token counter."
             )
         prompt, output = (1.0, 1.0) if self.prices is None else (1e-6 * price for price in self.prices[llm])
-        cost: Floats = prompt * np.tile(pool.prompt_tokens, asked) + output * output_tokens
+        cost: Floats = prompt * np.tile(pool.prompt_tokens, times) + output * output_tokens
         return cost

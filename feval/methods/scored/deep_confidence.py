@@ -185,11 +185,11 @@ class DeepConfidence:
             bars = known_percentiles(known[:, :, : self._until], 100 - self._eta)[:, :, None]
             codes = np.where(known >= bars, batch.drawn(pool.codes), -1)
             weights = np.where(known >= bars, known, 0.0) if self.vote == "weighted" else np.ones(known.shape)
-            asked = self._asked(codes, weights)
-            seen = np.arange(self.n) < asked[:, :, None]
+            traces = self._traces_drawn(codes, weights)
+            seen = np.arange(self.n) < traces[:, :, None]
             answer[batch.where] = weighted_plurality_codes(np.where(seen, codes, -1), weights)
             tokens[batch.where] = np.where(seen, self._billed(pool, batch, known, bars), 0).sum(axis=2)
-            cots[batch.where] = asked
+            cots[batch.where] = traces
         return Decisions(answer, (Ledger(self._rounds(cots), cots, tokens),))
 
     @property
@@ -203,8 +203,8 @@ class DeepConfidence:
         later = cots - self.warm_up
         return 1 + (later if self.consensus is not None else np.minimum(later, 1))
 
-    def _asked(self, codes: npt.NDArray[Any], weights: Floats) -> Int64:
-        """[R', Q'] traces asked for until the votes [R', Q', n] agree."""
+    def _traces_drawn(self, codes: npt.NDArray[Any], weights: Floats) -> Int64:
+        """[R', Q'] traces drawn until the votes [R', Q', n] agree."""
         if self.consensus is None:
             return np.full(codes.shape[:2], self.n, np.int64)
         size, share = codes.shape[0] * codes.shape[1], as_fraction(self.consensus)

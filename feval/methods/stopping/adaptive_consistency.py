@@ -21,7 +21,7 @@ from feval.estimators.votes.plurality import subset_plurality_accuracy
 from feval.methods.decisions import Decisions, Ledger
 from feval.methods.error_shares import ErrorShares, no_answer_probability
 from feval.methods.expectation import Expectation
-from feval.methods.fields import Count, ExactNumber, as_fraction, frozen_method
+from feval.methods.fields import Count, ExactNumber, Whole, as_fraction, frozen_method
 from feval.methods.protocol import DrawOrders, Response, drawn, require_draws, seen_tokens
 from feval.methods.stopping.pool_counts import PoolCounts, gold_share_of_lead, mean_over_orders
 from feval.methods.stopping.stopped_early import early_votes_of_whole_pool, split_of_stops
@@ -87,10 +87,10 @@ class AdaptiveConsistency:
     no_answer: NoAnswerRule = "drop"
     # The paper integrates over all answers; the authors' code keeps the five largest counts to bound its Monte-Carlo integral.
     # The integral here is exact whatever the number of answers, so the paper's form is the default; 5 gives the code's.
-    top: Annotated[int, Field(ge=2, description="a whole number, 2 or more")] | None = None
+    top: Annotated[Whole, Field(ge=2, description="a whole number, 2 or more")] | None = None
     # No paper fixes it. With 1, a new answer is as likely as the repetition of one seen once.
     concentration: Annotated[str | float, ExactNumber(above=0)] = 1.0
-    seed: int = 0
+    seed: Whole = 0
 
     @property
     def rule(self) -> Criterion:

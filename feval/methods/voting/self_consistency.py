@@ -71,7 +71,7 @@ class SelfConsistency:
         tokens = np.empty(order.shape[:2], np.int64)
         for batch in batches(order, self.n, pool.codes.shape[1]):
             answer[batch.where] = plurality_codes(batch.drawn(pool.codes), no_answer=self.no_answer)
-            tokens[batch.where] = batch.drawn(pool.output_tokens).sum(axis=2, dtype=np.int64)
+            tokens[batch.where] = np.einsum("rqn->rq", batch.drawn(pool.output_tokens).astype(np.int64))
         rounds = np.ones(tokens.shape, np.int32)
         return Decisions(answer, (Ledger(rounds, self.n * rounds, tokens),))
 

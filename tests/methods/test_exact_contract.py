@@ -1,0 +1,235 @@
+"""Every method in METHODS with an exact form: its expectation and its error split, against the enumeration of all orders."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import fields, replace
+from itertools import permutations
+from typing import Any
+
+import numpy as np
+import pytest
+from method_cases import Case, all_cases, cases_of
+from small import write_scored_toy
+
+from feval import evaluate, load
+from feval.errors import NotRecordedError
+from feval.evaluation.oracle import Oracle
+from feval.methods import METHODS, SelfConsistency
+from feval.methods.decisions import Decisions, Ledger
+from feval.methods.error_shares import ErrorShares, split_errors
+from feval.methods.expectation import Expectation
+from feval.methods.fields import Count, frozen_method
+from feval.methods.protocol import BatchMethod, drawn, has_exact_errors, has_exact_form
+from feval.methods.vote import plurality, plurality_codes
+from feval.replay.loading import LLM, Dataset
+from feval.replay.pools import Pool
+
+# Clear, tied, all different, all equal, partly and wholly without answers, and golds that nobody gave.
+POOLS: list[list[str | None]] = [
+    ["a", "b", "a", "a", None, "b"],
+    ["a", "a", "a", "b", "b", "b"],
+    ["a", "a", "b", "b", "c", "c"],
+    ["a", "b", "c", "d", "e", "f"],
+    ["z"] * 6,
+    [None, None, "b", None, "a", None],
+    [None] * 6,
+    ["a", "b", "b", "a", "c", "a"],
+]
+GOLDS = ["a", "b", "b", "c", "z", "a", "nobody", "nobody"]
+ORDERS = np.array(list(permutations(range(6))), np.uint16)
+COINS = 40  # sets of coins that a method which tosses some is averaged over
+
+CASES = [(name, case.at_most(6)) for name, case in all_cases() if has_exact_form(METHODS[name])]
+EXACT_CASES = pytest.mark.parametrize(
+    ("name", "case"), [pytest.param(*each, id="-".join(map(str, each))) for each in CASES]
+)
+
+
+@pytest.fixture(scope="module")
+def replay(tmp_path_factory: pytest.TempPathFactory) -> tuple[Dataset, LLM]:
+    dataset, [llm] = load(
+        "toy", recording=write_scored_toy(tmp_path_factory.mktemp("exact") / "toy", {"m": POOLS}, GOLDS)
+    )
+    return dataset, llm
+
+
+@pytest.fixture(scope="module")
+def recorded(replay: tuple[Dataset, LLM]) -> tuple[Pool, np.ndarray]:
+    return replay[1].pool, replay[0].gold
+
+
+# -- the contract -----------------------------------------------------------------------------------------------------
+
+
+def over_all_orders(method: BatchMethod, pool: Pool, gold: np.ndarray) -> np.ndarray:
+    """[6, Q] right, requests, CoTs, tokens, no answer and stopped early: means over all orders of the six CoTs."""
+    [draws] = method.draws(1)
+    orders = np.broadcast_to(ORDERS[:, None, :draws], (len(ORDERS), len(gold), draws))
+    decisions = method.decide([pool], [orders])
+    right = (decisions.answer == gold) & (gold >= 0)
+    early, routed = split_errors(decisions, right, gold, [pool], [orders])
+    assert not routed.any()
+    [ledger] = decisions.ledgers
+    parts = (right, ledger.rounds, ledger.cots, ledger.output_tokens, decisions.answer < 0, early)
+    return np.array([part.mean(axis=0) for part in parts])
+
+
+def check_exact(method: Any, pool: Pool, gold: np.ndarray) -> None:
+    """The expectation is the mean over all orders, and so is the split; of coins, within four standard errors."""
+    expected = method.exact(pool, gold)
+    shares = method.exact_errors(pool, gold, expected.right, not_asked) if has_exact_errors(method) else ErrorShares()
+    own = [
+        expected.right,
+        expected.rounds,
+        expected.cots,
+        expected.output_tokens,
+        shares.no_answer,
+        shares.stopped_early,
+    ]
+    keys = np.random.default_rng(1).integers(1 << 63, size=(COINS, len(gold)), dtype=np.uint64)
+    runs = np.array([over_all_orders(method, replace(pool, question_keys=each), gold) for each in keys[:2]])
+    error = np.zeros_like(runs[0])
+    if not np.array_equal(*runs):  # it tosses coins
+        more = [over_all_orders(method, replace(pool, question_keys=each), gold) for each in keys[2:]]
+        runs = np.concatenate([runs, more])
+        error = 4 * runs.std(axis=0, ddof=1) / np.sqrt(COINS)
+    for part, mean, within in zip(own, runs.mean(axis=0), error, strict=True):
+        if part is not None:
+            assert (np.abs(part - mean) <= within + 1e-10).all(), (part, mean)
+
+
+def not_asked(rows: Any, replicates: int) -> Iterator[Any]:
+    raise AssertionError("replicates were asked for")
+
+
+@EXACT_CASES
+def test_the_exact_form_is_the_mean_over_all_orders(name: str, case: Case, recorded: tuple[Pool, np.ndarray]) -> None:
+    check_exact(METHODS[name](**case.settings), *recorded)
+
+
+@EXACT_CASES
+def test_errors_add_up(name: str, case: Case, recorded: tuple[Pool, np.ndarray]) -> None:
+    method = METHODS[name](**case.settings)
+    right = method.exact(*recorded).right
+    shares = method.exact_errors(*recorded, right, not_asked)
+    parts = np.array([right, shares.no_answer, shares.stopped_early, shares.routed_wrong])
+    assert (parts >= 0).all()
+    assert (parts.sum(axis=0) <= 1 + 1e-12).all()  # the rest are wrong votes
+
+
+@EXACT_CASES
+def test_the_numbering_of_answers_makes_no_difference(name: str, case: Case, recorded: tuple[Pool, np.ndarray]) -> None:
+    method, (pool, gold) = METHODS[name](**case.settings), recorded
+    last = pool.candidates - 1
+    turned = replace(pool, codes=np.where(pool.codes < 0, pool.codes, last[:, None] - pool.codes))
+    turned_gold = np.where(gold < 0, gold, last - gold)
+    one, other = method.exact(pool, gold), method.exact(turned, turned_gold)
+    for field in fields(Expectation):
+        assert getattr(one, field.name) == pytest.approx(getattr(other, field.name), abs=1e-12), field.name
+    split, turned_split = (
+        method.exact_errors(*each, one.right, not_asked) for each in ((pool, gold), (turned, turned_gold))
+    )
+    assert split.no_answer == pytest.approx(turned_split.no_answer, abs=1e-12)
+    assert split.stopped_early == pytest.approx(turned_split.stopped_early, abs=1e-12)
+
+
+@EXACT_CASES
+def test_a_gold_that_nobody_gave_is_never_right_and_no_question_needs_no_answer(
+    name: str, case: Case, recorded: tuple[Pool, np.ndarray]
+) -> None:
+    method, (pool, gold) = METHODS[name](**case.settings), recorded
+    for unseen in (-1, int(pool.candidates.max()), 99):
+        assert not method.exact(pool, np.full(len(gold), unseen)).right.any()
+    nobody = pool.rows(np.zeros(0, np.intp))
+    with suppress(NotRecordedError):  # of no question there are no step scores
+        expected = method.exact(nobody, gold[:0])
+        shares = method.exact_errors(nobody, gold[:0], expected.right, not_asked)
+        assert expected.right.shape == expected.output_tokens.shape == shares.no_answer.shape == (0,)
+
+
+# A recorded CoT always tosses the same coin, so that replicates of a small recording do not tend to the expectation.
+FEW = [each for each in CASES if each[1].settings.get("criterion") != "random"][::6]
+
+
+@pytest.mark.parametrize(("name", "case"), [pytest.param(*each, id="-".join(map(str, each))) for each in FEW])
+def test_exact_and_seeded_evaluations_agree(name: str, case: Case, replay: tuple[Dataset, LLM]) -> None:
+    """Within four standard errors; each says which it is."""
+    method = METHODS[name](**case.settings)
+    exact, seeded = evaluate(method, *replay), evaluate(method, *replay, order="seeded", replicates=1000)
+    assert (exact.kind, exact.replicates, seeded.kind, seeded.replicates) == ("exact", None, "seeded", 1000)
+    spread = np.sqrt(exact.right * (1 - exact.right) / 1000)
+    assert (np.abs(exact.right - seeded.right) <= 4 * spread + 1e-12).all()
+    assert sum(seeded.errors().values()) == pytest.approx(1 - seeded.accuracy)
+    assert sum(exact.errors().values()) == pytest.approx(1 - exact.accuracy)
+
+
+# -- a method that is added -------------------------------------------------------------------------------------------
+
+
+@frozen_method
+class TwoThenAll:
+    """Two CoTs; the vote of n where they differ or have no answer. Its exact form goes through all orders."""
+
+    n: Count = 20
+
+    def draws(self, llms: int) -> tuple[int, ...]:
+        return (self.n,) * llms
+
+    def __call__(self, question: str, llm: Any) -> str | None:
+        first = llm.sample(2).answers
+        return first[0] if first[0] == first[1] is not None else plurality([*first, *llm.sample(self.n - 2).answers])
+
+    def decide(self, pools: Sequence[Pool], orders: Sequence[Any]) -> Decisions:
+        [pool], [order] = pools, orders
+        codes, tokens = drawn(pool.codes, order[..., : self.n]), drawn(pool.output_tokens, order[..., : self.n])
+        agree = (codes[..., 0] == codes[..., 1]) & (codes[..., 0] >= 0)
+        cots = np.where(agree, 2, self.n)
+        spent = (tokens * (np.arange(self.n) < cots[..., None])).sum(axis=-1)
+        return Decisions(np.where(agree, codes[..., 0], plurality_codes(codes)), (Ledger(1 + ~agree, cots, spent),))
+
+    def exact(self, pool: Pool, gold: np.ndarray) -> Expectation:
+        return Expectation(*over_all_orders(self, pool, gold)[:4])
+
+    def exact_errors(self, pool: Pool, gold: np.ndarray, right: np.ndarray, draw: Any) -> ErrorShares:
+        *_, none, early = over_all_orders(self, pool, gold)
+        return ErrorShares(none, early, np.zeros(len(gold)))
+
+
+class Unlike(TwoThenAll):
+    """Inherits an expectation that is another method's."""
+
+    def decide(self, pools: Sequence[Pool], orders: Sequence[Any]) -> Decisions:
+        return SelfConsistency(self.n).decide(pools, orders)
+
+
+def test_a_new_method_needs_no_more_than_its_class(
+    recorded: tuple[Pool, np.ndarray], replay: tuple[Dataset, LLM]
+) -> None:
+    [case] = cases_of(TwoThenAll)
+    assert (case.settings, case.llms) == ({"n": 8}, 1)
+    method = TwoThenAll(**case.at_most(6).settings)
+    check_exact(method, *recorded)
+    evaluation = evaluate(method, *replay)
+    assert evaluation.kind == "exact"
+    assert evaluation.errors()["stopped_early"] > 0
+    assert evaluate(method, *replay, order="seeded").accuracy == pytest.approx(evaluation.accuracy, abs=0.1)
+
+
+def test_a_wrong_expectation_is_noticed(recorded: tuple[Pool, np.ndarray], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(TwoThenAll, "exact", lambda self, pool, gold: SelfConsistency(self.n).exact(pool, gold))
+    with pytest.raises(AssertionError):
+        check_exact(TwoThenAll(6), *recorded)
+
+
+def test_a_subclass_inherits_no_exact_form(replay: tuple[Dataset, LLM]) -> None:
+    assert has_exact_form(TwoThenAll)
+    assert not has_exact_form(Unlike)
+    assert evaluate(Unlike(6), *replay).kind == "seeded"
+    assert has_exact_form(Oracle)
+
+
+def test_without_a_split_errors_are_not_known(replay: tuple[Dataset, LLM], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(TwoThenAll, "exact_errors")
+    assert set(evaluate(TwoThenAll(6), *replay).errors().values()) == {None}
