@@ -1,8 +1,7 @@
 """Dataset and LLM cards: front matter read into frozen models.
 
-Facts live in cards, not in code: adding a dataset, an LLM or a price list is adding a Markdown file to a folder named by
-`FEVAL_CARDS`. The form is in `data_cards/README.md`. Nothing is read at import. Price lists are read by `feval.cards.prices`, without
-the models here.
+Facts live in cards, not in code: to add a dataset, an LLM or a price list, put a Markdown file into a folder named by
+`FEVAL_CARDS`. `data_cards/README.md` describes the files. Nothing is read at import.
 
 Where two folders describe the same dataset or LLM, the first folder wins; feval's own comes last.
 """
@@ -11,7 +10,7 @@ from __future__ import annotations
 
 from datetime import date
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal, TypeVar
+from typing import Annotated, Literal, TypeVar
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints, ValidationError
 
@@ -23,13 +22,10 @@ from feval.cards.front_matter import (
     file_stem,
     find_card,
     read_front_matter,
-    shorten,
 )
 from feval.cards.schema import Choice
+from feval.cards.validation import sentence
 from feval.errors import CardError, UnknownNameError
-
-if TYPE_CHECKING:
-    from pydantic_core import ErrorDetails
 
 __all__ = [
     "AnswerKindName",
@@ -314,10 +310,10 @@ def _find(kind: str, name: str, model: type[_CardT]) -> _CardT | None:
     if path is None:
         return None
     card = read_card(kind, path, model)
-    told: str = getattr(card, _NAME_FIELDS[kind])
-    if told != name:
+    own_name: str = getattr(card, _NAME_FIELDS[kind])
+    if own_name != name:
         raise CardError(
-            f"The {CARD_KINDS[kind]} {path} describes {told!r}: its file must be called {file_stem(told)}.md."
+            f"The {CARD_KINDS[kind]} {path} describes {own_name!r}: its file must be called {file_stem(own_name)}.md."
         )
     return card
 
@@ -336,23 +332,5 @@ def read_card(kind: str, path: Path, model: type[_Model]) -> _Model:
     try:
         return model.model_validate(read_front_matter(path))
     except ValidationError as error:
-        raise CardError(_sentence(kind, path, error)) from error
-
-
-def _sentence(kind: str, path: Path, error: ValidationError) -> str:
-    """Say which fields are wrong, what they hold, and what was expected; of many faults, the first three."""
-    faults = [_fault(".".join(map(str, each["loc"])), each) for each in error.errors(include_url=False)]
-    more = f"; and {len(faults) - 3} more faults" if len(faults) > 3 else ""
-    return f"The {CARD_KINDS[kind]} {path} {'; '.join(faults[:3])}{more}. data_cards/README.md lists the fields."
-
-
-def _fault(field: str, details: ErrorDetails) -> str:
-    if details["type"] == "missing":
-        return f"lacks the field {field!r}"
-    if details["type"] == "extra_forbidden":
-        return f"has an unknown field {field!r}"
-    return f"has {shorten(details['input'])} in the field {field!r} ({_lower(details['msg'])})"
-
-
-def _lower(text: str) -> str:
-    return text[:1].lower() + text[1:]
+        kind_name = CARD_KINDS[kind]
+        raise CardError(f"The {kind_name} {path} {sentence(error)}. data_cards/README.md lists the fields.") from error

@@ -6,8 +6,6 @@ A card is a Markdown file that begins with facts in YAML between two lines `---`
 
 The YAML read here is the part that JSON can say too: text, numbers, `true`, `false`, `null`, lists and mappings. So `no` and
 `2025-06-02` stay text, and a card cannot hold aliases (the stuff of YAML bombs), tags, or the same key twice.
-
-This module stands apart from `feval.cards.cards` because `feval.cards.prices` is on the way to every curve and must not load pydantic.
 """
 
 from __future__ import annotations
@@ -19,6 +17,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from feval.cards.validation import shorten
 from feval.errors import CardError
 
 __all__ = [
@@ -32,7 +31,6 @@ __all__ = [
     "find_card",
     "read_card_text",
     "read_front_matter",
-    "shorten",
 ]
 
 CARD_KINDS: Mapping[str, str] = {
@@ -302,9 +300,3 @@ def _yaml_sentence(path: Path, text: str, error: Exception) -> str:
         line = ""
     what = getattr(error, "problem", None) or getattr(error, "reason", None) or "it is not YAML"
     return f"The front matter of the card {path} cannot be read{line}: {what}. Correct the YAML there."
-
-
-def shorten(value: object) -> str:
-    """Return what a card holds in one field, for an error sentence: at most 80 characters."""
-    shown = repr(value)
-    return shown if len(shown) <= 80 else shown[:77] + "..."

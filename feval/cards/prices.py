@@ -23,7 +23,8 @@ from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
-from feval.cards.front_matter import card_files, read_card_text, read_front_matter, shorten
+from feval.cards.front_matter import card_files, read_card_text, read_front_matter
+from feval.cards.validation import shorten
 from feval.errors import CardError, OutOfRangeError, PriceNotFoundError, UnknownNameError, UsageError
 
 if TYPE_CHECKING:
