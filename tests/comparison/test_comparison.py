@@ -24,12 +24,13 @@ from typer.testing import CliRunner
 from feval import compare, evaluate, load, self_consistency_curve
 from feval.cli import _print_table, app
 from feval.comparison.comparison import Comparison
-from feval.comparison.plan import Entry, Plan, suggested_plan
+from feval.comparison.plan import ComparedMethod, Plan
+from feval.comparison.suggestion import suggested_plan
 from feval.errors import NotRecordedError, OutOfRangeError, UnknownNameError, UsageError
 from feval.estimators.inference.paired import accuracy_at, holm
 from feval.estimators.inference.sign_flips import sign_flip_test
 from feval.methods import SelfConsistency
-from feval.receipts.receipts import verify_receipt
+from feval.receipts.verifying import verify_receipt
 from feval.recording import DatasetInfo, LLMInfo, PoolRows, Question, RecordingWriter
 from feval.report.pictures.comparison import _entries
 from feval.report.tables.comparisons import comparison_tables

@@ -26,7 +26,7 @@ from feval import (
 )
 from feval.cli import app
 from feval.comparison.plan import Plan
-from feval.comparison.traces import opened, traces
+from feval.comparison.traces import load_compared, traces
 from feval.errors import OutOfRangeError, ShortPoolError, UnknownNameError, UnlabelledError, UsageError
 from feval.evaluation.environment import NEXT_LLM, STOP
 from feval.evaluation.evaluation import fit
@@ -288,7 +288,7 @@ def test_what_a_report_follows_was_learnt_on_the_same_questions(
 
     monkeypatch.setattr("feval.evaluation.evaluation.fit", noted)
     told = compare(Plan.from_dict(settings | {"method": [entry]}), base=recordings)
-    dataset, llms = opened(told, recordings)
+    dataset, llms = load_compared(told, recordings)
     assert traces(told, dataset, llms, base=recordings).missing == ()
     assert len(fitted) == 2
     assert fitted[0] == fitted[1]

@@ -16,7 +16,7 @@ from feval import SelfConsistency, evaluate, load
 from feval.cli import app
 from feval.errors import ConflictError, NotRecordedError, SourceError, UnknownNameError, UsageError
 from feval.methods.vote import plurality
-from feval.receipts.receipts import verify_receipt
+from feval.receipts.verifying import verify_receipt
 from feval.recording import open_recording
 from feval.serving.answer_files import read_answers
 from feval.serving.application import Application, Call
