@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from feval.replay.loading import LLM, Dataset, load
 
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 __all__ = [
     "LLM",

@@ -1,7 +1,7 @@
-"""The arrows of the architecture: a module imports only from rows above its own, and what is forbidden stays out.
+"""The house: rows, sizes and imports as `docs/architecture.md` draws them, and what is forbidden stays out.
 
-Imports are read from the syntax trees, wherever they stand: at the top, inside functions and under `TYPE_CHECKING`. A type is
-an arrow too, and a lazy import of a lower row would be a cycle that waits for its moment.
+Imports are read from the syntax trees, wherever they stand: at the top, inside functions and under `TYPE_CHECKING`. A type is an
+arrow too, and a lazy import of a lower row would be a cycle that waits for its moment.
 """
 
 from __future__ import annotations
@@ -12,18 +12,24 @@ import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
+from graphlib import CycleError, TopologicalSorter
 
 import pytest
 from places import ROOT
 
 # The rows of `docs/architecture.md`, top to bottom.
 ROWS = (
-    "errors", "schema", "names", "front_matter", "cards", "prices", "tokens", "answers", "recording", "importers", "hub",
-    "datasets", "estimators", "draws", "channels", "pools", "replay", "methods", "exact", "exact_errors", "calling", "specs",
-    "workers", "question_set", "cautions", "evaluation", "curves", "plans", "contrasts", "comparison", "traces", "environment",
-    "forecast", "coupled", "grading", "semantics", "receipts",
-    "report", "publish", "compat", "serving", "demo", "cli", "__main__",
+    "errors", "lazy", "cards", "answers", "recording", "importers", "hub", "estimators", "replay", "methods", "evaluation",
+    "comparison", "forecast", "receipts", "report", "publish", "compat", "serving", "cli", "__main__",
 )  # fmt: skip
+RECORDER_ROWS = (
+    "errors", "shared_noise", "request", "journal", "tiny", "backends", "asking", "scoring", "work", "servers", "live", "demo",
+)  # fmt: skip
+
+MOST_FILES_IN_FEVAL, MOST_MODULES_IN_A_FOLDER, MOST_LINES = 8, 15, 500
+
+SEAMS: dict[str, set[str]] = {}
+"""Module -> what it imports inside functions: optional packages, and heavy ones that most commands do without."""
 
 NETWORK = {
     "aiohttp", "ftplib", "http", "httpcore", "httpcore2", "httptools", "httpx", "httpx2", "huggingface_hub", "openai", "requests",
@@ -49,22 +55,24 @@ class Module:
     name: str
     tree: ast.Module
     is_package: bool = False
+    lines: int = 0
 
     @property
     def row(self) -> str:
-        """The row of DESIGN's layout the module belongs to; "" for the package itself."""
+        """The row the module belongs to; "" for the package itself."""
         return self.name.partition(".")[2].partition(".")[0]
 
 
 @cache
 def modules() -> list[Module]:
-    found = []
+    result = []
     for path in sorted([*ROOT.glob("feval/**/*.py"), *ROOT.glob("recorders/**/*.py")]):
         parts = path.relative_to(ROOT).with_suffix("").parts
         is_package = parts[-1] == "__init__"
         name = ".".join(parts[:-1] if is_package else parts)
-        found.append(Module(name, ast.parse(path.read_text("utf-8"), str(path)), is_package))
-    return found
+        text = path.read_text("utf-8")
+        result.append(Module(name, ast.parse(text, str(path)), is_package, text.count("\n")))
+    return result
 
 
 def planted(name: str, source: str) -> Module:
@@ -74,15 +82,27 @@ def planted(name: str, source: str) -> Module:
 def imports(module: Module) -> Iterator[tuple[int, str]]:
     """Yield line and dotted name of everything imported; `from a import b` is `a.b`, and relative names are made absolute."""
     for node in ast.walk(module.tree):
-        if isinstance(node, ast.Import):
-            yield from ((node.lineno, alias.name) for alias in node.names)
-        elif isinstance(node, ast.ImportFrom):
-            base = node.module or ""
-            if node.level:
-                package = module.name.split(".") if module.is_package else module.name.split(".")[:-1]
-                kept = package[: len(package) - node.level + 1]
-                base = ".".join([*kept, base] if base else kept)
-            yield from ((node.lineno, f"{base}.{alias.name}") for alias in node.names)
+        yield from imported(module, node)
+
+
+def imported(module: Module, node: ast.AST) -> Iterator[tuple[int, str]]:
+    if isinstance(node, ast.Import):
+        yield from ((node.lineno, alias.name) for alias in node.names)
+    elif isinstance(node, ast.ImportFrom):
+        base = node.module or ""
+        if node.level:
+            package = module.name.split(".") if module.is_package else module.name.split(".")[:-1]
+            parents = package[: len(package) - node.level + 1]
+            base = ".".join([*parents, base] if base else parents)
+        yield from ((node.lineno, f"{base}.{alias.name}") for alias in node.names)
+
+
+def imports_in_functions(module: Module) -> set[str]:
+    """Return the top-level packages that functions of a module import; of ours, the module."""
+    functions = (node for node in ast.walk(module.tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef))
+    names = {name for function in functions for node in ast.walk(function) for _, name in imported(module, node)}
+    ours = {"feval", "recorders"}
+    return {name if name.partition(".")[0] in ours else name.partition(".")[0] for name in names}
 
 
 def is_or_lies_in(name: str, packages: set[str]) -> bool:
@@ -90,27 +110,30 @@ def is_or_lies_in(name: str, packages: set[str]) -> bool:
 
 
 def upward(module: Module) -> list[str]:
-    """The imports of feval and recorders that point down, sideways, or nowhere."""
+    """Return the imports of feval and recorders that point down, sideways, or nowhere."""
     wrong = []
     for line, name in imports(module):
         package, _, inner = name.partition(".")
         row = inner.partition(".")[0]
-        if package == "recorders":
-            allowed = module.name.startswith("recorders") or module.row == "cli"
-        elif package != "feval" or row == "__version__":
+        if package not in {"feval", "recorders"} or inner == "__version__":
             continue
-        elif row not in ROWS:
-            # Through the package itself, a public name would hide where the arrow points.
-            allowed = module.name.startswith("recorders")
-        elif row == "cli":
-            allowed = module.row in {"cli", "__main__"}
-        elif module.name.startswith("recorders") or not module.row:
-            allowed = True
+        own = module.name.partition(".")[0]
+        if not module.row and package == own:
+            allowed = True  # the face of a package lists what is in it
+        elif package == "recorders":
+            allowed = module.row == "cli" if own == "feval" else in_order(RECORDER_ROWS, module.row, row)
+        elif own == "recorders":
+            allowed = row != "cli"
         else:
-            allowed = module.row == row or (module.row in ROWS and ROWS.index(row) < ROWS.index(module.row))
+            allowed = in_order(ROWS, module.row, row)
         if not allowed:
             wrong.append(f"{module.name}:{line} imports {name}")
     return wrong
+
+
+def in_order(rows: tuple[str, ...], importer: str, row: str) -> bool:
+    """Whether a row may import another: itself, or one above it."""
+    return importer in rows and row in rows and rows.index(row) <= rows.index(importer)
 
 
 def forbidden(module: Module) -> list[str]:
@@ -141,20 +164,60 @@ def forbidden_call(call: ast.Call) -> Iterator[str]:
 
 
 def test_every_module_stands_in_a_row() -> None:
-    strays = [module.name for module in modules() if module.name.startswith("feval.") and module.row not in ROWS]
+    rows = {"feval": ROWS, "recorders": RECORDER_ROWS}
+    strays = [
+        module.name for module in modules() if module.row and module.row not in rows[module.name.partition(".")[0]]
+    ]
     assert not strays, "these modules stand in no row of the architecture"
 
 
-def test_the_architecture_page_lists_the_rows_that_exist() -> None:
+def test_the_architecture_page_lists_the_rows() -> None:
     page = (ROOT / "docs" / "architecture.md").read_text("utf-8")
     table = page.partition("## Rows")[2].partition("\n## ")[0]
     cells = [line.split("|")[1] for line in table.splitlines() if line.startswith("| `")]
-    exist = {module.row for module in modules() if module.name.startswith("feval.")}
-    assert re.findall(r"`(\w+)/?`", "".join(cells)) == [row for row in ROWS if row in exist]
+    assert re.findall(r"`(\w+)/?`", "".join(cells)) == [*ROWS, *RECORDER_ROWS]
 
 
 def test_a_module_imports_only_from_rows_above_its_own() -> None:
     assert [line for module in modules() for line in upward(module)] == []
+
+
+def test_no_imports_run_in_a_circle() -> None:
+    names = {module.name for module in modules()}
+    graph: dict[str, set[str]] = {}
+    for module in modules():
+        targets = graph.setdefault(module.name, set())
+        for _, name in imports(module):
+            while name and name not in names:
+                name = name.rpartition(".")[0]
+            if name not in {"", "feval", module.name}:
+                targets.add(name)
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        pytest.fail(" -> ".join(error.args[1]))
+
+
+def test_functions_import_only_at_the_seams() -> None:
+    assert {module.name: names for module in modules() if (names := imports_in_functions(module))} == SEAMS
+
+
+def test_rooms_are_small() -> None:
+    assert len(list((ROOT / "feval").glob("*.py"))) <= MOST_FILES_IN_FEVAL
+    long = [f"{module.name}: {module.lines} lines" for module in modules() if module.lines > MOST_LINES]
+    folders = {path.parent for package in ("feval", "recorders") for path in (ROOT / package).rglob("*.py")}
+    crowded = [str(folder) for folder in folders if len(list(folder.glob("*.py"))) > MOST_MODULES_IN_A_FOLDER]
+    assert (long, crowded) == ([], [])
+
+
+def test_tests_mirror_the_folders() -> None:
+    rooms = {path.name for path in (ROOT / "feval").iterdir() if path.is_dir()} | {"recorders"}
+    others = {"support", "data", "clients"}
+    folders = {path.name for path in (ROOT / "tests").iterdir() if path.is_dir() and not path.name.startswith("_")}
+    assert folders - others <= rooms
+    parts = {path.name for path in (ROOT / "recorders").iterdir() if path.is_dir()}
+    tested = {path.name for path in (ROOT / "tests" / "recorders").iterdir() if path.is_dir()}
+    assert {name for name in tested if not name.startswith("_")} <= parts
 
 
 def test_network_pickle_eval_and_global_randomness_stay_out() -> None:
@@ -176,12 +239,12 @@ def test_estimators_take_arrays_only() -> None:
 @pytest.mark.parametrize(
     ("name", "source"),
     [
-        ("feval.prices", "from feval.cli import main"),
-        ("feval.prices", "def f():\n    from feval.tokens import count_words"),
-        ("feval.prices", "from . import curves"),
-        ("feval.prices", "from .curves import Curve"),
-        ("feval.prices", "from feval import load"),
-        ("feval.prices", "import feval.replay"),
+        ("feval.cards.prices", "from feval.cli import main"),
+        ("feval.cards.prices", "def f():\n    from feval.answers import canonical"),
+        ("feval.cards.prices", "from ..evaluation.curves import Curve"),
+        ("feval.cards.prices", "from feval import load"),
+        ("feval.cards.prices", "import feval.replay"),
+        ("recorders.journal.journal", "from recorders.asking import engine"),
         ("feval.recording.reader", "from ..importers import jsonl"),
         (
             "feval.recording.reader",
@@ -189,7 +252,7 @@ def test_estimators_take_arrays_only() -> None:
         ),
         ("feval.replay", "import recorders"),
         ("feval.nowhere", "from feval.errors import FevalError"),
-        ("recorders.openai", "from feval.cli import main"),
+        ("recorders.backends.openai", "from feval.cli import main"),
     ],
 )
 def test_an_arrow_that_points_down_is_seen(name: str, source: str) -> None:
@@ -200,15 +263,15 @@ def test_an_arrow_that_points_down_is_seen(name: str, source: str) -> None:
     ("name", "source"),
     [
         (
-            "feval.curves",
-            "from feval.estimators.plurality import x\nfrom feval.replay import LLM\nfrom feval import errors",
+            "feval.evaluation.curves",
+            "from feval.estimators.votes.plurality import x\nfrom feval.replay import LLM\nfrom feval import errors",
         ),
         ("feval.recording.reader", "from .content import Question\nfrom ..errors import FevalError"),
         ("feval.recording.writer", "from feval import __version__"),
-        ("feval.cli", "from recorders import anything\nfrom feval.demo import x"),
+        ("feval.cli.demo", "from recorders import anything\nfrom feval.report import x"),
         (
-            "recorders.openai",
-            "import feval\nfrom feval.recording import RecordingWriter\nfrom recorders import journal",
+            "recorders.backends.openai",
+            "from feval.recording import RecordingWriter\nfrom recorders import journal",
         ),
         ("feval", "from feval.replay import load"),
     ],
@@ -233,19 +296,19 @@ def test_an_arrow_that_points_up_passes(name: str, source: str) -> None:
     ],
 )
 def test_what_is_forbidden_is_seen(source: str) -> None:
-    assert len(forbidden(planted("feval.prices", source))) == 1
+    assert len(forbidden(planted("feval.cards.prices", source))) == 1
 
 
 def test_only_imports_and_recordings_count_tokens_with_a_vocabulary() -> None:
     """A vocabulary is fetched when its counter is made, so nothing that reads a recording makes one."""
     making = {
-        module.name for module in modules() for _, name in imports(module) if name == "feval.tokens.token_counter"
+        module.name for module in modules() for _, name in imports(module) if name == "feval.cards.tokens.token_counter"
     }
     assert making == {
-        "feval.importers.conversion", "feval.cli.servers", "recorders.recording", "recorders.seal",
+        "feval.importers.conversion", "feval.cli.servers", "recorders.work.record", "recorders.work.seal",
     }  # fmt: skip
     loading = {module.name for module in modules() for _, name in imports(module) if name.split(".")[0] == "tiktoken"}
-    assert loading == {"feval.tokens"}
+    assert loading == {"feval.cards.tokens"}
 
 
 @pytest.mark.parametrize(
@@ -253,9 +316,12 @@ def test_only_imports_and_recordings_count_tokens_with_a_vocabulary() -> None:
     [
         ("feval.hub", "import huggingface_hub"),
         ("feval.serving.http", "import uvicorn"),
-        ("recorders.openai", "import openai"),
+        ("recorders.backends.openai", "import openai"),
         ("feval.compat.feval_ttc", "import random"),
-        ("feval.prices", "from urllib.parse import quote\nnp.load(path, allow_pickle=False)\nnp.random.Philox(key=1)"),
+        (
+            "feval.cards.prices",
+            "from urllib.parse import quote\nnp.load(path, allow_pickle=False)\nnp.random.Philox(key=1)",
+        ),
     ],
 )
 def test_what_has_its_place_passes_there(name: str, source: str) -> None:

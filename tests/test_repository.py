@@ -110,6 +110,10 @@ def test_the_changelog_begins_with_this_version() -> None:
     assert released[0] == feval.__version__
 
 
+def test_the_citation_names_this_version() -> None:
+    assert f"\nversion: {feval.__version__}\n" in (ROOT / "CITATION.cff").read_text("utf-8")
+
+
 def test_the_licence_is_the_one_pyproject_names() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
     licence = (ROOT / "LICENSE").read_text("utf-8")

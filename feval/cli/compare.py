@@ -9,33 +9,28 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from feval.cli import (
-    DatasetName,
-    JsonFlag,
-    NoReceipt,
-    QuietFlag,
-    ReceiptFile,
-    _folders,
-    _guarded,
-    _hush_matplotlib,
-    _only,
-    _Out,
-    app,
-)
+from feval.cli.options import DatasetName, JsonFlag, NoReceipt, QuietFlag, ReceiptFile, only_name, recording_folders
+from feval.cli.output import Output, quiet_matplotlib
 from feval.cli.saving import Saved, encoded
+from feval.comparison.comparison import compare as compare_methods
+from feval.comparison.plan import Plan, path_from, suggested_plan
 from feval.errors import ConflictError, ShortPoolError, UsageError
+from feval.hub.addresses import is_address, parse_address
+from feval.hub.recordings import open_place
+from feval.receipts.receipts import compare_receipt
+from feval.replay.loading import load
+from feval.report.comparison_files import comparison_files
+from feval.report.files import save_files
+from feval.report.tables.comparisons import comparison_tables, questions_parquet, results_csv, results_parquet
 
 if TYPE_CHECKING:
     from feval.comparison.comparison import Comparison
-    from feval.comparison.plan import Plan
     from feval.replay.loading import LLM
 
 __all__: list[str] = []
 
 
-@app.command("compare")
-@_guarded
-def _compare(
+def compare(
     file: Annotated[
         Path,
         typer.Argument(metavar="FILE", help="TOML file with the plan; see docs/comparing.md.", show_default=False),
@@ -88,7 +83,7 @@ def _compare(
 
     Example: feval compare plan.toml --init --recording my-recording && feval compare plan.toml --out comparison
     """
-    show = _Out(as_json=as_json, quiet=quiet)
+    show = Output(as_json=as_json, quiet=quiet)
     given = {"unlabelled": unlabelled, "short_pools": short_pools}
     choices = {name: choice for name, choice in given.items() if choice is not None}
     if init:
@@ -107,15 +102,11 @@ def _compare(
     _run(show, file, choices, Saved(out, receipt, no_receipt, force), workers, time_limit)
 
 
-def _run(show: _Out, file: Path, choices: dict[str, Any], saved: Saved, workers: int, time_limit: float) -> None:
-    from feval.comparison.comparison import compare
-    from feval.comparison.plan import Plan
-    from feval.receipts.receipts import compare_receipt
-    from feval.report.tables.comparisons import comparison_tables
+def _run(show: Output, file: Path, choices: dict[str, Any], saved: Saved, workers: int, time_limit: float) -> None:
 
     plan = replace(Plan.read(file), **choices)
     with show.progress(f"comparing {len(plan.entries)} methods"):
-        told = compare(plan, workers=workers, base=file.parent, time_limit=time_limit)
+        told = compare_methods(plan, workers=workers, base=file.parent, time_limit=time_limit)
     if told.missing and show.json:  # there is no table of them
         for one in told.missing:
             show.note(f"Missing: {one.label}. {one.reason}")
@@ -135,10 +126,8 @@ def _run(show: _Out, file: Path, choices: dict[str, Any], saved: Saved, workers:
 
 
 def _files(told: Comparison, base: Path, out: Path, time_limit: float) -> dict[str, bytes]:
-    from feval.report.comparison_files import comparison_files
-    from feval.report.tables.comparisons import questions_parquet, results_csv, results_parquet
 
-    _hush_matplotlib()
+    quiet_matplotlib()
     return {
         "comparison.json": encoded(told.to_dict()),
         "comparison.toml": told.plan.moved(base, out).to_toml().encode(),
@@ -157,7 +146,7 @@ def _usual_axis(llms: Sequence[LLM]) -> str:
 
 
 def _init(
-    show: _Out,
+    show: Output,
     file: Path,
     recordings: list[Path] | None,
     dataset: str | None,
@@ -166,14 +155,10 @@ def _init(
     *,
     overwrite: bool,
 ) -> None:
-    from feval.comparison.plan import suggested_plan
-    from feval.hub.recordings import open_place
-    from feval.replay.loading import load
-    from feval.report.files import save_files
 
-    folders = _folders(recordings)
+    folders = recording_folders(recordings)
     opened = [open_place(folder) for folder in folders]
-    dataset = _only("dataset", dataset, (held for recording in opened for held in recording.dataset_ids()))
+    dataset = only_name("dataset", dataset, (held for recording in opened for held in recording.dataset_ids()))
     _, replayed = load(dataset, llms, opened)
     usual = choices.get("short_pools") == "drop"
     most = {llm.name: llm.pool.usual if usual else llm.pool.smallest for llm in replayed}
@@ -208,7 +193,5 @@ def _init(
 
 
 def _place_from(folder: Path, place: Path) -> str:
-    from feval.comparison.plan import path_from
-    from feval.hub.addresses import is_address, parse_address
 
     return str(parse_address(place)) if is_address(place) else path_from(folder, place)

@@ -10,20 +10,23 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from feval.cli import (
+from feval.cli.options import (
     DatasetName,
     JsonFlag,
     QuietFlag,
     RecordingFolders,
     Unlabelled,
-    _folders,
-    _guarded,
-    _hush_matplotlib,
-    _only,
-    _Out,
-    app,
+    only_name,
+    recording_folders,
 )
+from feval.cli.output import Output, quiet_matplotlib
 from feval.errors import SourceError, UsageError
+from feval.forecast.coupled import couple as couple_llms
+from feval.recording import open_recording
+from feval.replay.loading import load
+from feval.report.files import save_files
+from feval.report.pictures.coupled import coupling_png
+from feval.report.tables.coupled import coupling_csv, coupling_tables
 
 if TYPE_CHECKING:
     from feval.forecast.coupled import Coupling
@@ -32,9 +35,7 @@ if TYPE_CHECKING:
 __all__: list[str] = []
 
 
-@app.command("couple")
-@_guarded
-def _couple(
+def couple(
     recordings: RecordingFolders = None,
     independent: Annotated[
         list[Path] | None,
@@ -78,13 +79,10 @@ def _couple(
 
     Example: feval couple --recording tiny-42k --recording tiny-90k --out coupled
     """
-    from feval.forecast.coupled import couple
-    from feval.report.tables.coupled import coupling_tables
-
-    show = _Out(as_json=as_json, quiet=quiet)
+    show = Output(as_json=as_json, quiet=quiet)
     with show.progress("comparing"):
         questions, together, apart = _opened(recordings, independent, dataset, llms, seed)
-        told = couple(
+        told = couple_llms(
             questions, together, apart, areas=None if areas is None else _areas(areas, questions), shown_areas=area or None,
             samples=samples, scorer=scorer, judge=judge, unlabelled=unlabelled, seed=seed, resamples=resamples,
         )  # fmt: skip
@@ -102,12 +100,9 @@ def _opened(
     seed: int,
 ) -> tuple[Dataset, list[LLM], list[LLM]]:
     """The coupled LLMs, and the independent ones in the same order."""
-    from feval.recording import open_recording
-    from feval.replay.loading import load
-
-    opened = [open_recording(folder) for folder in _folders(folders)]
+    opened = [open_recording(folder) for folder in recording_folders(folders)]
     apart = [open_recording(folder) for folder in others or ()]
-    dataset = _only("dataset", dataset, (held for recording in opened for held in recording.dataset_ids()))
+    dataset = only_name("dataset", dataset, (held for recording in opened for held in recording.dataset_ids()))
     questions, together = load(dataset, list(llms) if llms else None, opened, seed=seed, prices="none")
     if not llms:
         together = [llm for llm in together if llm.noise is not None] or together
@@ -165,11 +160,8 @@ def _areas(path: Path, questions: Dataset) -> dict[str, str]:
 
 
 def _save(out: Path, told: Coupling, *, replace: bool) -> list[Path]:
-    from feval.report.files import save_files
-    from feval.report.pictures.coupled import coupling_png
-    from feval.report.tables.coupled import coupling_csv
 
-    _hush_matplotlib()
+    quiet_matplotlib()
     files = {
         "couple.csv": coupling_csv(told).encode(),
         "couple.json": (json.dumps(told.to_dict(), indent=2) + "\n").encode(),

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from feval.cli import (
-    _DEFAULT_COUNTS,
+from feval.cli.options import (
+    DEFAULT_COUNTS,
     Billing,
     DatasetName,
     JsonFlag,
@@ -26,17 +26,23 @@ from feval.cli import (
     SplitSeed,
     TrainFraction,
     Unlabelled,
-    _folders,
-    _guarded,
-    _hush_matplotlib,
-    _no_dollars,
-    _only,
-    _Out,
-    app,
+    only_name,
     parse_counts,
+    recording_folders,
+    why_no_dollars,
 )
+from feval.cli.output import Output, quiet_matplotlib
 from feval.cli.saving import Saved, encoded
 from feval.errors import OutOfRangeError, UsageError
+from feval.evaluation.curves import budget_field, method_curve, self_consistency_curve
+from feval.evaluation.specs import make_method, parse_settings
+from feval.hub.recordings import open_place
+from feval.receipts.receipts import curve_receipt, pins
+from feval.replay.loading import load
+from feval.report.pictures.curve import curves_png, curves_svg
+from feval.report.tables.csv import curve_csv
+from feval.report.tables.parquet import curve_parquet
+from feval.report.tables.tables import curve_table
 
 if TYPE_CHECKING:
     from feval.evaluation.curves import Curve
@@ -45,9 +51,7 @@ if TYPE_CHECKING:
 __all__: list[str] = []
 
 
-@app.command("curve")
-@_guarded
-def _curve(
+def curve(
     method: Annotated[str, typer.Argument(metavar="METHOD", help="See `feval ls methods`.", show_default=False)],
     recordings: RecordingFolders = None,
     dataset: DatasetName = None,
@@ -100,12 +104,6 @@ def _curve(
 
     Example: feval curve self-consistency --recording my-recording --n 1..40 --out my-curve
     """
-    from feval.evaluation.curves import budget_field, method_curve, self_consistency_curve
-    from feval.evaluation.specs import parse_settings
-    from feval.hub.recordings import open_place
-    from feval.replay.loading import load
-    from feval.report.tables.tables import curve_table
-
     budget, given = budget_field(method), parse_settings(settings or [])
     field, values = _swept(method, budget, n, sweep)
     if field in given:
@@ -120,15 +118,15 @@ def _curve(
             f"{'--n' if sweep is None else '--sweep'}, such as --n 1..20."
         )
     plain = method == "self-consistency" and field == "n" and not given and train_fraction is None
-    show, saved = _Out(as_json=as_json, quiet=quiet), Saved(out, receipt, no_receipt, force)
+    show, saved = Output(as_json=as_json, quiet=quiet), Saved(out, receipt, no_receipt, force)
     with show.progress(f"{method} curve"):
-        opened = [open_place(folder) for folder in _folders(recordings)]
-        dataset = _only("dataset", dataset, (held for recording in opened for held in recording.dataset_ids()))
+        opened = [open_place(folder) for folder in recording_folders(recordings)]
+        dataset = only_name("dataset", dataset, (held for recording in opened for held in recording.dataset_ids()))
         held = [name for recording in opened for name in recording.llm_names(dataset)]
-        names = llms or ([_only("LLM", None, held)] if held else None)  # if nobody is held, `load` says what is
+        names = llms or ([only_name("LLM", None, held)] if held else None)  # if nobody is held, `load` says what is
         questions, replayed = load(dataset, names, opened, seed=seed, prices=prices, billing=billing)
         values = values or _usual(
-            method, field, given, max(1, min(*(llm.pool.smallest for llm in replayed), _DEFAULT_COUNTS))
+            method, field, given, max(1, min(*(llm.pool.smallest for llm in replayed), DEFAULT_COUNTS))
         )
         curve = (
             self_consistency_curve(
@@ -150,7 +148,7 @@ def _curve(
             )
         )
     if prices != "none" and any(point.usd_per_question is None for point in curve.points):
-        show.note(_no_dollars(next((llm for llm in replayed if llm.price is None), replayed[0])))
+        show.note(why_no_dollars(next((llm for llm in replayed if llm.price is None), replayed[0])))
     saved.show(
         show,
         curve.to_dict(),
@@ -194,8 +192,6 @@ def _value(text: str) -> int | float:
 
 def _usual(method: str, field: str, given: dict[str, str], most: int) -> list[int]:
     """The budgets that a method takes, up to the most CoTs there are: some have a least one."""
-    from feval.evaluation.specs import make_method
-
     taken = []
     for value in range(1, most + 1):
         try:
@@ -209,7 +205,6 @@ def _usual(method: str, field: str, given: dict[str, str], most: int) -> list[in
 def _receipt(
     curve: Curve, dataset: Dataset, llms: Sequence[LLM], folder: Path, chosen: dict[str, Any], *, plain: bool
 ) -> dict[str, Any]:
-    from feval.receipts.receipts import curve_receipt, pins
 
     request = {
         "method": curve.method,
@@ -230,11 +225,8 @@ def _receipt(
 
 
 def _files(curve: Curve) -> dict[str, bytes]:
-    from feval.report.pictures.curve import curves_png, curves_svg
-    from feval.report.tables.csv import curve_csv
-    from feval.report.tables.parquet import curve_parquet
 
-    _hush_matplotlib()
+    quiet_matplotlib()
     return {
         "curve.csv": curve_csv(curve).encode(),
         "curve.parquet": curve_parquet(curve),

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from feval.cli import (
+from feval.cli.options import (
     Billing,
     DatasetName,
     JsonFlag,
@@ -19,15 +19,20 @@ from feval.cli import (
     RecordingFolders,
     ShortPools,
     Unlabelled,
-    _folders,
-    _guarded,
-    _hush_matplotlib,
-    _only,
-    _Out,
-    app,
+    only_name,
     parse_counts,
+    recording_folders,
 )
+from feval.cli.output import Output, quiet_matplotlib
 from feval.cli.saving import Saved, encoded
+from feval.forecast import Budget
+from feval.forecast import estimate as forecast_votes
+from feval.forecast import plan as plan_budget
+from feval.hub.recordings import open_place
+from feval.receipts.receipts import estimate_receipt, pins
+from feval.replay.loading import load
+from feval.report.pictures.forecast import forecast_png
+from feval.report.tables.forecasts import forecast_csv, forecast_tables, plan_tables
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -38,9 +43,7 @@ if TYPE_CHECKING:
 __all__: list[str] = []
 
 
-@app.command("estimate")
-@_guarded
-def _estimate(
+def estimate(
     recordings: RecordingFolders = None,
     dataset: DatasetName = None,
     llm: LLMName = None,
@@ -81,17 +84,13 @@ def _estimate(
 
     Example: feval estimate --recording my-recording --llm gpt-4o-mini --g 5 --m 1..40 --out my-estimate
     """
-    from feval.forecast import estimate
-    from feval.receipts.receipts import estimate_receipt, pins
-    from feval.report.tables.forecasts import forecast_tables
-
-    show, saved = _Out(as_json=as_json, quiet=quiet), Saved(out, receipt, no_receipt, force)
+    show, saved = Output(as_json=as_json, quiet=quiet), Saved(out, receipt, no_receipt, force)
     votes = parse_counts(m, "--m", "votes")
     with show.progress("estimating"):
         questions, replayed = _opened(recordings, dataset, llm, seed, None, "once")
         names = [name.strip() for name in method.split(",")]
         choices: dict[str, Any] = {"unlabelled": unlabelled, "short_pools": short_pools}
-        told = estimate(questions, replayed, g=g, m=votes, methods=names, replicate=replicate, **choices)
+        told = forecast_votes(questions, replayed, g=g, m=votes, methods=names, replicate=replicate, **choices)
     for sentence in told.warnings:
         show.note(sentence)
     saved.show(
@@ -103,9 +102,7 @@ def _estimate(
     )
 
 
-@app.command("plan")
-@_guarded
-def _plan(
+def plan(
     budget: Annotated[
         str, typer.Option("--budget", metavar="AMOUNT", help="Such as 20usd or 500000tokens.", show_default=False)
     ],
@@ -137,14 +134,11 @@ def _plan(
 
     Example: feval plan --budget 20usd --pilot my-recording --llm gpt-4o-mini
     """
-    from feval.forecast import Budget, plan
-    from feval.report.tables.forecasts import plan_tables
-
-    show, amount = _Out(as_json=as_json, quiet=quiet), Budget.parse(budget)
+    show, amount = Output(as_json=as_json, quiet=quiet), Budget.parse(budget)
     with show.progress("planning"):
         asked, replayed = _opened(pilots, dataset, llm, seed, prices, billing)
         dollars, tokens = (amount.amount, None) if amount.unit == "usd" else (None, amount.amount)
-        told = plan(
+        told = plan_budget(
             asked,
             replayed,
             budget_usd=dollars,
@@ -163,22 +157,18 @@ def _plan(
 def _opened(
     folders: Sequence[Path] | None, dataset: str | None, llm: str | None, seed: int, prices: str | None, billing: str
 ) -> tuple[Dataset, LLM]:
-    from feval.hub.recordings import open_place
-    from feval.replay.loading import load
 
-    opened = [open_place(folder) for folder in _folders(folders)]
-    dataset = _only("dataset", dataset, (held for recording in opened for held in recording.dataset_ids()))
+    opened = [open_place(folder) for folder in recording_folders(folders)]
+    dataset = only_name("dataset", dataset, (held for recording in opened for held in recording.dataset_ids()))
     held = [name for recording in opened for name in recording.llm_names(dataset)]
-    names = [_only("LLM", llm, held)] if held or llm else None  # if nobody is held, `load` says what is
+    names = [only_name("LLM", llm, held)] if held or llm else None  # if nobody is held, `load` says what is
     questions, [replayed] = load(dataset, names, opened, seed=seed, prices=prices, billing=billing)
     return questions, replayed
 
 
 def _files(told: Forecast) -> dict[str, bytes]:
-    from feval.report.pictures.forecast import forecast_png
-    from feval.report.tables.forecasts import forecast_csv
 
-    _hush_matplotlib()
+    quiet_matplotlib()
     return {
         "estimate.csv": forecast_csv(told).encode(),
         "estimate.json": encoded(told.to_dict()),

@@ -7,26 +7,26 @@ from typing import Annotated
 
 import typer
 
-from feval.cli import (
+from feval.cli.options import (
     DatasetName,
     JsonFlag,
     NoReceipt,
     QuietFlag,
     ReceiptFile,
     RecordingFolders,
-    _folders,
-    _guarded,
-    _Out,
-    app,
+    recording_folders,
 )
+from feval.cli.output import Output
 from feval.cli.saving import Saved, encoded
+from feval.recording import open_recording
+from feval.report.tables.results import grade_table
+from feval.serving.answer_files import read_answers
+from feval.serving.grading import grade_saved, read_ledger
 
 __all__: list[str] = []
 
 
-@app.command("grade")
-@_guarded
-def _grade(
+def grade(
     ledger: Annotated[
         Path,
         typer.Option("--ledger", metavar="FILE", help="What `feval serve --ledger` wrote, or a saved /feval/ledger."),
@@ -57,14 +57,9 @@ def _grade(
 
     Example: feval grade --ledger ledger.jsonl --answers answers.json --run mine --recording my-recording
     """
-    from feval.recording import open_recording
-    from feval.report.tables.results import grade_table
-    from feval.serving.answer_files import read_answers
-    from feval.serving.grading import grade_saved, read_ledger
-
-    show, saved = _Out(as_json=as_json, quiet=quiet), Saved(out, receipt, no_receipt, force)
+    show, saved = Output(as_json=as_json, quiet=quiet), Saved(out, receipt, no_receipt, force)
     held = read_ledger(ledger)
-    opened = [open_recording(folder) for folder in _folders(recordings)]
+    opened = [open_recording(folder) for folder in recording_folders(recordings)]
     graded = grade_saved(held, run, read_answers(answers), opened, dataset=dataset, prices=prices)
     told = graded.grade
     for sentence in graded.remarks():

@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from feval.cli import JsonFlag, QuietFlag, _guarded, _Out, app
+from feval.cli.options import JsonFlag, QuietFlag
+from feval.cli.output import Output
+from feval.hub.recordings import pull as pull_recording
 from feval.report.text import counted
 
 if TYPE_CHECKING:
     from feval.hub.recordings import Pulled
 
 
-@app.command("pull")
-@_guarded
-def _pull(
+def pull(
     address: Annotated[
         str,
         typer.Argument(
@@ -48,12 +48,10 @@ def _pull(
 
     Example: feval pull somebody/my-recording@v1.0 --dataset gsm8k --llm gpt-4o-mini --no-texts
     """
-    from feval.hub.recordings import pull
-
-    show = _Out(as_json=as_json, quiet=quiet)
+    show = Output(as_json=as_json, quiet=quiet)
     place = address if address.startswith("hf:/") else f"hf://{address}"
     with show.progress(f"fetching {address}") as progress:
-        pulled = pull(place, out, datasets=dataset, llms=llm, texts=not no_texts, progress=progress)
+        pulled = pull_recording(place, out, datasets=dataset, llms=llm, texts=not no_texts, progress=progress)
     account = dataclasses.asdict(pulled) | {"folder": str(pulled.folder)}
     show.result(account, *_sentences(pulled, out))
 

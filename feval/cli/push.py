@@ -8,13 +8,19 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from feval.cli import JsonFlag, QuietFlag, _guarded, _hush_matplotlib, _local, _Out, app
+from feval.cli.options import JsonFlag, QuietFlag, whole_folder
+from feval.cli.output import Output, quiet_matplotlib
 from feval.errors import SourceError, UsageError
+from feval.publish.markdown import size
+from feval.publish.page import PICTURE
+from feval.publish.release import changes, look, prepare, prepare_results
+from feval.publish.release import push as push_release
+from feval.report.files import save_files
+from feval.report.tables.tables import Column, Table
 
 if TYPE_CHECKING:
     from feval.publish.release import Changes, Release
     from feval.publish.scan import Finding
-    from feval.report.tables.tables import Table
 
 __all__: list[str] = []
 
@@ -22,9 +28,7 @@ _MOST_WORDS_BYTES = 1 << 20
 _SHOWN_FINDINGS = 5
 
 
-@app.command("push")
-@_guarded
-def _push(
+def push(
     first: Annotated[
         str,
         typer.Argument(
@@ -86,10 +90,8 @@ def _push(
 
     Example: feval push my-recording org/my-recording --tag v1 --dry-run
     """
-    from feval.publish.release import changes, look, prepare, prepare_results, push
-
-    _hush_matplotlib()
-    show = _Out(as_json=as_json, quiet=quiet)
+    quiet_matplotlib()
+    show = Output(as_json=as_json, quiet=quiet)
     recording, repository = _recording_and_repository(first, second, results)
     seen = look(repository)
     made: dict[str, Any] = {"tag": tag, "allow": allow or [], "results": results or []}
@@ -97,7 +99,7 @@ def _push(
         _refuse_page_options(title, words, licence, language, page)
         source = f"results for {repository}"
     else:
-        recording = _local(show, recording)
+        recording = whole_folder(show, recording)
         source = recording.name
         made |= {"title": title, "licence": licence, "languages": language or []}
         made["words"] = None if words is None else _read_words(words)
@@ -115,7 +117,7 @@ def _push(
         account = _account(release, todo) | {"dry_run": dry_run, "page": [str(path) for path in written]}
         if not dry_run:
             progress.describe(f"sending {len(todo.sent):,} files to {repository}")
-            pushed = push(release, message=message, public=public, create_pr=create_pr, remove=remove)
+            pushed = push_release(release, message=message, public=public, create_pr=create_pr, remove=remove)
     if dry_run:
         told = f"Nothing was sent. A push to {repository} would send {len(todo.sent):,} files, {_bytes(release, todo)}."
         show.result(account, told, _table(release, todo), *(f"wrote {path}" for path in written))
@@ -163,9 +165,6 @@ def _read_words(path: Path) -> str:
 
 def _save_page(folder: Path, release: Release) -> list[Path]:
     """The page and its picture, as files to look at; earlier ones are replaced."""
-    from feval.publish.page import PICTURE
-    from feval.report.files import save_files
-
     own = {path: content for path, content in release.files.items() if path in {"README.md", PICTURE}}
     saved = []
     for path, content in own.items():
@@ -200,16 +199,12 @@ def _size(release: Release, path: str) -> int:
 
 
 def _bytes(release: Release, todo: Changes) -> str:
-    from feval.publish.markdown import size
 
     return size(sum(_size(release, path) for path in todo.sent))
 
 
 def _table(release: Release, todo: Changes) -> Table:
     """Files by folder and by what becomes of them."""
-    from feval.publish.markdown import size
-    from feval.report.tables.tables import Column, Table
-
     folders: dict[str, list[int]] = {}
     for place, paths in enumerate((todo.new, todo.changed, todo.unchanged, todo.removed)):
         for path in paths:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Iterable
 from pathlib import Path
@@ -9,22 +10,18 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from feval.cli import (
-    Equality,
-    JsonFlag,
-    NewFolder,
-    QuietFlag,
-    Tolerance,
-    _equality,
-    _guarded,
-    _hush_matplotlib,
-    _Out,
-    _Progress,
-    _show_made,
-    app,
-)
-from feval.errors import UsageError
+from feval.cli.options import Equality, JsonFlag, NewFolder, QuietFlag, Tolerance, equality_name
+from feval.cli.output import Output, ProgressBar, quiet_matplotlib
+from feval.cli.recordings import show_recording
+from feval.errors import ConflictError, FevalError, UsageError
 from feval.report.text import counted
+from recorders.asking.budget import dollars
+from recorders.asking.pace import Limits
+from recorders.request import Decoding
+from recorders.work.assemble import Ask, assemble, questions_of, usual_backend, usual_decoding, usual_prices
+from recorders.work.assemble import backend as make_backend
+from recorders.work.record import estimate_dataset, record_dataset
+from recorders.work.topup import check_top_up, offer, recorded_folder, recording_there, top_up
 
 if TYPE_CHECKING:
     from recorders.asking.budget import Estimate
@@ -37,9 +34,7 @@ if TYPE_CHECKING:
 __all__: list[str] = []
 
 
-@app.command("record")
-@_guarded
-def _record(
+def record(
     out: NewFolder,
     dataset: Annotated[str, typer.Option("--dataset", metavar="ID", help="See `feval ls datasets`.")],
     llm: Annotated[
@@ -166,13 +161,7 @@ def _record(
 
     Example: feval record --dataset gsm8k --llm gpt-4o-mini --out my-recording --dry-run
     """
-    from recorders.asking.pace import Limits
-    from recorders.request import Decoding
-    from recorders.work.assemble import Ask, assemble, questions_of, usual_backend, usual_decoding, usual_prices
-    from recorders.work.assemble import backend as make_backend
-    from recorders.work.record import estimate_dataset, record_dataset
-
-    show = _Out(as_json=as_json, quiet=quiet)
+    show = Output(as_json=as_json, quiet=quiet)
     usual = usual_decoding(llm, reasoning=reasoning)
     temperature = usual.temperature if temperature is None else temperature
     max_tokens = usual.max_tokens if max_tokens is None else max_tokens
@@ -181,7 +170,7 @@ def _record(
     decoding = Decoding(temperature, top_p, max_tokens, tuple(stop or ()), seed, logprobs, extra, shared)
     limits = Limits(concurrency, requests_per_minute, tokens_per_minute, samples_per_request, timeout, retries)
     worked = (exemplars, train_rows, exemplar_count)
-    named = _equality(equality, tolerance)
+    named = equality_name(equality, tolerance)
     ask = Ask(dataset, llm, model, samples, prompt, reasoning, system_role, answer_kind, decoding, *worked, named)
     asked = assemble(ask, questions_of(dataset, questions, first, answer_kind=answer_kind))
     prices = prices or usual_prices(llm)
@@ -207,10 +196,10 @@ def _record(
     with show.progress(f"recording {llm} on {dataset}") as bar:
         shown = _Shown(bar, show, asked.work)
         record_dataset(asked.work, asks, out, start=start, progress=shown, **options)
-    _show_made(show, out, said | shown.said)
+    show_recording(show, out, said | shown.said)
 
 
-def _there(show: _Out, work: Work, into: str | None, start: Path | None, *, refuse_drift: bool) -> There | None:
+def _there(show: Output, work: Work, into: str | None, start: Path | None, *, refuse_drift: bool) -> There | None:
     """The recording that is to grow, if one is named; what speaks against it is said before anything is asked."""
     if into is None:
         if refuse_drift:
@@ -220,7 +209,6 @@ def _there(show: _Out, work: Work, into: str | None, start: Path | None, *, refu
         return None
     if start is not None:
         raise UsageError(f"--into begins with what {into} holds, and --from with {start}; leave one of them out.")
-    from recorders.work.topup import check_top_up, recording_there
 
     with show.progress(f"fetching what {into} holds of {work.llm_name} on {work.dataset}"):
         there = recording_there(into)
@@ -229,20 +217,15 @@ def _there(show: _Out, work: Work, into: str | None, start: Path | None, *, refu
 
 
 def _recorded(out: Path) -> Path:
-    from recorders.work.topup import recorded_folder
 
     return recorded_folder(out)
 
 
 def _top_up(
-    show: _Out, there: There, work: Work, asks: Backend, out: Path, options: dict[str, Any], *, refuse_drift: bool
+    show: Output, there: There, work: Work, asks: Backend, out: Path, options: dict[str, Any], *, refuse_drift: bool
 ) -> None:
-    import dataclasses
 
-    from feval.errors import ConflictError, FevalError
-    from recorders.work.topup import offer, top_up
-
-    _hush_matplotlib()
+    quiet_matplotlib()
     with show.progress(f"recording {work.llm_name} on {work.dataset}") as bar:
         told = top_up(there, work, asks, out, progress=_Shown(bar, show, work), **options)
         for warning in told.warnings:
@@ -278,7 +261,7 @@ def _finite(value: Any) -> Any:
     return None if isinstance(value, float) and math.isnan(value) else value
 
 
-def _notes(show: _Out, sentences: Iterable[str]) -> frozenset[str]:
+def _notes(show: Output, sentences: Iterable[str]) -> frozenset[str]:
     """Say at once what must be known before anything is paid for; gives what was said."""
     said = tuple(dict.fromkeys(sentences))
     for sentence in said:
@@ -293,7 +276,7 @@ class _Shown:
         said: the warnings that were said.
     """
 
-    def __init__(self, bar: _Progress, show: _Out, work: Work) -> None:
+    def __init__(self, bar: ProgressBar, show: Output, work: Work) -> None:
         self._bar, self._show, self._name = bar, show, f"{work.llm_name} on {work.dataset}"
         self._stopping = self._troubled = False
         self.said: set[str] = set()
@@ -333,8 +316,7 @@ def _extra_body(text: str | None) -> dict[str, Any]:
     return value
 
 
-def _estimate(show: _Out, asked: Asked, to_come: Estimate, prices: str) -> None:
-    from recorders.asking.budget import dollars
+def _estimate(show: Output, asked: Asked, to_come: Estimate, prices: str) -> None:
 
     account = {
         "cots": to_come.cots,

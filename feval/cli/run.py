@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from feval.cli import (
+from feval.cli.options import (
     Billing,
     DatasetName,
     JsonFlag,
@@ -23,14 +23,18 @@ from feval.cli import (
     SplitSeed,
     TrainFraction,
     Unlabelled,
-    _folders,
-    _guarded,
-    _no_dollars,
-    _only,
-    _Out,
-    app,
+    only_name,
+    recording_folders,
+    why_no_dollars,
 )
+from feval.cli.output import Output
 from feval.cli.saving import Saved, encoded
+from feval.evaluation.evaluation import evaluate
+from feval.evaluation.specs import MethodFile, make_method, parse_settings
+from feval.hub.recordings import open_place
+from feval.receipts.receipts import pins, run_receipt
+from feval.replay.loading import load
+from feval.report.tables.results import evaluation_tables
 
 if TYPE_CHECKING:
     from feval.evaluation.evaluation import Evaluation
@@ -39,9 +43,7 @@ if TYPE_CHECKING:
 __all__: list[str] = []
 
 
-@app.command("run")
-@_guarded
-def _run(
+def run(
     method: Annotated[
         str,
         typer.Argument(
@@ -86,19 +88,13 @@ def _run(
 
     Example: feval run early-stopping --set window=5 --recording my-recording --llm gpt-4o-mini
     """
-    from feval.evaluation.evaluation import evaluate
-    from feval.evaluation.specs import make_method, parse_settings
-    from feval.hub.recordings import open_place
-    from feval.replay.loading import load
-    from feval.report.tables.results import evaluation_tables
-
-    show, saved = _Out(as_json=as_json, quiet=quiet), Saved(out, receipt, no_receipt, force)
+    show, saved = Output(as_json=as_json, quiet=quiet), Saved(out, receipt, no_receipt, force)
     chosen = make_method(method, given := parse_settings(settings or []))
     with show.progress(method):
-        opened = [open_place(folder) for folder in _folders(recordings)]
-        dataset = _only("dataset", dataset, (held for recording in opened for held in recording.dataset_ids()))
+        opened = [open_place(folder) for folder in recording_folders(recordings)]
+        dataset = only_name("dataset", dataset, (held for recording in opened for held in recording.dataset_ids()))
         held = [name for recording in opened for name in recording.llm_names(dataset)]
-        names = llms or ([_only("LLM", None, held)] if held else None)
+        names = llms or ([only_name("LLM", None, held)] if held else None)
         questions, replayed = load(dataset, names, opened, seed=seed, prices=prices, billing=billing)
         told = evaluate(
             chosen,
@@ -137,8 +133,6 @@ def _run(
 def _receipt(
     request: dict[str, Any], method: Any, told: Evaluation, dataset: Dataset, llms: list[LLM], folder: Path
 ) -> dict[str, Any]:
-    from feval.evaluation.specs import MethodFile
-    from feval.receipts.receipts import pins, run_receipt
 
     request = request | {"dataset": told.dataset, "llms": list(told.llms), "seed": told.seed, "billing": told.billing}
     request["confidence"] = told.confidence
@@ -147,7 +141,7 @@ def _receipt(
     return run_receipt(request, told.to_dict(), pins(dataset, llms, folder))
 
 
-def _note_dollars(show: _Out, prices: str | None, told: Evaluation, llms: list[LLM]) -> None:
+def _note_dollars(show: Output, prices: str | None, told: Evaluation, llms: list[LLM]) -> None:
     if prices != "none" and told.usd is None:
         poor = next((llm for llm in llms if llm.price is None), llms[0])
-        show.note(_no_dollars(poor))
+        show.note(why_no_dollars(poor))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import re
@@ -14,7 +15,7 @@ from feval.errors import FevalError, StorageError, UsageError
 from feval.report.files import check_folder, save_files
 
 if TYPE_CHECKING:
-    from feval.cli import _Out
+    from feval.cli.output import Output
     from feval.report.tables.tables import Table
 
 __all__ = ["Saved", "encoded", "last_receipt"]
@@ -56,7 +57,7 @@ class Saved:
 
     def show(
         self,
-        show: _Out,
+        show: Output,
         numbers: dict[str, Any],
         *tables: str | Table,
         receipt: Callable[[Path], Mapping[str, Any]],
@@ -108,10 +109,8 @@ def _receipts_folder() -> Path:
     return user_state_path("feval", appauthor=False) / "receipts"
 
 
-def _keep(show: _Out, receipt: Callable[[Path], Mapping[str, Any]], *, replace: bool) -> list[Path]:
+def _keep(show: Output, receipt: Callable[[Path], Mapping[str, Any]], *, replace: bool) -> list[Path]:
     """Write the receipt that nobody named a place for; what keeps it from being written is a remark."""
-    import hashlib
-
     folder = _receipts_folder()
     content = receipt(folder / "any")  # paths in it start from its folder, whose own name is not in them
     data = encoded(content)

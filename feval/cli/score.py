@@ -8,20 +8,26 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from feval.cli import JsonFlag, NewFolder, QuietFlag, RecordingFolder, _guarded, _local, _Out, app
+from feval.cli.options import JsonFlag, NewFolder, QuietFlag, RecordingFolder, whole_folder
+from feval.cli.output import Output
 from feval.errors import UsageError
+from feval.recording import open_recording
+from feval.report.tables.info import info_headline
+from recorders.asking.pace import Limits
+from recorders.scoring.pairwise import compare_pairs, estimate_pairs
+from recorders.scoring.scorers import make_scorer
+from recorders.scoring.scoring import Scoring, estimate_scoring
+from recorders.scoring.scoring import score as score_recording
+from recorders.work.assemble import usual_prices
 
 if TYPE_CHECKING:
     from recorders.scoring.cost import ScoringEstimate
     from recorders.scoring.pairwise import Judging
-    from recorders.scoring.scoring import Scoring
 
 __all__: list[str] = []
 
 
-@app.command("score")
-@_guarded
-def _score(
+def score(
     recording: RecordingFolder,
     scorer: Annotated[
         str,
@@ -88,14 +94,8 @@ def _score(
 
     Example: feval score my-recording --scorer judge:gpt-4o-mini --out judged
     """
-    from recorders.asking.pace import Limits
-    from recorders.scoring.pairwise import compare_pairs, estimate_pairs
-    from recorders.scoring.scorers import make_scorer
-    from recorders.scoring.scoring import estimate_scoring, score
-    from recorders.work.assemble import usual_prices
-
-    show = _Out(as_json=as_json, quiet=quiet)
-    recording = _local(show, recording)
+    show = Output(as_json=as_json, quiet=quiet)
+    recording = whole_folder(show, recording)
     made = make_scorer(
         scorer, name=name, base_url=base_url, key_variable=key_variable, timeout_s=timeout, asks=not dry_run,
         pairwise=pairwise,
@@ -118,14 +118,13 @@ def _score(
     limits = Limits(concurrency=concurrency, timeout_s=timeout)
     with show.progress(f"scoring {recording.name}") as progress:
         what |= {"limits": limits, "cost_limit_usd": cost_limit, "progress": progress}
-        done = compare_pairs(recording, out, made, **what) if pairwise else score(recording, out, made, **what)
+        done = (
+            compare_pairs(recording, out, made, **what) if pairwise else score_recording(recording, out, made, **what)
+        )
     _show_done(show, done, out)
 
 
-def _show_done(show: _Out, done: Scoring | Judging, out: Path) -> None:
-    from feval.recording import open_recording
-    from feval.report.tables.info import info_headline
-    from recorders.scoring.scoring import Scoring
+def _show_done(show: Output, done: Scoring | Judging, out: Path) -> None:
 
     for sentence in done.notes:
         show.note(sentence)
@@ -145,7 +144,7 @@ def _show_done(show: _Out, done: Scoring | Judging, out: Path) -> None:
     show.result(account, info_headline(open_recording(out)), told)
 
 
-def _show_scoring_to_come(show: _Out, to_come: ScoringEstimate, prices: str, unit: str) -> None:
+def _show_scoring_to_come(show: Output, to_come: ScoringEstimate, prices: str, unit: str) -> None:
     most = "at most " if to_come.at_most else "about "
     prompt, output = to_come.prompt_tokens, to_come.output_tokens
     told = f"To come: {to_come.cots:,} {unit} in {to_come.calls:,} calls of {to_come.scorer}"

@@ -10,9 +10,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from feval.cli import Billing, JsonFlag, Prices, QuietFlag, _guarded, _Out, app
+from feval.cli.options import Billing, JsonFlag, Prices, QuietFlag
+from feval.cli.output import Output
 from feval.errors import UsageError
 from feval.report.text import counted
+from feval.serving.application import Call
+from feval.serving.matching.templates import prompt_remarks
+from feval.serving.server import serve as open_server
 
 if TYPE_CHECKING:
     from feval.serving.application import Application
@@ -24,9 +28,7 @@ _RUN = "my-run"
 _MOST_NAMED = 8
 
 
-@app.command("serve")
-@_guarded
-def _serve(
+def serve(
     recordings: Annotated[
         list[Path] | None,
         typer.Argument(metavar="RECORDING", help="Folders. Default: those in FEVAL_RECORDING.", show_default=False),
@@ -75,16 +77,14 @@ def _serve(
 
     Example: feval serve my-recording --port 8000
     """
-    from feval.serving.server import serve
-
-    show = _Out(as_json=as_json, quiet=quiet)
+    show = Output(as_json=as_json, quiet=quiet)
     if order not in {"seeded", "recorded"}:
         raise UsageError(f"--order is seeded or recorded; {order!r} was given.")
     if few_shot not in {"last", "none"}:
         raise UsageError(f"--few-shot is last or none; {few_shot!r} was given.")
     if resume and ledger is None:
         raise UsageError("--resume goes on where a ledger file ends; name it with --ledger FILE.")
-    server = serve(
+    server = open_server(
         list(recordings) if recordings else None, host=host, port=port, token=token, datasets=dataset or None,
         llms=llm or None, seed=seed, order=order, recycle=recycle, strict=strict, few_shot=few_shot,
         allow_mismatch=allow_mismatch, prices=prices, billing=billing, ledger=ledger, resume=resume,
@@ -100,7 +100,7 @@ def _serve(
     _account(show, server.application)
 
 
-def _announce(show: _Out, server: Server, *, protected: bool) -> None:
+def _announce(show: Output, server: Server, *, protected: bool) -> None:
     """Say where the server is, at once: a script waits for this line."""
     if not server.only_loopback:
         show.note(
@@ -125,14 +125,13 @@ def _announce(show: _Out, server: Server, *, protected: bool) -> None:
 
 
 def _models(application: Application) -> list[str]:
-    from feval.serving.application import Call
 
     body = application.respond(Call("GET", "/v1/models", "", {}, b"")).body
     listed: Any = json.loads(body if isinstance(body, bytes) else b"".join(body))
     return [model["id"] for model in listed["data"]]
 
 
-def _account(show: _Out, application: Application) -> None:
+def _account(show: Output, application: Application) -> None:
     """Say what was handed out, where the server was used at all."""
     runs = application.ledger()["runs"]
     if runs and not show.json:
@@ -142,10 +141,8 @@ def _account(show: _Out, application: Application) -> None:
             _account_prompts(show, run)
 
 
-def _account_prompts(show: _Out, run: Mapping[str, Any]) -> None:
+def _account_prompts(show: Output, run: Mapping[str, Any]) -> None:
     """Say where a run used several prompts."""
-    from feval.serving.matching.templates import prompt_remarks
-
     for dataset in dict.fromkeys(use["dataset"] for use in run["prompts"]):
         for sentence in prompt_remarks([use for use in run["prompts"] if use["dataset"] == dataset]):
             show.note(f"{run['run']} on {dataset}: {sentence}")

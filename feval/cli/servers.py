@@ -3,17 +3,26 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from feval.cli import Equality, JsonFlag, QuietFlag, Tolerance, _equality, _guarded, _Out, app
+from feval.answers import KINDS
+from feval.answers.equality import named_equality
+from feval.cards.cards import find_dataset_card
+from feval.cards.prices import price_list
+from feval.cards.tokens import token_counter
+from feval.cli.options import Equality, JsonFlag, QuietFlag, Tolerance, equality_name
+from feval.cli.output import Output
 from feval.errors import StorageError, UnknownNameError, UsageError
 from feval.report.text import counted
-
-if TYPE_CHECKING:
-    from recorders.servers.proxy import Proxy
-    from recorders.servers.service import Service
+from recorders.backends.endpoint import Endpoint
+from recorders.journal.journal import JOURNAL, Journal, journal_folder
+from recorders.servers.proxied import check_place, seal_proxied
+from recorders.servers.proxy import Proxy
+from recorders.servers.service import Service
+from recorders.servers.tiny_server import TinyServer
+from recorders.work.assemble import questions_of
 
 __all__: list[str] = []
 
@@ -23,9 +32,7 @@ Port = Annotated[int, typer.Option("--port", min=0, max=65535, help="To listen o
 Host = Annotated[str, typer.Option("--host", metavar="HOST", help="To listen on; whoever reaches it may ask.")]
 
 
-@app.command("tiny-server")
-@_guarded
-def _tiny_server(
+def tiny_server(
     port: Port = 0,
     host: Host = "127.0.0.1",
     model: Annotated[
@@ -40,19 +47,14 @@ def _tiny_server(
 
     Example: feval tiny-server --port 8123
     """
-    from recorders.servers.service import Service
-    from recorders.servers.tiny_server import TinyServer
-
-    show = _Out(as_json=as_json, quiet=quiet)
+    show = Output(as_json=as_json, quiet=quiet)
     application = TinyServer(model or None)
     service = Service(application, host=host, port=port)
     _announce(show, service, f"Serving {', '.join(application.models)}", {"models": list(application.models)})
     _serve(service)
 
 
-@app.command("proxy")
-@_guarded
-def _proxy(
+def proxy(
     upstream: Annotated[
         str, typer.Option("--upstream", metavar="URL", help="Base URL of the server, usually with /v1 at its end.")
     ],
@@ -88,20 +90,10 @@ def _proxy(
 
     Example: feval proxy --upstream https://api.openai.com/v1 --record my-run --port 8124
     """
-    from feval.answers.equality import named_equality
-    from feval.cards.prices import price_list
-    from feval.cards.tokens import token_counter
-    from recorders.backends.endpoint import Endpoint
-    from recorders.journal.journal import JOURNAL, Journal, journal_folder
-    from recorders.servers.proxied import check_place, seal_proxied
-    from recorders.servers.proxy import Proxy
-    from recorders.servers.service import Service
-    from recorders.work.assemble import questions_of
-
-    show = _Out(as_json=as_json, quiet=quiet)
+    show = Output(as_json=as_json, quiet=quiet)
     endpoint = Endpoint.from_environment(upstream, api_key_env) if api_key_env else Endpoint(upstream)
     kind = _kind(dataset, answer_kind)
-    named = named_equality(kind, _equality(equality, tolerance))
+    named = named_equality(kind, equality_name(equality, tolerance))
     asked = [] if questions is None else questions_of(dataset, questions, answer_kind=kind)
     token_counter("words" if counter == "usage" else counter)
     prices = prices if prices == "none" else price_list(prices).id
@@ -134,8 +126,6 @@ def _proxy(
 
 
 def _kind(dataset: str, answer_kind: str | None) -> str:
-    from feval.answers import KINDS
-    from feval.cards.cards import find_dataset_card
 
     card = find_dataset_card(dataset)
     kind = answer_kind or (card.answer_kind if card else "text")
@@ -146,7 +136,7 @@ def _kind(dataset: str, answer_kind: str | None) -> str:
     return kind
 
 
-def _account(show: _Out, proxy: Proxy, sealed: Path | None) -> None:
+def _account(show: Output, proxy: Proxy, sealed: Path | None) -> None:
     account = {
         "recording": None if sealed is None else str(sealed),
         "recorded": proxy.recorded,
@@ -160,7 +150,7 @@ def _account(show: _Out, proxy: Proxy, sealed: Path | None) -> None:
         show.note(f"{proxy.unrecorded:,} chat completions could not be recorded and were passed on as they are.")
 
 
-def _announce(show: _Out, service: Service, what: str, account: dict[str, object]) -> None:
+def _announce(show: Output, service: Service, what: str, account: dict[str, object]) -> None:
     """Say where the service is, at once: a script waits for this line."""
     if not service.only_loopback:
         show.note(f"{service.host} can be reached from other machines. Whoever reaches port {service.port} may ask.")

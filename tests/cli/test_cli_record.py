@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
-from feval.cli import _Out, app
+from feval.cli import app
+from feval.cli.output import Output
 from feval.cli.record import _Shown
 from feval.recording import open_recording, verify_recording
 from recorders.asking.engine import Progress
@@ -264,7 +265,7 @@ def test_unencrypted_connections_are_said_before_anything_is_sent(
 
 def test_the_first_ctrl_c_says_what_is_waited_for(capsys: pytest.CaptureFixture[str]) -> None:
     work = assemble(Ask("tiny_sums", "feval/tiny-30k"), questions_of("tiny_sums", first=1)).work
-    show = _Out(as_json=False, quiet=False)
+    show = Output(as_json=False, quiet=False)
     shown = _Shown(show.progress("recording"), show, work)
     state = Progress(1, 9, 1, 3, 16, 2.0, 4.0, None, 0.0)
     for each in (state, replace(state, stopping=True), replace(state, stopping=True, in_flight=1)):

@@ -22,7 +22,8 @@ from small import write_toy
 from typer.testing import CliRunner
 
 from feval import compare, evaluate, load, self_consistency_curve
-from feval.cli import _print_table, app
+from feval.cli import app
+from feval.cli.output import print_table
 from feval.comparison.comparison import Comparison
 from feval.comparison.plan import ComparedMethod, Plan
 from feval.comparison.suggestion import suggested_plan
@@ -588,7 +589,7 @@ def test_nothing_of_a_comparison_is_cut_on_a_terminal(
         monkeypatch.setenv(name, value)
     for table in comparison_tables(told):
         monkeypatch.setattr("sys.stdout", out := Terminal())
-        _print_table(table, apart=False)
+        print_table(table, apart=False)
         drawn = out.getvalue()
         assert "…" not in drawn
         assert max(map(len, drawn.splitlines())) <= width

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from small import write_toy
 
-from feval.cli import _print_table
+from feval.cli.output import print_table
 from feval.errors import StorageError
 from feval.evaluation.curves import Curve, CurvePoint
 from feval.recording import verify_recording
@@ -169,7 +169,7 @@ def test_no_number_of_a_curve_is_cut_on_a_narrow_terminal(width: int, monkeypatc
     monkeypatch.setattr("sys.stdout", out)
     monkeypatch.setenv("COLUMNS", str(width))
     monkeypatch.setenv("TERM", "dumb")
-    _print_table(table, apart=False)
+    print_table(table, apart=False)
     drawn = out.getvalue()
     assert "…" not in drawn
     for row in table.rows:

@@ -1,0 +1,231 @@
+"""The table of commands, and what happens around each: exit codes, error sentences, signals.
+
+Exit codes: 0 done; 1 the work failed; 2 wrong usage; 3 the receipt is of an older meaning of the numbers (`feval verify`);
+128 + n ended by signal n (130: Ctrl-C). No traceback reaches a user; FEVAL_DEBUG=1 shows the one of an unexpected error.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import functools
+import os
+import signal
+import sys
+import traceback
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Annotated, Any, NoReturn, ParamSpec
+
+import typer
+from typer.core import TyperGroup
+
+from feval import __version__
+from feval.cli.output import say
+from feval.errors import FevalError, FevalWarning
+
+__all__ = ["COMMANDS", "app", "main"]
+
+_P = ParamSpec("_P")
+
+
+@dataclass(frozen=True)
+class Command:
+    """A command of the program.
+
+    Attributes:
+        group: heading it stands under in `feval --help`.
+        summary: its line there.
+        function: `module:function` below `feval.cli`; imported when the command is asked for.
+    """
+
+    group: str
+    summary: str
+    function: str
+
+
+COMMANDS: Mapping[str, Command] = {
+    "demo": Command("Start here", "See it work, offline, in seconds.", "demo:demo"),
+    "record": Command("Start here", "Ask an LLM once per CoT and keep everything.", "record:record"),
+    "curve": Command("Start here", "Accuracy against cost of one method.", "curve:curve"),
+    "import": Command("Recordings", "Make a recording from an existing file.", "recordings:import_"),
+    "info": Command("Recordings", "Show what a recording holds.", "recordings:info"),
+    "verify": Command("Recordings", "Check a recording, or the numbers of a receipt.", "verify:verify"),
+    "select": Command("Recordings", "Make a smaller recording.", "recordings:select"),
+    "merge": Command("Recordings", "Join recordings into a new one.", "recordings:merge"),
+    "extract": Command("Recordings", "Extract the answers again.", "recordings:extract"),
+    "score": Command("Recordings", "Score the CoTs with a reward model or a judge.", "score:score"),
+    "push": Command("Recordings", "Publish a recording on the Hugging Face Hub.", "push:push"),
+    "pull": Command("Recordings", "Fetch a recording from there.", "pull:pull"),
+    "run": Command("Methods", "Run one method on a dataset.", "run:run"),
+    "compare": Command("Methods", "Compare methods over a range of budgets.", "compare:compare"),
+    "couple": Command("Methods", "Compare LLMs that were sampled with the same noise.", "couple:couple"),
+    "estimate": Command("Methods", "Forecast vote accuracy from a few calls.", "forecast:estimate"),
+    "plan": Command("Methods", "Decide what to buy with a budget.", "forecast:plan"),
+    "serve": Command("Servers", "Serve a recording as OpenAI would.", "serve:serve"),
+    "grade": Command("Servers", "Grade the answers a client worked out from it.", "grade:grade"),
+    "proxy": Command("Servers", "Record what a client asks of a live endpoint.", "servers:proxy"),
+    "tiny-server": Command("Servers", "Serve the small LLMs that come with feval.", "servers:tiny_server"),
+    "ls": Command("Look up", "Datasets, LLMs, prices, methods, formats, fields.", "known:ls"),
+    "questions": Command("Look up", "Show or export the questions of a dataset.", "known:questions"),
+}
+"""Name -> command, in the order of `feval --help`."""
+
+
+class _Commands(dict[str, Any]):
+    """The commands for Typer, each built from its module when it is looked up."""
+
+    def __init__(self) -> None:
+        super().__init__(dict.fromkeys(COMMANDS))
+
+    def get(self, name: str, default: Any = None) -> Any:
+        if name not in COMMANDS:
+            return default
+        if self[name] is None:
+            module, _, function = COMMANDS[name].function.partition(":")
+            single = typer.Typer(**_LOOKS, add_completion=False)
+            single.command(name)(_guarded(getattr(import_module(f"feval.cli.{module}"), function)))
+            self[name] = typer.main.get_command(single)
+        return self[name]
+
+
+class _Group(TyperGroup):
+    """The program: lists its commands by group, and imports none of them to do so."""
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings)
+        self.commands = _Commands()
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:  # noqa: ARG002  the signature is Typer's
+        width = max(map(len, COMMANDS))
+        group = None
+        formatter.write("\n")
+        for name, command in COMMANDS.items():
+            if command.group != group:
+                group = command.group
+                formatter.write(f"{group}:\n")
+            formatter.write(f"  {name:{width}}  {command.summary}\n")
+
+
+_LOOKS: dict[str, Any] = {
+    "rich_markup_mode": None,  # rich would cost every call, `--help` too, a tenth of a second
+    "pretty_exceptions_enable": False,
+    "context_settings": {"help_option_names": ["-h", "--help"]},
+}
+
+app = typer.Typer(
+    name="feval",
+    cls=_Group,
+    help="Record chains of thought once; replay test-time-compute methods on them.",
+    epilog="`feval COMMAND --help` explains one; all take --json and --quiet.",
+    no_args_is_help=True,
+    **_LOOKS,
+)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        print(f"feval {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _feval(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
+    ] = False,
+) -> None:
+    pass
+
+
+def main() -> None:
+    """Run the command line (the entry point of the `feval` program)."""
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="backslashreplace")  # a terminal that lacks a letter is no reason to fail
+    for name in ("SIGTERM", "SIGHUP"):
+        number = getattr(signal, name, None)
+        if number is not None and signal.getsignal(number) is signal.SIG_DFL:  # under nohup, SIGHUP is to be ignored
+            signal.signal(number, _interrupt)
+    try:
+        app(prog_name="feval")
+    except KeyboardInterrupt as error:
+        sys.exit(_interrupted_code(error))
+    except OSError as error:  # help or the version onto a full disk: no command has run
+        say(f"error: {_disk_sentence(error)}")
+        sys.exit(1)
+
+
+def _interrupt(number: int, _: object) -> NoReturn:
+    """End on SIGTERM (a scheduler) or SIGHUP (a closed terminal) as on Ctrl-C, so that half a recording is removed."""
+    raise KeyboardInterrupt(number)
+
+
+def _interrupted_code(error: KeyboardInterrupt) -> int:
+    return 128 + int(error.args[0] if error.args else signal.SIGINT)
+
+
+def _guarded(command: Callable[_P, None]) -> Callable[_P, None]:
+    """Turn whatever a command raises into one sentence on standard error and an exit code."""
+
+    @functools.wraps(command)
+    def run(*args: _P.args, **kwargs: _P.kwargs) -> None:
+        try:
+            with _warnings_as_notes(quiet=bool(kwargs.get("quiet"))):
+                command(*args, **kwargs)
+            print(end="", flush=True)  # so that a reader that has gone is noticed here
+        except FevalError as error:
+            _fail(str(error), error.exit_code)
+        except BrokenPipeError:
+            # The reader (`| head`) has seen enough. What Python still buffers goes nowhere, or it would complain at exit.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            raise typer.Exit(1) from None
+        except KeyboardInterrupt as error:
+            _fail("Interrupted. Nothing half-done was left behind.", _interrupted_code(error))
+        except OSError as error:
+            _fail(_disk_sentence(error), 1)
+        except MemoryError:
+            _fail("There is not enough memory for this. Select fewer questions, LLMs or CoTs.", 1)
+        except (typer.Exit, typer.Abort, typer.BadParameter):
+            raise
+        except Exception as error:  # noqa: BLE001 - a bug of ours: its traceback is for us, not for the user
+            if os.environ.get("FEVAL_DEBUG"):
+                traceback.print_exception(error)
+            _fail(
+                f"feval {__version__} met something it did not expect ({type(error).__name__}: {error}). This is a bug in "
+                "feval: please report it with what you ran and what FEVAL_DEBUG=1 prints in front of the same command.",
+                1,
+            )
+
+    return run
+
+
+@contextlib.contextmanager
+def _warnings_as_notes(*, quiet: bool) -> Iterator[None]:
+    """Print warnings of feval as notes; other warnings stay as they are."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore" if quiet else "always", FevalWarning)
+        usual = warnings.showwarning
+
+        def show(message: Warning | str, category: type[Warning], *rest: Any, **more: Any) -> None:
+            if issubclass(category, FevalWarning):
+                say(f"note: {message}")
+            else:
+                usual(message, category, *rest, **more)
+
+        warnings.showwarning = show
+        yield
+
+
+def _disk_sentence(error: OSError) -> str:
+    where = f"{error.filename}" if error.filename else "The output"
+    if error.errno in {errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC)}:
+        return f"{where} could not be written because the disk is full. Make room there, or write to another disk."
+    return f"{where} could not be read or written: {error.strerror or error}. Check the path and its permissions."
+
+
+def _fail(sentence: str, code: int) -> NoReturn:
+    say(f"error: {sentence}")
+    raise typer.Exit(code)

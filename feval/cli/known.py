@@ -1,0 +1,104 @@
+"""`feval ls` and `feval questions`: what feval knows by name."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from feval.cli.options import JsonFlag, QuietFlag
+from feval.cli.output import Output
+from feval.errors import UnknownNameError
+from feval.hub.datasets import questions as find_questions
+from feval.hub.datasets import questions_jsonl, questions_sha256, remarks
+from feval.methods import METHODS
+from feval.recording import Question
+from feval.report.files import save_files
+from feval.report.tables.known import KNOWN, known_fields, known_table, questions_table
+from feval.report.text import counted
+
+_SHOWN_QUESTIONS = 5
+
+
+def ls(
+    what: Annotated[
+        str,
+        typer.Argument(
+            metavar="WHAT",
+            help="datasets, llms, prices, methods, formats, answer-kinds, or the name of a method for its fields.",
+            show_default=False,
+        ),
+    ],
+    as_json: JsonFlag = False,
+    quiet: QuietFlag = False,
+) -> None:
+    """List what feval knows by name.
+
+    Datasets, LLMs and prices come from cards; FEVAL_CARDS names folders with cards of your own. A dataset or LLM without a card
+    works, too.
+
+    Example: feval ls early-stopping
+    """
+    if what not in (*KNOWN, *METHODS, "oracle"):
+        raise UnknownNameError.of("list", what, (*KNOWN, *METHODS))
+    rows = KNOWN[what]() if what in KNOWN else known_fields(what)
+    if not rows and not as_json:
+        Output(as_json=as_json, quiet=quiet).result({}, f"{what} has no fields: there is nothing to set.")
+        return
+    Output(as_json=as_json, quiet=quiet).result({what: rows}, known_table(rows))
+
+
+def questions(
+    dataset: Annotated[str, typer.Argument(metavar="DATASET", help="See `feval ls datasets`.", show_default=False)],
+    questions_file: Annotated[
+        Path | None,
+        typer.Option("--questions", metavar="FILE", help="Read them from FILE. Default: the cache, else the Hub."),
+    ] = None,
+    answer_kind: Annotated[
+        str | None,
+        typer.Option("--answer-kind", metavar="KIND", help="See `feval ls answer-kinds`. Default: the dataset card's."),
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", metavar="FILE", help="Write them to this file, as JSON Lines."),
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace the file at --out.")] = False,
+    as_json: JsonFlag = False,
+    quiet: QuietFlag = False,
+) -> None:
+    """Show or export the questions of a dataset.
+
+    Fetches them from the Hugging Face Hub once, at the commit that the dataset's card pins, and compares them with the card.
+
+    Example: feval questions gsm8k --out gsm8k.jsonl
+    """
+    show = Output(as_json=as_json, quiet=quiet)
+    with show.progress(f"fetching the questions of {dataset}"):
+        rows = find_questions(dataset, source=questions_file, answer_kind=answer_kind)
+    for sentence in remarks(rows):
+        show.note(sentence)
+    written = [] if out is None else save_files(out.parent, {out.name: questions_jsonl(rows)}, replace=force)
+    summary = {
+        "dataset": dataset,
+        "count": len(rows),
+        "sha256": questions_sha256(rows),
+        "file": None if out is None else str(out),
+        "questions": [_question_dict(question) for question in rows],
+    }
+    show.result(
+        summary,
+        f"{dataset}: {counted(len(rows), 'question')}, SHA-256 {summary['sha256']}",
+        questions_table(rows[:_SHOWN_QUESTIONS]),
+        *(f"wrote {path}" for path in written),
+    )
+
+
+def _question_dict(question: Question) -> dict[str, Any]:
+    return {
+        "id": question.id,
+        "question": question.text,
+        "answer": question.answer,
+        "answer_key": question.answer_key,
+        "choices": [{"label": label, "text": text} for label, text in question.choices],
+    }

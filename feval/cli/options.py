@@ -1,0 +1,174 @@
+"""Options that several commands share, and the values they are read into."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from feval.answers import equality as equalities
+from feval.errors import NotRecordedError, OutOfRangeError, UsageError
+from feval.hub.addresses import is_address, places
+from feval.hub.recordings import local_folder
+
+if TYPE_CHECKING:
+    from feval.cli.output import Output
+    from feval.replay.loading import LLM
+
+_MAX_COUNTS = 10_000
+DEFAULT_COUNTS = 40
+
+JsonFlag = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
+QuietFlag = Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors (and what --json asks for).")]
+DatasetName = Annotated[str | None, typer.Option("--dataset", metavar="ID", help="Needed where there are several.")]
+LLMName = Annotated[str | None, typer.Option("--llm", metavar="NAME", help="Needed where there are several.")]
+LLMNames = Annotated[
+    list[str] | None,
+    typer.Option("--llm", metavar="NAME", help="Repeat for several, in the order the method wants them."),
+]
+RecordingFolders = Annotated[
+    list[Path] | None,
+    typer.Option("--recording", metavar="DIR", help="Repeat for several. Default: the folders in FEVAL_RECORDING."),
+]
+Settings = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="FIELD=VALUE", help="A field of the method (`feval ls METHOD`). Repeat for several."),
+]
+Billing = Annotated[
+    str, typer.Option("--billing", metavar="RULE", help="How prompts are paid: once, per_round or per_sample.")
+]
+Prices = Annotated[
+    str | None,
+    typer.Option("--prices", metavar="LIST", help="Id or file of a price list, or none. Default: the recording's."),
+]
+ReceiptFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--receipt",
+        metavar="FILE",
+        dir_okay=False,
+        help="Keep the receipt in this file. Default: in your state folder (`feval verify --last`).",
+    ),
+]
+Unlabelled = Annotated[
+    str,
+    typer.Option("--unlabelled", metavar="refuse|drop", help="Questions without a gold answer that can be read."),
+]
+ShortPools = Annotated[
+    str,
+    typer.Option("--short-pools", metavar="refuse|drop", help="Questions with fewer CoTs than the largest budget."),
+]
+NoReceipt = Annotated[bool, typer.Option("--no-receipt", help="Keep no receipt; see docs/receipts.md.")]
+Replicates = Annotated[int, typer.Option("--replicates", min=1, help="Draws per question, for --order seeded.")]
+TrainFraction = Annotated[
+    float | None,
+    typer.Option("--train-fraction", metavar="SHARE", help="Of the questions, to learn from; the others are judged."),
+]
+SplitSeed = Annotated[int, typer.Option("--split-seed", help="Of that split.")]
+RecordingFolder = Annotated[
+    Path,
+    typer.Argument(
+        metavar="RECORDING", help="Folder of a recording, or hf://NAMESPACE/NAME@COMMIT.", show_default=False
+    ),
+]
+Equality = Annotated[
+    str | None,
+    typer.Option("--equality", metavar="NAME", help="Of answers: normal-form, or for LaTeX math-verify (its default)."),
+]
+Tolerance = Annotated[
+    str | None, typer.Option("--tolerance", metavar="X", help="Numbers are equal that differ by X times their size.")
+]
+NewFolder = Annotated[Path, typer.Option("--out", metavar="DIR", help="The recording to make: a new folder.")]
+
+
+def equality_name(equality: str | None, tolerance: str | None) -> str | None:
+    """Return the name of the equality of answers that the options ask for; `None` leaves it to the answer kind."""
+    if tolerance is None:
+        return equality
+    if equality is not None:
+        raise UsageError("--equality and --tolerance both say which answers are equal; give one of them.")
+    return equalities.tolerance(tolerance)
+
+
+def only_name(noun: str, given: str | None, held: Iterable[str]) -> str:
+    """Return the given name, else the only one recorded."""
+    if given is not None:
+        return given
+    names = list(dict.fromkeys(held))
+    if len(names) == 1:
+        return names[0]
+    if not names:
+        raise NotRecordedError(f"No {noun} is recorded there; `feval info` shows what a recording holds.")
+    raise UsageError(f"{len(names)} {noun}s are recorded; choose one with --{noun.lower()}: {', '.join(names)}.")
+
+
+def whole_folder(show: Output, place: Path) -> Path:
+    """Return the folder of a recording; a recording on the Hub is fetched into the cache as a whole."""
+    if not is_address(place):
+        return place
+
+    with show.progress(f"fetching {place}") as progress:
+        return local_folder(place, progress)
+
+
+def recording_folders(given: Sequence[Path] | None) -> list[Path]:
+    """Return the folders that were given, else those in FEVAL_RECORDING."""
+    folders = given or [Path(place) for place in places(os.environ.get("FEVAL_RECORDING", ""))]
+    if not folders:
+        raise UsageError("No recording was named; give --recording DIR, or set FEVAL_RECORDING to its folder.")
+    return list(folders)
+
+
+def why_no_dollars(llm: LLM) -> str:
+    """Return why dollars are missing; accuracy does not need them."""
+    if llm.prices is None:
+        return "No dollars: the recording names no price list. Give one with --prices (`feval ls prices`, or a file)."
+    if llm.price is None:
+        return (
+            f"No dollars: price list {llm.prices.id!r} has no LLM {llm.name!r}. "
+            "Give one that has with --prices, or --prices none."
+        )
+    return f"No dollars: the recording does not say how many tokens the prompts of {llm.name!r} have."
+
+
+def parse_counts(text: str, option: str = "--n", noun: str = "CoTs") -> list[int]:
+    """Read numbers of CoTs: "20", "1,5,10", "1..40", "1..40..3" (every third), or several of these with commas.
+
+    Args:
+        text: what was given.
+        option: for which option.
+        noun: what is counted.
+
+    Returns:
+        The numbers, ascending, each once.
+
+    Raises:
+        UsageError: the text is something else.
+        OutOfRangeError: a number below 1, a range that runs backwards, or more than 10,000 numbers.
+    """
+    ranges = [_count_range(piece.strip(), text, option, noun) for piece in text.split(",")]
+    if sum(map(len, ranges)) > _MAX_COUNTS:
+        raise OutOfRangeError(
+            f"{option} {text!r} asks for {sum(map(len, ranges)):,} points; {_MAX_COUNTS:,} is the most."
+        )
+    return sorted({count for counts in ranges for count in counts})
+
+
+def _count_range(piece: str, text: str, option: str, noun: str) -> range:
+    numbers = piece.split("..")
+    if len(numbers) > 3 or not all(re.fullmatch("[0-9]+", number) for number in numbers):
+        raise UsageError(
+            f"{option} takes numbers of {noun} such as 20, 1,5,10, 1..40 or 1..40..3; found {text!r:.100}."
+        )
+    if max(map(len, numbers)) > 9:  # no pool is larger, and Python refuses to read thousands of digits
+        raise OutOfRangeError(f"{option} takes numbers of {noun} up to 999,999,999; found {text!r:.100}.")
+    first, *rest = map(int, numbers)
+    last, step = (*rest, 1)[:2] if rest else (first, 1)
+    if first < 1 or step < 1 or last < first:
+        one = noun.removesuffix("s")
+        raise OutOfRangeError(f"{option} counts up from 1 {one} or more, by 1 or more; found {text!r}.")
+    return range(first, last + 1, step)

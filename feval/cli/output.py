@@ -1,0 +1,146 @@
+"""What a command prints: results, notes, errors, progress."""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+import threading
+from typing import TYPE_CHECKING, Any, Self
+
+from feval.report.tables.tables import plain, rich_table, without_spares
+from feval.report.text import visible
+
+if TYPE_CHECKING:
+    from rich.progress import Progress
+
+    from feval.report.tables.tables import Table
+
+__all__ = ["Output", "ProgressBar", "print_table", "quiet_matplotlib", "say"]
+
+_WIDEST_TABLE = 10_000
+
+
+def say(sentence: str) -> None:
+    """Print to standard error, if there is one: `print` would fall back on standard output."""
+    if sys.stderr is not None:
+        print(visible(sentence), file=sys.stderr)
+
+
+class Output:
+    """Where a command's results and notes go, by --json and --quiet."""
+
+    def __init__(self, *, as_json: bool, quiet: bool) -> None:
+        self.json, self.quiet = as_json, quiet
+
+    def result(self, value: dict[str, Any], *shown: str | Table) -> None:
+        """Print the JSON object, or else the sentences and tables, or with --quiet nothing."""
+        if self.json:
+            # ASCII: no terminal, locale or control character can spoil it.
+            print(json.dumps(value, ensure_ascii=True, allow_nan=False))
+        elif not self.quiet:
+            for before, piece in zip((None, *shown), shown, strict=False):
+                if isinstance(piece, str):
+                    print(visible(piece))
+                else:
+                    print_table(piece, apart=before is not None and not isinstance(before, str))
+
+    def note(self, sentence: str) -> None:
+        """Print a remark to standard error."""
+        if not self.quiet:
+            say(f"note: {sentence}")
+
+    def progress(self, label: str) -> ProgressBar:
+        """Return a progress bar that appears after a second, on a terminal only."""
+        return ProgressBar(
+            label, shown=not self.json and not self.quiet and sys.stderr is not None and sys.stderr.isatty()
+        )
+
+
+def print_table(table: Table, *, apart: bool) -> None:
+    """Print a table; `apart` leaves a line between it and the table above, which rich does by itself."""
+    if sys.stdout is None or not sys.stdout.isatty():
+        print("\n" if apart else "", plain(table), sep="", end="")
+        return
+    from rich.console import Console
+
+    console = Console(markup=False, highlight=False, emoji=False)
+    short = without_spares(table)
+    forms = (
+        rich_table(table),
+        rich_table(table, narrow=True),
+        rich_table(short, narrow=True),
+        rich_table(short, narrow=True, folded=True),
+    )
+    wide = console.options.update(max_width=_WIDEST_TABLE)
+    fitting = next((drawn for drawn in forms if console.measure(drawn, options=wide).minimum <= console.width), None)
+    if fitting is None and table.columns[-1].number:  # nothing may give way: better wrapped by the terminal than cut
+        print(plain(table), end="")
+    else:
+        console.print(fitting or forms[0])
+
+
+class ProgressBar:
+    """A bar on standard error that appears after a second and goes when the work is done."""
+
+    DELAY_SECONDS = 1.0
+
+    def __init__(self, label: str, *, shown: bool) -> None:
+        self._label, self._shown = label, shown
+        self._bar: Progress | None = None
+        self._steps: tuple[int, int | None] = (0, None)
+        self._lock = threading.Lock()
+        self._timer = threading.Timer(self.DELAY_SECONDS, self._show)
+        self._timer.daemon = True
+
+    def __enter__(self) -> Self:
+        if self._shown:
+            self._timer.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._timer.cancel()
+        with self._lock:
+            self._shown = False
+            if self._bar is not None:
+                self._bar.stop()
+
+    def __call__(self, done: int, total: int | None) -> None:
+        """Report that `done` of `total` steps are done."""
+        self._steps = (done, total)
+        bar = self._bar
+        if bar is not None:
+            bar.update(bar.task_ids[0], completed=done, total=total)
+
+    def describe(self, label: str) -> None:
+        """Change the label beside the bar."""
+        self._label = label
+        if self._bar is not None:
+            self._bar.update(self._bar.task_ids[0], description=visible(label))
+
+    def _show(self) -> None:
+        from rich.console import Console
+        from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
+
+        with self._lock:
+            if not self._shown:
+                return
+            bar = Progress(
+                TextColumn("{task.description}", markup=False),
+                BarColumn(),
+                TaskProgressColumn(),
+                TimeElapsedColumn(),
+                console=Console(stderr=True),
+                transient=True,
+                redirect_stdout=False,
+                redirect_stderr=False,
+            )
+            done, total = self._steps
+            bar.add_task(visible(self._label), completed=done, total=total)
+            bar.start()
+            self._bar = bar
+
+
+def quiet_matplotlib() -> None:
+    """Keep matplotlib's messages about its font cache off standard error."""
+    logging.getLogger("matplotlib").setLevel(logging.ERROR)
