@@ -213,13 +213,9 @@ def method_curve(
     values: Sequence[int | float],
     *,
     settings: Mapping[str, Any] | None = None,
-    order: str | None = None,
-    replicates: int = 100,
     unlabelled: str = "refuse",
     short_pools: str = "refuse",
-    train_fraction: float | None = None,
-    split_seed: int = 0,
-    confidence: float | None = 0.95,
+    **options: Any,
 ) -> Curve:
     """Any method over the values of one of its fields.
 
@@ -230,13 +226,9 @@ def method_curve(
         field: which field varies, such as `budget_field(method)`, or a threshold.
         values: its values, ascending on the curve.
         settings: other fields that differ from their defaults.
-        order: as for `evaluate`, which computes each point.
-        replicates: as for `evaluate`.
         unlabelled: as for `evaluate`.
         short_pools: "refuse" or "drop" questions with fewer CoTs of some LLM than any of the values may ask for.
-        train_fraction: as for `evaluate`.
-        split_seed: as for `evaluate`.
-        confidence: as for `evaluate`.
+        options: other arguments of `evaluate`, which computes each point: order, replicates, train_fraction, ...
 
     Raises:
         UnknownNameError: no such method, field or order.
@@ -253,17 +245,7 @@ def method_curve(
     questions = question_set(dataset, largest, unlabelled=unlabelled, short_pools=short_pools)
     points = []
     for value, made in methods.items():
-        told = evaluate(
-            made,
-            dataset,
-            llms,
-            rows=questions.rows,
-            order=order,
-            replicates=replicates,
-            train_fraction=train_fraction,
-            split_seed=split_seed,
-            confidence=confidence,
-        )
+        told = evaluate(made, dataset, llms, rows=questions.rows, **options)
         points.append(_point(value, told, _ceiling(made, dataset, llms, told)))
     return Curve(
         method=method,
@@ -277,7 +259,7 @@ def method_curve(
         questions=told.questions,
         seed=told.seed,
         replicates=told.replicates,
-        confidence=confidence,
+        confidence=told.confidence,
         points=tuple(points),
         field=field,
         settings=settings,
