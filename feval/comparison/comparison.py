@@ -65,9 +65,13 @@ class MethodCurve:
     entry: ComparedMethod
     points: tuple[Evaluation, ...]
 
-    def budget(self, place: int) -> str:
+    def budget(self, point: int) -> str:
         """The value of the swept field at a point, as text; empty without a sweep."""
-        return "" if self.entry.sweep is None else str(self.points[place].fields.get(self.entry.sweep[0]))
+        return "" if self.entry.sweep is None else str(self.points[point].fields.get(self.entry.sweep[0]))
+
+    def budget_text(self, point: int) -> str:
+        """The swept field and its value, such as "n=5"; empty without a sweep."""
+        return "" if self.entry.sweep is None else f"{self.entry.sweep[0]}={self.budget(point)}"
 
 
 @dataclass(frozen=True)
@@ -306,7 +310,9 @@ def _load(
         absent = next((llm for llm in entry.llms if recorded and llm not in recorded), None)
         if absent is not None:
             advice = f"These are recorded on {plan.dataset}; record it, or change the comparison."
-            missing.append(FailedMethod(entry.label, str(UnknownNameError.of("recorded LLM", absent, recorded, advice))))
+            missing.append(
+                FailedMethod(entry.label, str(UnknownNameError.of("recorded LLM", absent, recorded, advice)))
+            )
     names = [name for name in wanted if not recorded or name in recorded]
     if not names:
         raise UsageError(f"No LLM of the comparison is recorded on {plan.dataset}: {missing[0].reason}")
@@ -413,7 +419,9 @@ class _Runner:
                 f"another axis: {others}."
             )
         if not costs.mean() > 0:
-            raise UsageError(f"It costs nothing in {axis}, and the axis of costs is logarithmic; compare by another axis.")
+            raise UsageError(
+                f"It costs nothing in {axis}, and the axis of costs is logarithmic; compare by another axis."
+            )
         return evaluation
 
 

@@ -9,8 +9,9 @@
     llms = ["feval/tiny-42k"]
     budgets = { n = [1, 2, 5, 10, 20, 40] }
 
-A file that cannot be understood (an unknown key, a value of the wrong type) is refused as a whole. What only shows when methods are made
-and run (an unknown method, a budget above the pool) is not checked here; `feval.compare` lists it as missing, with the reason.
+A file that cannot be understood (an unknown key, a value of the wrong type) is refused as a whole. What only shows when methods
+are made and run (an unknown method, a budget above the pool) is not checked here; `feval.compare` lists it as missing, with the
+reason.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ import math
 import os
 import re
 import tomllib
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
@@ -97,12 +98,13 @@ class ComparedMethod(Request):
     noun = "The method"
 
     label: Text
-    method: Text = Field(alias="name")
+    method: Text = Field(validation_alias="name")
     fields: Annotated[dict[str, Any], AfterValidator(_plain)] = {}  # noqa: RUF012  pydantic copies it
     llms: Annotated[Names, BeforeValidator(_listed)]
     sweep: Annotated[
-        tuple[str, Annotated[tuple[Any, ...], Field(strict=False), AfterValidator(_plain)]] | None, BeforeValidator(_swept)
-    ] = Field(None, alias="budgets")
+        tuple[str, Annotated[tuple[Any, ...], Field(strict=False), AfterValidator(_plain)]] | None,
+        BeforeValidator(_swept),
+    ] = Field(None, validation_alias="budgets")
 
     def model_post_init(self, _: Any) -> None:
         """Check that the budget is not among the fields as well.
@@ -141,8 +143,10 @@ class ComparedMethod(Request):
 
 
 def _methods(tables: Any) -> Any:
-    """The methods from the tables of a comparison file. One without a label is called by its name, or if others share it, also by its LLMs."""
-    if not isinstance(tables, (list, tuple)) or not all(isinstance(table, (Mapping, ComparedMethod)) for table in tables):
+    """The methods in a comparison file; one without a label is called by its name, with its LLMs where several share it."""
+    if not isinstance(tables, (list, tuple)) or not all(
+        isinstance(table, (Mapping, ComparedMethod)) for table in tables
+    ):
         raise UsageError("The methods of a comparison file are tables, each under a line [[method]].")
     names = [table.get("name") for table in tables if isinstance(table, Mapping)]
     return tuple(
@@ -162,7 +166,7 @@ def _method(place: int, table: Mapping[str, Any], shared: bool) -> ComparedMetho
     llms = _listed(table.get("llms"))
     by_llms = shared and isinstance(llms, (list, tuple)) and all(isinstance(llm, str) for llm in llms)
     label = {"label": f"{name} ({' > '.join(llms)})" if by_llms else name} if isinstance(name, str) else {"label": "?"}
-    return ComparedMethod(where, **(label | dict(table)))
+    return ComparedMethod.parse(where, label | dict(table))
 
 
 class Plan(EvaluationOptions):
@@ -196,11 +200,13 @@ class Plan(EvaluationOptions):
 
     dataset: str
     recordings: Annotated[Names, BeforeValidator(_listed)]
-    entries: Annotated[tuple[ComparedMethod, ...], BeforeValidator(_methods), Field(min_length=1)] = Field(alias="method")
+    entries: Annotated[tuple[ComparedMethod, ...], BeforeValidator(_methods), Field(min_length=1)] = Field(
+        validation_alias="method"
+    )
     seed: int = option(0, "Random seed for draws, split and resamples.", ge=0)
-    confidence: float = option(0.95, "Of every interval.", gt=0, lt=1)
-    resamples: int = option(10_000, "Of the bootstrap, and random sign flips.", ge=1, le=100_000)
-    axis: Annotated[str, one_of("axis", AXES)] = option("usd", "What a budget is counted in.")
+    confidence: float = option(0.95, "Of every interval.", rare=True, gt=0, lt=1)
+    resamples: int = option(10_000, "Of the bootstrap, and random sign flips.", rare=True, ge=1, le=100_000)
+    axis: Annotated[str, one_of("axis", AXES)] = option("usd", "What a budget is counted in.", rare=True)
     costs: Annotated[tuple[Annotated[float, Field(gt=0)], ...], Field(strict=False)] = ()
     accuracies: Annotated[tuple[Annotated[float, Field(ge=0, le=1)], ...], Field(strict=False)] = ()
 
@@ -232,7 +238,9 @@ class Plan(EvaluationOptions):
             with Path(path).open("rb") as file:
                 data = file.read(_MAX_FILE_BYTES + 1)
             if len(data) > _MAX_FILE_BYTES:
-                raise UsageError(f"The comparison file {path} is larger than {_MAX_FILE_BYTES:,} bytes; is it the right file?")
+                raise UsageError(
+                    f"The comparison file {path} is larger than {_MAX_FILE_BYTES:,} bytes; is it the right file?"
+                )
             content = tomllib.loads(data.decode("utf-8"))
         except OSError as error:
             raise UsageError(f"The comparison file {path} cannot be read: {error.strerror or error}.") from error
@@ -248,7 +256,7 @@ class Plan(EvaluationOptions):
             UnknownNameError: an unknown key; the message names the nearest.
             UsageError: a key is missing, or a value has the wrong type.
         """
-        return cls("The comparison file", **{key: value for key, value in content.items() if value is not None})
+        return cls.parse("The comparison file", {key: value for key, value in content.items() if value is not None})
 
     def to_dict(self) -> dict[str, Any]:
         """The plan as JSON values; `from_dict` takes it back."""

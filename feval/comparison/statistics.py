@@ -1,7 +1,7 @@
 """Statistics of curves on the same questions: differences, savings, the frontier, areas, a ranking.
 
-Differences in accuracy come from sign-flip tests. Every other interval comes from one set of bootstrap resamples of questions, in which
-every curve sees the same questions, so whatever is compared between curves is paired.
+Differences in accuracy come from sign-flip tests. Every other interval comes from one set of bootstrap resamples of questions, in
+which every curve sees the same questions, so whatever is compared between curves is paired.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ if TYPE_CHECKING:
     from feval.evaluation.evaluation import Evaluation
 
 __all__ = [
-    "HullArea",
     "AccuracyDifference",
-    "FrontierPoint",
-    "Rank",
     "CostToReach",
+    "FrontierPoint",
+    "HullArea",
+    "Rank",
     "Saving",
     "Statistics",
     "by_key",
@@ -96,7 +96,8 @@ class AccuracyDifference:
     Attributes:
         a: label of the first method.
         b: label of the second.
-        cost: mean per question, in the plan's axis; `None` where the two share no cost: then each is taken at its most expensive point.
+        cost: mean per question, in the plan's axis; `None` where the two share no cost and each is taken at its most expensive
+            point.
         accuracy_a: accuracy of the first.
         accuracy_b: accuracy of the second.
         difference: accuracy_a - accuracy_b, in [-1, 1].

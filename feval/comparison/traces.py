@@ -1,7 +1,7 @@
 """What each method of a comparison did on each question in one draw: how many CoTs it took of each LLM, and its answer.
 
-A comparison holds averages over draws; to look at a question, one draw must be followed: the first seeded one (replicate 0), or the
-recorded order for a comparison in that order. Nothing is measured here; the numbers are the comparison's.
+A comparison holds averages over draws; to look at a question, one draw must be followed: the first seeded one (replicate 0), or
+the recorded order for a comparison in that order. Nothing is measured here; the numbers are the comparison's.
 """
 
 from __future__ import annotations

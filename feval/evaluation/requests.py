@@ -1,14 +1,14 @@
 """Requests: everything that decides the numbers of a command, as one frozen value per command.
 
-The command line parses its options into a request, a comparison file lists the methods of one, a receipt holds it, and `feval verify`
-computes it again. An option of `evaluate` is declared once, as a field of `EvaluationOptions`: the command line offers it, comparison
-files take it as a key, receipts record it, and `arguments` hands it to `evaluate`. Older receipts lack it, so its default must be what
-happened before the option existed.
+The command line parses its options into a request, a comparison file lists the methods of one, a receipt holds it, and `feval
+verify` computes it again. An option of `evaluate` is declared once, as a field of `EvaluationOptions`: the command line offers
+it, comparison files take it as a key, receipts record it, and `arguments` hands it to `evaluate`. Older receipts lack it, so
+its default must be what happened before the option existed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self
 
@@ -82,7 +82,7 @@ class Request(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
 
     noun: ClassVar[str] = "The request"
-    written: ClassVar[Collection[str]] = ()
+    written: ClassVar[tuple[str, ...]] = ()
     """Fields with a default that every receipt states nonetheless."""
 
     def __init__(self, noun: str | None = None, /, **values: Any) -> None:
@@ -90,6 +90,18 @@ class Request(BaseModel):
             super().__init__(**values)
         except ValidationError as error:
             raise usage_error(error, noun or self.noun, type(self)) from error
+
+    @classmethod
+    def parse(cls, noun: str, values: Mapping[str, Any]) -> Self:
+        """A request from outside.
+
+        Args:
+            noun: what error messages call it.
+            values: field -> value.
+        """
+        make: Any = cls
+        request: Self = make(noun, **values)
+        return request
 
     def changed(self, **values: Any) -> Self:
         """The same request with other values in some fields, checked like a new one."""
@@ -109,7 +121,7 @@ class Request(BaseModel):
         missing = [name for name in cls.written if name not in content]
         if missing:
             raise UsageError(f"{cls.noun} lacks the field {missing[0]!r}.")
-        return cls(None, **content)
+        return cls.parse(cls.noun, content)
 
 
 def usage_error(error: ValidationError, subject: str, model: type[BaseModel]) -> UsageError:
@@ -122,7 +134,7 @@ def usage_error(error: ValidationError, subject: str, model: type[BaseModel]) ->
     """
     first = error.errors(include_url=False)[0]
     if first["type"] == "extra_forbidden" and len(first["loc"]) == 1:
-        names = [field.alias or name for name, field in model.model_fields.items()]
+        names = [str(field.validation_alias or name) for name, field in model.model_fields.items()]
         return UnknownNameError.of(f"field of {subject[:1].lower()}{subject[1:]}", str(first["loc"][0]), names)
     kind = OutOfRangeError if first["type"] in _RANGE_ERRORS else UsageError
     return kind(f"{subject} {sentence(error)}.")
@@ -161,7 +173,9 @@ class EvaluationOptions(QuestionOptions):
 
     orders: ClassVar[Collection[str]] = ORDERS
 
-    order: str | None = option(None, "exact, seeded or recorded. Default: exact where the method has such a form.", "KIND")
+    order: str | None = option(
+        None, "exact, seeded or recorded. Default: exact where the method has such a form.", "KIND"
+    )
     replicates: int = option(100, "Draws per question, for --order seeded.", ge=1)
     train_fraction: float | None = option(
         None, "Share of the questions to learn from; the others are judged.", "SHARE", gt=0, lt=1
@@ -179,7 +193,11 @@ class EvaluationOptions(QuestionOptions):
 
     def arguments(self) -> dict[str, Any]:
         """The keyword arguments of `evaluate`."""
-        return {name: getattr(self, name) for name in EvaluationOptions.model_fields if name not in ReplayOptions.model_fields}
+        return {
+            name: getattr(self, name)
+            for name in EvaluationOptions.model_fields
+            if name not in ReplayOptions.model_fields
+        }
 
     def split(self, dataset: Dataset, rows: Rows) -> tuple[Rows, Rows]:
         """Rows of the training questions, none where nothing is learnt, and of those that are judged."""
@@ -208,7 +226,7 @@ class RunRequest(EvaluationOptions):
         source_sha256: hash of the file that a user's method is in; `None` for a built-in method.
     """
 
-    written = ("order", "replicates", "train_fraction", "split_seed", "seed", "billing", "confidence")
+    written: ClassVar[tuple[str, ...]] = ("order", "replicates", "train_fraction", "split_seed", "seed", "billing", "confidence")
 
     method: str
     settings: dict[str, Any]
@@ -232,7 +250,7 @@ class CurveRequest(RunRequest):
         values: its values.
     """
 
-    written = ("order", "replicates", "seed", "billing", "confidence")
+    written: ClassVar[tuple[str, ...]] = ("order", "replicates", "seed", "billing", "confidence")
 
     field: str | None
     values: Annotated[tuple[int | float, ...], Field(strict=False)]
@@ -243,13 +261,15 @@ class CurveRequest(RunRequest):
         if self.field is not None:
             return method_curve(dataset, llms, self.method, self.field, self.values, settings=self.settings, **options)
         plain = {name: options[name] for name in ("replicates", "unlabelled", "short_pools", "confidence")}
-        return self_consistency_curve(dataset, llms[0], list(map(int, self.values)), order=self.order or "exact", **plain)
+        return self_consistency_curve(
+            dataset, llms[0], list(map(int, self.values)), order=self.order or "exact", **plain
+        )
 
 
 class EstimateRequest(QuestionOptions):
     """What `feval estimate` computes: the accuracy of votes, forecast from a few calls; see `feval.forecast.estimate`."""
 
-    written = ("seed", "billing", "confidence", "resamples", "simulations", "replicate")
+    written: ClassVar[tuple[str, ...]] = ("seed", "billing", "confidence", "resamples", "simulations", "replicate")
 
     dataset: str
     llms: Annotated[tuple[str, ...], Field(strict=False, min_length=1, max_length=1)]

@@ -21,7 +21,16 @@ from feval.hub.single import fetch_file
 from feval.receipts import semantics
 from feval.replay.draws import SCHEME
 
-__all__ = ["FORMAT", "REQUESTS", "PinnedPrices", "PinnedRecording", "Receipt", "is_receipt", "local_receipt", "read_receipt"]
+__all__ = [
+    "FORMAT",
+    "REQUESTS",
+    "PinnedPrices",
+    "PinnedRecording",
+    "Receipt",
+    "is_receipt",
+    "local_receipt",
+    "read_receipt",
+]
 
 FORMAT = 1
 _MOST_BYTES = 64 << 20
@@ -64,10 +73,10 @@ class Receipt(Request):
         kind: a key of `REQUESTS`.
         feval: version of feval that wrote it.
         draws: scheme of the draws.
-        semantics: version of what the numbers mean, see `feval.receipts.semantics`; receipts of the first version do not state it.
+        semantics: version of what the numbers mean, see `feval.receipts.semantics`; the first version does not state it.
         recordings: what the numbers were computed from.
         prices: the price list; `None` where dollars were switched off.
-        counters: who counted the tokens of each LLM; receipts of the first version do not state it.
+        counters: who counted the tokens of each LLM; the first version does not state it.
         request: what was asked for, as `REQUESTS[kind]` holds it.
         numbers: what came out.
     """

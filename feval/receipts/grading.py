@@ -1,11 +1,11 @@
 """Grade the answers of another program, in any language, that was handed recorded CoTs.
 
-The program gives its answers; the ledger says which CoTs it was handed. Together they give what `evaluate` gives for a method: accuracy
-with its interval over questions, and the cost in tokens and in dollars of a dated price list (eq. 1). Golds are read only here, after the
-program has decided.
+The program gives its answers; the ledger says which CoTs it was handed. Together they give what `evaluate` gives for a method:
+accuracy with its interval over questions, and the cost in tokens and in dollars of a dated price list (eq. 1). Golds are read
+only here, after the program has decided.
 
-A question that was asked and not answered counts as wrong, since leaving it out would flatter the accuracy. An answer without any CoT
-behind it is refused, since it would be free.
+A question that was asked and not answered counts as wrong, since leaving it out would flatter the accuracy. An answer without
+any CoT behind it is refused, since it would be free.
 """
 
 from __future__ import annotations
@@ -50,8 +50,8 @@ class Grade:
         prices: id of the price list, `None` where dollars were switched off.
         billing: how prompts were charged.
         consumed: what was handed out, per LLM and question.
-        answers: the answers as they were written, by question id; `None` for no answer. A question that was asked and is not in it has
-            no answer either.
+        answers: the answers as they were written, by question id; `None` for no answer. A question that was asked and is not in
+            it has no answer either.
         question_ids: Q ids, in recorded order: all that were asked, and those answered with no answer without being asked.
         right: [Q] whether the answer is the gold.
         answered: [Q] whether there is an answer that the dataset's answer kind can read.
@@ -189,8 +189,8 @@ def grade_answers(
         dataset: from `load`; its golds are read here.
         llms: the LLMs that were asked, from the same `load`.
         consumed: what the run was handed; at most one entry per LLM and question.
-        answers: by question id, as the program wrote them; `None` for no answer. The dataset's answer kind makes them canonical. See
-            `answers_by_id`.
+        answers: by question id, as the program wrote them; `None` for no answer. The dataset's answer kind makes them canonical.
+            See `answers_by_id`.
         run: the run's name.
         replicate: which draws it was handed; `None` for the recorded order.
         confidence: of the interval over questions; `None` for no interval.

@@ -1,9 +1,9 @@
 """Verify receipts: compute what was asked for again, and compare.
 
-Words and integers must be the same, other numbers equal to 1e-12. A receipt is data: it never makes feval run code that it names, nor
-open a file of its choice; a user's method and a price list of the user's own must be given again. Where the numbers of a receipt with an
-older meaning (`feval.receipts.semantics`) come out otherwise, the check says what has changed since: they are neither confirmed nor
-called wrong.
+Words and integers must be the same, other numbers equal to 1e-12. A receipt is data: it never makes feval run code that it
+names, nor open a file of its choice; a user's method and a price list of the user's own must be given again. Where the numbers
+of a receipt with an older meaning (`feval.receipts.semantics`) come out otherwise, the check says what has changed since: they
+are neither confirmed nor called wrong.
 """
 
 from __future__ import annotations
@@ -133,7 +133,11 @@ def verify_receipt(
     request = receipt.parsed_request()
     inputs = _Inputs(opened, _pinned_prices(receipt.prices, prices), _users_methods(methods))
     changes = semantics.changes_since(receipt.semantics)
-    notes = [] if receipt.feval == __version__ else [f"The receipt was written by feval {receipt.feval}; this is {__version__}."]
+    notes = (
+        []
+        if receipt.feval == __version__
+        else [f"The receipt was written by feval {receipt.feval}; this is {__version__}."]
+    )
     try:
         numbers = json.loads(json.dumps(_COMPUTE[type(request)](request, inputs), allow_nan=False))
     except UnlabelledError as error:
@@ -227,7 +231,7 @@ class _Inputs:
     methods: Mapping[str, MethodFile]
 
     def load(self, request: RunRequest | EstimateRequest | GradeRequest) -> tuple[Dataset, list[LLM]]:
-        options = {"seed": request.seed, "billing": request.billing, "prices": self.prices}
+        options: dict[str, Any] = {"seed": request.seed, "billing": request.billing, "prices": self.prices}
         return load(request.dataset, request.llms, list(self.recordings), **options)
 
     def method(self, request: RunRequest) -> Any:
@@ -287,7 +291,7 @@ def _compute_comparison(request: ComparisonRequest, inputs: _Inputs) -> dict[str
 
 def _compute_grade(request: GradeRequest, inputs: _Inputs) -> dict[str, Any]:
     dataset, llms = inputs.load(request)
-    options = {"run": request.run, "replicate": request.replicate, "confidence": request.confidence}
+    options: dict[str, Any] = {"run": request.run, "replicate": request.replicate, "confidence": request.confidence}
     return grade_answers(dataset, llms, request.consumed, request.answers, **options).to_dict()
 
 

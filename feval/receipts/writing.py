@@ -58,7 +58,11 @@ def comparison_receipt(comparison: Comparison, base: Path, folder: Path) -> dict
     """
     dataset, llms = load_compared(comparison, base)
     moved = comparison.plan.moved(base, folder)
-    users = [(entry, there) for entry, there in zip(comparison.plan.entries, moved.entries, strict=True) if ":" in entry.method]
+    users = [
+        (entry, there)
+        for entry, there in zip(comparison.plan.entries, moved.entries, strict=True)
+        if ":" in entry.method
+    ]
     request = ComparisonRequest(plan=moved, sources={there.method: _source(entry, base) for entry, there in users})
     return _receipt(request, comparison_numbers(comparison), dataset, llms, folder)
 

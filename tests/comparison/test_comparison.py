@@ -94,8 +94,8 @@ fields = { shares = ["0.5", "0.9"], strict = true, "odd key" = { inner = 1.5 } }
 def test_a_plan_survives_its_file(tmp_path: Path) -> None:
     (tmp_path / "plan.toml").write_text(FULL)
     read = Plan.read(tmp_path / "plan.toml")
-    assert read.entries[0] == Entry(
-        'a "quoted" label \x7f ü', "self-consistency", {}, ("one", "two@t=0.8"), ("n", (1, 2))
+    assert read.entries[0] == ComparedMethod(
+        label='a "quoted" label \x7f ü', method="self-consistency", llms=("one", "two@t=0.8"), sweep=("n", (1, 2))
     )
     assert read.entries[1].label == "my/file.py:method"
     assert read.entries[1].fields["shares"] == ("0.5", "0.9")

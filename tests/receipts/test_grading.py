@@ -11,8 +11,8 @@ from small import write_toy
 from feval import SelfConsistency, evaluate, load
 from feval.errors import ConflictError, NotRecordedError, UnknownNameError, UsageError
 from feval.estimators.inference.intervals import wilson_interval
-from feval.methods.vote import plurality
 from feval.evaluation.requests import Consumption
+from feval.methods.vote import plurality
 from feval.receipts.grading import answers_by_id, grade_answers
 from feval.receipts.verifying import verify_receipt
 from feval.receipts.writing import receipt as receipt_of
@@ -120,11 +120,23 @@ def test_answers_are_made_canonical_by_the_answer_kind(tmp_path: Path) -> None:
     dataset, llms = load("sums", recording=tmp_path / "sums")
     for written in ("1/2", "$0.50", 0.5, "<think>7, I guess</think> 0.5"):
         answers = answers_by_id(dataset, {"one": written})
-        assert grade_answers(dataset, llms, [Consumption(llm="m", question="one", requests=1, samples=(0,))], answers).accuracy == 1
+        assert (
+            grade_answers(
+                dataset, llms, [Consumption(llm="m", question="one", requests=1, samples=(0,))], answers
+            ).accuracy
+            == 1
+        )
     for thought in ("<think>0.5", "<think>0.5</think>", "<think>\\boxed{0.5}</think> So it is 7."):
         answers = answers_by_id(dataset, {"one": thought})
-        assert grade_answers(dataset, llms, [Consumption(llm="m", question="one", requests=1, samples=(0,))], answers).accuracy == 0
-    told = grade_answers(dataset, llms, [Consumption(llm="m", question="one", requests=1, samples=(0,))], {"one": "many"})
+        assert (
+            grade_answers(
+                dataset, llms, [Consumption(llm="m", question="one", requests=1, samples=(0,))], answers
+            ).accuracy
+            == 0
+        )
+    told = grade_answers(
+        dataset, llms, [Consumption(llm="m", question="one", requests=1, samples=(0,))], {"one": "many"}
+    )
     assert (told.accuracy, told.to_dict()["answered"], told.to_dict()["usd"]) == (0, 0, None)
     assert any("no dollars" in sentence for sentence in told.remarks())
 

@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from feval.receipts.receipts import Difference, verify_receipt
 from small import write_toy
 from typer.testing import CliRunner
 
 from feval.cli import app
 from feval.errors import ConflictError, MethodError, UnknownNameError, UsageError
-from feval.receipts.receipts import Difference, verify_receipt
 from feval.receipts.semantics import CHANGES, VERSION
 
 POOLS = [["a", "a", "b", "a"], ["x", "y", None, "y"], ["b", "b", "b", "b"], ["c", "d", "c", None]]
