@@ -28,7 +28,7 @@ from typing import Annotated, Any, ClassVar
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, PlainSerializer
 
 from feval.errors import UsageError
-from feval.evaluation.requests import EvaluationOptions, Names, Request, one_of, option
+from feval.evaluation.requests import EvaluationOptions, Names, Request, not_empty, one_of, option
 from feval.evaluation.specs import make_method
 from feval.hub.addresses import is_address
 from feval.replay.draws import ORDERS
@@ -200,7 +200,7 @@ class Plan(EvaluationOptions):
 
     dataset: str
     recordings: Annotated[Names, BeforeValidator(_listed)]
-    entries: Annotated[tuple[ComparedMethod, ...], BeforeValidator(_methods), Field(min_length=1)] = Field(
+    entries: Annotated[tuple[ComparedMethod, ...], BeforeValidator(_methods), AfterValidator(not_empty)] = Field(
         validation_alias="method"
     )
     seed: int = option(0, "Random seed for draws, split and resamples.", ge=0)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self, TypeVar
 
 import numpy as np
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
@@ -42,14 +42,15 @@ __all__ = [
     "ReplayOptions",
     "Request",
     "RunRequest",
+    "not_empty",
     "one_of",
     "option",
 ]
 
 MOST_RESAMPLES = 1_000_000
+_T = TypeVar("_T")
 _RANGE_ERRORS = {"greater_than", "greater_than_equal", "less_than", "less_than_equal", "finite_number"}
 
-Names = Annotated[tuple[str, ...], Field(strict=False, min_length=1)]
 
 
 def option(default: Any, text: str, metavar: str | None = None, *, rare: bool = False, **bounds: Any) -> Any:
@@ -76,6 +77,16 @@ def _checked_name(value: str | None, noun: str, known: Collection[str]) -> str |
     return value
 
 
+def not_empty(values: tuple[_T, ...]) -> tuple[_T, ...]:
+    """A check that there is at least one value."""
+    if not values:
+        raise ValueError("name at least one")
+    return values
+
+
+Names = Annotated[tuple[str, ...], Field(strict=False), AfterValidator(not_empty)]
+
+
 class Request(BaseModel):
     """Base of all requests: frozen, with no unknown fields and no conversions. What does not fit raises a `FevalError`."""
 
@@ -84,6 +95,8 @@ class Request(BaseModel):
     noun: ClassVar[str] = "The request"
     written: ClassVar[tuple[str, ...]] = ()
     """Fields with a default that every receipt states nonetheless."""
+    retired: ClassVar[tuple[str, ...]] = ()
+    """Fields that receipts of earlier versions have, and on which no number depends any more."""
 
     def __init__(self, noun: str | None = None, /, **values: Any) -> None:
         try:
@@ -121,7 +134,7 @@ class Request(BaseModel):
         missing = [name for name in cls.written if name not in content]
         if missing:
             raise UsageError(f"{cls.noun} lacks the field {missing[0]!r}.")
-        return cls.parse(cls.noun, content)
+        return cls.parse(cls.noun, {name: value for name, value in content.items() if name not in cls.retired})
 
 
 def usage_error(error: ValidationError, subject: str, model: type[BaseModel]) -> UsageError:
@@ -227,6 +240,7 @@ class RunRequest(EvaluationOptions):
     """
 
     written: ClassVar[tuple[str, ...]] = ("order", "replicates", "train_fraction", "split_seed", "seed", "billing", "confidence")
+    retired: ClassVar[tuple[str, ...]] = ("resamples",)
 
     method: str
     settings: dict[str, Any]

@@ -247,5 +247,5 @@ def test_a_damaged_receipt_is_refused(part: dict[str, object], loaded: Loaded, t
     receipt = receipt_of(told.request(), told, dataset, llms, tmp_path)
     path = tmp_path / "receipt.json"
     path.write_text(json.dumps(receipt | {"request": receipt["request"] | part}))
-    with pytest.raises(UsageError, match="damaged receipt: request"):
+    with pytest.raises(UsageError, match="damaged receipt"):
         verify_receipt(path)

@@ -119,7 +119,7 @@ def _frontier(comparison: Comparison) -> Table:
 
 
 def _significant(comparison: Comparison) -> list[str | Table]:
-    """The clearest significant difference of each pair, those with the strongest method first; or a sentence that there is none."""
+    """The clearest significant difference of each pair, the strongest method first; or a sentence that there is none."""
     if not comparison.differences:
         return []
     level = 1 - comparison.plan.confidence
