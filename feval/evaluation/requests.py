@@ -90,7 +90,8 @@ Names = Annotated[tuple[str, ...], Field(strict=False), AfterValidator(not_empty
 class Request(BaseModel):
     """Base of all requests: frozen, with no unknown fields and no conversions. What does not fit raises a `FevalError`."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
+    # Built on first use: a command needs one request of many.
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False, defer_build=True)
 
     noun: ClassVar[str] = "The request"
     written: ClassVar[tuple[str, ...]] = ()
