@@ -20,9 +20,10 @@ from feval.hub.addresses import is_address, parse_address
 from feval.hub.recordings import open_place
 from feval.receipts.writing import comparison_receipt
 from feval.replay.loading import load
+from feval.report import tables
 from feval.report.comparison_files import comparison_files
 from feval.report.files import save_files
-from feval.report.tables.comparisons import comparison_tables, questions_parquet, results_csv, results_parquet
+from feval.report.tables.comparisons import comparison_tables, results_csv
 from feval.report.tables.headline import headline
 
 if TYPE_CHECKING:
@@ -108,8 +109,8 @@ def _files(comparison: Comparison, base: Path, out: Path, time_limit: float) -> 
         "comparison.json": encoded(comparison.to_dict()),
         "comparison.toml": comparison.plan.moved(base, out).to_toml().encode(),
         "results.csv": results_csv(comparison).encode(),
-        "results.parquet": results_parquet(comparison),
-        "questions.parquet": questions_parquet(comparison),
+        "results.parquet": tables.results_parquet(comparison),
+        "questions.parquet": tables.questions_parquet(comparison),
         **comparison_files(comparison, base=base, receipt="receipt.json", time_limit=time_limit),
     }
 

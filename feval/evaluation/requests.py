@@ -52,7 +52,6 @@ _T = TypeVar("_T")
 _RANGE_ERRORS = {"greater_than", "greater_than_equal", "less_than", "less_than_equal", "finite_number"}
 
 
-
 def option(default: Any, text: str, metavar: str | None = None, *, rare: bool = False, **bounds: Any) -> Any:
     """A field of a request that is an option of the commands.
 
@@ -240,7 +239,15 @@ class RunRequest(EvaluationOptions):
         source_sha256: hash of the file that a user's method is in; `None` for a built-in method.
     """
 
-    written: ClassVar[tuple[str, ...]] = ("order", "replicates", "train_fraction", "split_seed", "seed", "billing", "confidence")
+    written: ClassVar[tuple[str, ...]] = (
+        "order",
+        "replicates",
+        "train_fraction",
+        "split_seed",
+        "seed",
+        "billing",
+        "confidence",
+    )
     retired: ClassVar[tuple[str, ...]] = ("resamples",)
 
     method: str

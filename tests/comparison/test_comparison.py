@@ -339,7 +339,9 @@ def test_prompts_paid_once_are_said_where_calls_are_many(toy: Path) -> None:
     [sentence] = [sentence for sentence in told.warnings if "per_round" in sentence]
     assert sentence.startswith(f"adaptive-consistency makes {shown.calls_per_question:.2f} calls per question")
     printed = (
-        CliRunner().invoke(app, ["compare", str(written(toy, told.plan)), "--all", "--no-receipt"], terminal_width=400).stdout
+        CliRunner()
+        .invoke(app, ["compare", str(written(toy, told.plan)), "--all", "--no-receipt"], terminal_width=400)
+        .stdout
     )
     assert "USD/question, per_round" in printed
     assert sentence in printed.replace("\n", " ")
@@ -451,6 +453,7 @@ def test_a_split_is_the_same_for_all(toy: Path) -> None:
     assert {point.train_questions for point in everything} == {10}
 
 
+@pytest.mark.slow  # starts processes
 def test_the_numbers_do_not_depend_on_the_workers(toy: Path) -> None:
     pair = plan(SC, {"name": "mine.py:first", "llms": ["gpt-4o-mini"]}, replicates=3)
     assert compare(pair, base=toy, workers=2).to_dict() == compare(pair, base=toy).to_dict()
@@ -494,7 +497,14 @@ def test_compare_writes_what_it_shows(toy: Path) -> None:
     for words in ("Best at three budgets", "Pareto frontier", "No difference", "Missing", "--all"):
         assert words in done.stdout
     everything = run(file, "--all", "--no-receipt").stdout
-    for words in ("Pareto frontier", "Difference in accuracy", "Cost at equal accuracy", "Ranking", "Missing", "p (Holm)"):
+    for words in (
+        "Pareto frontier",
+        "Difference in accuracy",
+        "Cost at equal accuracy",
+        "Ranking",
+        "Missing",
+        "p (Holm)",
+    ):
         assert words in everything
     assert "  too many: " in done.stdout
     assert len(done.stdout.splitlines()) <= 40

@@ -5,18 +5,19 @@ from __future__ import annotations
 import errno
 import json
 import os
+import re
 import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
-from feval.receipts.semantics import CHANGES, VERSION
-from feval.receipts.verifying import ChangedValue, verify_receipt
 from small import write_toy
 from typer.testing import CliRunner
 
 from feval.cli import app
 from feval.errors import ConflictError, MethodError, UnknownNameError, UsageError
+from feval.receipts.semantics import CHANGES, VERSION
+from feval.receipts.verifying import ChangedValue, verify_receipt
 
 POOLS = [["a", "a", "b", "a"], ["x", "y", None, "y"], ["b", "b", "b", "b"], ["c", "d", "c", None]]
 GOLDS = ["a", "y", "b", "d"]
@@ -28,17 +29,7 @@ RUNS: dict[str, list[str]] = {
     "split": ["run", "self-consistency", "--set", "n=2", "--train-fraction", "0.5"],
     "unpriced": ["run", "self-consistency", "--set", "n=2", "--prices", "none"],
     "oracle": ["run", "oracle", "--set", "n=2"],
-    "estimate": [
-        "estimate",
-        "--g",
-        "3",
-        "--m",
-        "1..6",
-        "--method",
-        "exact,monte-carlo,two-call,ldgp,unbiased",
-        "--seed",
-        "4",
-    ],
+    "estimate": ["estimate", *["--g", "3", "--m", "1..4", "--method", "exact,monte-carlo,two-call,unbiased", "--seed", "4"]],
     "curve": ["curve", "self-consistency", "--n", "1..4"],
     "curve-method": ["curve", "self-consistency", "--n", "1..4", "--set", "no_answer=vote"],
     "curve-seeded": ["curve", "self-consistency", "--n", "1,3", "--order", "seeded", "--replicates", "9"],
@@ -76,14 +67,12 @@ def changed(path: Path, **parts: Any) -> Path:
 
 @pytest.mark.parametrize("name", RUNS)
 def test_what_was_written_is_computed_again(name: str, toy: Path) -> None:
-    path = receipt(toy, name)
-    found = verify_receipt(path)
-    assert (found.equal, found.notes) == (True, ())
-    assert found.numbers > 10
-    done = call("verify", path)
-    assert done.exit_code == 0, done.output
-    what = {"compare": "a comparison", "estimate": "an estimate"}.get(found.kind, f"a {found.kind}")
-    assert f"{found.numbers} values of {what} computed again, all equal" in done.stdout
+    done = call("verify", receipt(toy, name))
+    assert (done.exit_code, done.stderr) == (0, ""), done.output
+    what = "an estimate" if name == "estimate" else f"a {RUNS[name][0]}"
+    numbers = re.search(rf"(\d+) values of {what} computed again, all equal", done.stdout)
+    assert numbers is not None
+    assert int(numbers[1]) > 10
 
 
 @pytest.mark.parametrize("name", ["exact", "curve"])
@@ -338,7 +327,7 @@ def test_a_number_that_differs_is_named_with_the_difference(toy: Path) -> None:
     assert (told["ok"], told["differences"][0]["now"]) == (False, 4)
 
 
-@pytest.mark.parametrize("name", RUNS)
+@pytest.mark.parametrize("name", ["exact", "curve"])
 def test_who_counted_the_tokens_is_compared(name: str, toy: Path) -> None:
     path = receipt(toy, name)
     counters = json.loads(path.read_text())["counters"]
@@ -350,7 +339,7 @@ def test_who_counted_the_tokens_is_compared(name: str, toy: Path) -> None:
     changed(path, counters={"gpt-4": "words"})
     assert [d.now for d in verify_receipt(path).differences] == [None]
     changed(path, counters=["words"])
-    with pytest.raises(UsageError, match="damaged receipt.*'counters'"):
+    with pytest.raises(UsageError, match=r"damaged receipt.*'counters'"):
         verify_receipt(path)
     changed(path, counters={})  # as receipts of earlier versions
     assert verify_receipt(path).equal
@@ -521,33 +510,24 @@ def test_differences_of_words() -> None:
 
 
 @pytest.mark.parametrize(
-    ("part", "value", "words"),
+    ("name", "part", "value"),
     [
-        ("llms", 7, "in the field 'llms"),
-        ("seed", "0", "in the field 'seed"),
-        ("order", 3, "in the field 'order"),
-        ("settings", [1], "in the field 'settings"),
-        ("values", ["x"], "in the field 'values"),
-        ("replicates", "many", "in the field 'replicates"),
-        ("confidence", None, None),
+        *(("curve-method", *pair) for pair in (("llms", 7), ("order", 3), ("settings", [1]), ("values", ["x"]))),
+        *(("curve-method", *pair) for pair in (("seed", "0"), ("replicates", "many"), ("billing", None))),
+        *(("estimate", *pair) for pair in (("g", "3"), ("m", 7), ("methods", [1]), ("simulations", 10**12))),
     ],
 )
-def test_a_malformed_request_is_named(part: str, value: Any, words: str | None, toy: Path) -> None:
-    path = receipt(toy, "curve-method")
-    changed(path, request=json.loads(path.read_text())["request"] | {part: value})
-    if words is None:
-        assert not verify_receipt(path).equal  # an interval was written, and none was asked for
-        return
-    with pytest.raises(UsageError, match=f"damaged receipt.*{words}"):
-        verify_receipt(path)
-
-
-@pytest.mark.parametrize(("part", "value"), [("g", "3"), ("m", 7), ("methods", [1]), ("simulations", 10**12)])
-def test_a_malformed_estimate_is_named(part: str, value: Any, toy: Path) -> None:
-    path = receipt(toy, "estimate")
+def test_a_malformed_request_is_named(name: str, part: str, value: Any, toy: Path) -> None:
+    path = receipt(toy, name)
     changed(path, request=json.loads(path.read_text())["request"] | {part: value})
     with pytest.raises(UsageError, match=f"damaged receipt.*in the field '{part}"):
         verify_receipt(path)
+
+
+def test_another_request_gives_other_numbers(toy: Path) -> None:
+    path = receipt(toy, "curve-method")
+    changed(path, request=json.loads(path.read_text())["request"] | {"confidence": None})
+    assert not verify_receipt(path).equal  # an interval was written, and none was asked for
 
 
 def test_other_draws_are_refused(toy: Path) -> None:

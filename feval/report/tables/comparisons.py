@@ -7,7 +7,6 @@ import io
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
-from feval.report.tables.parquet import table_bytes
 from feval.report.tables.tables import Column, Table, per_round_cell, per_round_column
 from feval.report.text import counted_questions, decimals_for, fixed, percent, signed_points
 
@@ -25,10 +24,9 @@ __all__ = [
     "interval_column",
     "per_question",
     "percents",
-    "questions_parquet",
+    "result_rows",
     "results_csv",
     "results_notes",
-    "results_parquet",
 ]
 
 RESULT_COLUMNS = (
@@ -345,8 +343,8 @@ def cost_writer(comparison: Comparison, values: Iterable[float | None]) -> Calla
 # -- files --------------------------------------------------------------------------------------------------------------
 
 
-def _result_rows(comparison: Comparison) -> Iterator[tuple[str | int | float | bool | None, ...]]:
-    """Rows of `RESULT_COLUMNS`; `None` for what is not known."""
+def result_rows(comparison: Comparison) -> Iterator[tuple[str | int | float | bool | None, ...]]:
+    """Rows of `RESULT_COLUMNS`; `None` for unknown values."""
     on = {(point.label, point.point) for point in comparison.frontier}
     for role, label, place, budget, point in _points(comparison):
         numbers = (
@@ -363,33 +361,6 @@ def results_csv(comparison: Comparison) -> str:
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(RESULT_COLUMNS)
-    for *cells, frontier in _result_rows(comparison):
+    for *cells, frontier in result_rows(comparison):
         writer.writerow([*cells, "yes" if frontier else "no"])
     return out.getvalue()
-
-
-def results_parquet(comparison: Comparison) -> bytes:
-    """Parquet bytes with the rows of `results_csv`, null for what is not known."""
-    import pyarrow as pa
-
-    words = dict.fromkeys(("role", "label", "budget", "llms", "kind"), pa.string())
-    types = words | {"point": pa.int32(), "frontier": pa.bool_()}
-    columns = zip(RESULT_COLUMNS, zip(*_result_rows(comparison), strict=True), strict=True)
-    return table_bytes(pa.table({name: pa.array(own, types.get(name, pa.float64())) for name, own in columns}))
-
-
-def questions_parquet(comparison: Comparison) -> bytes:
-    """Parquet bytes with what `Comparison.per_question` gives, one row per point and question."""
-    import pyarrow as pa
-
-    columns = comparison.per_question()
-    words = ("method", "budget", "llms", "kind", "question")
-    types = {name: pa.float64() for name in columns if name not in words} | {"point": pa.int32()}
-    # Labels and LLMs repeat over all questions of a point; dictionaries keep them small.
-    table = pa.table(
-        {
-            name: pa.array(values, types[name]) if name in types else pa.array(values, pa.string()).dictionary_encode()
-            for name, values in columns.items()
-        }
-    )
-    return table_bytes(table)
