@@ -85,16 +85,15 @@ def curve(
     show = Output(as_json=as_json, quiet=quiet)
     with show.progress(f"{method} curve"):
         opened = open_recordings(recordings, dataset, llms)
-        plain = method == "self-consistency" and field == "n" and not fields and len(opened.llms) == 1
         request = CurveRequest(
             method=method,
             settings=fields,
             dataset=opened.dataset,
             llms=opened.llms,
-            field=None if plain and options["train_fraction"] is None else field,
+            field=field,
             values=tuple(values),
             **options,
-        )
+        ).simplest()
         questions, replayed = opened.load(request)
         if not values:
             most = max(1, min(*(llm.pool.smallest for llm in replayed), DEFAULT_COUNTS))

@@ -228,7 +228,7 @@ def method_curve(
         settings: other fields that differ from their defaults.
         unlabelled: as for `evaluate`.
         short_pools: "refuse" or "drop" questions with fewer CoTs of some LLM than any of the values may ask for.
-        options: other arguments of `evaluate`, which computes each point: order, replicates, train_fraction, ...
+        options: other arguments of `evaluate`, which computes each point, such as `order` and `replicates`.
 
     Raises:
         UnknownNameError: no such method, field or order.

@@ -264,6 +264,9 @@ class RunRequest(EvaluationOptions):
         return content
 
 
+_PLAIN = ("order", "replicates", "unlabelled", "short_pools", "confidence")  # the options of `self_consistency_curve`
+
+
 class CurveRequest(RunRequest):
     """What `feval curve` computes: one method over the values of one of its fields.
 
@@ -277,15 +280,21 @@ class CurveRequest(RunRequest):
     field: str | None
     values: Annotated[tuple[int | float, ...], Field(strict=False)]
 
+    def simplest(self) -> CurveRequest:
+        """The same, as a plain curve of self-consistency where it is one: nothing else is set."""
+        default = EvaluationOptions().arguments()
+        others = {name: value for name, value in self.arguments().items() if name not in _PLAIN}
+        if self.settings or len(self.llms) > 1 or any(default[name] != value for name, value in others.items()):
+            return self
+        return self.changed(field=None) if (self.method, self.field) == ("self-consistency", "n") else self
+
     def compute(self, dataset: Dataset, llms: Sequence[LLM]) -> Curve:
         """The curve, from what `load` gave for this request."""
         options = self.arguments()
         if self.field is not None:
             return method_curve(dataset, llms, self.method, self.field, self.values, settings=self.settings, **options)
-        plain = {name: options[name] for name in ("replicates", "unlabelled", "short_pools", "confidence")}
-        return self_consistency_curve(
-            dataset, llms[0], list(map(int, self.values)), order=self.order or "exact", **plain
-        )
+        plain = {name: options[name] for name in _PLAIN} | {"order": self.order or "exact"}
+        return self_consistency_curve(dataset, llms[0], list(map(int, self.values)), **plain)
 
 
 class EstimateRequest(QuestionOptions):

@@ -360,7 +360,7 @@ def test_select_refuses(two: Path, tmp_path: Path) -> None:
         (1, ["--dataset", "nothing"], "It holds toy: gpt-3.5-turbo, gpt-4"),
         (1, ["--samples", "5"], "4 CoTs"),
         (2, ["--samples", "0"], "at least 1 CoT"),
-        (2, ["--first", "0"], "at least 1 question"),
+        (2, ["--first", "0"], "--first takes 1 or more"),
         (1, ["--first", "4"], "toy has 3 questions; --first 4 asks for more"),
         (2, ["--first", "1", "--questions-file", str(ids)], "give one of them"),
         (1, ["--questions-file", str(ids)], "'q9'"),

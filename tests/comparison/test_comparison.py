@@ -35,6 +35,7 @@ from feval.receipts.verifying import verify_receipt
 from feval.recording import DatasetInfo, LLMInfo, PoolRows, Question, RecordingWriter
 from feval.report.pictures.comparison import _entries
 from feval.report.tables.comparisons import comparison_tables
+from feval.report.tables.headline import best_at
 
 WEAK = [["a", "b", "a", "c", "b", "a"], ["x", "y", None, "y", "y", "x"], ["b", "c", "b", "a", "c", "c"], ["d"] * 6]
 STRONG = [
@@ -743,3 +744,18 @@ def test_a_first_plan_without_token_counts_of_requests_can_be_compared(tmp_path:
     done = CliRunner().invoke(app, ["compare", str(plan), "--json", "--no-receipt"])
     assert done.exit_code == 0, done.output
     assert json.loads(done.stdout)["missing"] == []
+
+
+def test_a_headline_fits_one_screen_and_names_the_best_that_each_budget_pays(told: Comparison, toy: Path) -> None:
+    points = [(curve.label, point.usd_per_question, point.accuracy) for curve in told.curves for point in curve.points]
+    budget = sorted(cost for _, cost, _ in points if cost is not None)[3]
+    [place] = best_at(told, [budget])
+    assert place is not None
+    best = told.curves[place[0]].points[place[1]]
+    assert best.accuracy == max(accuracy for _, cost, accuracy in points if cost is not None and cost <= budget)
+    assert best_at(told, [0.0]) == [None]
+    many = [SC | {"label": f"votes {i}", "budgets": {"n": [1, 2, 3, 4, 5, 6]}} for i in range(8)]
+    failing = [SC | {"label": f"failing {i}", "budgets": {"n": [99]}} for i in range(8)]
+    shown = run(written(toy, plan(*many, *failing)), "--no-receipt").stdout
+    assert len(shown.splitlines()) <= 40
+    assert "and 5 more (--all)" in shown

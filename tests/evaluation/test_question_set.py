@@ -286,7 +286,8 @@ def test_what_a_report_follows_was_learnt_on_the_same_questions(
         fitted.append(rows.tolist())
         return fit(method, dataset, llms, rows)
 
-    monkeypatch.setattr("feval.evaluation.evaluation.fit", noted)
+    for user in ("evaluation.evaluation", "comparison.traces"):
+        monkeypatch.setattr(f"feval.{user}.fit", noted)
     told = compare(Plan.from_dict(settings | {"method": [entry]}), base=recordings)
     dataset, llms = load_compared(told, recordings)
     assert traces(told, dataset, llms, base=recordings).missing == ()
@@ -334,7 +335,7 @@ def test_the_receipt_lists_what_was_left_out_and_verifies_over_the_same_question
     assert [d.where for d in verify_receipt(tmp_path / "receipt.json").differences] == ["number of left_out.unlabelled"]
     read["request"]["unlabelled"] = 1
     (tmp_path / "receipt.json").write_text(json.dumps(read))
-    with pytest.raises(UsageError, match=r"request\.unlabelled is missing or malformed"):
+    with pytest.raises(UsageError, match="damaged receipt.*1 in the field 'unlabelled'"):
         verify_receipt(tmp_path / "receipt.json")
 
 
