@@ -335,7 +335,7 @@ def test_the_receipt_lists_what_was_left_out_and_verifies_over_the_same_question
     assert [d.where for d in verify_receipt(tmp_path / "receipt.json").differences] == ["number of left_out.unlabelled"]
     read["request"]["unlabelled"] = 1
     (tmp_path / "receipt.json").write_text(json.dumps(read))
-    with pytest.raises(UsageError, match="damaged receipt.*1 in the field 'unlabelled'"):
+    with pytest.raises(UsageError, match=r"damaged receipt.*1 in the field 'unlabelled'"):
         verify_receipt(tmp_path / "receipt.json")
 
 
