@@ -36,7 +36,8 @@ import json, sys, time
 from pathlib import Path
 from benchmarks.comparison import plan
 from feval.comparison import compare
-from feval.report.comparisons import comparison_tables, questions_parquet, results_csv
+from feval.report.tables import questions_parquet
+from feval.report.tables.comparisons import comparison_tables, results_csv
 
 started = time.process_time()
 told = compare(plan(sys.argv[1]))

@@ -12,7 +12,7 @@ from pathlib import Path
 from benchmarks import reference
 from benchmarks.measure import Goal, Workspace, cpu_ms
 from feval.comparison.comparison import Comparison, compare
-from feval.comparison.plan import Entry, Plan
+from feval.comparison.plan import ComparedMethod, Plan
 from feval.recording import open_recording
 
 BUDGETS = (1, 2, 3, 5, 10, 20, 40)
@@ -54,8 +54,10 @@ def _comparison(workspace: Workspace) -> Comparison:
     dataset = opened.dataset_ids()[0]
     names = opened.llm_names(dataset)
     sweep = ("n", BUDGETS)
-    entries = [Entry(f"votes of {name}", "self-consistency", {}, (name,), sweep) for name in names]
-    return compare(Plan(dataset, (str(recording),), tuple(entries), resamples=500))
+    entries = [
+        ComparedMethod(label=f"votes of {name}", method="self-consistency", llms=(name,), sweep=sweep) for name in names
+    ]
+    return compare(Plan(dataset=dataset, recordings=(str(recording),), entries=tuple(entries), resamples=500))
 
 
 def _opening(page: bytes) -> list[Goal]:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from feval.cli import parse_counts
+from feval.cli.options import parse_counts
 from feval.errors import FevalError
 from feval.estimators.counts import vote_counts
 from feval.estimators.two_call.moments import Moments

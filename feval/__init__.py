@@ -39,7 +39,7 @@ if TYPE_CHECKING:
         WeightedBestOfN,
     )
     from feval.methods.vote import plurality
-    from feval.receipts.receipts import verify_receipt
+    from feval.receipts.verifying import verify_receipt
     from feval.recording import merge, open_recording, select, verify_recording
     from feval.replay import LLM, Dataset, load
 
@@ -143,7 +143,7 @@ __getattr__, __dir__ = lazy_names(
             "PriceList",
             "price_list",
         ),
-        "receipts.receipts": ("verify_receipt",),
+        "receipts.verifying": ("verify_receipt",),
         "recording": (
             "merge",
             "open_recording",

@@ -1,27 +1,30 @@
-"""`feval compare`: the methods of a plan, on the same questions and draws."""
+"""`feval compare`: the methods of a comparison file, on the same questions and draws."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from feval.cli.options import DatasetName, JsonFlag, NoReceipt, QuietFlag, ReceiptFile, only_name, recording_folders
+from feval.cli.evaluating import request_options, result_options
+from feval.cli.options import DatasetName, JsonFlag, QuietFlag, TimeLimit, Workers, only_name, recording_folders
 from feval.cli.output import Output, quiet_matplotlib
-from feval.cli.saving import Saved, encoded
+from feval.cli.saving import ResultFiles, encoded
 from feval.comparison.comparison import compare as compare_methods
-from feval.comparison.plan import Plan, path_from, suggested_plan
+from feval.comparison.plan import Plan, path_from
+from feval.comparison.suggestion import suggested_plan
 from feval.errors import ConflictError, ShortPoolError, UsageError
 from feval.hub.addresses import is_address, parse_address
 from feval.hub.places import open_place
-from feval.receipts.receipts import compare_receipt
-from feval.replay import load
+from feval.receipts.writing import comparison_receipt
+from feval.replay.loading import load
+from feval.report import tables
 from feval.report.comparison_files import comparison_files
 from feval.report.files import save_files
-from feval.report.tables.comparisons import comparison_tables, questions_parquet, results_csv, results_parquet
+from feval.report.tables.comparisons import comparison_tables, results_csv
+from feval.report.tables.headline import headline
 
 if TYPE_CHECKING:
     from feval.comparison.comparison import Comparison
@@ -30,25 +33,18 @@ if TYPE_CHECKING:
 __all__: list[str] = []
 
 
+@request_options(Plan, overriding=True)
+@result_options("report.html, pictures, tables and receipt.json")
 def compare(
     file: Annotated[
-        Path,
-        typer.Argument(metavar="FILE", help="TOML file with the plan; see docs/comparing.md.", show_default=False),
+        Path, typer.Argument(metavar="FILE", help="The comparison file; see docs/comparing.md.", show_default=False)
     ],
-    unlabelled: Annotated[
-        str | None,
-        typer.Option("--unlabelled", metavar="refuse|drop", help="In place of what the plan says of missing golds."),
-    ] = None,
-    short_pools: Annotated[
-        str | None,
-        typer.Option("--short-pools", metavar="refuse|drop", help="In place of what the plan says of short pools."),
-    ] = None,
+    *,
     init: Annotated[
-        bool, typer.Option("--init", help="Write a plan for what a recording holds, to start from; compute nothing.")
+        bool, typer.Option("--init", help="Write a comparison file for what a recording holds; compute nothing.")
     ] = False,
     recordings: Annotated[
-        list[Path] | None,
-        typer.Option("--recording", metavar="DIR", help="For --init. Repeat for several."),
+        list[Path] | None, typer.Option("--recording", metavar="DIR", help="For --init. Repeat for several.")
     ] = None,
     dataset: DatasetName = None,
     llms: Annotated[
@@ -57,92 +53,66 @@ def compare(
             "--llm", metavar="NAME", help="For --init. Repeat for several, the cheap ones first. Default: all."
         ),
     ] = None,
-    out: Annotated[
-        Path | None,
-        typer.Option("--out", metavar="DIR", help="Write report.html, pictures, tables and receipt.json there."),
-    ] = None,
-    receipt: ReceiptFile = None,
-    no_receipt: NoReceipt = False,
-    order: Annotated[
-        str | None,
-        typer.Option(
-            "--order", metavar="KIND", help="exact, seeded, recorded or mixed, for all methods. Default: the plan's."
-        ),
-    ] = None,
-    workers: Annotated[int, typer.Option("--workers", min=1, help="Processes; the numbers do not depend on it.")] = 1,
-    time_limit: Annotated[
-        float, typer.Option("--time-limit", min=0.001, metavar="SECONDS", help="For a user's method, per question.")
-    ] = 60.0,
-    force: Annotated[bool, typer.Option("--force", help="Replace files that are there with other content.")] = False,
+    show_all: Annotated[bool, typer.Option("--all", help="Print every table, after the headline.")] = False,
+    options: dict[str, Any],
+    workers: Workers = 1,
+    time_limit: TimeLimit = 60.0,
+    saved: ResultFiles,
     as_json: JsonFlag = False,
     quiet: QuietFlag = False,
 ) -> None:
     """Compare methods on the same questions and draws.
 
-    Differences at equal cost, savings at equal accuracy, the frontier and a ranking, every number with an interval.
+    Prints the best method at three budgets, the frontier, significant differences and what failed; --all prints the rest.
+    Options such as --replicates stand in place of what the file says.
 
     Example: feval compare plan.toml --init --recording my-recording && feval compare plan.toml --out comparison
     """
     show = Output(as_json=as_json, quiet=quiet)
-    given = {"unlabelled": unlabelled, "short_pools": short_pools}
-    choices = {name: choice for name, choice in given.items() if choice is not None}
+    if (prices := options.get("prices")) and Path(prices).is_file():
+        options["prices"] = path_from(file.parent, Path(prices))
     if init:
-        if out is not None or receipt is not None or no_receipt or order is not None:
+        if saved.out is not None or saved.receipt is not None or saved.no_receipt:
             raise UsageError(
-                "--init writes a plan and computes nothing; --order, --out and receipts belong to the comparison itself."
+                "--init writes a comparison file and computes nothing; --out and receipts belong to the comparison."
             )
-        _init(show, file, recordings, dataset, llms, choices, overwrite=force)
+        _init(show, file, recordings, dataset, llms, options, overwrite=saved.force)
         return
     if recordings or dataset or llms:
         raise UsageError(
-            f"The plan {file} says which recording, dataset and LLMs are compared; change it there, or make another with --init."
+            f"The comparison file {file} says which recording, dataset and LLMs are compared; change it there, or write another "
+            "with --init."
         )
-    if order is not None:
-        choices["order"] = order
-    _run(show, file, choices, Saved(out, receipt, no_receipt, force), workers, time_limit)
-
-
-def _run(show: Output, file: Path, choices: dict[str, Any], saved: Saved, workers: int, time_limit: float) -> None:
-
-    plan = replace(Plan.read(file), **choices)
+    plan, base = Plan.read(file).changed(**options), file.parent
     with show.progress(f"comparing {len(plan.entries)} methods"):
-        told = compare_methods(plan, workers=workers, base=file.parent, time_limit=time_limit)
-    if told.missing and show.json:  # there is no table of them
-        for one in told.missing:
+        comparison = compare_methods(plan, workers=workers, base=base, time_limit=time_limit)
+    if show.json:  # there are no tables
+        for one in comparison.missing:
             show.note(f"Missing: {one.label}. {one.reason}")
-    elif told.missing:
-        show.note(f"Missing: {', '.join(one.label for one in told.missing)}. The last table gives the reasons.")
-    if plan.costs and len(told.curves) > 1 and not told.differences:
+    if plan.costs and len(comparison.curves) > 1 and not comparison.differences:
         show.note(
-            "The plan's costs lie outside of what any two methods share, so no accuracies are compared; change costs."
+            "No two methods share any of the given costs, so no accuracies are compared; change `costs` in the file."
         )
     saved.show(
         show,
-        told.to_dict(),
-        *comparison_tables(told),
-        receipt=lambda folder: compare_receipt(told, file.parent, folder),
-        files=lambda folder: _files(told, file.parent, folder, time_limit),
+        comparison.to_dict(),
+        *headline(comparison, complete=show_all),
+        *(comparison_tables(comparison) if show_all else ()),
+        receipt=lambda folder: comparison_receipt(comparison, base, folder),
+        files=lambda folder: _files(comparison, base, folder, time_limit),
     )
 
 
-def _files(told: Comparison, base: Path, out: Path, time_limit: float) -> dict[str, bytes]:
-
+def _files(comparison: Comparison, base: Path, out: Path, time_limit: float) -> dict[str, bytes]:
     quiet_matplotlib()
     return {
-        "comparison.json": encoded(told.to_dict()),
-        "comparison.toml": told.plan.moved(base, out).to_toml().encode(),
-        "results.csv": results_csv(told).encode(),
-        "results.parquet": results_parquet(told),
-        "questions.parquet": questions_parquet(told),
-        **comparison_files(told, base=base, receipt="receipt.json", time_limit=time_limit),
+        "comparison.json": encoded(comparison.to_dict()),
+        "comparison.toml": comparison.plan.moved(base, out).to_toml().encode(),
+        "results.csv": results_csv(comparison).encode(),
+        "results.parquet": tables.results_parquet(comparison),
+        "questions.parquet": tables.questions_parquet(comparison),
+        **comparison_files(comparison, base=base, receipt="receipt.json", time_limit=time_limit),
     }
-
-
-def _usual_axis(llms: Sequence[LLM]) -> str:
-    """What budgets are counted in: dollars, or what every LLM has that is nearest to them."""
-    if any(int(llm.pool.prompt_tokens.min()) < 0 for llm in llms):
-        return "samples"
-    return "usd" if all(llm.price is not None for llm in llms) else "tokens"
 
 
 def _init(
@@ -151,47 +121,38 @@ def _init(
     recordings: list[Path] | None,
     dataset: str | None,
     llms: list[str] | None,
-    choices: dict[str, Any],
+    options: dict[str, Any],
     *,
     overwrite: bool,
 ) -> None:
-
     folders = recording_folders(recordings)
     opened = [open_place(folder) for folder in folders]
-    dataset = only_name("dataset", dataset, (held for recording in opened for held in recording.dataset_ids()))
+    dataset = only_name("dataset", dataset, (name for recording in opened for name in recording.dataset_ids()))
     _, replayed = load(dataset, llms, opened)
-    usual = choices.get("short_pools") == "drop"
-    most = {llm.name: llm.pool.usual if usual else llm.pool.smallest for llm in replayed}
+    drop = options.get("short_pools") == "drop"
+    most = {llm.name: llm.pool.usual if drop else llm.pool.smallest for llm in replayed}
     if empty := next((name for name, cots in most.items() if not cots), None):
         raise ShortPoolError(
             f"{empty} has no recorded CoT on some question of {dataset}, so no budget fits. Leave such questions out with "
             "--short-pools drop, or name other LLMs with --llm."
         )
-    suggested = suggested_plan(
-        dataset,
-        [_place_from(file.parent, folder) for folder in folders],
-        most,
-        axis=_usual_axis(replayed),
-    )
-    plan: Plan = replace(suggested, **choices)
-    written = plan.to_toml().encode()
+    places = [str(parse_address(place)) if is_address(place) else path_from(file.parent, place) for place in folders]
+    plan = suggested_plan(dataset, places, most, axis=_usual_axis(replayed)).changed(**options)
+    content = plan.to_toml().encode()
     if file.is_dir():
-        raise UsageError(
-            f"{file} is a folder; name the file that the plan is written to, such as {file / 'plan.toml'}."
-        )
-    if file.is_file() and not overwrite and file.read_bytes() != written:
-        raise ConflictError(
-            f"{file} is there already, with another plan. Name another file, or pass --force to replace it."
-        )
-    save_files(file.parent, {file.name: written}, replace=overwrite, option="FILE")
-    entries = ", ".join(entry.label for entry in plan.entries)
+        raise UsageError(f"{file} is a folder; name the comparison file to write, such as {file / 'plan.toml'}.")
+    if file.is_file() and not overwrite and file.read_bytes() != content:
+        raise ConflictError(f"{file} exists, with other content. Name another file, or pass --force to replace it.")
+    save_files(file.parent, {file.name: content}, replace=overwrite, option="FILE")
     show.result(
         {"file": str(file), "plan": plan.to_dict()},
-        f"wrote {file}: {entries}",
+        f"wrote {file}: {', '.join(entry.label for entry in plan.entries)}",
         f"Edit it as you like, then: feval compare {file}",
     )
 
 
-def _place_from(folder: Path, place: Path) -> str:
-
-    return str(parse_address(place)) if is_address(place) else path_from(folder, place)
+def _usual_axis(llms: Sequence[LLM]) -> str:
+    """What budgets are counted in: dollars, or the nearest to them that every LLM has."""
+    if any(int(llm.pool.prompt_tokens.min()) < 0 for llm in llms):
+        return "samples"
+    return "usd" if all(llm.price is not None for llm in llms) else "tokens"

@@ -3,42 +3,30 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from pathlib import Path
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from feval.cli.evaluating import open_recordings, request_options, result_options
 from feval.cli.options import (
     DEFAULT_COUNTS,
-    Billing,
     DatasetName,
     JsonFlag,
     LLMNames,
-    NoReceipt,
-    Prices,
     QuietFlag,
-    ReceiptFile,
     RecordingFolders,
-    Replicates,
     Settings,
-    ShortPools,
-    SplitSeed,
-    TrainFraction,
-    Unlabelled,
-    only_name,
+    note_missing_dollars,
     parse_counts,
-    recording_folders,
-    why_no_dollars,
 )
 from feval.cli.output import Output, quiet_matplotlib
-from feval.cli.saving import Saved, encoded
+from feval.cli.saving import ResultFiles, encoded
 from feval.errors import OutOfRangeError, UsageError
-from feval.evaluation.curves import budget_field, method_curve, self_consistency_curve
+from feval.evaluation.curves import budget_field
 from feval.evaluation.method_names import make_method, parse_settings
-from feval.hub.places import open_place
-from feval.receipts.receipts import curve_receipt, pins
-from feval.replay import load
+from feval.evaluation.requests import CurveRequest, EvaluationOptions
+from feval.receipts.writing import receipt
 from feval.report.pictures.curve import curves_png, curves_svg
 from feval.report.tables.csv import curve_csv
 from feval.report.tables.parquet import curve_parquet
@@ -46,13 +34,15 @@ from feval.report.tables.tables import curve_table
 
 if TYPE_CHECKING:
     from feval.evaluation.curves import Curve
-    from feval.replay import LLM, Dataset
 
 __all__: list[str] = []
 
 
+@request_options(EvaluationOptions)
+@result_options("curve.csv, .parquet, .json, .png, .svg and receipt.json")
 def curve(
     method: Annotated[str, typer.Argument(metavar="METHOD", help="See `feval ls methods`.", show_default=False)],
+    *,
     recordings: RecordingFolders = None,
     dataset: DatasetName = None,
     llms: LLMNames = None,
@@ -71,29 +61,8 @@ def curve(
         ),
     ] = None,
     settings: Settings = None,
-    billing: Billing = "once",
-    prices: Prices = None,
-    seed: Annotated[int, typer.Option("--seed", help="Of the draws, for --order seeded.")] = 0,
-    order: Annotated[
-        str | None,
-        typer.Option(
-            "--order", metavar="KIND", help="exact, recorded or seeded. Default: exact where there is such a form."
-        ),
-    ] = None,
-    replicates: Replicates = 100,
-    unlabelled: Unlabelled = "refuse",
-    short_pools: ShortPools = "refuse",
-    train_fraction: TrainFraction = None,
-    split_seed: SplitSeed = 0,
-    out: Annotated[
-        Path | None,
-        typer.Option(
-            "--out", metavar="DIR", help="Write curve.csv, .parquet, .json, .png, .svg and receipt.json there."
-        ),
-    ] = None,
-    receipt: ReceiptFile = None,
-    no_receipt: NoReceipt = False,
-    force: Annotated[bool, typer.Option("--force", help="Replace other curve files in --out and --receipt.")] = False,
+    options: dict[str, Any],
+    saved: ResultFiles,
     as_json: JsonFlag = False,
     quiet: QuietFlag = False,
 ) -> None:
@@ -104,61 +73,47 @@ def curve(
 
     Example: feval curve self-consistency --recording my-recording --n 1..40 --out my-curve
     """
-    budget, given = budget_field(method), parse_settings(settings or [])
-    field, values = _swept(method, budget, n, sweep)
-    if field in given:
-        raise UsageError(
-            f"{field} is what varies, so it cannot be set as well; leave --set {field}={given[field]} out."
-        )
-    learns = {"train_fraction": train_fraction, "split_seed": split_seed}
-    choices: dict[str, Any] = {"unlabelled": unlabelled, "short_pools": short_pools}
-    if short_pools == "drop" and not values:
+    fields = parse_settings(settings or [])
+    field, values = _swept(method, budget_field(method), n, sweep)
+    if field in fields:
+        raise UsageError(f"{field} varies, so it cannot be set as well; leave --set {field}={fields[field]} out.")
+    if options["short_pools"] == "drop" and not values:
         raise UsageError(
             f"--short-pools drop leaves out the questions with fewer CoTs than the largest {field}; say which with "
             f"{'--n' if sweep is None else '--sweep'}, such as --n 1..20."
         )
-    plain = method == "self-consistency" and field == "n" and not given and train_fraction is None
-    show, saved = Output(as_json=as_json, quiet=quiet), Saved(out, receipt, no_receipt, force)
+    show = Output(as_json=as_json, quiet=quiet)
     with show.progress(f"{method} curve"):
-        opened = [open_place(folder) for folder in recording_folders(recordings)]
-        dataset = only_name("dataset", dataset, (held for recording in opened for held in recording.dataset_ids()))
-        held = [name for recording in opened for name in recording.llm_names(dataset)]
-        names = llms or ([only_name("LLM", None, held)] if held else None)  # if nobody is held, `load` says what is
-        questions, replayed = load(dataset, names, opened, seed=seed, prices=prices, billing=billing)
-        values = values or _usual(
-            method, field, given, max(1, min(*(llm.pool.smallest for llm in replayed), DEFAULT_COUNTS))
-        )
-        curve = (
-            self_consistency_curve(
-                questions, replayed[0], values, order=order or "exact", replicates=replicates, **choices
-            )
-            if plain and len(replayed) == 1
-            else method_curve(
-                questions,
-                replayed,
-                method,
-                field,
-                values,
-                settings=given,
-                order=order,
-                replicates=replicates,
-                **choices,
-                train_fraction=train_fraction,
-                split_seed=split_seed,
-            )
-        )
-    if prices != "none" and any(point.usd_per_question is None for point in curve.points):
-        show.note(why_no_dollars(next((llm for llm in replayed if llm.price is None), replayed[0])))
+        opened = open_recordings(recordings, dataset, llms)
+        request = CurveRequest(
+            method=method,
+            settings=fields,
+            dataset=opened.dataset,
+            llms=opened.llms,
+            field=field,
+            values=tuple(values),
+            **options,
+        ).simplest()
+        questions, replayed = opened.load(request)
+        if not values:
+            most = max(1, min(*(llm.pool.smallest for llm in replayed), DEFAULT_COUNTS))
+            request = request.changed(values=tuple(_usual_budgets(method, field, fields, most)))
+        result = request.compute(questions, replayed)
+    if any(point.usd_per_question is None for point in result.points):
+        note_missing_dollars(show, request.prices, replayed)
+    request = request.changed(
+        values=tuple(point.n for point in result.points), order=result.points[0].kind, replicates=result.replicates or 1
+    )
     saved.show(
         show,
-        curve.to_dict(),
-        curve_table(curve),
-        receipt=lambda folder: _receipt(curve, questions, replayed, folder, choices | learns, plain=plain),
-        files=lambda _: _files(curve),
+        result.to_dict(),
+        curve_table(result),
+        receipt=lambda folder: receipt(request, result, questions, replayed, folder),
+        files=lambda _: _files(result),
     )
 
 
-def _swept(method: str, budget: str | None, n: str | None, sweep: str | None) -> tuple[str, Sequence[Any]]:
+def _swept(method: str, budget: str | None, n: str | None, sweep: str | None) -> tuple[str, Sequence[int | float]]:
     """The field that varies, and its values where they are given."""
     if n is not None and sweep is not None:
         raise UsageError("--n and --sweep both say what varies; give one of them.")
@@ -175,7 +130,7 @@ def _swept(method: str, budget: str | None, n: str | None, sweep: str | None) ->
     if ".." in values:
         return field, parse_counts(values)
     try:
-        return field, [_value(value) for value in values.split(",")]
+        return field, [_number(value) for value in values.split(",")]
     except ValueError as error:
         raise UsageError(
             f"The values of --sweep are finite numbers such as 0.5,0.7 or a range such as 1..10; {values!r} was given. "
@@ -183,49 +138,26 @@ def _swept(method: str, budget: str | None, n: str | None, sweep: str | None) ->
         ) from error
 
 
-def _value(text: str) -> int | float:
+def _number(text: str) -> int | float:
     number = float(text)
     if not math.isfinite(number):
         raise ValueError(text)
     return int(number) if number.is_integer() and abs(number) < 2**53 else number
 
 
-def _usual(method: str, field: str, given: dict[str, str], most: int) -> list[int]:
-    """The budgets that a method takes, up to the most CoTs there are: some have a least one."""
-    taken = []
-    for value in range(1, most + 1):
+def _usual_budgets(method: str, field: str, fields: Mapping[str, str], most: int) -> list[int]:
+    """The budgets up to `most` CoTs that a method accepts: some have a least one."""
+    budgets = []
+    for budget in range(1, most + 1):
         try:
-            make_method(method, given | {field: value})
+            make_method(method, {**fields, field: budget})
         except OutOfRangeError:
             continue
-        taken.append(value)
-    return taken or [most]
-
-
-def _receipt(
-    curve: Curve, dataset: Dataset, llms: Sequence[LLM], folder: Path, chosen: dict[str, Any], *, plain: bool
-) -> dict[str, Any]:
-
-    request = {
-        "method": curve.method,
-        "dataset": curve.dataset,
-        "llms": [llm.name for llm in llms],
-        "field": None if plain else curve.field,
-        "values": [point.n for point in curve.points],
-        "settings": dict(curve.settings),
-        "order": curve.points[0].kind,
-        "replicates": curve.replicates or 1,
-        **chosen,
-        "seed": curve.seed,
-        "billing": curve.billing,
-        "confidence": curve.confidence,
-    }
-
-    return curve_receipt(request, curve.to_dict(), pins(dataset, llms, folder))
+        budgets.append(budget)
+    return budgets or [most]
 
 
 def _files(curve: Curve) -> dict[str, bytes]:
-
     quiet_matplotlib()
     return {
         "curve.csv": curve_csv(curve).encode(),

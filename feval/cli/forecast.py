@@ -1,4 +1,4 @@
-"""`feval estimate` and `feval plan`: what voting will buy, before it is paid for."""
+"""`feval estimate` and `feval plan`: what voting will bring, before it is paid for."""
 
 from __future__ import annotations
 
@@ -7,43 +7,28 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from feval.cli.options import (
-    Billing,
-    DatasetName,
-    JsonFlag,
-    LLMName,
-    NoReceipt,
-    Prices,
-    QuietFlag,
-    ReceiptFile,
-    RecordingFolders,
-    ShortPools,
-    Unlabelled,
-    only_name,
-    parse_counts,
-    recording_folders,
-)
+from feval.cli.evaluating import open_recordings, request_options, result_options
+from feval.cli.options import DatasetName, JsonFlag, LLMName, QuietFlag, RecordingFolders, parse_counts
 from feval.cli.output import Output, quiet_matplotlib
-from feval.cli.saving import Saved, encoded
+from feval.cli.saving import ResultFiles, encoded
+from feval.evaluation.requests import BudgetPlanRequest, EstimateRequest
 from feval.forecast import Budget
 from feval.forecast import estimate as forecast_votes
 from feval.forecast import plan as plan_budget
-from feval.hub.places import open_place
-from feval.receipts.receipts import estimate_receipt, pins
-from feval.replay import load
+from feval.receipts.writing import receipt
 from feval.report.pictures.forecast import forecast_png
 from feval.report.tables.forecasts import forecast_csv, forecast_tables, plan_tables
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from feval.forecast import Forecast
-    from feval.replay import LLM, Dataset
 
 __all__: list[str] = []
 
 
+@request_options(EstimateRequest, without=("billing", "prices"))
+@result_options("estimate.csv, .json, .png and receipt.json")
 def estimate(
+    *,
     recordings: RecordingFolders = None,
     dataset: DatasetName = None,
     llm: LLMName = None,
@@ -59,21 +44,8 @@ def estimate(
             help="unbiased, exact, monte-carlo, gaussian, two-call, max-entropy, ldgp; several with commas.",
         ),
     ] = "unbiased,exact,two-call,max-entropy,ldgp",
-    seed: Annotated[int, typer.Option("--seed", help="Of the draw of calls, and of the intervals.")] = 0,
-    replicate: Annotated[int, typer.Option("--replicate", min=0, help="Which draw of calls.")] = 0,
-    unlabelled: Unlabelled = "refuse",
-    short_pools: ShortPools = "refuse",
-    out: Annotated[
-        Path | None,
-        typer.Option(
-            "--out",
-            metavar="DIR",
-            help="Write estimate.csv, .json, .png, receipt.json there.",
-        ),
-    ] = None,
-    receipt: ReceiptFile = None,
-    no_receipt: NoReceipt = False,
-    force: Annotated[bool, typer.Option("--force", help="Replace other files in --out and --receipt.")] = False,
+    options: dict[str, Any],
+    saved: ResultFiles,
     as_json: JsonFlag = False,
     quiet: QuietFlag = False,
 ) -> None:
@@ -84,47 +56,39 @@ def estimate(
 
     Example: feval estimate --recording my-recording --llm gpt-4o-mini --g 5 --m 1..40 --out my-estimate
     """
-    show, saved = Output(as_json=as_json, quiet=quiet), Saved(out, receipt, no_receipt, force)
-    votes = parse_counts(m, "--m", "votes")
+    show, votes = Output(as_json=as_json, quiet=quiet), parse_counts(m, "--m", "votes")
+    methods = tuple(name.strip() for name in method.split(","))
     with show.progress("estimating"):
-        questions, replayed = _opened(recordings, dataset, llm, seed, None, "once")
-        names = [name.strip() for name in method.split(",")]
-        choices: dict[str, Any] = {"unlabelled": unlabelled, "short_pools": short_pools}
-        told = forecast_votes(questions, replayed, g=g, m=votes, methods=names, replicate=replicate, **choices)
-    for sentence in told.warnings:
+        opened = open_recordings(recordings, dataset, [llm] if llm else None)
+        request = EstimateRequest(
+            dataset=opened.dataset, llms=opened.llms, g=g, m=tuple(votes), methods=methods, **options
+        )
+        questions, [replayed] = opened.load(request)
+        result = forecast_votes(questions, replayed, **request.arguments())
+    for sentence in result.warnings:
         show.note(sentence)
     saved.show(
         show,
-        told.to_dict(),
-        *forecast_tables(told),
-        receipt=lambda folder: estimate_receipt(told, replayed.billing, choices, pins(questions, [replayed], folder)),
-        files=lambda _: _files(told),
+        result.to_dict(),
+        *forecast_tables(result),
+        receipt=lambda folder: receipt(request, result, questions, [replayed], folder),
+        files=lambda _: _files(result),
     )
 
 
+@request_options(BudgetPlanRequest)
 def plan(
     budget: Annotated[
         str, typer.Option("--budget", metavar="AMOUNT", help="Such as 20usd or 500000tokens.", show_default=False)
     ],
+    *,
     pilots: Annotated[
         list[Path] | None,
         typer.Option("--pilot", metavar="DIR", help="Recording to judge by. Default: the folders in FEVAL_RECORDING."),
     ] = None,
     dataset: DatasetName = None,
     llm: LLMName = None,
-    questions: Annotated[
-        int | None, typer.Option("--questions", help="How many are to be answered. Default: as many as the pilot has.")
-    ] = None,
-    most_votes: Annotated[int, typer.Option("--most-votes", help="The largest vote that is looked at.")] = 41,
-    unlabelled: Unlabelled = "refuse",
-    short_pools: ShortPools = "refuse",
-    billing: Billing = "once",
-    prices: Prices = None,
-    family: Annotated[
-        int,
-        typer.Option("--family", min=1, help="Plans made at once: what is certified together holds in all of them."),
-    ] = 1,
-    seed: Annotated[int, typer.Option("--seed", help="Of the intervals.")] = 0,
+    options: dict[str, Any],
     as_json: JsonFlag = False,
     quiet: QuietFlag = False,
 ) -> None:
@@ -136,41 +100,20 @@ def plan(
     """
     show, amount = Output(as_json=as_json, quiet=quiet), Budget.parse(budget)
     with show.progress("planning"):
-        asked, replayed = _opened(pilots, dataset, llm, seed, prices, billing)
-        dollars, tokens = (amount.amount, None) if amount.unit == "usd" else (None, amount.amount)
-        told = plan_budget(
-            asked,
-            replayed,
-            budget_usd=dollars,
-            budget_tokens=tokens,
-            questions=questions,
-            most_votes=most_votes,
-            unlabelled=unlabelled,
-            short_pools=short_pools,
-            family=family,
-        )
-    for sentence in told.warnings:
+        opened = open_recordings(pilots, dataset, [llm] if llm else None)
+        options[f"budget_{amount.unit}"] = amount.amount
+        request = BudgetPlanRequest(dataset=opened.dataset, llms=opened.llms, **options)
+        pilot, [replayed] = opened.load(request)
+        result = plan_budget(pilot, replayed, **request.arguments())
+    for sentence in result.warnings:
         show.note(sentence)
-    show.result(told.to_dict(), *plan_tables(told))
+    show.result(result.to_dict(), *plan_tables(result))
 
 
-def _opened(
-    folders: Sequence[Path] | None, dataset: str | None, llm: str | None, seed: int, prices: str | None, billing: str
-) -> tuple[Dataset, LLM]:
-
-    opened = [open_place(folder) for folder in recording_folders(folders)]
-    dataset = only_name("dataset", dataset, (held for recording in opened for held in recording.dataset_ids()))
-    held = [name for recording in opened for name in recording.llm_names(dataset)]
-    names = [only_name("LLM", llm, held)] if held or llm else None  # if nobody is held, `load` says what is
-    questions, [replayed] = load(dataset, names, opened, seed=seed, prices=prices, billing=billing)
-    return questions, replayed
-
-
-def _files(told: Forecast) -> dict[str, bytes]:
-
+def _files(forecast: Forecast) -> dict[str, bytes]:
     quiet_matplotlib()
     return {
-        "estimate.csv": forecast_csv(told).encode(),
-        "estimate.json": encoded(told.to_dict()),
-        "estimate.png": forecast_png(told),
+        "estimate.csv": forecast_csv(forecast).encode(),
+        "estimate.json": encoded(forecast.to_dict()),
+        "estimate.png": forecast_png(forecast),
     }

@@ -45,30 +45,14 @@ Prices = Annotated[
     str | None,
     typer.Option("--prices", metavar="LIST", help="Id or file of a price list, or none. Default: the recording's."),
 ]
-ReceiptFile = Annotated[
-    Path | None,
-    typer.Option(
-        "--receipt",
-        metavar="FILE",
-        dir_okay=False,
-        help="Keep the receipt in this file. Default: in your state folder (`feval verify --last`).",
-    ),
-]
 Unlabelled = Annotated[
     str,
     typer.Option("--unlabelled", metavar="refuse|drop", help="Questions without a gold answer that can be read."),
 ]
-ShortPools = Annotated[
-    str,
-    typer.Option("--short-pools", metavar="refuse|drop", help="Questions with fewer CoTs than the largest budget."),
+Workers = Annotated[int, typer.Option("--workers", min=1, help="Processes; the numbers do not depend on it.")]
+TimeLimit = Annotated[
+    float, typer.Option("--time-limit", min=0.001, metavar="SECONDS", help="For a user's method, per question.")
 ]
-NoReceipt = Annotated[bool, typer.Option("--no-receipt", help="Keep no receipt; see docs/receipts.md.")]
-Replicates = Annotated[int, typer.Option("--replicates", min=1, help="Draws per question, for --order seeded.")]
-TrainFraction = Annotated[
-    float | None,
-    typer.Option("--train-fraction", metavar="SHARE", help="Of the questions, to learn from; the others are judged."),
-]
-SplitSeed = Annotated[int, typer.Option("--split-seed", help="Of that split.")]
 RecordingFolder = Annotated[
     Path,
     typer.Argument(
@@ -123,16 +107,20 @@ def recording_folders(given: Sequence[Path] | None) -> list[Path]:
     return list(folders)
 
 
-def why_no_dollars(llm: LLM) -> str:
-    """Return why dollars are missing; accuracy does not need them."""
+def note_missing_dollars(show: Output, prices: str | None, llms: Sequence[LLM]) -> None:
+    """Print why dollars are missing, unless they were switched off; accuracy does not need them."""
+    llm = next((llm for llm in llms if llm.price is None), llms[0])
+    if prices == "none":
+        return
     if llm.prices is None:
-        return "No dollars: the recording names no price list. Give one with --prices (`feval ls prices`, or a file)."
-    if llm.price is None:
-        return (
-            f"No dollars: price list {llm.prices.id!r} has no LLM {llm.name!r}. "
-            "Give one that has with --prices, or --prices none."
+        reason = "the recording names no price list. Give one with --prices (`feval ls prices`, or a file)."
+    elif llm.price is None:
+        reason = (
+            f"price list {llm.prices.id!r} has no LLM {llm.name!r}. Give one that has with --prices, or --prices none."
         )
-    return f"No dollars: the recording does not say how many tokens the prompts of {llm.name!r} have."
+    else:
+        reason = f"the recording does not say how many tokens the prompts of {llm.name!r} have."
+    show.note(f"No dollars: {reason}")
 
 
 def parse_counts(text: str, option: str = "--n", noun: str = "CoTs") -> list[int]:

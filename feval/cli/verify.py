@@ -13,8 +13,9 @@ from feval.cli.output import Output, say
 from feval.cli.saving import last_receipt
 from feval.errors import UsageError
 from feval.hub.addresses import is_address, parse_address
-from feval.receipts.receipts import ReceiptCheck, is_receipt, local_receipt, verify_receipt
+from feval.receipts.format import is_receipt, local_receipt
 from feval.receipts.semantics import VERSION
+from feval.receipts.verifying import ReceiptCheck, verify_receipt
 from feval.recording import verify_recording
 from feval.report.text import counted
 

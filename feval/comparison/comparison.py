@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from feval.comparison.plan import AXES, Entry, Plan
+from feval.comparison.plan import AXES, ComparedMethod, Plan
 from feval.comparison.statistics import (
-    Area,
-    Difference,
+    AccuracyDifference,
+    CostToReach,
     FrontierPoint,
+    HullArea,
     Rank,
-    Reach,
     Saving,
     by_key,
     costs_of,
@@ -33,11 +33,9 @@ from feval.estimators.inference.intervals import accuracy_interval
 from feval.estimators.inference.sign_flips import MOST_EXACT
 from feval.evaluation.cautions import billed_once, few_questions
 from feval.evaluation.evaluation import Evaluation, budgets, evaluate
-from feval.evaluation.method_names import make_method
 from feval.evaluation.oracle import Oracle
 from feval.evaluation.question_set import NONE_LEFT_OUT, LeftOut, Rows, question_set
 from feval.evaluation.user_methods import TIME_LIMIT
-from feval.hub.addresses import is_address
 from feval.hub.places import open_place
 from feval.methods import METHODS, SelfConsistency
 from feval.methods.protocol import has_exact_form
@@ -48,23 +46,9 @@ if TYPE_CHECKING:
     from feval.recording import Recording
     from feval.replay import LLM, Dataset
 
-__all__ = [
-    "Area",
-    "Comparison",
-    "Difference",
-    "Entry",
-    "FrontierPoint",
-    "MethodCurve",
-    "Missing",
-    "Plan",
-    "Rank",
-    "Reach",
-    "Saving",
-    "compare",
-    "costs_of",
-]
+__all__ = ["Comparison", "FailedMethod", "MethodCurve", "compare"]
 
-_SPLIT = ("no_answer", "stopped_early", "routed_wrong")
+_ERRORS = ("no_answer", "stopped_early", "routed_wrong")
 _CEILING = (1, 2, 3, 5, 7, 10, 15, 20, 30, 40, 60, 80, 100)
 
 
@@ -73,22 +57,30 @@ class MethodCurve:
     """One method over its budgets.
 
     Attributes:
-        label: of the entry.
-        entry: what was asked for.
-        points: evaluations in the order of the sweep, all on the same questions; those that failed are missing.
+        label: what tables and pictures call it.
+        entry: the method as the plan has it.
+        points: evaluations in the order of the sweep, all on the same questions, without those that failed.
     """
 
     label: str
-    entry: Entry
+    entry: ComparedMethod
     points: tuple[Evaluation, ...]
+
+    def budget(self, point: int) -> str:
+        """The value of the swept field at a point, as text; empty without a sweep."""
+        return "" if self.entry.sweep is None else str(self.points[point].fields.get(self.entry.sweep[0]))
+
+    def budget_text(self, point: int) -> str:
+        """The swept field and its value, such as "n=5"; empty without a sweep."""
+        return "" if self.entry.sweep is None else f"{self.entry.sweep[0]}={self.budget(point)}"
 
 
 @dataclass(frozen=True)
-class Missing:
-    """A method or one of its points that failed.
+class FailedMethod:
+    """A method, or one of its points, that could not be evaluated.
 
     Attributes:
-        label: of the method, with the budget where only that point failed.
+        label: the method's, with the budget where only that point failed.
         reason: a sentence.
     """
 
@@ -101,30 +93,30 @@ class Comparison:
     """Methods on the same questions and draws.
 
     Attributes:
-        plan: what was asked for.
+        plan: what was compared.
         curves: the methods that could be evaluated, in the plan's order.
-        missing: what could not, and why.
+        missing: the methods and points that could not, and why.
         baselines: a single call of each LLM.
         ceilings: pass@n of each LLM over n, labelled by the LLM: no method that chooses among its answers can do better.
-        frontier: by cost.
+        frontier: the Pareto frontier, by cost.
         areas: one per curve; none where all points cost the same.
-        differences: of every pair of curves, at the plan's costs or some that the pair shares.
-        savings: of every pair, at the plan's accuracies or some that the curves share.
-        reaches: of every curve, at those accuracies.
-        ranking: strongest first; none for a single curve.
+        differences: every pair of curves at the plan's costs, or at some that the pair shares.
+        savings: every pair at the plan's accuracies, or at some that the curves share.
+        reaches: the cost at which every curve reaches those accuracies.
+        ranking: strongest first; empty for a single curve.
         left_out: questions that were left out because they have no gold or too few CoTs.
     """
 
     plan: Plan
     curves: tuple[MethodCurve, ...]
-    missing: tuple[Missing, ...]
+    missing: tuple[FailedMethod, ...]
     baselines: tuple[Evaluation, ...]
     ceilings: tuple[MethodCurve, ...]
     frontier: tuple[FrontierPoint, ...]
-    areas: tuple[Area, ...]
-    differences: tuple[Difference, ...]
+    areas: tuple[HullArea, ...]
+    differences: tuple[AccuracyDifference, ...]
     savings: tuple[Saving, ...]
-    reaches: tuple[Reach, ...]
+    reaches: tuple[CostToReach, ...]
     ranking: tuple[Rank, ...]
     left_out: LeftOut = NONE_LEFT_OUT
 
@@ -135,17 +127,15 @@ class Comparison:
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """Sentences that a reader needs in order not to be misled."""
+        """Sentences that keep a reader from being misled."""
         points = [(curve.label, point) for curve in self.curves for point in curve.points]
         few = few_questions(points[0][1].questions) if points else []
         return (*few, *billed_once(self.plan.billing, points), *self._not_exact())
 
     def _not_exact(self) -> list[str]:
-        """That kinds are mixed, or why figures differ from those that `feval curve` shows."""
+        """A warning that kinds are mixed, or why figures differ from those of `feval curve`."""
         if len(self.kinds) > 1:
-            return [
-                "Exact and seeded methods stand beside each other: differences between them hold the luck of the draws."
-            ]
+            return ["Exact and seeded methods are mixed: differences between them include the noise of the draws."]
         names = list(dict.fromkeys(curve.entry.method for curve in self.curves))
         exact = [name for name in names if name in METHODS and has_exact_form(METHODS[name])]
         if self.kinds != ("seeded",) or not exact:
@@ -154,18 +144,18 @@ class Comparison:
         why = f"{without} has no exact expectation" if self.plan.order is None and without else "their order is seeded"
         sentence = (
             f"All methods are averaged over the same {self.plan.replicates:,} seeded draws, since {why}. Where `feval run` and "
-            f"`feval curve` show exact expectations ({', '.join(exact)}), these figures differ by the luck of the draws."
+            f"`feval curve` show exact expectations ({', '.join(exact)}), these figures differ by the noise of the draws."
         )
         return [sentence]
 
     @property
     def tests(self) -> int:
-        """How many p-values are shown together, and adjusted for each other."""
+        """Number of p-values, which are adjusted for each other."""
         return sum(row.p_value is not None for row in self.differences)
 
     @property
     def smallest_p(self) -> float:
-        """The least adjusted p-value that so many questions and random sign flips can show among so many tests."""
+        """The smallest adjusted p-value possible with this many questions, random sign flips and tests."""
         questions = self.curves[0].points[0].questions
         least = 2.0 ** (1 - min(questions, MOST_EXACT))
         if questions > MOST_EXACT:
@@ -179,30 +169,24 @@ class Comparison:
         `question` (id), and means over the draws: `right` (probability), `usd` and `tokens` (NaN where not known), `samples`,
         `calls`, and how errors came about: `no_answer`, `stopped_early`, `routed_wrong` (NaN where not known).
         """
-        points = [(curve, place, told) for curve in self.curves for place, told in enumerate(curve.points)]
-        repeated = [np.full(told.questions, i) for i, (_, _, told) in enumerate(points)]
-        which = np.concatenate(repeated).tolist()
-        words = {
+        points = [(curve, place, point) for curve in self.curves for place, point in enumerate(curve.points)]
+        repeated = np.repeat(np.arange(len(points)), [point.questions for _, _, point in points])
+        texts = {
             "method": [curve.label for curve, _, _ in points],
-            "budget": [_budget(curve, told) for curve, _, told in points],
-            "llms": [" > ".join(told.llms) for _, _, told in points],
-            "kind": [told.kind for _, _, told in points],
+            "budget": [curve.budget(place) for curve, place, _ in points],
+            "llms": [" > ".join(point.llms) for _, _, point in points],
+            "kind": [point.kind for _, _, point in points],
         }
-        columns: dict[str, Any] = {name: [own[i] for i in which] for name, own in words.items()}
-        columns["point"] = np.array([points[i][1] for i in which])
-        columns["question"] = [name for _, _, told in points for name in told.question_ids]
-        for name in ("right", "usd", "tokens", "samples", "calls", *_SPLIT):
-            known = [getattr(told, name) for _, _, told in points]
-            columns[name] = np.concatenate(
-                [
-                    np.full(t.questions, np.nan) if own is None else own
-                    for own, (_, _, t) in zip(known, points, strict=True)
-                ]
-            )
+        columns: dict[str, Any] = {name: [own[i] for i in repeated.tolist()] for name, own in texts.items()}
+        columns["point"] = np.array([place for _, place, _ in points])[repeated]
+        columns["question"] = [name for _, _, point in points for name in point.question_ids]
+        for name in ("right", "usd", "tokens", "samples", "calls", *_ERRORS):
+            values = [(getattr(point, name), point.questions) for _, _, point in points]
+            columns[name] = np.concatenate([np.full(n, np.nan) if own is None else own for own, n in values])
         return columns
 
     def to_frame(self, library: str | None = None) -> Any:
-        """What `per_question` gives, as a DataFrame.
+        """The columns of `per_question` as a DataFrame.
 
         Args:
             library: "pandas" or "polars"; `None` for the first of them that is installed.
@@ -220,14 +204,14 @@ class Comparison:
                 continue
             return frames.DataFrame(self.per_question())
         raise UsageError(
-            f"A DataFrame needs {library or 'pandas or polars'}, which feval does not install. Install it, or take "
+            f"A DataFrame needs {library or 'pandas or polars'}, which feval does not install. Install it, or use "
             "per_question(), whose columns are plain lists and arrays."
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """All averages and statistics as JSON values; `None` is what has no finite value, see the classes."""
+        """All averages and statistics as JSON values; `None` for what has no finite value, see the classes."""
         first = self.curves[0].points[0]
-        told: dict[str, Any] = {
+        content: dict[str, Any] = {
             "dataset": self.plan.dataset,
             "questions": first.questions,
             "train_questions": first.train_questions,
@@ -236,19 +220,15 @@ class Comparison:
             "plan": self.plan.to_dict(),
             "curves": [_curve_dict(curve) for curve in self.curves],
             "missing": [asdict(missing) for missing in self.missing],
-            "baselines": [told.to_dict() for told in self.baselines],
+            "baselines": [point.to_dict() for point in self.baselines],
             "ceilings": [_curve_dict(curve) for curve in self.ceilings],
             "tests": self.tests,
             "kinds": list(self.kinds),
             "warnings": list(self.warnings),
         }
         for name in ("frontier", "areas", "differences", "savings", "reaches", "ranking"):
-            told[name] = [asdict(row) for row in getattr(self, name)]
-        return told | ({"left_out": self.left_out.to_dict()} if self.left_out else {})
-
-
-def _budget(curve: MethodCurve, told: Evaluation) -> str:
-    return "" if curve.entry.sweep is None else str(told.fields.get(curve.entry.sweep[0]))
+            content[name] = [asdict(row) for row in getattr(self, name)]
+        return content | ({"left_out": self.left_out.to_dict()} if self.left_out else {})
 
 
 def _curve_dict(curve: MethodCurve) -> dict[str, Any]:
@@ -274,10 +254,10 @@ def compare(
         workers: processes per evaluation; the numbers are the same for any number.
         base: the folder that the plan's paths start from: that of its file.
         time_limit: seconds that a user's method may take on one question; `None` for no limit.
-        recordings: opened ones, in place of those the plan names.
-        prices: a price list, in place of the one the plan names.
-        methods: users' methods by the name they have in the plan, in place of the files it names; an error is kept as the
-            reason why one is missing.
+        recordings: opened recordings, in place of those that the plan names.
+        prices: a price list, in place of the one that the plan names.
+        methods: users' methods by their name in the plan, in place of the files it names; for an error, the method is missing and
+            the error is the reason.
 
     Raises:
         NotRecordedError: the recordings lack the dataset.
@@ -286,8 +266,8 @@ def compare(
         RecordingError: a recording cannot be read.
         UsageError: no method of the plan could be evaluated; the message gives the reasons.
     """
-    missing: list[Missing] = []
-    dataset, llms = _opened(plan, base, missing, recordings, prices)
+    missing: list[FailedMethod] = []
+    dataset, llms = _load(plan, base, missing, recordings, prices)
     runner = _Runner(plan, dataset, llms, np.arange(len(dataset)), workers, base, time_limit, methods or {})
     largest = runner.largest_budgets() if plan.short_pools == "drop" else ()
     questions = question_set(dataset, largest, unlabelled=plan.unlabelled, short_pools=plan.short_pools)
@@ -295,12 +275,12 @@ def compare(
     curves = _marked([curve for entry in plan.entries if (curve := runner.curve(entry, missing)) is not None])
     if not curves:
         reasons = "; ".join(f"{one.label}: {one.reason}" for one in missing[:5])
-        raise UsageError(f"No method of the plan could be evaluated. {reasons}")
+        raise UsageError(f"No method of the comparison could be evaluated. {reasons}")
     names = list(dict.fromkeys(llm for curve in curves for llm in curve.entry.llms))
-    baselines = [told for name in names if (told := runner.baseline(llms[name], missing)) is not None]
+    baselines = [point for name in names if (point := runner.baseline(llms[name], missing)) is not None]
     ceilings = [curve for name in names if (curve := runner.ceiling(llms[name], missing)) is not None]
     curves, baselines, ceilings = _with_intervals(plan, curves, baselines, ceilings)
-    said = statistics(plan, {curve.label: curve.points for curve in curves})
+    results = statistics(plan, {curve.label: curve.points for curve in curves})
     return Comparison(
         plan=plan,
         curves=tuple(curves),
@@ -308,42 +288,42 @@ def compare(
         baselines=tuple(baselines),
         ceilings=tuple(ceilings),
         left_out=questions.left_out,
-        **{part.name: getattr(said, part.name) for part in fields(said)},
+        **{part.name: getattr(results, part.name) for part in fields(results)},
     )
 
 
 # -- evaluations --------------------------------------------------------------------------------------------------------
 
 
-def _opened(
+def _load(
     plan: Plan,
     base: Path,
-    missing: list[Missing],
+    missing: list[FailedMethod],
     recordings: Sequence[Recording] | None,
-    listed: PriceList | None,
+    price_list: PriceList | None,
 ) -> tuple[Dataset, dict[str, LLM]]:
-    """The dataset and those of the plan's LLMs that were recorded; entries with others go missing."""
-    recordings = recordings or [open_place(place if is_address(place) else base / place) for place in plan.recordings]
-    held = [name for recording in recordings for name in recording.llm_names(plan.dataset)]
+    """The dataset and the LLMs of the plan that were recorded; methods with others go missing."""
+    places, prices = plan.places(base)
+    recordings = recordings or [open_place(place) for place in places]
+    recorded = [name for recording in recordings for name in recording.llm_names(plan.dataset)]
     wanted = dict.fromkeys(llm for entry in plan.entries for llm in entry.llms)
     for entry in plan.entries:
-        absent = next((llm for llm in entry.llms if held and llm not in held), None)
+        absent = next((llm for llm in entry.llms if recorded and llm not in recorded), None)
         if absent is not None:
-            advice = f"These are recorded on {plan.dataset}; record it, or mend the plan."
-            missing.append(Missing(entry.label, str(UnknownNameError.of("recorded LLM", absent, held, advice))))
-    names = [name for name in wanted if not held or name in held]
+            advice = f"These are recorded on {plan.dataset}; record it, or change the comparison."
+            missing.append(
+                FailedMethod(entry.label, str(UnknownNameError.of("recorded LLM", absent, recorded, advice)))
+            )
+    names = [name for name in wanted if not recorded or name in recorded]
     if not names:
-        raise UsageError(f"No LLM of the plan is recorded on {plan.dataset}: {missing[0].reason}")
-    prices = plan.prices if not plan.prices or not (base / plan.prices).is_file() else str(base / plan.prices)
-    dataset, llms = load(
-        plan.dataset, names, list(recordings), seed=plan.seed, prices=listed or prices, billing=plan.billing
-    )
+        raise UsageError(f"No LLM of the comparison is recorded on {plan.dataset}: {missing[0].reason}")
+    dataset, llms = load(plan.dataset, names, list(recordings), **plan.loading() | {"prices": price_list or prices})
     return dataset, dict(zip(names, llms, strict=True))
 
 
 @dataclass(frozen=True)
 class _Runner:
-    """Evaluates methods, and keeps the sentence of what fails."""
+    """Evaluates the methods of a plan, and notes why one fails."""
 
     plan: Plan
     dataset: Dataset
@@ -355,30 +335,24 @@ class _Runner:
     methods: Mapping[str, Any]
 
     def largest_budgets(self) -> list[tuple[LLM, int]]:
-        """What the points of all methods may ask each LLM for; points that cannot be made ask for nothing."""
-        found: list[tuple[LLM, int]] = []
-        for entry in self.plan.entries:
-            llms = [self.llms[name] for name in entry.llms if name in self.llms]
-            for _, settings in entry.points() if len(llms) == len(entry.llms) else ():
-                with suppress(FevalError):
-                    found += budgets(self._method(entry, settings), llms)
-        return found
+        """The most CoTs that any point of any method may ask each LLM for; points that cannot be made ask for none."""
+        return [budget for method, llms in self._possible() for budget in _budgets(method, llms)]
 
     @cached_property
     def order(self) -> str | None:
         """The kind of every evaluation; `None` where the plan lets each method have its own."""
         if self.plan.order is not None:
             return None if self.plan.order == "mixed" else self.plan.order
-        return "exact" if all(map(has_exact_form, self._possible())) else "seeded"
+        return "exact" if all(has_exact_form(method) for method, _ in self._possible()) else "seeded"
 
-    def _possible(self) -> Iterator[Any]:
-        """The methods that can be made; the others go missing when they are evaluated."""
+    def _possible(self) -> Iterator[tuple[Any, list[LLM]]]:
+        """The methods that can be made, with their LLMs; the others go missing when they are evaluated."""
         for entry in self.plan.entries:
             for _, settings in entry.points() if set(entry.llms) <= set(self.llms) else ():
                 with suppress(FevalError):
-                    yield self._method(entry, settings)
+                    yield self._method(entry, settings), [self.llms[name] for name in entry.llms]
 
-    def curve(self, entry: Entry, missing: list[Missing]) -> MethodCurve | None:
+    def curve(self, entry: ComparedMethod, missing: list[FailedMethod]) -> MethodCurve | None:
         if not set(entry.llms) <= set(self.llms):
             return None
         llms = [self.llms[name] for name in entry.llms]
@@ -387,38 +361,37 @@ class _Runner:
             try:
                 points.append(self._evaluated(self._method(entry, settings), llms, self.order))
             except FevalError as error:
-                failed.append(Missing(label, str(error)))
+                failed.append(FailedMethod(label, str(error)))
         if not points and len({one.reason for one in failed}) == 1:
-            failed = [Missing(entry.label, failed[0].reason)]
+            failed = [FailedMethod(entry.label, failed[0].reason)]
         missing.extend(failed)
         return MethodCurve(entry.label, entry, tuple(points)) if points else None
 
-    def baseline(self, llm: LLM, missing: list[Missing]) -> Evaluation | None:
+    def baseline(self, llm: LLM, missing: list[FailedMethod]) -> Evaluation | None:
 
         try:
             return self._evaluated(SelfConsistency(1), [llm], self.order)
         except FevalError as error:
-            missing.append(Missing(f"single call of {llm.name}", str(error)))
+            missing.append(FailedMethod(f"single call of {llm.name}", str(error)))
             return None
 
-    def ceiling(self, llm: LLM, missing: list[Missing]) -> MethodCurve | None:
+    def ceiling(self, llm: LLM, missing: list[FailedMethod]) -> MethodCurve | None:
 
         most = int(llm.pool.sizes[self.rows].min())
         counts = (*(n for n in _CEILING if n < most), most)
-        entry = Entry(llm.name, "oracle", {}, (llm.name,), ("n", counts))
+        entry = ComparedMethod(label=llm.name, method="oracle", llms=(llm.name,), sweep=("n", counts))
         try:
             points = tuple(self._evaluated(Oracle(n), [llm], "exact") for n in counts)
         except FevalError as error:
-            missing.append(Missing(f"pass@n of {llm.name}", str(error)))
+            missing.append(FailedMethod(f"pass@n of {llm.name}", str(error)))
             return None
         return MethodCurve(llm.name, entry, points)
 
-    def _method(self, entry: Entry, settings: dict[str, Any]) -> Any:
-
+    def _method(self, entry: ComparedMethod, settings: dict[str, Any]) -> Any:
         if entry.method == "oracle":
             raise UsageError(
-                "The oracle looks at the gold answers, so it is no method to compare; its curve is drawn as the ceiling of each "
-                "LLM without being asked for."
+                "The oracle looks at the gold answers, so it cannot be compared with methods; its curve is always drawn, as the "
+                "ceiling of each LLM."
             )
         if entry.method in self.methods:
             given = self.methods[entry.method]
@@ -429,36 +402,34 @@ class _Runner:
                     f"{entry.method} is a user's method, which has no fields; {', '.join(settings)} cannot be set."
                 )
             return given
-        path, colon, function = entry.method.rpartition(":")
-        return make_method(f"{self.base / path}:{function}" if colon else entry.method, settings)
+        return entry.make(self.base, settings)
 
     def _evaluated(self, method: Any, llms: Sequence[LLM], order: str | None) -> Evaluation:
-        plan = self.plan
-        told = evaluate(
-            method,
-            self.dataset,
-            llms,
-            rows=self.rows,
-            order=order,
-            replicates=plan.replicates,
-            train_fraction=plan.train_fraction,
-            split_seed=plan.split_seed,
-            workers=self.workers,
-            time_limit=self.time_limit,
-            confidence=None,
+        # The questions are chosen already, once for all methods, and so are the intervals, later.
+        chosen = {"order": order, "unlabelled": "refuse", "short_pools": "refuse", "confidence": None}
+        options = self.plan.arguments() | chosen
+        evaluation = evaluate(
+            method, self.dataset, llms, rows=self.rows, workers=self.workers, time_limit=self.time_limit, **options
         )
-        costs = costs_of(told, plan.axis)
+        axis = self.plan.axis
+        costs = costs_of(evaluation, axis)
         if costs is None:
-            others = ", ".join(axis for axis in AXES if costs_of(told, axis) is not None)
+            others = ", ".join(axis for axis in AXES if costs_of(evaluation, axis) is not None)
             raise UsageError(
-                f"Its {plan.axis} per question are not known (no price for an LLM, or no prompt tokens recorded); compare by "
+                f"Its {axis} per question are not known (no price for an LLM, or no prompt tokens recorded); compare by "
                 f"another axis: {others}."
             )
         if not costs.mean() > 0:
             raise UsageError(
-                f"It costs nothing in {plan.axis}, and costs stand on a log axis; compare by another axis."
+                f"It costs nothing in {axis}, and the axis of costs is logarithmic; compare by another axis."
             )
-        return told
+        return evaluation
+
+
+def _budgets(method: Any, llms: Sequence[LLM]) -> list[tuple[LLM, int]]:
+    with suppress(FevalError):
+        return budgets(method, llms)
+    return []
 
 
 def _marked(curves: list[MethodCurve]) -> list[MethodCurve]:
@@ -475,17 +446,17 @@ def _kinds(curves: Sequence[MethodCurve]) -> tuple[str, ...]:
 def _with_intervals(
     plan: Plan, curves: Sequence[MethodCurve], baselines: Sequence[Evaluation], ceilings: Sequence[MethodCurve]
 ) -> tuple[list[MethodCurve], list[Evaluation], list[MethodCurve]]:
-    """The intervals that `evaluate` would have given each point, of all at once."""
+    """The same with the intervals that `evaluate` would have given each point, computed for all points at once."""
     everything = [point for curve in (*curves, *ceilings) for point in curve.points] + list(baselines)
-    right = by_key(everything, [told.right for told in everything])
+    right = by_key(everything, [point.right for point in everything])
     ends = accuracy_interval(right, plan.confidence)
-    told = iter(
-        replace(one, accuracy_low=low, accuracy_high=high, confidence=plan.confidence)
-        for one, low, high in zip(everything, ends.low.tolist(), ends.high.tolist(), strict=True)
+    rest = iter(
+        replace(point, accuracy_low=low, accuracy_high=high, confidence=plan.confidence)
+        for point, low, high in zip(everything, ends.low.tolist(), ends.high.tolist(), strict=True)
     )
 
-    def dressed(bare: Sequence[MethodCurve]) -> list[MethodCurve]:
-        return [replace(curve, points=tuple(next(told) for _ in curve.points)) for curve in bare]
+    def complete(bare: Sequence[MethodCurve]) -> list[MethodCurve]:
+        return [replace(curve, points=tuple(next(rest) for _ in curve.points)) for curve in bare]
 
-    lines, tops = dressed(curves), dressed(ceilings)
-    return lines, list(told), tops
+    methods, tops = complete(curves), complete(ceilings)
+    return methods, list(rest), tops

@@ -1,8 +1,7 @@
 """Statistics of curves on the same questions: differences, savings, the frontier, areas, a ranking.
 
-Differences in accuracy come from sign-flip tests (`feval.estimators.inference.sign_flips`). All else with an interval comes from one set
-of bootstrap resamples of questions (`feval.estimators.inference.bootstrap`), in which every curve sees the same questions; so all that is
-taken between curves is paired.
+Differences in accuracy come from sign-flip tests. Every other interval comes from one set of bootstrap resamples of questions, in
+which every curve sees the same questions, so whatever is compared between curves is paired.
 """
 
 from __future__ import annotations
@@ -26,11 +25,11 @@ if TYPE_CHECKING:
     from feval.evaluation.evaluation import Evaluation
 
 __all__ = [
-    "Area",
-    "Difference",
+    "AccuracyDifference",
+    "CostToReach",
     "FrontierPoint",
+    "HullArea",
     "Rank",
-    "Reach",
     "Saving",
     "Statistics",
     "by_key",
@@ -41,12 +40,12 @@ __all__ = [
 Floats = npt.NDArray[np.float64]
 
 _GRID = 3
-"""Costs (of a pair) and accuracies (of all) at which methods are compared where the plan names none: few, since each is a
-comparison that Holm's adjustment has to pay for."""
+"""Number of costs (per pair) and accuracies (for all) at which methods are compared where the plan names none. Few, since Holm's
+adjustment pays for each."""
 _SAME_COST = 1e-9
-_SAME_POINT = 0.01  # relative difference of costs below which interpolation between points says nothing
+_SAME_POINT = 0.01  # relative difference of costs below which interpolation between points is meaningless
 _SAME_ANSWERS = 1e-9
-_ALIKE = "Both curves begin with the same answers at the same cost, to 1 %; what differs there is interpolation."
+_ALIKE = "Both curves begin with the same answers at the same cost, to 1 %; only interpolation differs there."
 _CHUNK = 1000  # resamples worked on at once where arrays are [R, K, K] or several times [R, P]
 
 
@@ -55,8 +54,8 @@ class FrontierPoint:
     """A point that no other point of any method dominates.
 
     Attributes:
-        label: of its curve.
-        point: its place in the curve.
+        label: its curve's.
+        point: its index in the curve.
         cost: mean per question, in the plan's axis.
         accuracy: mean.
         stays: share of resamples in which it is on the frontier.
@@ -70,13 +69,13 @@ class FrontierPoint:
 
 
 @dataclass(frozen=True)
-class Area:
+class HullArea:
     """Average height of a curve's non-decreasing convex hull over the costs that all curves share (RouterBench's AIQ).
 
     Attributes:
-        label: of the curve.
-        low_cost: lower end of the costs: the dearest of the curves' cheapest points.
-        high_cost: upper end: the dearest point of all; a hull is level beyond its own.
+        label: the curve's.
+        low_cost: lower end of the range of costs: the most expensive of the curves' cheapest points.
+        high_cost: upper end: the most expensive point of all; a hull is level beyond its own.
         area: in accuracy, [0, 1].
         area_low: lower end of the confidence interval.
         area_high: upper end.
@@ -91,22 +90,23 @@ class Area:
 
 
 @dataclass(frozen=True)
-class Difference:
+class AccuracyDifference:
     """Accuracy of one method minus another's at one cost.
 
     Attributes:
-        a: label of the one.
-        b: label of the other.
-        cost: mean per question, in the plan's axis; `None` where the two share no cost: then each is taken at its dearest point.
-        accuracy_a: of the one.
-        accuracy_b: of the other.
+        a: label of the first method.
+        b: label of the second.
+        cost: mean per question, in the plan's axis; `None` where the two share no cost and each is taken at its most expensive
+            point.
+        accuracy_a: accuracy of the first.
+        accuracy_b: accuracy of the second.
         difference: accuracy_a - accuracy_b, in [-1, 1].
-        low: lower end of the confidence interval: an inverted sign-flip test, see `feval.estimators.inference.sign_flips`.
+        low: lower end of the confidence interval, from the inverted sign-flip test.
         high: upper end.
-        flips: share of resamples in which the sign is the other; ties count half.
-        p_value: two-sided, of "no difference", by flipping signs; `None` where it is not tested.
-        p_holm: adjusted for all differences of the comparison that are tested.
-        untested: why it is not tested: a sentence; `None` where it is.
+        flips: share of resamples in which the difference has the other sign; ties count half.
+        p_value: two-sided, for "no difference", by flipping signs; `None` where it is not tested.
+        p_holm: adjusted for all tested differences of the comparison.
+        untested: a sentence that says why it is not tested; `None` where it is.
     """
 
     a: str
@@ -124,11 +124,11 @@ class Difference:
 
 
 @dataclass(frozen=True)
-class Reach:
+class CostToReach:
     """What one method costs at a given accuracy.
 
     Attributes:
-        label: of the curve.
+        label: the curve's.
         accuracy: the target.
         cost: mean per question; `None` where the curve never reaches it.
         cost_low: lower end of the confidence interval, `None` where even that is beyond the curve.
@@ -149,19 +149,19 @@ class Saving:
     """What one method costs more or less than another at the same accuracy.
 
     Attributes:
-        a: label of the one.
-        b: label of the other.
-        accuracy: that both are to reach.
-        cost_a: of the one, `None` where it never reaches the accuracy.
-        cost_b: of the other.
-        difference: cost_a - cost_b, `None` where one of them never reaches it.
+        a: label of the first method.
+        b: label of the second.
+        accuracy: the accuracy that both are to reach.
+        cost_a: cost of the first; `None` where it never reaches the accuracy.
+        cost_b: cost of the second; likewise.
+        difference: cost_a - cost_b; `None` where one of them never reaches it.
         difference_low: lower end of the confidence interval; `None` for minus infinity.
         difference_high: upper end; `None` for infinity.
         ratio: cost_a / cost_b; savings are 1 - ratio. `None` where one of them never reaches the accuracy.
         ratio_low: lower end; `None` where nothing is known.
         ratio_high: upper end; `None` for infinity.
-        never_a: share of resamples in which the one never reaches it.
-        never_b: share in which the other never does. Resamples where neither does say nothing, and are left out of the ends.
+        never_a: share of resamples in which the first never reaches it.
+        never_b: share in which the second never does. Resamples in which neither does are left out of the interval.
     """
 
     a: str
@@ -184,10 +184,10 @@ class Rank:
     """A method's place among all.
 
     Attributes:
-        label: of the curve.
+        label: the curve's.
         rank: from 1; equals share one.
-        cost: at which it is taken: the dearest that all curves share, or its own dearest point where they share none.
-        accuracy: there.
+        cost: where it is judged: the highest cost that all curves share, or its own most expensive point where they share none.
+        accuracy: at that cost.
         strength: Bradley-Terry, natural logarithm, mean 0 over the methods.
         low: lower end of the confidence interval.
         high: upper end.
@@ -207,25 +207,25 @@ class Rank:
 # -- curves by cost -----------------------------------------------------------------------------------------------------
 
 
-def costs_of(told: Evaluation, axis: str) -> Floats | None:
+def costs_of(evaluation: Evaluation, axis: str) -> Floats | None:
     """[Q] costs of an evaluation in one of `AXES`; `None` where they are not known."""
-    values: Floats | None = getattr(told, axis)
-    return values
+    costs: Floats | None = getattr(evaluation, axis)
+    return costs
 
 
 def by_key(evaluations: Sequence[Evaluation], values: Sequence[Floats]) -> Floats:
-    """[Q, P] values, questions in the order of their keys: their order in the recording makes no difference."""
+    """[Q, P] values with the questions sorted by key, so that their order in the recording makes no difference."""
     order = np.argsort(evaluations[0].question_keys, kind="stable")
     return np.stack([own[order] for own in values], axis=1)
 
 
 @dataclass(frozen=True, eq=False)
-class _Line:
-    """A curve by cost: what was observed, and R resamples of its P points.
+class _CostCurve:
+    """A curve by cost: the observed P points, and R resamples of them.
 
     Attributes:
-        label: of the curve.
-        places: [P] places of the points in the curve.
+        label: the curve's.
+        places: [P] indices of the points in the curve.
         cost: [P] mean costs, ascending.
         right: [P] mean accuracies.
         per_question: [Q, P] accuracies.
@@ -250,25 +250,25 @@ class _Line:
         return self._at(cost, self.per_question)
 
     def _at(self, cost: float, values: Floats) -> Floats:
-        """Values [..., P] between the points; of points at the same cost the first listed counts."""
+        """Interpolate values [..., P]; of points at the same cost the first listed counts."""
         first = np.unique(self.cost, return_index=True)[1]
         return accuracy_at(cost, self.cost[first], values[..., first])
 
     def reaches(self, accuracy: float) -> tuple[float, Floats]:
-        """Least cost for an accuracy, infinite for never: observed and resampled."""
+        """Lowest cost for an accuracy, infinite for never: observed and resampled."""
         observed = cost_to_reach(accuracy, self.cost[None], self.right[None])
         return float(observed[0]), cost_to_reach(accuracy, self.costs, self.rights)
 
 
 @dataclass(frozen=True)
 class Statistics:
-    """Everything that is said about several curves; see `feval.comparison.comparison.Comparison` for each part."""
+    """All statistics of several curves; see `Comparison` for each part."""
 
     frontier: tuple[FrontierPoint, ...]
-    areas: tuple[Area, ...]
-    differences: tuple[Difference, ...]
+    areas: tuple[HullArea, ...]
+    differences: tuple[AccuracyDifference, ...]
     savings: tuple[Saving, ...]
-    reaches: tuple[Reach, ...]
+    reaches: tuple[CostToReach, ...]
     ranking: tuple[Rank, ...]
 
 
@@ -276,7 +276,7 @@ def statistics(plan: Plan, curves: Mapping[str, Sequence[Evaluation]]) -> Statis
     """Compare curves.
 
     Args:
-        plan: says axis, resamples, seed, confidence, and the costs and accuracies to look at.
+        plan: its axis, resamples, seed, confidence, costs and accuracies are used.
         curves: label -> points, all on the same questions, with costs in the plan's axis.
     """
     lines = _lines(plan, curves)
@@ -286,8 +286,7 @@ def statistics(plan: Plan, curves: Mapping[str, Sequence[Evaluation]]) -> Statis
     )
 
 
-def _lines(plan: Plan, curves: Mapping[str, Sequence[Evaluation]]) -> list[_Line]:
-
+def _lines(plan: Plan, curves: Mapping[str, Sequence[Evaluation]]) -> list[_CostCurve]:
     points = [point for own in curves.values() for point in own]
     costs = [values for point in points if (values := costs_of(point, plan.axis)) is not None]
     means = by_key(points, [*(point.right for point in points), *costs])
@@ -300,15 +299,15 @@ def _lines(plan: Plan, curves: Mapping[str, Sequence[Evaluation]]) -> list[_Line
         places = np.argsort(cost, kind="stable")
         rights, costs_at = columns[places], len(points) + columns[places]
         right = means[:, rights]
-        line = _Line(
+        line = _CostCurve(
             label, places, cost[places], right.mean(axis=0), right, resampled[:, costs_at], resampled[:, rights]
         )
         lines.append(line)
     return lines
 
 
-def _targets(lines: Sequence[_Line]) -> tuple[float, ...]:
-    """Accuracies between the best of the cheapest points and the worst of the best ones; where there is no room, between all."""
+def _targets(lines: Sequence[_CostCurve]) -> tuple[float, ...]:
+    """Accuracies between the best of the cheapest points and the worst of the best points; without room there, between all."""
     low = max(float(line.right[0]) for line in lines)
     high = min(float(line.right.max()) for line in lines)
     if not high > low:
@@ -317,8 +316,7 @@ def _targets(lines: Sequence[_Line]) -> tuple[float, ...]:
     return tuple(np.unique(np.linspace(low, high, _GRID + 2)[1:-1]).tolist())
 
 
-def _frontier(lines: Sequence[_Line]) -> tuple[FrontierPoint, ...]:
-
+def _frontier(lines: Sequence[_CostCurve]) -> tuple[FrontierPoint, ...]:
     cost = np.concatenate([line.cost for line in lines])
     right = np.concatenate([line.right for line in lines])
     stays = np.zeros(len(cost))
@@ -335,8 +333,7 @@ def _frontier(lines: Sequence[_Line]) -> tuple[FrontierPoint, ...]:
     return tuple(FrontierPoint(*names[i], float(cost[i]), float(right[i]), float(stays[i] / resamples)) for i in on)
 
 
-def _areas(plan: Plan, lines: Sequence[_Line]) -> tuple[Area, ...]:
-
+def _areas(plan: Plan, lines: Sequence[_CostCurve]) -> tuple[HullArea, ...]:
     low, high = max(float(line.cost[0]) for line in lines), max(float(line.cost[-1]) for line in lines)
     if not high > low:
         return ()
@@ -344,12 +341,11 @@ def _areas(plan: Plan, lines: Sequence[_Line]) -> tuple[Area, ...]:
     for line in lines:
         observed = float(hull_area(line.cost, line.right[None], low, high)[0])
         ends = percentiles(hull_area(line.cost, line.rights, low, high), plan.confidence)
-        areas.append(Area(line.label, low, high, observed, *ends))
+        areas.append(HullArea(line.label, low, high, observed, *ends))
     return tuple(areas)
 
 
-def _differences(plan: Plan, lines: Sequence[_Line]) -> tuple[Difference, ...]:
-
+def _differences(plan: Plan, lines: Sequence[_CostCurve]) -> tuple[AccuracyDifference, ...]:
     at = [(a, b, cost) for a, b in combinations(lines, 2) for cost in _shared_costs(plan, a, b)]
     if not at:
         return ()
@@ -361,8 +357,8 @@ def _differences(plan: Plan, lines: Sequence[_Line]) -> tuple[Difference, ...]:
     return tuple(rows)
 
 
-def _difference_rows(plan: Plan, at: Sequence[tuple[_Line, _Line, float | None]]) -> list[Difference]:
-    """Differences with sign-flip tests, all on the same splits of the questions, not yet adjusted."""
+def _difference_rows(plan: Plan, at: Sequence[tuple[_CostCurve, _CostCurve, float | None]]) -> list[AccuracyDifference]:
+    """Differences with sign-flip tests, all on the same sign patterns, not yet adjusted."""
     costs = [(a, _own_cost(a, cost), b, _own_cost(b, cost)) for a, b, cost in at]
     differences = np.stack([a.questions_at(x) - b.questions_at(y) for a, x, b, y in costs], axis=1)
     seed = plan.seed % (1 << 64)
@@ -376,25 +372,25 @@ def _difference_rows(plan: Plan, at: Sequence[tuple[_Line, _Line, float | None]]
         same = _begin_alike(a, b, cost)
         p = None if same else float(test.p_value[i])
         ends = lows[i], highs[i]
-        row = Difference(
+        row = AccuracyDifference(
             a.label, b.label, cost, right_a, right_b, observed, *ends, flips, p, p, _ALIKE if same else None
         )
         rows.append(row)
     return rows
 
 
-def _own_cost(line: _Line, cost: float | None) -> float:
+def _own_cost(line: _CostCurve, cost: float | None) -> float:
     return float(line.cost[-1]) if cost is None else cost
 
 
-def _begin_alike(a: _Line, b: _Line, cost: float | None) -> bool:
-    """Whether all that differs at a cost is how far the two are interpolated away from the same first point."""
+def _begin_alike(a: _CostCurve, b: _CostCurve, cost: float | None) -> bool:
+    """Whether two curves differ at a cost only because each is interpolated away from the same first point."""
     if cost is None or max(abs(line.cost[0] - cost) for line in (a, b)) > _SAME_POINT * cost:
         return False
     return bool((np.abs(a.per_question[:, 0] - b.per_question[:, 0]) <= _SAME_ANSWERS).all())
 
 
-def _shared_costs(plan: Plan, a: _Line, b: _Line) -> list[float | None]:
+def _shared_costs(plan: Plan, a: _CostCurve, b: _CostCurve) -> list[float | None]:
     low, high = max(a.cost[0], b.cost[0]), min(a.cost[-1], b.cost[-1])
     if low > high:
         return [None]
@@ -405,7 +401,7 @@ def _shared_costs(plan: Plan, a: _Line, b: _Line) -> list[float | None]:
     return list(np.unique(np.geomspace(low, high, _GRID)).tolist())
 
 
-def _at_equal_accuracy(plan: Plan, lines: Sequence[_Line]) -> tuple[tuple[Saving, ...], tuple[Reach, ...]]:
+def _at_equal_accuracy(plan: Plan, lines: Sequence[_CostCurve]) -> tuple[tuple[Saving, ...], tuple[CostToReach, ...]]:
     targets = plan.accuracies or _targets(lines)
     costs = {(line.label, target): line.reaches(target) for line in lines for target in targets}
     savings = (
@@ -416,16 +412,14 @@ def _at_equal_accuracy(plan: Plan, lines: Sequence[_Line]) -> tuple[tuple[Saving
     return tuple(savings), tuple(_reach(plan, label, target, *cost) for (label, target), cost in costs.items())
 
 
-def _reach(plan: Plan, label: str, target: float, observed: float, resampled: Floats) -> Reach:
-
+def _reach(plan: Plan, label: str, target: float, observed: float, resampled: Floats) -> CostToReach:
     low, high = percentiles(resampled, plan.confidence)
-    return Reach(label, target, _finite(observed), _finite(low), _finite(high), float(np.isinf(resampled).mean()))
+    return CostToReach(label, target, _finite(observed), _finite(low), _finite(high), float(np.isinf(resampled).mean()))
 
 
 def _saving(
     plan: Plan, a: str, b: str, target: float, of_a: tuple[float, Floats], of_b: tuple[float, Floats]
 ) -> Saving:
-
     (cost_a, costs_a), (cost_b, costs_b) = of_a, of_b
     with np.errstate(invalid="ignore"):  # neither reaches it: undefined
         differences = percentiles(costs_a - costs_b, plan.confidence)
@@ -448,8 +442,7 @@ def _saving(
     )
 
 
-def _ranking(plan: Plan, lines: Sequence[_Line]) -> tuple[Rank, ...]:
-
+def _ranking(plan: Plan, lines: Sequence[_CostCurve]) -> tuple[Rank, ...]:
     if len(lines) < 2:
         return ()
     shared = min(float(line.cost[-1]) for line in lines)

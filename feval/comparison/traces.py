@@ -1,7 +1,7 @@
 """What each method of a comparison did on each question in one draw: how many CoTs it took of each LLM, and its answer.
 
-A comparison holds averages over draws; to look at a question, one draw must be followed. It is the first seeded one (replicate
-0), or the recorded order where the comparison was made in that. Nothing is measured here: numbers are the comparison's.
+A comparison holds averages over draws; to look at a question, one draw must be followed: the first seeded one (replicate 0), or
+the recorded order for a comparison in that order. Nothing is measured here; the numbers are the comparison's.
 """
 
 from __future__ import annotations
@@ -15,21 +15,20 @@ import numpy as np
 import numpy.typing as npt
 
 from feval.errors import FevalError
-from feval.evaluation.method_names import make_method
 from feval.evaluation.replicates import called, decisions
-from feval.evaluation.training import fit, train_test_rows
+from feval.evaluation.training import fit
 from feval.evaluation.user_methods import TIME_LIMIT, learns
-from feval.hub.addresses import is_address
 from feval.methods.protocol import BatchMethod
 from feval.replay import load
 
 if TYPE_CHECKING:
-    from feval.comparison.comparison import Comparison, Entry, MethodCurve, Plan
+    from feval.comparison.comparison import Comparison, MethodCurve
+    from feval.comparison.plan import ComparedMethod, Plan
     from feval.evaluation.evaluation import Evaluation
     from feval.methods.decisions import Decisions
     from feval.replay import LLM, Dataset
 
-__all__ = ["Trace", "Traces", "budget_label", "judged_rows", "opened", "traces"]
+__all__ = ["Trace", "Traces", "budget_label", "judged_rows", "load_compared", "traces"]
 
 Integers = npt.NDArray[np.integer[Any]]
 Rows = npt.NDArray[np.intp]
@@ -40,7 +39,7 @@ class Trace:
     """One method at one budget in one draw, on Q questions.
 
     Attributes:
-        label: of the method's curve.
+        label: label of the method's curve.
         budget: the swept field and its value, such as "n = 5"; empty where nothing is swept.
         llms: names, in the order the method was given them.
         answer: [Q] codes, -1 for no answer; a code beyond the candidates is an answer that no CoT gave.
@@ -59,10 +58,10 @@ class Traces:
     """The traces of a comparison.
 
     Attributes:
-        order: "recorded" or "seeded" (then it is replicate 0).
+        order: "recorded", or "seeded" for replicate 0.
         rows: [Q] rows of the questions that the methods were judged on.
         curves: per curve of the comparison, the traces of its points.
-        missing: (label, sentence) of every method that could not be followed.
+        missing: (label, reason) of every method that could not be followed.
     """
 
     order: str
@@ -71,11 +70,11 @@ class Traces:
     missing: tuple[tuple[str, str], ...]
 
 
-def opened(comparison: Comparison, base: Path = Path()) -> tuple[Dataset, list[LLM]]:
-    """The dataset of a comparison and the LLMs that its curves name, loaded as the comparison loads them.
+def load_compared(comparison: Comparison, base: Path = Path()) -> tuple[Dataset, list[LLM]]:
+    """Load the dataset of a comparison and the LLMs that its curves name, as the comparison did.
 
     Args:
-        comparison: what was compared.
+        comparison: the comparison.
         base: folder that the plan's paths start from.
 
     Raises:
@@ -84,9 +83,8 @@ def opened(comparison: Comparison, base: Path = Path()) -> tuple[Dataset, list[L
     """
     plan = comparison.plan
     names = list(dict.fromkeys(name for curve in comparison.curves for name in curve.entry.llms))
-    prices = plan.prices if not plan.prices or not (base / plan.prices).is_file() else str(base / plan.prices)
-    folders = [place if is_address(place) else base / place for place in plan.recordings]
-    return load(plan.dataset, names, folders, seed=plan.seed, prices=prices, billing=plan.billing)
+    folders, prices = plan.places(base)
+    return load(plan.dataset, names, folders, **plan.loading() | {"prices": prices})
 
 
 def traces(
@@ -100,9 +98,9 @@ def traces(
     """Follow every method of a comparison through one draw of every question.
 
     Args:
-        comparison: what was compared.
-        dataset: that it was made on.
-        llms: all that it names, from the same `load`.
+        comparison: the comparison.
+        dataset: from `load_compared`.
+        llms: from the same load.
         base: folder that the plan's paths start from, such as those of users' methods.
         time_limit: seconds that a user's method may take on one question; `None` for no limit.
     """
@@ -125,21 +123,21 @@ def traces(
 
 def judged_rows(comparison: Comparison, dataset: Dataset) -> Rows:
     """[Q] rows of the questions that a comparison was made on."""
-    told = next((point for curve in comparison.curves for point in curve.points), None)
-    if told is None:
+    first = next((point for curve in comparison.curves for point in curve.points), None)
+    if first is None:
         return np.arange(len(dataset))
     places = {name: row for row, name in enumerate(dataset.question_ids)}
-    return np.array([places[name] for name in told.question_ids], np.intp)
+    return np.array([places[name] for name in first.question_ids], np.intp)
 
 
-def budget_label(entry: Entry, told: Evaluation) -> str:
+def budget_label(entry: ComparedMethod, point: Evaluation) -> str:
     """The swept field of a point and its value, such as "n = 5"; empty where nothing is swept."""
-    return f"{entry.sweep[0]} = {told.fields.get(entry.sweep[0])}" if entry.sweep else ""
+    return f"{entry.sweep[0]} = {point.fields.get(entry.sweep[0])}" if entry.sweep else ""
 
 
 @dataclass(frozen=True, eq=False)
 class _Follower:
-    """Runs methods on one draw; `split` are the rows that training and judged questions were chosen from."""
+    """Runs methods on one draw; `split` holds the rows that training and judged questions were chosen from."""
 
     plan: Plan
     dataset: Dataset
@@ -151,28 +149,21 @@ class _Follower:
     time_limit: float | None
 
     def curve(self, curve: MethodCurve) -> tuple[Trace, ...]:
-        found = []
-        for told in curve.points:
-            llms = [self.llms[name] for name in told.llms]
-            decided = self._decided(self._method(curve.entry, told, llms), llms)
+        followed = []
+        for point in curve.points:
+            llms = [self.llms[name] for name in point.llms]
+            decided = self._decided(self._method(curve.entry, point, llms), llms)
             cots = np.stack([ledger.cots[0] for ledger in decided.ledgers])
-            found.append(Trace(curve.label, budget_label(curve.entry, told), told.llms, decided.answer[0], cots))
-        return tuple(found)
+            followed.append(Trace(curve.label, budget_label(curve.entry, point), point.llms, decided.answer[0], cots))
+        return tuple(followed)
 
-    def _method(self, entry: Entry, told: Evaluation, llms: Sequence[LLM]) -> Any:
-
-        settings = dict(entry.fields)
-        if entry.sweep:
-            settings[entry.sweep[0]] = told.fields[entry.sweep[0]]
-        path, colon, function = entry.method.rpartition(":")
-        method = make_method(f"{self.base / path}:{function}" if colon else entry.method, settings)
-        if self.plan.train_fraction is not None and learns(method):
-            train, _ = train_test_rows(self.dataset, self.plan.train_fraction, self.plan.split_seed, self.split)
-            method = fit(method, self.dataset, llms, train, self.time_limit)
-        return method
+    def _method(self, entry: ComparedMethod, point: Evaluation, llms: Sequence[LLM]) -> Any:
+        swept = {entry.sweep[0]: point.fields[entry.sweep[0]]} if entry.sweep else {}
+        method = entry.make(self.base, {**entry.fields, **swept})
+        train, _ = self.plan.split(self.dataset, self.split)
+        return fit(method, self.dataset, llms, train, self.time_limit) if len(train) and learns(method) else method
 
     def _decided(self, method: Any, llms: Sequence[LLM]) -> Decisions:
-
         if isinstance(method, BatchMethod):
             return next(iter(decisions(method, llms, order=self.order, rows=self.rows)))
         replicate = 0 if self.order == "seeded" else None

@@ -214,13 +214,9 @@ def method_curve(
     values: Sequence[int | float],
     *,
     settings: Mapping[str, Any] | None = None,
-    order: str | None = None,
-    replicates: int = 100,
     unlabelled: str = "refuse",
     short_pools: str = "refuse",
-    train_fraction: float | None = None,
-    split_seed: int = 0,
-    confidence: float | None = 0.95,
+    **options: Any,
 ) -> Curve:
     """Return the curve of any method over the values of one of its fields.
 
@@ -230,14 +226,10 @@ def method_curve(
         method: its name, a key of `METHODS`.
         field: which field varies, such as `budget_field(method)`, or a threshold.
         values: its values, ascending on the curve.
-        settings: other fields that differ from the defaults.
-        order: as for `evaluate`, which computes each point.
-        replicates: as for `evaluate`.
+        settings: other fields that differ from their defaults.
         unlabelled: as for `evaluate`.
         short_pools: "refuse" or "drop" questions with fewer CoTs of some LLM than any of the values may ask for.
-        train_fraction: as for `evaluate`.
-        split_seed: as for `evaluate`.
-        confidence: as for `evaluate`.
+        options: other arguments of `evaluate`, which computes each point, such as `order` and `replicates`.
 
     Raises:
         UnknownNameError: no such method, field or order.
@@ -254,17 +246,7 @@ def method_curve(
     questions = question_set(dataset, largest, unlabelled=unlabelled, short_pools=short_pools)
     points = []
     for value, variant in variants.items():
-        result = evaluate(
-            variant,
-            dataset,
-            llms,
-            rows=questions.rows,
-            order=order,
-            replicates=replicates,
-            train_fraction=train_fraction,
-            split_seed=split_seed,
-            confidence=confidence,
-        )
+        result = evaluate(variant, dataset, llms, rows=questions.rows, **options)
         points.append(_point(value, result, _pass_at_n(variant, dataset, llms, result)))
     return Curve(
         method=method,
@@ -278,7 +260,7 @@ def method_curve(
         questions=result.questions,
         seed=result.seed,
         replicates=result.replicates,
-        confidence=confidence,
+        confidence=result.confidence,
         points=tuple(points),
         field=field,
         settings=settings,

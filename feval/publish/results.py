@@ -12,14 +12,13 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from feval.comparison.plan import Plan
 from feval.errors import ConflictError, FevalError, ReleaseError
 from feval.hub.addresses import is_address, parse_address
-from feval.receipts.receipts import read_receipt
+from feval.receipts.format import read_receipt
 from feval.report.text import counted
 
 __all__ = ["FOLDER", "described", "result_files"]
@@ -100,7 +99,8 @@ def _portable(start: str, files: Mapping[str, Path | bytes], recording_hash: str
     path = files.get(start + _RECEIPT)
     if not isinstance(path, Path):
         return {}
-    receipt = read_receipt(path)
+    read_receipt(path)  # refuses what is not a receipt
+    receipt = json.loads(path.read_bytes())
     places = {entry["path"]: _place(path, entry, recording_hash) for entry in receipt["recordings"]}
     receipt["recordings"] = [entry | {"path": places[entry["path"]]} for entry in receipt["recordings"]]
     _move(receipt["request"], places)
@@ -110,7 +110,7 @@ def _portable(start: str, files: Mapping[str, Path | bytes], recording_hash: str
         found[f"{start}comparison.json"] = _told(told, places)
     if isinstance(plan, Path):
         read = Plan.read(plan)
-        moved = replace(read, recordings=tuple(places.get(own, own) for own in read.recordings))
+        moved = read.changed(recordings=tuple(places.get(own, own) for own in read.recordings))
         found[f"{start}comparison.toml"] = moved.to_toml().encode()
     return found
 

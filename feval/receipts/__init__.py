@@ -1,4 +1,4 @@
-"""Receipts: what a number rests on, and how it is computed again."""
+"""Receipts: what numbers were computed from, and how they are computed again."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from feval.lazy import lazy_names
 if TYPE_CHECKING:
     from feval.receipts.grading import Grade as Grade
     from feval.receipts.grading import grade_answers as grade_answers
-    from feval.receipts.receipts import ReceiptCheck as ReceiptCheck
-    from feval.receipts.receipts import verify_receipt as verify_receipt
+    from feval.receipts.verifying import ReceiptCheck as ReceiptCheck
+    from feval.receipts.verifying import verify_receipt as verify_receipt
 
 __getattr__, __dir__ = lazy_names(
     __name__,
     {
-        "receipts": (
+        "verifying": (
             "ReceiptCheck",
             "verify_receipt",
         ),

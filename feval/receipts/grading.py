@@ -1,11 +1,11 @@
-"""Grade answers that were worked out elsewhere: by a program, in any language, that was handed recorded CoTs.
+"""Grade the answers of another program, in any language, that was handed recorded CoTs.
 
-The program says which answer it gives to each question; the ledger says which CoTs it was handed. Both together make what an
-`Evaluation` says of a method: accuracy with its interval over questions, and what was consumed, in tokens and in dollars of the
-frozen price list (eq. 1). The golds are looked at here, after the program has decided.
+The program gives its answers; the ledger says which CoTs it was handed. Together they give what `evaluate` gives for a method:
+accuracy with its interval over questions, and the cost in tokens and in dollars of a dated price list (eq. 1). Golds are read
+only here, after the program has decided.
 
-A question that was asked and not answered counts as wrong, and an answer without any CoT behind it is refused: either would
-flatter, the one the accuracy, the other the cost.
+A question that was asked and not answered counts as wrong, since leaving it out would flatter the accuracy. An answer without
+any CoT behind it is refused, since it would be free.
 """
 
 from __future__ import annotations
@@ -23,11 +23,12 @@ from feval.cards.prices import billed_prompts, usd
 from feval.errors import ConflictError, NotRecordedError, UnknownNameError, UsageError
 from feval.evaluation.cautions import few_questions
 from feval.evaluation.evaluation import interval_ends
+from feval.evaluation.requests import Consumption, GradeRequest
 
 if TYPE_CHECKING:
     from feval.replay import LLM, Dataset
 
-__all__ = ["Consumed", "Grade", "answers_by_id", "grade_answers"]
+__all__ = ["Grade", "answers_by_id", "grade_answers"]
 
 Floats = npt.NDArray[np.float64]
 Int64 = npt.NDArray[np.int64]
@@ -35,47 +36,30 @@ Int64 = npt.NDArray[np.int64]
 _NAMES = ("question", "question_id", "id")
 
 
-@dataclass(frozen=True, slots=True)
-class Consumed:
-    """What a program was handed of one LLM on one question.
-
-    Attributes:
-        llm: name of the variant.
-        question: its id.
-        requests: how many it took.
-        samples: recorded places of the CoTs, in the order in which they were handed out; recycled ones stand there again.
-    """
-
-    llm: str
-    question: str
-    requests: int
-    samples: tuple[int, ...]
-
-
 @dataclass(frozen=True, eq=False)
 class Grade:
-    """The answers of one run to Q questions of one dataset, graded.
+    """The graded answers of one run to Q questions of one dataset.
 
     Attributes:
-        run: its name.
+        run: the run's name.
         replicate: which draws it was handed; `None` for the recorded order.
         dataset: id.
-        dataset_questions: how many the dataset has.
+        dataset_questions: number of questions in the dataset.
         llms: names, L of them.
-        seed: of the draws.
+        seed: random seed of the draws.
         prices: id of the price list, `None` where dollars were switched off.
         billing: how prompts were charged.
         consumed: what was handed out, per LLM and question.
-        answers: what was answered, as it was written, by question id; `None` for no answer. A question that was asked and is
-            not among them has no answer either.
+        answers: the answers as they were written, by question id; `None` for no answer. A question that was asked and is not in
+            it has no answer either.
         question_ids: Q ids, in recorded order: all that were asked, and those answered with no answer without being asked.
         right: [Q] whether the answer is the gold.
         answered: [Q] whether there is an answer that the dataset's answer kind can read.
         golds: [Q] whether the question has a gold; without one no answer is right.
-        as_drawn: whether the CoTs are the first ones of the draw, recycled ones included; not so where some were chosen.
+        as_drawn: whether the CoTs are the first ones of the draw, recycled ones included; false where some were chosen.
         requests: [L, Q].
         cots: [L, Q].
-        prompt_tokens: [L, Q] billed; `None` where some prompt's tokens are not known.
+        prompt_tokens: [L, Q] billed; `None` where the tokens of some prompt are not known.
         output_tokens: [L, Q].
         usd: [L] dollars; `None` without a price or prompt tokens.
         accuracy_low: lower end of the confidence interval, `None` where none was asked for.
@@ -91,7 +75,7 @@ class Grade:
     seed: int
     prices: str | None
     billing: str
-    consumed: tuple[Consumed, ...] = field(repr=False)
+    consumed: tuple[Consumption, ...] = field(repr=False)
     answers: Mapping[str, str | None] = field(repr=False)
     question_ids: Sequence[str] = field(repr=False)
     right: npt.NDArray[np.bool_] = field(repr=False)
@@ -109,17 +93,17 @@ class Grade:
 
     @property
     def questions(self) -> int:
-        """How many count."""
+        """Number of questions that count."""
         return len(self.right)
 
     @property
     def accuracy(self) -> float:
-        """Share of the questions whose answer is the gold."""
+        """Share of questions whose answer is the gold."""
         return float(self.right.mean())
 
     @property
     def unanswered(self) -> int:
-        """Questions that were asked and of which nothing was said."""
+        """Number of questions that were asked and not answered."""
         return sum(name not in self.answers for name in self.question_ids)
 
     def to_dict(self) -> dict[str, Any]:
@@ -148,14 +132,14 @@ class Grade:
             "samples_per_question": int(self.cots.sum()) / self.questions,
             "tokens_per_question": None if tokens is None else tokens / self.questions,
             "usd_per_question": None if usd is None else usd / self.questions,
-            "by_llm": {name: self._of_llm(place) for place, name in enumerate(self.llms)},
+            "by_llm": {name: self._llm_numbers(place) for place, name in enumerate(self.llms)},
             "as_drawn": self.as_drawn,
             "seed": self.seed,
             "prices": self.prices,
             "billing": self.billing,
         }
 
-    def _of_llm(self, place: int) -> dict[str, Any]:
+    def _llm_numbers(self, place: int) -> dict[str, Any]:
         return {
             "requests": int(self.requests[place].sum()),
             "samples": int(self.cots[place].sum()),
@@ -165,36 +149,24 @@ class Grade:
         }
 
     def remarks(self) -> list[str]:
-        """What somebody who reads the accuracy must know, as sentences."""
+        """Sentences that whoever reads the accuracy must know."""
         rest = self.dataset_questions - self.questions
         nothing = self.questions - int(self.answered.sum()) - self.unanswered
         bare = int((~self.golds).sum())
-        said = {
+        sentences = {
             f"{_were(rest)} never asked, which leaves accuracy and cost as they are.": rest,
             f"{_were(self.unanswered)} asked and not answered, which counts as wrong.": self.unanswered,
             f"{_were(nothing)} answered with no answer, or with one that cannot be read, which counts as wrong.": nothing,
-            f"{_were(bare)} recorded without a gold answer, so that nothing can be right there.": bare,
-            "Some CoTs were chosen one by one, so the run is not a draw.": not self.as_drawn,
+            f"{_were(bare)} recorded without a gold answer, so no answer to it can be right.": bare,
+            "Some CoTs were chosen one by one, so the run is not a random draw.": not self.as_drawn,
             "There are no dollars: an LLM has no price, or its prompts' tokens were not recorded.": self.usd is None,
         }
-        return [*few_questions(self.questions), *(sentence for sentence, holds in said.items() if holds)]
+        return [*few_questions(self.questions), *(sentence for sentence, applies in sentences.items() if applies)]
 
-    def request(self) -> dict[str, Any]:
-        """What the numbers are computed from besides the recordings and the price list, as JSON values: a receipt's request."""
-        return {
-            "run": self.run,
-            "replicate": self.replicate,
-            "dataset": self.dataset,
-            "llms": list(self.llms),
-            "seed": self.seed,
-            "billing": self.billing,
-            "confidence": self.confidence,
-            "consumed": [
-                {"llm": each.llm, "question": each.question, "requests": each.requests, "samples": list(each.samples)}
-                for each in self.consumed
-            ],
-            "answers": dict(self.answers),
-        }
+    def request(self) -> GradeRequest:
+        """What the numbers are computed from besides the recordings and the price list: a receipt's request."""
+        names = ("run", "replicate", "dataset", "llms", "seed", "billing", "confidence", "consumed")
+        return GradeRequest(**{name: getattr(self, name) for name in names}, answers=dict(self.answers))
 
 
 def _were(count: int) -> str:
@@ -204,7 +176,7 @@ def _were(count: int) -> str:
 def grade_answers(
     dataset: Dataset,
     llms: Sequence[LLM],
-    consumed: Iterable[Consumed],
+    consumed: Iterable[Consumption],
     answers: Mapping[str, str | None],
     *,
     run: str = "default",
@@ -214,11 +186,11 @@ def grade_answers(
     """Grade a run's answers.
 
     Args:
-        dataset: from `load`; its golds are looked at here.
-        llms: from the same `load`: those that were asked.
-        consumed: what the run was handed; of each LLM and question one entry at most.
-        answers: by question id, as the program wrote them; `None` for no answer. They are made canonical by the dataset's
-            answer kind. See `answers_by_id`.
+        dataset: from `load`; its golds are read here.
+        llms: the LLMs that were asked, from the same `load`.
+        consumed: what the run was handed; at most one entry per LLM and question.
+        answers: by question id, as the program wrote them; `None` for no answer. The dataset's answer kind makes them canonical.
+            See `answers_by_id`.
         run: the run's name.
         replicate: which draws it was handed; `None` for the recorded order.
         confidence: of the interval over questions; `None` for no interval.
@@ -229,18 +201,18 @@ def grade_answers(
         ConflictError: an LLM and question come twice.
     """
     dataset.require(llms)
-    taken = tuple(consumed)
-    if not taken:
+    entries = tuple(consumed)
+    if not entries:
         raise UsageError(f"The run {run!r} asked nothing about {dataset.id}, so there is nothing to grade.")
     place_of = {llm.name: place for place, llm in enumerate(llms)}
     row_of = {name: row for row, name in enumerate(dataset.question_ids)}
-    _check(taken, llms, place_of, row_of, dataset.id)
-    rows = _counted_rows(taken, answers, row_of, run, dataset.id)
+    _check(entries, llms, place_of, row_of, dataset.id)
+    rows = _counted_rows(entries, answers, row_of, run, dataset.id)
     ids = [dataset.question_ids[row] for row in rows.tolist()]
-    found = {name: dataset.answer_key(name, answers.get(name)) for name in ids}
+    keys = {name: dataset.answer_key(name, answers.get(name)) for name in ids}
     golds = dataset.gold[rows] >= 0
-    right = np.array([gold and dataset.is_right(name, found[name]) for name, gold in zip(ids, golds, strict=True)])
-    spent = _Spent.of(llms, taken, place_of, row_of, rows)
+    right = np.array([gold and dataset.is_right(name, keys[name]) for name, gold in zip(ids, golds, strict=True)])
+    spent = _Spent.of(llms, entries, place_of, row_of, rows)
 
     low, high = interval_ends(right.astype(np.float64), confidence)
     return Grade(
@@ -252,13 +224,13 @@ def grade_answers(
         seed=llms[0].seed,
         prices=llms[0].prices.id if llms[0].prices is not None else None,
         billing=llms[0].billing,
-        consumed=taken,
+        consumed=entries,
         answers={name: answers[name] for name in ids if name in answers},
         question_ids=ids,
         right=right,
-        answered=np.array([found[name] is not None for name in ids]),
+        answered=np.array([keys[name] is not None for name in ids]),
         golds=golds,
-        as_drawn=all(_is_drawn(each, llms[place_of[each.llm]], row_of[each.question], replicate) for each in taken),
+        as_drawn=all(_is_drawn(each, llms[place_of[each.llm]], row_of[each.question], replicate) for each in entries),
         requests=spent.requests,
         cots=spent.cots,
         prompt_tokens=spent.prompt_tokens,
@@ -271,15 +243,15 @@ def grade_answers(
 
 
 def _check(
-    taken: Sequence[Consumed],
+    entries: Sequence[Consumption],
     llms: Sequence[LLM],
     place_of: Mapping[str, int],
     row_of: Mapping[str, int],
     dataset: str,
 ) -> None:
-    """Make sure that what was handed out is in the recording: a ledger and a receipt are read from anywhere."""
+    """Check that what was handed out is in the recording: ledgers and receipts come from anywhere."""
     seen: set[tuple[str, str]] = set()
-    for each in taken:
+    for each in entries:
         if each.llm not in place_of or each.question not in row_of:
             raise NotRecordedError(
                 f"The ledger has CoTs of {each.llm!r} on question {each.question!r}, which {dataset} does not have in this "
@@ -297,27 +269,27 @@ def _check(
 
 
 def _counted_rows(
-    taken: Sequence[Consumed],
+    entries: Sequence[Consumption],
     answers: Mapping[str, str | None],
     row_of: Mapping[str, int],
     run: str,
     dataset: str,
 ) -> npt.NDArray[np.intp]:
-    asked = {each.question for each in taken}
+    asked = {each.question for each in entries}
     unknown = next((name for name in answers if name not in row_of), None)
     if unknown is not None:
         raise UnknownNameError.of(f"question of {dataset} called", unknown, row_of)
     free = [name for name, answer in answers.items() if answer is not None and name not in asked]
     if free:
         raise UsageError(
-            f"{_were(len(free))} answered that the run {run!r} never asked, such as {free[0]!r} of {dataset}: no CoT stands "
-            "behind the answer, so that it would cost nothing. Leave it out, or name the run that asked."
+            f"{_were(len(free))} answered that the run {run!r} never asked, such as {free[0]!r} of {dataset}: no CoT is behind "
+            "the answer, so it would cost nothing. Leave it out, or name the run that asked."
         )
     return np.array(sorted(row_of[name] for name in {*asked, *answers}), np.intp)
 
 
-def _is_drawn(each: Consumed, llm: LLM, row: int, replicate: int | None) -> bool:
-    """Whether these CoTs are the first of the draw; in which of several concurrent requests each came makes no difference."""
+def _is_drawn(each: Consumption, llm: LLM, row: int, replicate: int | None) -> bool:
+    """Whether these CoTs are the first of the draw, whichever of several concurrent requests each came in."""
     order = range(int(llm.pool.sizes[row])) if replicate is None else llm.order(row, replicate)
     first = [order[place % len(order)] for place in range(len(each.samples))]
     return sorted(each.samples) == sorted(first)
@@ -334,16 +306,16 @@ class _Spent:
     def of(
         cls,
         llms: Sequence[LLM],
-        taken: Sequence[Consumed],
+        entries: Sequence[Consumption],
         place_of: Mapping[str, int],
         row_of: Mapping[str, int],
         rows: npt.NDArray[np.intp],
     ) -> _Spent:
-        """What was handed out, as arrays [L, Q]."""
+        """Count what was handed out, as arrays [L, Q]."""
         column_of = {row: column for column, row in enumerate(rows.tolist())}
         requests, cots, prompts, output = np.zeros((4, len(llms), len(rows)), np.int64)
         known = True
-        for each in taken:
+        for each in entries:
             place, row = place_of[each.llm], row_of[each.question]
             at, pool = (place, column_of[row]), llms[place].pool
             requests[at], cots[at] = each.requests, len(each.samples)
@@ -362,11 +334,11 @@ class _Spent:
         return np.array([usd(price, int(prompt), int(output)) for price, prompt, output in tokens if price is not None])
 
 
-# -- answers, as programs write them ----------------------------------------------------------------------------------
+# -- answers as programs write them ----------------------------------------------------------------------------------
 
 
 def answers_by_id(dataset: Dataset, posted: object) -> dict[str, str | None]:
-    """Bring answers as a program wrote them into one shape.
+    """Answers by question id, from any form that a program may write them in.
 
     Args:
         dataset: from `load`.
@@ -375,25 +347,21 @@ def answers_by_id(dataset: Dataset, posted: object) -> dict[str, str | None]:
             text, a number, or null for no answer.
 
     Returns:
-        Question id -> answer as it was written, `None` for no answer.
+        Question id -> the answer as it was written, `None` for no answer.
 
     Raises:
         UsageError: another shape.
         UnknownNameError: a question that the dataset does not have; the message names the nearest one.
-        ConflictError: a question with two different answers, or a text that is of two questions.
+        ConflictError: a question with two different answers, or a text that belongs to two questions.
     """
-    find = _Finder(dataset)
-    found: dict[str, str | None] = {}
+    question_id = _QuestionIds(dataset)
+    answers: dict[str, str | None] = {}
     for name, answer in _pairs(posted):
-        question = find(name)
-        if question in found and found[question] != answer:
-            mine, other = (dataset.answer_key(question, given) for given in (found[question], answer))
-            if mine != other:
-                raise ConflictError(
-                    f"Question {question!r} has two answers, {found[question]!r:.60} and {answer!r:.60}. Keep one."
-                )
-        found.setdefault(question, answer)
-    return found
+        question = question_id(name)
+        first = answers.setdefault(question, answer)
+        if first != answer and dataset.answer_key(question, first) != dataset.answer_key(question, answer):
+            raise ConflictError(f"Question {question!r} has two answers, {first!r:.60} and {answer!r:.60}. Keep one.")
+    return answers
 
 
 def _pairs(posted: object) -> Iterable[tuple[str, str | None]]:
@@ -429,8 +397,8 @@ def _answer(name: object, answer: object) -> str | None:
     raise UsageError(f"The answer to {name!r:.80} is {answer!r:.80}; write text, a number, or null for no answer.")
 
 
-class _Finder:
-    """From what a program calls a question to its id."""
+class _QuestionIds:
+    """Maps what a program calls a question to the question's id."""
 
     def __init__(self, dataset: Dataset) -> None:
         self._dataset = dataset
@@ -445,19 +413,19 @@ class _Finder:
             for question, entry in self._dataset:
                 self._by_text.setdefault(entry.question.strip(), []).append(question)
         texts = [name.strip()] if name.strip() in self._by_text else self._contained(name, self._by_text)
-        found = [question for text in texts for question in self._by_text[text]]
-        if len(found) > 1:
+        questions = [question for text in texts for question in self._by_text[text]]
+        if len(questions) > 1:
             raise ConflictError(
-                f"{name!r:.80} holds the text of more than one question of {self._dataset.id}: {', '.join(found[:5])}. Name "
+                f"{name!r:.80} holds the text of more than one question of {self._dataset.id}: {', '.join(questions[:5])}. Name "
                 "each by its id."
             )
-        if not found:
+        if not questions:
             raise self._unknown(name)
-        return found[0]
+        return questions[0]
 
     @staticmethod
     def _contained(name: str, texts: Iterable[str]) -> list[str]:
-        """The question texts within a text that lie in no longer one there; several in a few-shot prompt."""
+        """The longest question texts within a text; a few-shot prompt contains several."""
         inside = [text for text in texts if text and text in name]
         return [text for text in inside if not any(text != other and text in other for other in inside)]
 

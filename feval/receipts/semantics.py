@@ -1,26 +1,19 @@
 """The version of what numbers mean, and what each version changed.
 
 The same recording, method and seed give the same numbers as long as the version stays. Whoever changes what a number means raises
-`VERSION` once per release and says here, in a sentence for readers, what is different. A receipt carries its version, so that
-`feval verify` of an older one can say what has changed since instead of calling it wrong.
+`VERSION` once per release and describes the difference here, in a sentence for readers. A receipt carries its version, so that
+`feval verify` of an older one can say what has changed since instead of calling it wrong. Version 1 is the first.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
-__all__ = ["CHANGES", "VERSION", "changes_since", "version_of"]
+__all__ = ["CHANGES", "VERSION", "changes_since"]
 
 VERSION = 2
 
 CHANGES: Mapping[int, tuple[str, ...]] = {
-    1: (
-        (
-            "Where the gold is tied in the vote over all CoTs, a wrong answer counts as stopped early or routed wrong by the "
-            "gold's share of the lead; before, by which of the tied answers was drawn first (errors-v1)."
-        ),
-    ),
     2: (
         (
             "Questions without a gold answer that can be read are refused, or left out with --unlabelled drop; before, every "
@@ -31,7 +24,7 @@ CHANGES: Mapping[int, tuple[str, ...]] = {
             "p-values come from sign flips, and differences at a shared first point are not tested."
         ),
         (
-            "Plans without an `order` that hold exact and seeded methods are evaluated on seeded draws throughout; `order = "
+            "Comparisons without an `order` that mix exact and seeded methods are evaluated on seeded draws throughout; `order = "
             '"mixed"` evaluates each method in its own kind, as before.'
         ),
         (
@@ -47,21 +40,10 @@ CHANGES: Mapping[int, tuple[str, ...]] = {
 """Version -> what it changed, a sentence each."""
 
 
-def version_of(receipt: Mapping[str, Any]) -> int:
-    """The version that a receipt's numbers have; those of the first two do not say it by its number.
-
-    Args:
-        receipt: as `read_receipt` gives it.
-    """
-    if "semantics" in receipt:
-        return int(receipt["semantics"])
-    return 1 if receipt.get("errors") == "errors-v2" else 0
-
-
 def changes_since(version: int) -> tuple[str, ...]:
     """What has changed since a version, oldest first.
 
     Args:
-        version: as `version_of` gives it.
+        version: a receipt's.
     """
     return tuple(sentence for later in sorted(CHANGES) if later > version for sentence in CHANGES[later])

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from feval.comparison.traces import opened, traces
+from feval.comparison.traces import load_compared, traces
 from feval.evaluation.user_methods import TIME_LIMIT
 from feval.report.page.page import comparison_page
 from feval.report.pictures.comparison import comparison_png, comparison_svg
@@ -39,7 +39,7 @@ def comparison_files(
     Raises:
         RecordingError: a recording cannot be read.
     """
-    dataset, llms = opened(comparison, base)
+    dataset, llms = load_compared(comparison, base)
     followed = traces(comparison, dataset, llms, base=base, time_limit=time_limit)
     page = comparison_page(comparison, dataset, llms, traces=followed, caps=caps, verify=_verify(comparison, receipt))
     return {

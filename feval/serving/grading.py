@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 from feval.cards.cards import price_ids
 from feval.errors import ConflictError, UnknownNameError, UsageError
-from feval.receipts.grading import Consumed, Grade, answers_by_id, grade_answers
-from feval.receipts.receipts import grade_receipt
-from feval.replay import load
+from feval.evaluation.requests import Consumption
+from feval.receipts.grading import Grade, answers_by_id, grade_answers
+from feval.receipts.writing import receipt
+from feval.replay.loading import load
 from feval.serving.answer_files import read_text, unique
 from feval.serving.errors import RequestError
 from feval.serving.matching.templates import UsedTemplates, is_use_list, prompt_remarks
@@ -61,7 +62,7 @@ class Graded:
         Args:
             folder: where it will lie, whose recordings are named by their path from there; the working directory for `None`.
         """
-        return grade_receipt(self.grade, self.dataset, self.llms, folder or Path())
+        return receipt(self.grade.request(), self.grade, self.dataset, self.llms, folder or Path())
 
     def to_dict(self) -> dict[str, Any]:
         """What POST /feval/grade replies."""
@@ -131,7 +132,7 @@ def _graded(
     replicate: int | None,
     prompts: Sequence[Mapping[str, Any]],
 ) -> Graded:
-    consumed = [Consumed(e["llm"], e["question"], e["requests"], tuple(e["samples"])) for e in asked]
+    consumed = [Consumption(**{name: entry[name] for name in Consumption.model_fields}) for entry in asked]
     told = grade_answers(dataset, llms, consumed, answers_by_id(dataset, answers), run=run, replicate=replicate)
     return Graded(told, dataset, llms, [use for use in prompts if use["dataset"] == dataset.id])
 

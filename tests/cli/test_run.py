@@ -106,7 +106,8 @@ def test_run_and_curve_warn_of_few_questions_and_of_prompts_paid_once(toy: Path)
         (["oracle", "--order", "seeded"], 2, "oracle"),
         (["path-consistency"], 2, "cannot be replayed"),
         (["nowhere.py:method"], 2, "no file 'nowhere.py'"),
-        (["self-consistency", "--set", "n=3", "--train-fraction", "2"], 2, "between 0 and 1"),
+        (["self-consistency", "--set", "n=3", "--train-fraction", "2"], 2, "less than 1"),
+        (["self-consistency", "--split-seed", "3"], 2, "write `split_seed = ...` into a comparison file"),
     ],
 )
 def test_what_run_refuses(arguments: list[str], code: int, words: str, toy: Path) -> None:

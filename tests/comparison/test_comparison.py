@@ -25,15 +25,17 @@ from feval import compare, evaluate, load, self_consistency_curve
 from feval.cli import app
 from feval.cli.output import print_table
 from feval.comparison.comparison import Comparison
-from feval.comparison.plan import Entry, Plan, suggested_plan
+from feval.comparison.plan import ComparedMethod, Plan
+from feval.comparison.suggestion import suggested_plan
 from feval.errors import NotRecordedError, OutOfRangeError, UnknownNameError, UsageError
 from feval.estimators.inference.paired import accuracy_at, holm
 from feval.estimators.inference.sign_flips import sign_flip_test
 from feval.methods import SelfConsistency
-from feval.receipts.receipts import verify_receipt
+from feval.receipts.verifying import verify_receipt
 from feval.recording import DatasetInfo, LLMInfo, PoolRows, Question, RecordingWriter
 from feval.report.pictures.comparison import _entries
 from feval.report.tables.comparisons import comparison_tables
+from feval.report.tables.headline import best_at
 
 WEAK = [["a", "b", "a", "c", "b", "a"], ["x", "y", None, "y", "y", "x"], ["b", "c", "b", "a", "c", "c"], ["d"] * 6]
 STRONG = [
@@ -93,8 +95,8 @@ fields = { shares = ["0.5", "0.9"], strict = true, "odd key" = { inner = 1.5 } }
 def test_a_plan_survives_its_file(tmp_path: Path) -> None:
     (tmp_path / "plan.toml").write_text(FULL)
     read = Plan.read(tmp_path / "plan.toml")
-    assert read.entries[0] == Entry(
-        'a "quoted" label \x7f ü', "self-consistency", {}, ("one", "two@t=0.8"), ("n", (1, 2))
+    assert read.entries[0] == ComparedMethod(
+        label='a "quoted" label \x7f ü', method="self-consistency", llms=("one", "two@t=0.8"), sweep=("n", (1, 2))
     )
     assert read.entries[1].label == "my/file.py:method"
     assert read.entries[1].fields["shares"] == ("0.5", "0.9")
@@ -130,34 +132,34 @@ def test_methods_of_one_name_are_called_by_their_llms() -> None:
 @pytest.mark.parametrize(
     ("settings", "method", "words"),
     [
-        ({"replicats": 3}, {}, "key of a plan 'replicats'.*'replicates'"),
+        ({"replicats": 3}, {}, "field of the comparison file 'replicats'.*'replicates'"),
         ({"axis": "dollars"}, {}, "axis 'dollars'"),
         ({"order": "sorted"}, {}, "order 'sorted'"),
         ({"billing": "twice"}, {}, "billing 'twice'"),
-        ({"replicates": 0}, {}, "replicates must be 1 or more; 0"),
-        ({"replicates": True}, {}, "replicates is a whole number; True"),
-        ({"confidence": 1.0}, {}, "confidence must be between 0 and 1"),
-        ({"train_fraction": 2}, {}, "train_fraction must be between"),
-        ({"costs": [0]}, {}, "costs must be above 0"),
-        ({"costs": ["a"]}, {}, "costs must be a list of numbers"),
-        ({"costs": [math.inf]}, {}, r"costs must be above 0 and finite; \[inf\]"),
-        ({}, {"fields": {"k": math.nan}}, r"Method 1 .* has a field k that is no text, number.*nan"),
-        ({}, {"budgets": {"n": [1, date(1979, 5, 27)]}}, r"Method 1 .* has a budget n that .*1979"),
-        ({"accuracies": [1.5]}, {}, r"accuracies must be in \[0, 1\]"),
-        ({"seed": -1}, {}, "seed must be 0 or more"),
-        ({"recordings": []}, {}, "at least one recording"),
-        ({"method": []}, {}, "one method"),
+        ({"replicates": 0}, {}, "0 in the field 'replicates'.*greater than or equal to 1"),
+        ({"replicates": True}, {}, "True in the field 'replicates'.*integer"),
+        ({"confidence": 1.0}, {}, "'confidence'.*less than 1"),
+        ({"train_fraction": 2}, {}, "'train_fraction'.*less than 1"),
+        ({"costs": [0]}, {}, "'costs.0'.*greater than 0"),
+        ({"costs": ["a"]}, {}, "'costs.0'.*number"),
+        ({"costs": [math.inf]}, {}, "'costs.0'.*finite"),
+        ({}, {"fields": {"k": math.nan}}, "Method 1 .*'fields' .nan is not text, a number"),
+        ({}, {"budgets": {"n": [1, date(1979, 5, 27)]}}, "Method 1 .*'budgets.*1979, 5, 27. is not text"),
+        ({"accuracies": [1.5]}, {}, "'accuracies.0'.*less than or equal to 1"),
+        ({"seed": -1}, {}, "'seed'.*greater than or equal to 0"),
+        ({"recordings": []}, {}, "'recordings' .name at least one"),
+        ({"method": []}, {}, "'method' .name at least one"),
         ({"method": {"name": "x"}}, {}, r"\[\[method\]\]"),
-        ({}, {"nam": "x"}, "key of a method 'nam'.*'name'.*Method 1"),
-        ({}, {"dataset": "other"}, r"Method 1 of the plan \(self-consistency\) has a dataset of its own"),
-        ({}, {"name": ""}, "Method 1 of the plan.*has no name"),
-        ({}, {"llms": []}, "names no LLMs"),
-        ({}, {"fields": 3}, "fields that are no table"),
+        ({}, {"nam": "x"}, "method 1 .*'nam'.*'name'"),
+        ({}, {"dataset": "other"}, r"Method 1 of the comparison file \(self-consistency\) has a dataset of its own"),
+        ({}, {"name": ""}, "Method 1 of the comparison file.*'name'"),
+        ({}, {"llms": []}, "'llms' .name at least one"),
+        ({}, {"fields": 3}, "3 in the field 'fields'"),
         ({}, {"fields": {"n": 3}}, "n both among its fields and as its budget"),
-        ({}, {"budgets": {"n": [1], "m": [2]}}, "budgets that are not one field"),
-        ({}, {"budgets": {"n": []}}, "no list of 1 to"),
-        ({}, {"budgets": {"n": [1, 1]}}, "value of n twice"),
-        ({}, {"label": 3}, "label that is no text"),
+        ({}, {"budgets": {"n": [1], "m": [2]}}, "write one field with its values"),
+        ({}, {"budgets": {"n": []}}, "takes a list of 1 to"),
+        ({}, {"budgets": {"n": [1, 1]}}, "value of n comes twice"),
+        ({}, {"label": 3}, "3 in the field 'label'"),
         ({"method": [SC, SC]}, {}, "labelled 'self-consistency .gpt-3.5-turbo.'; give each"),
     ],
 )
@@ -182,10 +184,10 @@ def test_a_plan_that_cannot_be_read(tmp_path: Path) -> None:
         Plan.read(tmp_path / "nowhere.toml")
     for content in (b"dataset = ", b"\xff\xfe", b"a = " + b"[" * 5000):
         (tmp_path / "bad.toml").write_bytes(content)
-        with pytest.raises(UsageError, match=r"bad\.toml is no TOML"):
+        with pytest.raises(UsageError, match=r"bad\.toml is not valid TOML"):
             Plan.read(tmp_path / "bad.toml")
     (tmp_path / "bad.toml").write_text("seed = 1")
-    with pytest.raises(UsageError, match="does not say its dataset"):
+    with pytest.raises(UsageError, match="lacks the field 'dataset'"):
         Plan.read(tmp_path / "bad.toml")
 
 
@@ -261,7 +263,7 @@ def test_curves_that_begin_alike_are_not_tested_there(toy: Path) -> None:
     assert told.tests == len(told.differences) - 1
     tested = [row for row in told.differences if row.p_value is not None]
     assert [row.p_holm for row in tested] == holm([row.p_value for row in tested]).tolist()
-    shown = CliRunner().invoke(app, ["compare", str(written(toy, told.plan))]).stdout
+    shown = run(written(toy, told.plan), "--all").stdout
     assert "- for p: Both curves begin with the same answers" in shown
     assert f"{told.tests} comparisons by sign flips" in shown
 
@@ -274,7 +276,7 @@ def test_three_questions_are_never_significant(tmp_path: Path) -> None:
         assert (row.low, row.high) == (-1, 1)
     assert told.warnings[0].startswith("Only 3 questions: below 10, intervals")
     assert told.to_dict()["warnings"] == list(told.warnings)
-    assert "Only 3 questions" in CliRunner().invoke(app, ["compare", str(written(tmp_path, told.plan))]).stdout
+    assert "Only 3 questions" in run(written(tmp_path, told.plan)).stdout
 
 
 # -- one comparison, one kind ---------------------------------------------------------------------------------------------
@@ -310,7 +312,7 @@ def test_kinds_are_mixed_only_where_asked_for_and_every_label_says_so(toy: Path)
     assert {row.a for row in told.differences} | {row.b for row in told.differences} == set(labels)
     assert {row.label for row in told.ranking} == set(labels)
     assert set(labels) <= set(_entries(told))  # of the legend
-    assert any(sentence.startswith("Exact and seeded methods stand beside each other") for sentence in told.warnings)
+    assert any(sentence.startswith("Exact and seeded methods are mixed") for sentence in told.warnings)
     assert all(row[0] in labels for row in comparison_tables(told)[0].rows[:5])
     file = written(toy, plan(SC, SWITCH, replicates=4))
     plain = CliRunner().invoke(app, ["compare", str(file), "--json", "--no-receipt"])
@@ -338,7 +340,9 @@ def test_prompts_paid_once_are_said_where_calls_are_many(toy: Path) -> None:
     [sentence] = [sentence for sentence in told.warnings if "per_round" in sentence]
     assert sentence.startswith(f"adaptive-consistency makes {shown.calls_per_question:.2f} calls per question")
     printed = (
-        CliRunner().invoke(app, ["compare", str(written(toy, told.plan)), "--no-receipt"], terminal_width=400).stdout
+        CliRunner()
+        .invoke(app, ["compare", str(written(toy, told.plan)), "--all", "--no-receipt"], terminal_width=400)
+        .stdout
     )
     assert "USD/question, per_round" in printed
     assert sentence in printed.replace("\n", " ")
@@ -353,7 +357,7 @@ def test_methods_without_a_common_cost_are_compared_at_their_dearest_points(toy:
     assert (row.accuracy_a, row.accuracy_b) == pytest.approx(
         (told.curves[0].points[1].accuracy, told.curves[1].points[0].accuracy)
     )
-    assert "taken at its dearest point" in CliRunner().invoke(app, ["compare", str(written(toy, told.plan))]).stdout
+    assert "taken at its most expensive point" in run(written(toy, told.plan), "--all").stdout
 
 
 def test_given_costs_and_accuracies_are_those_looked_at(toy: Path) -> None:
@@ -397,7 +401,7 @@ def test_what_fails_is_kept_with_its_reason_while_the_others_go_on(toy: Path) ->
         "llm": "no recorded LLM 'gpt-4o'. Did you mean 'gpt-4o-mini'",
         "broken": "toy/",
         "absent": "no file",
-        "ceiling": "no method to compare",
+        "ceiling": "cannot be compared with methods",
     }
     for label, words in expected.items():
         found = [reason for name, reason in reasons.items() if name.startswith(label.partition(",")[0])]
@@ -407,9 +411,9 @@ def test_what_fails_is_kept_with_its_reason_while_the_others_go_on(toy: Path) ->
 
 
 def test_a_comparison_of_nothing_is_refused(toy: Path) -> None:
-    with pytest.raises(UsageError, match=r"No method of the plan could be evaluated.*7 were asked for"):
+    with pytest.raises(UsageError, match=r"No method of the comparison could be evaluated.*7 were asked for"):
         compare(plan(SC | {"budgets": {"n": [7]}}), base=toy)
-    with pytest.raises(UsageError, match="No LLM of the plan is recorded"):
+    with pytest.raises(UsageError, match="No LLM of the comparison is recorded"):
         compare(plan(SC | {"llms": ["gpt-4o"]}), base=toy)
     with pytest.raises(NotRecordedError):
         compare(plan(SC, dataset="gsm8k"), base=toy)
@@ -450,6 +454,7 @@ def test_a_split_is_the_same_for_all(toy: Path) -> None:
     assert {point.train_questions for point in everything} == {10}
 
 
+@pytest.mark.slow  # starts processes
 def test_the_numbers_do_not_depend_on_the_workers(toy: Path) -> None:
     pair = plan(SC, {"name": "mine.py:first", "llms": ["gpt-4o-mini"]}, replicates=3)
     assert compare(pair, base=toy, workers=2).to_dict() == compare(pair, base=toy).to_dict()
@@ -490,6 +495,9 @@ def test_compare_writes_what_it_shows(toy: Path) -> None:
     file = written(toy, plan(*methods, replicates=2))
     done = run(file, "--out", toy / "out" / "here")
     assert done.exit_code == 0, done.output
+    for words in ("Best at three budgets", "Pareto frontier", "No difference", "Missing", "--all"):
+        assert words in done.stdout
+    everything = run(file, "--all", "--no-receipt").stdout
     for words in (
         "Pareto frontier",
         "Difference in accuracy",
@@ -498,8 +506,9 @@ def test_compare_writes_what_it_shows(toy: Path) -> None:
         "Missing",
         "p (Holm)",
     ):
-        assert words in done.stdout
-    assert "Missing: too many" in done.stderr
+        assert words in everything
+    assert "  too many: " in done.stdout
+    assert len(done.stdout.splitlines()) <= 40
     out = toy / "out" / "here"
     told = json.loads((out / "comparison.json").read_text())
     printed = json.loads(run(file, "--json").stdout)
@@ -669,7 +678,7 @@ def test_a_damaged_comparison_receipt_is_told_part_by_part(part: str, value: Any
     damaged["request"][part] = value
     receipt.write_text(json.dumps(damaged))
     done = verified(receipt)
-    assert (done.exit_code, f"damaged receipt: request.{part} is missing" in done.stderr) == (2, True)
+    assert (done.exit_code, f"in the field '{part}" in done.stderr) == (2, True)
 
 
 def test_a_receipt_without_recordings_is_damaged_and_a_list_of_another_length_is_told(receipt: Path, toy: Path) -> None:
@@ -681,7 +690,7 @@ def test_a_receipt_without_recordings_is_damaged_and_a_list_of_another_length_is
     assert (told.exit_code, "number of curves: the receipt says 1, now 2, +1" in told.output) == (1, True)
     receipt.write_text(json.dumps(whole | {"recordings": []}))
     told = verified(receipt, *given)
-    assert (told.exit_code, "damaged receipt: recordings" in told.stderr) == (2, True)
+    assert (told.exit_code, "'recordings'" in told.stderr) == (2, True)
     receipt.write_text(json.dumps(whole))
     (toy / "rec").rename(toy / "moved")
     told = verified(receipt, *given)
@@ -704,7 +713,7 @@ def test_many_differences_are_not_all_printed(toy: Path) -> None:
 
 def test_costs_that_nobody_shares_are_told(toy: Path) -> None:
     done = run(written(toy, plan(SC, SC | {"label": "two"}, costs=[1e9])))
-    assert (done.exit_code, "The plan's costs lie outside" in done.stderr) == (0, True)
+    assert (done.exit_code, "No two methods share any of the given costs" in done.stderr) == (0, True)
 
 
 def test_a_first_plan_never_replaces_another(toy: Path) -> None:
@@ -735,3 +744,18 @@ def test_a_first_plan_without_token_counts_of_requests_can_be_compared(tmp_path:
     done = CliRunner().invoke(app, ["compare", str(plan), "--json", "--no-receipt"])
     assert done.exit_code == 0, done.output
     assert json.loads(done.stdout)["missing"] == []
+
+
+def test_a_headline_fits_one_screen_and_names_the_best_that_each_budget_pays(told: Comparison, toy: Path) -> None:
+    points = [(curve.label, point.usd_per_question, point.accuracy) for curve in told.curves for point in curve.points]
+    budget = sorted(cost for _, cost, _ in points if cost is not None)[3]
+    [place] = best_at(told, [budget])
+    assert place is not None
+    best = told.curves[place[0]].points[place[1]]
+    assert best.accuracy == max(accuracy for _, cost, accuracy in points if cost is not None and cost <= budget)
+    assert best_at(told, [0.0]) == [None]
+    many = [SC | {"label": f"votes {i}", "budgets": {"n": [1, 2, 3, 4, 5, 6]}} for i in range(8)]
+    failing = [SC | {"label": f"failing {i}", "budgets": {"n": [99]}} for i in range(8)]
+    shown = run(written(toy, plan(*many, *failing)), "--no-receipt").stdout
+    assert len(shown.splitlines()) <= 40
+    assert "and 5 more (--all)" in shown

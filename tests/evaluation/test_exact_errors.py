@@ -28,7 +28,7 @@ from feval.evaluation.oracle import Oracle
 from feval.methods import AdaptiveConsistency, EarlyStopping, SelfConsistency, SingleCall
 from feval.methods.decisions import Decisions, Ledger
 from feval.methods.error_shares import ErrorShares, split_errors
-from feval.receipts.receipts import verify_receipt
+from feval.receipts.verifying import verify_receipt
 from feval.replay.pools import Pool
 from feval.report.tables.results import evaluation_tables
 from recorders.demo import bundled_recording

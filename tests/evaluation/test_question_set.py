@@ -26,7 +26,7 @@ from feval import (
 )
 from feval.cli import app
 from feval.comparison.plan import Plan
-from feval.comparison.traces import opened, traces
+from feval.comparison.traces import load_compared, traces
 from feval.errors import OutOfRangeError, ShortPoolError, UnknownNameError, UnlabelledError, UsageError
 from feval.evaluation.environment import NEXT_LLM, STOP
 from feval.evaluation.question_set import question_set
@@ -286,10 +286,10 @@ def test_what_a_report_follows_was_learnt_on_the_same_questions(
         fitted.append(rows.tolist())
         return fit(method, dataset, llms, rows, *limit)
 
-    monkeypatch.setattr("feval.evaluation.evaluation.fit", noted)
-    monkeypatch.setattr("feval.comparison.traces.fit", noted)
+    for user in ("evaluation.evaluation", "comparison.traces"):
+        monkeypatch.setattr(f"feval.{user}.fit", noted)
     result = compare(Plan.from_dict(settings | {"method": [entry]}), base=recordings)
-    dataset, llms = opened(result, recordings)
+    dataset, llms = load_compared(result, recordings)
     assert traces(result, dataset, llms, base=recordings).missing == ()
     assert len(fitted) == 2
     assert fitted[0] == fitted[1]
@@ -335,7 +335,7 @@ def test_the_receipt_lists_what_was_left_out_and_verifies_over_the_same_question
     assert [d.where for d in verify_receipt(tmp_path / "receipt.json").differences] == ["number of left_out.unlabelled"]
     read["request"]["unlabelled"] = 1
     (tmp_path / "receipt.json").write_text(json.dumps(read))
-    with pytest.raises(UsageError, match=r"request\.unlabelled is missing or malformed"):
+    with pytest.raises(UsageError, match=r"damaged receipt.*1 in the field 'unlabelled'"):
         verify_receipt(tmp_path / "receipt.json")
 
 

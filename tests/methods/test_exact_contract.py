@@ -23,7 +23,7 @@ from feval.methods.expectation import Expectation
 from feval.methods.fields import Count, frozen_method
 from feval.methods.protocol import BatchMethod, drawn, has_exact_errors, has_exact_form
 from feval.methods.vote import plurality, plurality_codes
-from feval.replay.loading import LLM, Dataset
+from feval.replay import LLM, Dataset
 from feval.replay.pools import Pool
 
 # Clear, tied, all different, all equal, partly and wholly without answers, and golds that nobody gave.

@@ -91,5 +91,7 @@ def test_fields_that_there_are_not_are_refused() -> None:
         SelfConsistency(*[1, "drop", 7])
     with pytest.raises(UnknownNameError, match="Did you mean 'vote'"):
         SelfConsistency(no_answer=cast("Any", "votes"))
-    with pytest.raises(OutOfRangeError, match=r"'threshold' of auto-mix takes .* at least 0 and at most 1; threshold=2"):
+    with pytest.raises(
+        OutOfRangeError, match=r"'threshold' of auto-mix takes .* at least 0 and at most 1; threshold=2"
+    ):
         AutoMix(2)

@@ -11,9 +11,11 @@ from small import write_toy
 from feval import SelfConsistency, evaluate, load
 from feval.errors import ConflictError, NotRecordedError, UnknownNameError, UsageError
 from feval.estimators.inference.intervals import wilson_interval
+from feval.evaluation.requests import Consumption
 from feval.methods.vote import plurality
-from feval.receipts.grading import Consumed, answers_by_id, grade_answers
-from feval.receipts.receipts import grade_receipt, verify_receipt
+from feval.receipts.grading import answers_by_id, grade_answers
+from feval.receipts.verifying import verify_receipt
+from feval.receipts.writing import receipt as receipt_of
 from feval.replay import LLM, Dataset
 
 POOLS = [["a", "a", "b", "a"], ["x", "y", None, "y"], ["b", "b", "b", "b"], ["c", "d", "c", None]]
@@ -33,8 +35,8 @@ def loaded(toy: Path) -> Loaded:
     return load("toy", recording=toy)
 
 
-def first(question: int, samples: int, requests: int = 1, llm: str = PRICED) -> Consumed:
-    return Consumed(llm, f"toy/{question}", requests, tuple(range(samples)))
+def first(question: int, samples: int, requests: int = 1, llm: str = PRICED) -> Consumption:
+    return Consumption(llm=llm, question=f"toy/{question}", requests=requests, samples=tuple(range(samples)))
 
 
 ASKED = [first(0, 2), first(1, 3, 3), first(2, 1)]
@@ -69,7 +71,7 @@ def test_a_vote_is_graded_as_evaluate_grades_it(loaded: Loaded) -> None:
     consumed, answers = [], {}
     for question in dataset.question_ids:
         handed = llm(question, 3, replicate=0)
-        consumed.append(Consumed(llm.name, question, 1, handed.samples))
+        consumed.append(Consumption(llm=llm.name, question=question, requests=1, samples=handed.samples))
         answers[question] = plurality(handed.answers)
     told = grade_answers(dataset, [llm], consumed, answers, replicate=0)
     usual = evaluate(SelfConsistency(3), dataset, llm, order="seeded", replicates=1)
@@ -118,11 +120,23 @@ def test_answers_are_made_canonical_by_the_answer_kind(tmp_path: Path) -> None:
     dataset, llms = load("sums", recording=tmp_path / "sums")
     for written in ("1/2", "$0.50", 0.5, "<think>7, I guess</think> 0.5"):
         answers = answers_by_id(dataset, {"one": written})
-        assert grade_answers(dataset, llms, [Consumed("m", "one", 1, (0,))], answers).accuracy == 1
+        assert (
+            grade_answers(
+                dataset, llms, [Consumption(llm="m", question="one", requests=1, samples=(0,))], answers
+            ).accuracy
+            == 1
+        )
     for thought in ("<think>0.5", "<think>0.5</think>", "<think>\\boxed{0.5}</think> So it is 7."):
         answers = answers_by_id(dataset, {"one": thought})
-        assert grade_answers(dataset, llms, [Consumed("m", "one", 1, (0,))], answers).accuracy == 0
-    told = grade_answers(dataset, llms, [Consumed("m", "one", 1, (0,))], {"one": "many"})
+        assert (
+            grade_answers(
+                dataset, llms, [Consumption(llm="m", question="one", requests=1, samples=(0,))], answers
+            ).accuracy
+            == 0
+        )
+    told = grade_answers(
+        dataset, llms, [Consumption(llm="m", question="one", requests=1, samples=(0,))], {"one": "many"}
+    )
     assert (told.accuracy, told.to_dict()["answered"], told.to_dict()["usd"]) == (0, 0, None)
     assert any("no dollars" in sentence for sentence in told.remarks())
 
@@ -185,7 +199,7 @@ def test_what_cannot_be_graded(loaded: Loaded) -> None:
 
 def test_recycled_cots_are_paid_again(loaded: Loaded) -> None:
     dataset, llms = loaded
-    again = Consumed(PRICED, "toy/0", 2, (0, 1, 2, 3, 0, 1))
+    again = Consumption(llm=PRICED, question="toy/0", requests=2, samples=(0, 1, 2, 3, 0, 1))
     told = grade_answers(dataset, llms, [again], {"toy/0": "a"}, replicate=None)
     assert (told.to_dict()["tokens"], told.as_drawn) == (7 + 10 + 11 + 12 + 13 + 10 + 11, True)
 
@@ -203,7 +217,7 @@ def test_the_receipt_is_computed_again_and_a_better_number_is_noticed(
     dataset, llms = loaded
     told = grade_answers(dataset, llms, ASKED, ANSWERS, run="mine", replicate=None)
     path = tmp_path / "receipt.json"
-    receipt = grade_receipt(told, dataset, llms, tmp_path)
+    receipt = receipt_of(told.request(), told, dataset, llms, tmp_path)
     path.write_text(json.dumps(receipt))
     found = verify_receipt(path)
     assert (found.equal, found.kind, found.notes) == (True, "grade", ())
@@ -229,8 +243,9 @@ def test_the_receipt_is_computed_again_and_a_better_number_is_noticed(
 )
 def test_a_damaged_receipt_is_refused(part: dict[str, object], loaded: Loaded, tmp_path: Path) -> None:
     dataset, llms = loaded
-    receipt = grade_receipt(grade_answers(dataset, llms, ASKED, ANSWERS), dataset, llms, tmp_path)
+    told = grade_answers(dataset, llms, ASKED, ANSWERS)
+    receipt = receipt_of(told.request(), told, dataset, llms, tmp_path)
     path = tmp_path / "receipt.json"
     path.write_text(json.dumps(receipt | {"request": receipt["request"] | part}))
-    with pytest.raises(UsageError, match="damaged receipt: request"):
+    with pytest.raises(UsageError, match="damaged receipt"):
         verify_receipt(path)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import re
 import shutil
 from pathlib import Path
 from typing import Any
@@ -15,8 +16,8 @@ from typer.testing import CliRunner
 
 from feval.cli import app
 from feval.errors import ConflictError, MethodError, UnknownNameError, UsageError
-from feval.receipts.receipts import Difference, verify_receipt
 from feval.receipts.semantics import CHANGES, VERSION
+from feval.receipts.verifying import ChangedValue, verify_receipt
 
 POOLS = [["a", "a", "b", "a"], ["x", "y", None, "y"], ["b", "b", "b", "b"], ["c", "d", "c", None]]
 GOLDS = ["a", "y", "b", "d"]
@@ -25,19 +26,12 @@ RUNS: dict[str, list[str]] = {
     "exact": ["run", "self-consistency", "--set", "n=3"],
     "seeded": ["run", "self-consistency", "--set", "n=2", "--order", "seeded", "--replicates", "7", "--seed", "5"],
     "recorded": ["run", "self-consistency", "--set", "n=2", "--order", "recorded", "--billing", "per_sample"],
-    "split": ["run", "self-consistency", "--set", "n=2", "--train-fraction", "0.5", "--split-seed", "3"],
+    "split": ["run", "self-consistency", "--set", "n=2", "--train-fraction", "0.5"],
     "unpriced": ["run", "self-consistency", "--set", "n=2", "--prices", "none"],
     "oracle": ["run", "oracle", "--set", "n=2"],
     "estimate": [
         "estimate",
-        "--g",
-        "3",
-        "--m",
-        "1..6",
-        "--method",
-        "exact,monte-carlo,two-call,ldgp,unbiased",
-        "--seed",
-        "4",
+        *["--g", "3", "--m", "1..4", "--method", "exact,monte-carlo,two-call,unbiased", "--seed", "4"],
     ],
     "curve": ["curve", "self-consistency", "--n", "1..4"],
     "curve-method": ["curve", "self-consistency", "--n", "1..4", "--set", "no_answer=vote"],
@@ -76,14 +70,12 @@ def changed(path: Path, **parts: Any) -> Path:
 
 @pytest.mark.parametrize("name", RUNS)
 def test_what_was_written_is_computed_again(name: str, toy: Path) -> None:
-    path = receipt(toy, name)
-    found = verify_receipt(path)
-    assert (found.equal, found.notes) == (True, ())
-    assert found.numbers > 10
-    done = call("verify", path)
-    assert done.exit_code == 0, done.output
-    what = {"compare": "a comparison", "estimate": "an estimate"}.get(found.kind, f"a {found.kind}")
-    assert f"{found.numbers} values of {what} computed again, all equal" in done.stdout
+    done = call("verify", receipt(toy, name))
+    assert (done.exit_code, done.stderr) == (0, ""), done.output
+    what = "an estimate" if name == "estimate" else f"a {RUNS[name][0]}"
+    numbers = re.search(rf"(\d+) values of {what} computed again, all equal", done.stdout)
+    assert numbers is not None
+    assert int(numbers[1]) > 10
 
 
 @pytest.mark.parametrize("name", ["exact", "curve"])
@@ -338,7 +330,7 @@ def test_a_number_that_differs_is_named_with_the_difference(toy: Path) -> None:
     assert (told["ok"], told["differences"][0]["now"]) == (False, 4)
 
 
-@pytest.mark.parametrize("name", RUNS)
+@pytest.mark.parametrize("name", ["exact", "curve"])
 def test_who_counted_the_tokens_is_compared(name: str, toy: Path) -> None:
     path = receipt(toy, name)
     counters = json.loads(path.read_text())["counters"]
@@ -350,7 +342,7 @@ def test_who_counted_the_tokens_is_compared(name: str, toy: Path) -> None:
     changed(path, counters={"gpt-4": "words"})
     assert [d.now for d in verify_receipt(path).differences] == [None]
     changed(path, counters=["words"])
-    with pytest.raises(UsageError, match="damaged receipt: counters is missing or malformed"):
+    with pytest.raises(UsageError, match=r"damaged receipt.*'counters'"):
         verify_receipt(path)
     changed(path, counters={})  # as receipts of earlier versions
     assert verify_receipt(path).equal
@@ -422,11 +414,11 @@ def test_a_users_method_runs_only_when_it_is_given_again(toy: Path, tmp_path: Pa
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("{", "not JSON"),
-        ("[" * 100_000, "not JSON"),
-        ("[]", "no receipt"),
+        ("{", "not valid JSON"),
+        ("[" * 100_000, "not valid JSON"),
+        ("[]", "not a receipt"),
         ('{"feval_receipt": 2}', "format 2"),
-        ('{"feval_receipt": 1}', "damaged receipt: kind"),
+        ('{"feval_receipt": 1}', "damaged receipt.*lacks the field 'kind'"),
     ],
 )
 def test_what_is_no_receipt(text: str, words: str, tmp_path: Path) -> None:
@@ -452,16 +444,15 @@ def outdated(path: Path, errors: str | None) -> Path:
     return path
 
 
-@pytest.mark.parametrize(("errors", "version"), [(None, 0), ("errors-v1", 0), ("errors-v2", 1)])
-def test_what_has_changed_since_an_older_receipt_is_said(errors: str | None, version: int, toy: Path) -> None:
-    path = outdated(receipt(toy, "exact"), errors)
+@pytest.mark.parametrize("errors", [None, "errors-v2"])
+def test_what_has_changed_since_an_older_receipt_is_said(errors: str | None, toy: Path) -> None:
+    path, version = outdated(receipt(toy, "exact"), errors), 1
     equal = verify_receipt(path)
     assert (equal.equal, equal.semantics, equal.changes) == (True, version, ())
     numbers = json.loads(path.read_text())["numbers"]
     changed(path, numbers=numbers | {"accuracy": 0.123})
     found = verify_receipt(path)
     assert (found.equal, found.outdated, [d.where for d in found.differences]) == (False, True, ["accuracy"])
-    assert ("errors-v1" in " ".join(found.changes)) == (version < 1)
     assert found.changes[-len(CHANGES[VERSION]) :] == CHANGES[VERSION]
     done = call("verify", path)
     assert (done.exit_code, done.stderr) == (3, "")
@@ -485,15 +476,15 @@ def test_an_older_receipt_of_questions_that_are_refused_now_says_so(tmp_path: Pa
     assert "1 of 4 questions of toy has no gold answer" in found.notes[0]
     done = call("verify", path)
     assert done.exit_code == 3
-    assert "cannot be computed as they were meant" in done.stdout
+    assert "no longer be computed as they were meant" in done.stdout
     changed(path, semantics=VERSION)
     assert call("verify", path).exit_code == 1
 
 
 def test_numbers_with_a_later_meaning_are_refused(toy: Path) -> None:
-    with pytest.raises(UsageError, match=f"version {VERSION + 1} of their meaning.*Use a later one"):
+    with pytest.raises(UsageError, match=f"version {VERSION + 1} of their meaning.*Use a later feval"):
         verify_receipt(changed(path := receipt(toy), semantics=VERSION + 1))
-    with pytest.raises(UsageError, match="semantics is missing or malformed"):
+    with pytest.raises(UsageError, match="'2' in the field 'semantics'"):
         verify_receipt(changed(path, semantics="2"))
 
 
@@ -518,37 +509,28 @@ def test_options_of_receipts_are_not_for_recordings(toy: Path) -> None:
 
 
 def test_differences_of_words() -> None:
-    assert str(Difference("kind", "exact", None)) == "kind: the receipt says 'exact', now None"
+    assert str(ChangedValue("kind", "exact", None)) == "kind: the receipt says 'exact', now None"
 
 
 @pytest.mark.parametrize(
-    ("part", "value", "words"),
+    ("name", "part", "value"),
     [
-        ("llms", 7, "request.llms"),
-        ("seed", "0", "request.seed"),
-        ("order", 3, "request.order"),
-        ("settings", [1], "request.settings"),
-        ("values", ["x"], "request.values"),
-        ("replicates", "many", "request.replicates"),
-        ("confidence", None, None),
+        *(("curve-method", *pair) for pair in (("llms", 7), ("order", 3), ("settings", [1]), ("values", ["x"]))),
+        *(("curve-method", *pair) for pair in (("seed", "0"), ("replicates", "many"), ("billing", None))),
+        *(("estimate", *pair) for pair in (("g", "3"), ("m", 7), ("methods", [1]), ("simulations", 10**12))),
     ],
 )
-def test_a_malformed_request_is_named(part: str, value: Any, words: str | None, toy: Path) -> None:
+def test_a_malformed_request_is_named(name: str, part: str, value: Any, toy: Path) -> None:
+    path = receipt(toy, name)
+    changed(path, request=json.loads(path.read_text())["request"] | {part: value})
+    with pytest.raises(UsageError, match=f"damaged receipt.*in the field '{part}"):
+        verify_receipt(path)
+
+
+def test_another_request_gives_other_numbers(toy: Path) -> None:
     path = receipt(toy, "curve-method")
-    changed(path, request=json.loads(path.read_text())["request"] | {part: value})
-    if words is None:
-        assert not verify_receipt(path).equal  # an interval was written, and none was asked for
-        return
-    with pytest.raises(UsageError, match=f"damaged receipt: {words} is missing or malformed"):
-        verify_receipt(path)
-
-
-@pytest.mark.parametrize(("part", "value"), [("g", "3"), ("m", 7), ("methods", [1]), ("simulations", 10**12)])
-def test_a_malformed_estimate_is_named(part: str, value: Any, toy: Path) -> None:
-    path = receipt(toy, "estimate")
-    changed(path, request=json.loads(path.read_text())["request"] | {part: value})
-    with pytest.raises(UsageError, match=rf"damaged receipt: request\.{part} is missing"):
-        verify_receipt(path)
+    changed(path, request=json.loads(path.read_text())["request"] | {"confidence": None})
+    assert not verify_receipt(path).equal  # an interval was written, and none was asked for
 
 
 def test_other_draws_are_refused(toy: Path) -> None:

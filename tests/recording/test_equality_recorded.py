@@ -14,9 +14,10 @@ import pytest
 from feval import evaluate, load
 from feval.answers import equality
 from feval.errors import AnswerError, ConflictError, GoldAwareWarning, SeparateAnswersWarning, UsageError
+from feval.evaluation.requests import Consumption
 from feval.importers import import_recording
 from feval.methods import SelfConsistency, SingleCall
-from feval.receipts.grading import Consumed, grade_answers
+from feval.receipts.grading import grade_answers
 from feval.recording import (
     DatasetInfo,
     LLMInfo,
@@ -316,7 +317,12 @@ def test_a_method_is_judged_by_what_its_answer_means(tmp_path: Path, answer: str
 
     evaluated = evaluate(method, dataset, llm, replicates=2, confidence=None)
     graded = grade_answers(
-        dataset, [llm], [Consumed("some-llm", "q", 1, (0,))], {"q": answer}, run="r", confidence=None
+        dataset,
+        [llm],
+        [Consumption(llm="some-llm", question="q", requests=1, samples=(0,))],
+        {"q": answer},
+        run="r",
+        confidence=None,
     )
     assert (evaluated.accuracy, graded.accuracy, dataset.is_right("q", answer)) == (1, 1, True)
 

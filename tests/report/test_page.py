@@ -17,7 +17,7 @@ import pytest
 from chromium import CHROMIUM, Tab, tab
 
 from feval.comparison.comparison import Comparison, compare
-from feval.comparison.plan import Entry, Plan
+from feval.comparison.plan import ComparedMethod, Plan
 from feval.comparison.traces import traces
 from feval.recording import DatasetInfo, LLMInfo, PoolRows, Question, RecordingWriter
 from feval.replay import LLM, Dataset, load
@@ -81,19 +81,19 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return base
 
 
-def _entries() -> tuple[Entry, ...]:
+def _entries() -> tuple[ComparedMethod, ...]:
     sweep = ("n", (1, 3))
     return (
-        Entry("cheap", "self-consistency", {}, (CHEAP,), sweep),
-        Entry("strong", "self-consistency", {}, (STRONG,), sweep),
-        Entry("patient", "mine.py:patient", {}, (CHEAP, STRONG)),
-        Entry(EVIL, "self-consistency", {"n": 99}, (CHEAP,)),
+        ComparedMethod(label="cheap", method="self-consistency", llms=(CHEAP,), sweep=sweep),
+        ComparedMethod(label="strong", method="self-consistency", llms=(STRONG,), sweep=sweep),
+        ComparedMethod(label="patient", method="mine.py:patient", llms=(CHEAP, STRONG)),
+        ComparedMethod(label=EVIL, method="self-consistency", fields={"n": 99}, llms=(CHEAP,)),
     )
 
 
 @pytest.fixture(scope="module")
 def told(folder: Path) -> Comparison:
-    plan = Plan("toy", ("recording",), _entries(), order="recorded", resamples=200)
+    plan = Plan(dataset="toy", recordings=("recording",), entries=_entries(), order="recorded", resamples=200)
     return compare(plan, base=folder)
 
 
@@ -131,7 +131,7 @@ def test_a_method_that_fails_later_is_said_and_the_others_are_followed(
     told: Comparison, folder: Path, loaded: Any
 ) -> None:
     dataset, llms = loaded
-    entry = replace(_entries()[2], method="gone.py:patient")
+    entry = _entries()[2].changed(method="gone.py:patient")
     curves = (*told.curves[:2], replace(told.curves[2], entry=entry))
     followed = traces(replace(told, curves=curves), dataset, llms, base=folder)
     assert [len(curve) for curve in followed.curves] == [2, 2, 0]
@@ -144,7 +144,7 @@ def test_a_method_that_fails_later_is_said_and_the_others_are_followed(
 
 def test_seeded_draws_show_the_cots_in_the_order_of_replicate_0(told: Comparison, folder: Path, loaded: Any) -> None:
     dataset, llms = loaded
-    seeded = replace(told, plan=replace(told.plan, order="seeded", seed=5))
+    seeded = replace(told, plan=told.plan.changed(order="seeded", seed=5))
     followed = traces(seeded, dataset, llms, base=folder)
     book = _data(comparison_page(seeded, dataset, llms, traces=followed))["explorer"]
     for place, llm in enumerate(llms):
@@ -196,7 +196,7 @@ def test_json_in_a_script_block_comes_back_as_it_was_and_cannot_end_the_block(na
 
 def test_nothing_of_strangers_stands_outside_the_data(told: Comparison, loaded: Any) -> None:
     dataset, llms = loaded
-    plan = replace(told.plan, dataset=EVIL + "\ud800")
+    plan = told.plan.model_copy(update={"dataset": EVIL + "\ud800"})
     page = comparison_page(replace(told, plan=plan), dataset, llms)
     outside = re.sub(r'(<script type="application/json" id="data">).*?(</script>)', r"\1\2", page, flags=re.DOTALL)
     assert "<img" not in outside
@@ -260,7 +260,7 @@ def test_the_picture_shows_every_line_and_hides_none(told: Comparison, axis: str
     from feval.report.pictures.comparison import _figure
     from feval.report.pictures.drawing import own_style
 
-    shown = compare(replace(told.plan, axis=axis), base=folder)
+    shown = compare(told.plan.changed(axis=axis), base=folder)
     with own_style():
         figure = _figure(shown, 6.4)
         figure.canvas.draw()
@@ -279,7 +279,7 @@ def test_the_picture_shows_every_line_and_hides_none(told: Comparison, axis: str
 
 
 def test_a_comparison_of_one_point_can_be_drawn(told: Comparison, folder: Path) -> None:
-    alone = compare(replace(told.plan, entries=_entries()[2:3]), base=folder)
+    alone = compare(told.plan.changed(entries=_entries()[2:3]), base=folder)
     files = comparison_files(alone, base=folder)
     assert set(files) == {"comparison.png", "comparison.svg", "report.html"}
     assert "ranking" not in {table["id"] for table in _data(files["report.html"].decode())["tables"]}

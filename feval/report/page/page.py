@@ -171,9 +171,8 @@ def _facts(comparison: Comparison, llms: Sequence[LLM], version: str) -> list[tu
         ),
         ("feval", version),
     ]
-    if plan.train_fraction is not None:
-        share = f"{100 * plan.train_fraction:g} % of the questions, split seed {plan.split_seed}; judged on the others"
-        facts.insert(2, ("learnt from", share))
+    if (split := plan.split_text()) is not None:
+        facts.insert(2, ("learnt from", split))
     return facts
 
 

@@ -7,16 +7,27 @@ import io
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
-from feval.report.tables.parquet import table_bytes
 from feval.report.tables.tables import Column, Table, per_round_cell, per_round_column
 from feval.report.text import counted_questions, decimals_for, fixed, percent, signed_points
 
 if TYPE_CHECKING:
-    from feval.comparison.comparison import Comparison, MethodCurve
-    from feval.comparison.statistics import Difference, Rank, Saving
+    from feval.comparison.comparison import Comparison
+    from feval.comparison.statistics import AccuracyDifference, Rank, Saving
     from feval.evaluation.evaluation import Evaluation
 
-__all__ = ["RESULT_COLUMNS", "comparison_tables", "questions_parquet", "results_csv", "results_parquet"]
+__all__ = [
+    "RESULT_COLUMNS",
+    "comparison_tables",
+    "cost_writer",
+    "differences_table",
+    "frontier_table",
+    "interval_column",
+    "per_question",
+    "percents",
+    "result_rows",
+    "results_csv",
+    "results_notes",
+]
 
 RESULT_COLUMNS = (
     "role", "label", "point", "budget", "llms", "kind", "accuracy", "accuracy_low", "accuracy_high", "usd_per_question",
@@ -30,26 +41,27 @@ One row per point of a method, per single call of an LLM, and per point of its p
 UNITS = {"usd": "USD", "tokens": "tokens", "calls": "calls", "samples": "CoTs"}
 
 
-def comparison_tables(told: Comparison) -> list[Table]:
-    """Tables of a comparison for a terminal: results, frontier, ranking with areas, pairs of methods, and what is missing.
+def comparison_tables(comparison: Comparison) -> list[Table]:
+    """All tables of a comparison for a terminal: results, frontier, ranking with areas, pairs of methods, and what is missing.
 
-    Pairs grow with the square of the methods. Where there are too many to be read, those with the strongest method are shown.
+    Where there are too many pairs to read, only those with the strongest method are shown.
     """
     tables = [
-        _results(told), _frontier(told), _ranking(told), _differences(told), _savings(told), _reaches(told), _missing(told),
+        _results(comparison), frontier_table(comparison), _ranking(comparison), differences_table(comparison),
+        _savings(comparison), _reaches(comparison), _missing(comparison),
     ]  # fmt: skip
     return [table for table in tables if table.rows]
 
 
 _MOST_ROWS = 30
-_Pair = TypeVar("_Pair", "Difference", "Saving")
+_Pair = TypeVar("_Pair", "AccuracyDifference", "Saving")
 
 
-def _readable(told: Comparison, rows: Sequence[_Pair]) -> tuple[Sequence[_Pair], tuple[str, ...]]:
-    """Those rows that a terminal shows, and a note on the others."""
-    if len(rows) <= _MOST_ROWS or not told.ranking:
+def _readable(comparison: Comparison, rows: Sequence[_Pair]) -> tuple[Sequence[_Pair], tuple[str, ...]]:
+    """The rows that a terminal shows, and a note on the others."""
+    if len(rows) <= _MOST_ROWS or not comparison.ranking:
         return rows, ()
-    best = told.ranking[0].label
+    best = comparison.ranking[0].label
     note = (
         f"pairs with {best}, the first of the ranking; all {len(rows):,} lines: comparison.json and report.html (--out)"
     )
@@ -60,28 +72,27 @@ def _numbers(*names: str) -> tuple[Column, ...]:
     return tuple(Column(name, number=True) for name in names)
 
 
-def _interval_name(told: Comparison) -> str:
-    return f"{100 * told.plan.confidence:g} % interval"
+def interval_column(comparison: Comparison) -> str:
+    """The header of a column of intervals."""
+    return f"{100 * comparison.plan.confidence:g} % interval"
 
 
-def _results(told: Comparison) -> Table:
-    rows = [row for row in _points(told) if row[0] != "ceiling"]
+def _results(comparison: Comparison) -> Table:
+    rows = [row for row in _points(comparison) if row[0] != "ceiling"]
     kinds = list(dict.fromkeys(point.kind for *_, point in rows))
     dollars = decimals_for(point.usd_per_question or 0.0 for *_, point in rows)
     first = rows[0][-1]
-    split = f"; {first.train_questions:,} other questions were learnt from" if first.train_questions else ""
-    draws = f"; seeded points average {told.plan.replicates} draws of each question, seed {told.plan.seed}"
     costs = {"usd": "USD/question", "tokens": "tokens/question", "samples": "CoTs/question", "calls": "calls/question"}
     several = len(kinds) > 1
-    by_round = per_round_column((told.plan.billing, point) for *_, point in rows)
+    by_round = per_round_column((comparison.plan.billing, point) for *_, point in rows)
     return Table(
-        title=f"{told.plan.dataset}, {counted_questions(first.questions, told.left_out)}",
+        title=f"{comparison.plan.dataset}, {counted_questions(first.questions, comparison.left_out)}",
         columns=(
             Column("method"),
             Column("budget"),
             *((Column("kind"),) if several else ()),
-            *_numbers("accuracy %", _interval_name(told)),
-            *(Column(name, number=True, spare=axis != told.plan.axis) for axis, name in costs.items()),
+            *_numbers("accuracy %", interval_column(comparison)),
+            *(Column(name, number=True, spare=axis != comparison.plan.axis) for axis, name in costs.items()),
             *(_numbers(by_round) if by_round else ()),
         ),
         rows=tuple(
@@ -90,7 +101,7 @@ def _results(told: Comparison) -> Table:
                 budget or "-",
                 *((point.kind,) if several else ()),
                 percent(point.accuracy),
-                _percents(point.accuracy_low, point.accuracy_high),
+                percents(point.accuracy_low, point.accuracy_high),
                 fixed(point.usd_per_question, dollars),
                 fixed(point.tokens_per_question, 1),
                 fixed(float(point.samples.mean()), 2),
@@ -99,61 +110,73 @@ def _results(told: Comparison) -> Table:
             )
             for _, label, _, budget, point in rows
         ),
-        notes=(
-            f"{', '.join(kinds)}{draws if 'seeded' in kinds else ''}{split}",
-            f"billing {first.billing}; prices {first.prices or 'none'}",
-            *told.warnings,
-        ),
+        notes=results_notes(comparison),
     )
 
 
-def _points(told: Comparison) -> Iterator[tuple[str, str, int, str, Evaluation]]:
+def results_notes(comparison: Comparison) -> tuple[str, ...]:
+    """How the points were computed and paid, and the warnings."""
+    first, kinds = comparison.curves[0].points[0], list(comparison.kinds)
+    split = f"; {first.train_questions:,} other questions were learnt from" if first.train_questions else ""
+    draws = f"; seeded points average {comparison.plan.replicates} draws of each question, seed {comparison.plan.seed}"
+    return (
+        f"{', '.join(kinds)}{draws if 'seeded' in kinds else ''}{split}",
+        f"billing {first.billing}; prices {first.prices or 'none'}",
+        *comparison.warnings,
+    )
+
+
+def _points(comparison: Comparison) -> Iterator[tuple[str, str, int, str, Evaluation]]:
     """Role, label, place, budget and evaluation of every point, in the order of the report."""
-    for role, curves in (("method", told.curves), ("ceiling", told.ceilings)):
+    for role, curves in (("method", comparison.curves), ("ceiling", comparison.ceilings)):
         for curve in curves:
             label = curve.label if role == "method" else f"pass@n of {curve.label}"
-            yield from ((role, label, i, budget_of(curve, i), point) for i, point in enumerate(curve.points))
-    for point in told.baselines:
+            yield from ((role, label, i, curve.budget_text(i), point) for i, point in enumerate(curve.points))
+    for point in comparison.baselines:
         yield "baseline", f"single call of {point.llms[0]}", 0, "", point
 
 
-def budget_of(curve: MethodCurve, place: int) -> str:
-    """The value of a curve's swept field at one of its points, as text; empty without a sweep."""
-    if curve.entry.sweep is None:
-        return ""
-    name = curve.entry.sweep[0]
-    return f"{name}={curve.points[place].fields.get(name)}"
-
-
-def _frontier(told: Comparison) -> Table:
-    curves = {curve.label: curve for curve in told.curves}
-    cost = _costs(told, (point.cost for point in told.frontier))
+def frontier_table(comparison: Comparison) -> Table:
+    """The Pareto frontier, by cost."""
+    curves = {curve.label: curve for curve in comparison.curves}
+    cost = cost_writer(comparison, (point.cost for point in comparison.frontier))
     return Table(
         title="Pareto frontier",
         columns=(
             Column("method"),
             Column("budget"),
-            *_numbers(_per_question(told), "accuracy %", "stays %"),
+            *_numbers(per_question(comparison), "accuracy %", "stays %"),
         ),
         rows=tuple(
-            (p.label, budget_of(curves[p.label], p.point) or "-", cost(p.cost), percent(p.accuracy), percent(p.stays))
-            for p in told.frontier
+            (p.label, curves[p.label].budget_text(p.point) or "-", cost(p.cost), percent(p.accuracy), percent(p.stays))
+            for p in comparison.frontier
         ),
-        notes=("stays: share of resampled question sets in which nothing is both as cheap and as good",),
+        notes=("stays: share of resampled question sets in which no other point is as cheap and as good",),
     )
 
 
-def _differences(told: Comparison) -> Table:
-    cost = _costs(told, (row.cost for row in told.differences))
-    rows, left = _readable(told, told.differences)
-    floor = f"on {told.curves[0].points[0].questions:,} questions it cannot be less than {told.smallest_p:.2g}"
-    untested = list(dict.fromkeys(row.untested for row in rows if row.untested))
+def differences_table(
+    comparison: Comparison, some: Sequence[AccuracyDifference] | None = None, notes: tuple[str, ...] = ()
+) -> Table:
+    """A table of differences in accuracy at equal cost.
+
+    Args:
+        comparison: the comparison.
+        some: which of its differences, with `notes`; `None` for all that a terminal shows, with notes on what they mean.
+        notes: below the table.
+    """
+    cost = cost_writer(comparison, (row.cost for row in comparison.differences))
+    rows, rest = _readable(comparison, comparison.differences)
+    if some is None:
+        notes = (*rest, *_difference_notes(comparison, rows))
+    else:
+        rows = some
     return Table(
         title="Difference in accuracy at equal cost, in percentage points",
         columns=(
             Column("method"),
             Column("minus"),
-            *_numbers(_per_question(told), "points", _interval_name(told)),
+            *_numbers(per_question(comparison), "points", interval_column(comparison)),
             Column("flips %", number=True, spare=True),
             Column("p", number=True, spare=True),
             Column("p (Holm)", number=True),
@@ -171,22 +194,25 @@ def _differences(told: Comparison) -> Table:
             )
             for row in rows
         ),
-        notes=(
-            *left,
-            f"{told.tests} comparisons by sign flips; p (Holm) is adjusted for all of them, {floor}; intervals are not adjusted",
-            *(f"- for p: {reason}" for reason in untested),
-            *(("- for the cost: the two share none, and each is taken at its dearest point",) if _apart(told) else ()),
-        ),
+        notes=notes,
     )
 
 
-def _apart(told: Comparison) -> bool:
-    return any(row.cost is None for row in told.differences)
+def _difference_notes(comparison: Comparison, rows: Sequence[AccuracyDifference]) -> tuple[str, ...]:
+    floor = (
+        f"on {comparison.curves[0].points[0].questions:,} questions it cannot be less than {comparison.smallest_p:.2g}"
+    )
+    apart = any(row.cost is None for row in comparison.differences)
+    return (
+        f"{comparison.tests} comparisons by sign flips; p (Holm) is adjusted for all, {floor}; intervals are not adjusted",
+        *(f"- for p: {reason}" for reason in dict.fromkeys(row.untested for row in rows if row.untested)),
+        *(("- for the cost: the two share none, and each is taken at its most expensive point",) if apart else ()),
+    )
 
 
-def _savings(told: Comparison) -> Table:
-    rows, left = _readable(told, told.savings)
-    cost = _costs(told, (value for row in told.savings for value in (row.cost_a, row.cost_b)))
+def _savings(comparison: Comparison) -> Table:
+    rows, rest = _readable(comparison, comparison.savings)
+    cost = cost_writer(comparison, (value for row in comparison.savings for value in (row.cost_a, row.cost_b)))
     return Table(
         title="Cost at equal accuracy",
         columns=(
@@ -194,7 +220,7 @@ def _savings(told: Comparison) -> Table:
             Column("over"),
             Column("accuracy %", number=True),
             *(Column(name, number=True, spare=True) for name in ("cost", "cost of other")),
-            *_numbers("ratio", _interval_name(told)),
+            *_numbers("ratio", interval_column(comparison)),
             *(Column(name, number=True, spare=True) for name in ("never %", "other never %")),
         ),
         rows=tuple(
@@ -212,10 +238,10 @@ def _savings(told: Comparison) -> Table:
             for row in rows
         ),
         notes=(
-            *left,
-            "never: share of resampled question sets in which the method does not reach the accuracy at any budget",
+            *rest,
+            "never: share of resampled question sets in which no budget of the method reaches the accuracy",
             *(
-                ("to any: so often does the first not reach it that the ratio has no upper end",)
+                ("to any: the first fails to reach it so often that the ratio has no upper end",)
                 if _unbounded(rows)
                 else ()
             ),
@@ -231,11 +257,16 @@ def _or_more(high: float | None) -> str:
     return "any" if high is None else f"{high:.3f}"
 
 
-def _reaches(told: Comparison) -> Table:
-    cost = _costs(told, (value for row in told.reaches for value in (row.cost, row.cost_low, row.cost_high)))
+def _reaches(comparison: Comparison) -> Table:
+    cost = cost_writer(
+        comparison, (value for row in comparison.reaches for value in (row.cost, row.cost_low, row.cost_high))
+    )
     return Table(
         title="Cost to reach an accuracy",
-        columns=(Column("method"), *_numbers("accuracy %", _per_question(told), _interval_name(told), "never %")),
+        columns=(
+            Column("method"),
+            *_numbers("accuracy %", per_question(comparison), interval_column(comparison), "never %"),
+        ),
         rows=tuple(
             (
                 row.label,
@@ -244,13 +275,16 @@ def _reaches(told: Comparison) -> Table:
                 f"{cost(row.cost_low, 'never')} to {cost(row.cost_high, 'never')}",
                 percent(row.never),
             )
-            for row in told.reaches
+            for row in comparison.reaches
         ),
     )
 
 
-def _ranking(told: Comparison) -> Table:
-    cost, areas = _costs(told, (row.cost for row in told.ranking)), {area.label: area for area in told.areas}
+def _ranking(comparison: Comparison) -> Table:
+    cost, areas = (
+        cost_writer(comparison, (row.cost for row in comparison.ranking)),
+        {area.label: area for area in comparison.areas},
+    )
 
     def cells(row: Rank) -> tuple[str, ...]:
         area = areas.get(row.label)
@@ -258,45 +292,47 @@ def _ranking(told: Comparison) -> Table:
             str(row.rank), row.label, cost(row.cost), percent(row.accuracy), f"{row.strength:+.3f}",
             f"{row.low:+.3f} to {row.high:+.3f}", percent(row.first),
             "-" if area is None else percent(area.area),
-            "-" if area is None else _percents(area.area_low, area.area_high),
+            "-" if area is None else percents(area.area_low, area.area_high),
         )  # fmt: skip
 
-    span = told.areas[0] if told.areas else None
+    span = comparison.areas[0] if comparison.areas else None
     return Table(
         title="Ranking (Bradley-Terry over questions) and area under the hull (AIQ)",
         columns=(
             Column("", number=True),
             Column("method"),
-            Column(_per_question(told), number=True, spare=True),
-            *_numbers("accuracy %", "strength", _interval_name(told), "first %", "AIQ %"),
+            Column(per_question(comparison), number=True, spare=True),
+            *_numbers("accuracy %", "strength", interval_column(comparison), "first %", "AIQ %"),
             Column("its interval", number=True, spare=True),
         ),
-        rows=tuple(map(cells, told.ranking)),
+        rows=tuple(map(cells, comparison.ranking)),
         notes=()
         if span is None
         else (f"AIQ: mean height of the hull from {cost(span.low_cost)} to {cost(span.high_cost)} per question",),
     )
 
 
-def _missing(told: Comparison) -> Table:
+def _missing(comparison: Comparison) -> Table:
     return Table(
         title="Missing",
         columns=(Column("method"), Column("reason")),
-        rows=tuple((one.label, one.reason) for one in told.missing),
+        rows=tuple((one.label, one.reason) for one in comparison.missing),
     )
 
 
-def _per_question(told: Comparison) -> str:
-    return f"{UNITS[told.plan.axis]}/question"
+def per_question(comparison: Comparison) -> str:
+    """The unit of costs."""
+    return f"{UNITS[comparison.plan.axis]}/question"
 
 
-def _percents(low: float | None, high: float | None) -> str:
+def percents(low: float | None, high: float | None) -> str:
+    """An interval of shares, in per cent."""
     return "-" if low is None or high is None else f"{percent(low)} to {percent(high)}"
 
 
-def _costs(told: Comparison, values: Iterable[float | None]) -> Callable[..., str]:
-    """A writer of costs, with as many decimals as the smallest needs."""
-    decimals = decimals_for(value for value in values if value) if told.plan.axis == "usd" else 1
+def cost_writer(comparison: Comparison, values: Iterable[float | None]) -> Callable[..., str]:
+    """A function that writes costs with as many decimals as the smallest needs."""
+    decimals = decimals_for(value for value in values if value) if comparison.plan.axis == "usd" else 1
 
     def written(value: float | None, unknown: str = "-") -> str:
         return unknown if value is None else fixed(value, decimals)
@@ -307,10 +343,10 @@ def _costs(told: Comparison, values: Iterable[float | None]) -> Callable[..., st
 # -- files --------------------------------------------------------------------------------------------------------------
 
 
-def _result_rows(told: Comparison) -> Iterator[tuple[str | int | float | bool | None, ...]]:
-    """Rows of `RESULT_COLUMNS`; `None` for what is not known."""
-    on = {(point.label, point.point) for point in told.frontier}
-    for role, label, place, budget, point in _points(told):
+def result_rows(comparison: Comparison) -> Iterator[tuple[str | int | float | bool | None, ...]]:
+    """Rows of `RESULT_COLUMNS`; `None` for unknown values."""
+    on = {(point.label, point.point) for point in comparison.frontier}
+    for role, label, place, budget, point in _points(comparison):
         numbers = (
             point.accuracy, point.accuracy_low, point.accuracy_high, point.usd_per_question, point.tokens_per_question,
             float(point.calls.mean()), float(point.samples.mean()),
@@ -320,38 +356,11 @@ def _result_rows(told: Comparison) -> Iterator[tuple[str | int | float | bool | 
         yield role, label, place, budget, " > ".join(point.llms), point.kind, *plain, frontier
 
 
-def results_csv(told: Comparison) -> str:
+def results_csv(comparison: Comparison) -> str:
     """CSV text with `RESULT_COLUMNS`, floats in full, an empty cell for what is not known, LF line ends."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(RESULT_COLUMNS)
-    for *cells, frontier in _result_rows(told):
+    for *cells, frontier in result_rows(comparison):
         writer.writerow([*cells, "yes" if frontier else "no"])
     return out.getvalue()
-
-
-def results_parquet(told: Comparison) -> bytes:
-    """Parquet bytes with the rows of `results_csv`, null for what is not known."""
-    import pyarrow as pa
-
-    words = dict.fromkeys(("role", "label", "budget", "llms", "kind"), pa.string())
-    types = words | {"point": pa.int32(), "frontier": pa.bool_()}
-    columns = zip(RESULT_COLUMNS, zip(*_result_rows(told), strict=True), strict=True)
-    return table_bytes(pa.table({name: pa.array(own, types.get(name, pa.float64())) for name, own in columns}))
-
-
-def questions_parquet(told: Comparison) -> bytes:
-    """Parquet bytes with what `Comparison.per_question` gives, one row per point and question."""
-    import pyarrow as pa
-
-    columns = told.per_question()
-    words = ("method", "budget", "llms", "kind", "question")
-    types = {name: pa.float64() for name in columns if name not in words} | {"point": pa.int32()}
-    # Labels and LLMs repeat over all questions of a point; dictionaries keep them small.
-    table = pa.table(
-        {
-            name: pa.array(values, types[name]) if name in types else pa.array(values, pa.string()).dictionary_encode()
-            for name, values in columns.items()
-        }
-    )
-    return table_bytes(table)

@@ -18,13 +18,13 @@ if TYPE_CHECKING:
 __all__ = ["ERROR_COLUMNS", "ERROR_NOTES", "estimate_note", "evaluation_tables", "grade_table", "label"]
 
 ERROR_COLUMNS = ("no answer %", "wrong vote %", "stopped early %", "routed wrong %")
-"""What a table of errors has, in the order of `evaluation.ERRORS`."""
+"""Columns of a table of errors, in the order of `evaluation.ERRORS`."""
 
 ERROR_NOTES = (
     "stopped early: all CoTs that the method might have drawn of an LLM it asked would vote right (1/m where m answers lead)",
-    "routed wrong: those of an LLM it did not ask would; wrong vote: none of the others",
+    "routed wrong: all CoTs of an LLM it did not ask would vote right; wrong vote: the rest",
 )
-"""What three of them mean."""
+"""What three of the columns mean."""
 
 _KINDS = {
     "exact": "expectation over all draws of the recorded CoTs",
@@ -33,15 +33,14 @@ _KINDS = {
 }
 
 
-def label(told: Evaluation) -> str:
-    """A method with those of its fields that are not at their defaults, on one line."""
-    usual = _defaults(told.method)
-    fields = [f"{name}={_written(value)}" for name, value in told.fields.items() if value != usual.get(name)]
-    return f"{told.method}({', '.join(fields)})" if fields else told.method
+def label(evaluation: Evaluation) -> str:
+    """A method with its fields that differ from their defaults, on one line."""
+    usual = _defaults(evaluation.method)
+    fields = [f"{name}={_written(value)}" for name, value in evaluation.fields.items() if value != usual.get(name)]
+    return f"{evaluation.method}({', '.join(fields)})" if fields else evaluation.method
 
 
 def _defaults(method: str) -> dict[str, object]:
-
     return {f.name: f.default for f in dataclasses.fields(METHODS[method])} if method in METHODS else {}
 
 
@@ -52,39 +51,39 @@ def _written(value: object) -> str:
 
 
 def evaluation_tables(evaluations: Sequence[Evaluation]) -> list[Table]:
-    """A table of results, one row per evaluation, and one of how wrong answers came about where that is known.
+    """A table of results, one row per evaluation, and one of the kinds of errors where they are known.
 
     Args:
-        evaluations: one at least, on the same questions.
+        evaluations: at least one; all on the same questions.
     """
     first = evaluations[0]
     interval = "interval" if first.confidence is None else f"{100 * first.confidence:g} % interval"
     numbers = ["accuracy %", interval, "USD/question", "tokens/question", "CoTs/question", "calls/question"]
-    decimals = decimals_for(told.usd_per_question or 0.0 for told in evaluations)
-    by_round = per_round_column((told.billing, told) for told in evaluations)
+    decimals = decimals_for(evaluation.usd_per_question or 0.0 for evaluation in evaluations)
+    by_round = per_round_column((evaluation.billing, evaluation) for evaluation in evaluations)
     numbers += [by_round] if by_round else []
     results = Table(
         title=f"{first.dataset}, {counted_questions(first.questions, first.left_out)}",
         columns=(Column("method"), Column("LLMs"), *(Column(name, number=True) for name in numbers)),
-        rows=tuple(_row(told, decimals, by_round) for told in evaluations),
+        rows=tuple(_row(evaluation, decimals, by_round) for evaluation in evaluations),
         notes=_notes(evaluations),
     )
-    split = [told for told in evaluations if None not in told.errors().values()]
+    split = [evaluation for evaluation in evaluations if None not in evaluation.errors().values()]
     return [results, _errors(split)] if split else [results]
 
 
-def _row(told: Evaluation, decimals: int, by_round: str | None) -> tuple[str, ...]:
-    low, high = told.accuracy_low, told.accuracy_high
+def _row(evaluation: Evaluation, decimals: int, by_round: str | None) -> tuple[str, ...]:
+    low, high = evaluation.accuracy_low, evaluation.accuracy_high
     return (
-        label(told),
-        " > ".join(told.llms),
-        percent(told.accuracy),
+        label(evaluation),
+        " > ".join(evaluation.llms),
+        percent(evaluation.accuracy),
         "-" if low is None or high is None else f"{percent(low)} to {percent(high)}",
-        fixed(told.usd_per_question, decimals),
-        fixed(told.tokens_per_question, 1),
-        fixed(float(told.samples.mean()), 2),
-        fixed(told.calls_per_question, 2),
-        *((per_round_cell(told, decimals),) if by_round else ()),
+        fixed(evaluation.usd_per_question, decimals),
+        fixed(evaluation.tokens_per_question, 1),
+        fixed(float(evaluation.samples.mean()), 2),
+        fixed(evaluation.calls_per_question, 2),
+        *((per_round_cell(evaluation, decimals),) if by_round else ()),
     )
 
 
@@ -104,35 +103,35 @@ def _errors(evaluations: Sequence[Evaluation]) -> Table:
 
 
 def estimate_note(name: str, own: MonteCarloPart) -> str:
-    """What of a split of errors is estimated.
+    """A note on the part of an error breakdown that is estimated by Monte Carlo.
 
     Args:
-        name: of the evaluation.
+        name: the evaluation's label.
         own: its estimate.
     """
     return (
-        f"{name}: which wrong answers were stopped early is estimated on {counted(own.questions, 'question')}, from "
+        f"{name}: the share stopped early is estimated on {counted(own.questions, 'question')}, from "
         f"{counted(own.replicates, 'seeded draw')} of each; its standard error is {percent(own.standard_error)} points"
     )
 
 
-def grade_table(told: Grade) -> Table:
-    """A table with the numbers of a run that was graded, laid out as those of an evaluation."""
-    interval = "interval" if told.confidence is None else f"{100 * told.confidence:g} % interval"
+def grade_table(grade: Grade) -> Table:
+    """A table of a graded run, laid out like that of an evaluation."""
+    interval = "interval" if grade.confidence is None else f"{100 * grade.confidence:g} % interval"
     numbers = ("accuracy %", interval, "USD/question", "tokens/question", "CoTs/question", "calls/question")
-    values = told.to_dict()
+    values = grade.to_dict()
     usd, tokens = values["usd_per_question"], values["tokens_per_question"]
-    low, high = told.accuracy_low, told.accuracy_high
-    draws = "recorded order" if told.replicate is None else f"replicate {told.replicate}, seed {told.seed}"
-    prices = f"prices {told.prices}" if told.prices else "no prices"
+    low, high = grade.accuracy_low, grade.accuracy_high
+    draws = "recorded order" if grade.replicate is None else f"replicate {grade.replicate}, seed {grade.seed}"
+    prices = f"prices {grade.prices}" if grade.prices else "no prices"
     return Table(
-        title=f"{told.dataset}, {counted(told.questions, 'question')}",
+        title=f"{grade.dataset}, {counted(grade.questions, 'question')}",
         columns=(Column("run"), Column("LLMs"), *(Column(name, number=True) for name in numbers)),
         rows=(
             (
-                told.run,
-                " > ".join(told.llms),
-                percent(told.accuracy),
+                grade.run,
+                " > ".join(grade.llms),
+                percent(grade.accuracy),
                 "-" if low is None or high is None else f"{percent(low)} to {percent(high)}",
                 fixed(usd, decimals_for([usd or 0.0])),
                 fixed(tokens, 1),
@@ -140,25 +139,27 @@ def grade_table(told: Grade) -> Table:
                 fixed(values["calls_per_question"], 2),
             ),
         ),
-        notes=(f"CoTs in {draws}; billing {told.billing}; {prices}",),
+        notes=(f"CoTs in {draws}; billing {grade.billing}; {prices}",),
     )
 
 
-def _settings(told: Evaluation) -> list[str]:
-    return [f"{name} {_written(value)}" for name, value in told.fields.items() if value is not None]
+def _settings(evaluation: Evaluation) -> list[str]:
+    return [f"{name} {_written(value)}" for name, value in evaluation.fields.items() if value is not None]
 
 
 def _notes(evaluations: Sequence[Evaluation]) -> tuple[str, ...]:
-    kinds = dict.fromkeys((told.kind, told.replicates, told.seed) for told in evaluations)
-    said = [
+    kinds = dict.fromkeys((evaluation.kind, evaluation.replicates, evaluation.seed) for evaluation in evaluations)
+    notes = [
         f"{kind}: {_KINDS[kind].format(draws=counted(replicates or 1, 'seeded draw'), seed=seed)}"
         for kind, replicates, seed in kinds
     ]
-    said += [f"{told.method}: {', '.join(_settings(told))}" for told in evaluations if told.fields]
+    notes += [
+        f"{evaluation.method}: {', '.join(_settings(evaluation))}" for evaluation in evaluations if evaluation.fields
+    ]
     first = evaluations[0]
     prices = f"prices {first.prices}" if first.prices else "no prices"
-    counters = ", ".join(dict.fromkeys(counter for told in evaluations for counter in told.counters))
-    learnt = max(told.train_questions for told in evaluations)
+    counters = ", ".join(dict.fromkeys(counter for evaluation in evaluations for counter in evaluation.counters))
+    learnt = max(evaluation.train_questions for evaluation in evaluations)
     split = [f"{counted(learnt, 'other question')} were set aside for training and are not judged"] if learnt else []
-    warnings = dict.fromkeys(warning for told in evaluations for warning in told.warnings)
-    return (*said, *split, f"billing {first.billing}; {prices}; token counter {counters}", *warnings)
+    warnings = dict.fromkeys(warning for evaluation in evaluations for warning in evaluation.warnings)
+    return (*notes, *split, f"billing {first.billing}; {prices}; token counter {counters}", *warnings)

@@ -1,0 +1,369 @@
+"""Requests: everything that decides the numbers of a command, as one frozen value per command.
+
+The command line parses its options into a request, a comparison file lists the methods of one, a receipt holds it, and `feval
+verify` computes it again. An option of `evaluate` is declared once, as a field of `EvaluationOptions`: the command line offers
+it, comparison files take it as a key, receipts record it, and `arguments` hands it to `evaluate`. Older receipts lack it, so
+its default must be what happened before the option existed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self, TypeVar
+
+import numpy as np
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+
+from feval.cards.prices import BILLINGS
+from feval.cards.validation import sentence
+from feval.errors import OutOfRangeError, UnknownNameError, UsageError
+from feval.evaluation.curves import method_curve, self_consistency_curve
+from feval.evaluation.question_set import CHOICES
+from feval.evaluation.training import train_test_rows
+from feval.replay.draws import ORDERS
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from feval.evaluation.curves import Curve
+    from feval.evaluation.question_set import Rows
+    from feval.replay import LLM, Dataset
+
+__all__ = [
+    "BudgetPlanRequest",
+    "Consumption",
+    "CurveRequest",
+    "EstimateRequest",
+    "EvaluationOptions",
+    "GradeRequest",
+    "Names",
+    "QuestionOptions",
+    "ReplayOptions",
+    "Request",
+    "RunRequest",
+    "not_empty",
+    "one_of",
+    "option",
+]
+
+MOST_RESAMPLES = 1_000_000
+_T = TypeVar("_T")
+_RANGE_ERRORS = {"greater_than", "greater_than_equal", "less_than", "less_than_equal", "finite_number"}
+
+
+def option(default: Any, text: str, metavar: str | None = None, *, rare: bool = False, **bounds: Any) -> Any:
+    """A field of a request that is an option of the commands.
+
+    Args:
+        default: its default, which receipts of versions without the option stand for.
+        text: its help on the command line.
+        metavar: what stands for its value in the help; `None` for its type.
+        rare: whether it is left to comparison files and Python, to keep the command line short.
+        bounds: as for `pydantic.Field`.
+    """
+    return Field(default, description=text, json_schema_extra={"metavar": metavar, "rare": rare}, **bounds)
+
+
+def one_of(noun: str, known: Collection[str]) -> AfterValidator:
+    """A check that a value is among the known ones, which raises `UnknownNameError` with the nearest."""
+    return AfterValidator(partial(_checked_name, noun=noun, known=known))
+
+
+def _checked_name(value: str | None, noun: str, known: Collection[str]) -> str | None:
+    if value is not None and value not in known:
+        raise UnknownNameError.of(noun, value, known)
+    return value
+
+
+def not_empty(values: tuple[_T, ...]) -> tuple[_T, ...]:
+    """A check that there is at least one value."""
+    if not values:
+        raise ValueError("name at least one")
+    return values
+
+
+Names = Annotated[tuple[str, ...], Field(strict=False), AfterValidator(not_empty)]
+
+
+class Request(BaseModel):
+    """Base of all requests: frozen, with no unknown fields and no conversions. What does not fit raises a `FevalError`."""
+
+    # Built on first use: a command needs one request of many.
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False, defer_build=True)
+
+    noun: ClassVar[str] = "The request"
+    written: ClassVar[tuple[str, ...]] = ()
+    """Fields with a default that every receipt states nonetheless."""
+    retired: ClassVar[tuple[str, ...]] = ()
+    """Fields that receipts of earlier versions have, and on which no number depends any more."""
+
+    def __init__(self, noun: str | None = None, /, **values: Any) -> None:
+        try:
+            super().__init__(**values)
+        except ValidationError as error:
+            raise usage_error(error, noun or self.noun, type(self)) from error
+
+    @classmethod
+    def parse(cls, noun: str, values: Mapping[str, Any]) -> Self:
+        """A request from outside.
+
+        Args:
+            noun: what error messages call it.
+            values: field -> value.
+        """
+        make: Any = cls
+        request: Self = make(noun, **values)
+        return request
+
+    def changed(self, **values: Any) -> Self:
+        """The same request with other values in some fields, checked like a new one."""
+        return type(self)(**{name: getattr(self, name) for name in self.model_fields_set} | values)
+
+    def pinned(self) -> dict[str, Any]:
+        """The request as a receipt holds it: JSON values, without the price list, which the receipt pins by its hash."""
+        return self.model_dump(mode="json", exclude={"prices"})
+
+    @classmethod
+    def of_receipt(cls, content: dict[str, Any]) -> Self:
+        """A request as a receipt holds it.
+
+        Raises:
+            UsageError: a field is missing, unknown or malformed.
+        """
+        missing = [name for name in cls.written if name not in content]
+        if missing:
+            raise UsageError(f"{cls.noun} lacks the field {missing[0]!r}.")
+        return cls.parse(cls.noun, {name: value for name, value in content.items() if name not in cls.retired})
+
+
+def usage_error(error: ValidationError, subject: str, model: type[BaseModel]) -> UsageError:
+    """Translate what pydantic found into the error that fits.
+
+    Args:
+        error: what pydantic raised.
+        subject: what the sentence is about, such as "The request".
+        model: whose fields are known.
+    """
+    first = error.errors(include_url=False)[0]
+    if first["type"] == "extra_forbidden" and len(first["loc"]) == 1:
+        names = [str(field.validation_alias or name) for name, field in model.model_fields.items()]
+        return UnknownNameError.of(f"field of {subject[:1].lower()}{subject[1:]}", str(first["loc"][0]), names)
+    kind = OutOfRangeError if first["type"] in _RANGE_ERRORS else UsageError
+    return kind(f"{subject} {sentence(error)}.")
+
+
+# -- options that commands share --------------------------------------------------------------------------------------
+
+
+class ReplayOptions(Request):
+    """How recordings are loaded: the arguments of `load`."""
+
+    seed: int = option(0, "Random seed for draws and resamples.")
+    billing: Annotated[str, one_of("billing", BILLINGS)] = option(
+        "once", "How prompts are paid: once, per_round or per_sample.", "RULE"
+    )
+    prices: str | None = option(None, "Id or file of a price list, or none. Default: the recording's.", "LIST")
+
+    def loading(self) -> dict[str, Any]:
+        """The keyword arguments of `load`."""
+        return {name: getattr(self, name) for name in ReplayOptions.model_fields}
+
+
+class QuestionOptions(ReplayOptions):
+    """Which questions count."""
+
+    unlabelled: Annotated[str, one_of("choice for unlabelled", CHOICES)] = option(
+        "refuse", "Questions without a gold answer that can be read.", "refuse|drop"
+    )
+    short_pools: Annotated[str, one_of("choice for short_pools", CHOICES)] = option(
+        "refuse", "Questions with fewer CoTs than the largest budget.", "refuse|drop"
+    )
+
+
+class EvaluationOptions(QuestionOptions):
+    """How a method is evaluated: the arguments of `evaluate`."""
+
+    orders: ClassVar[Collection[str]] = ORDERS
+
+    order: str | None = option(
+        None, "exact, seeded or recorded. Default: exact where the method has such a form.", "KIND"
+    )
+    replicates: int = option(100, "Draws per question, for --order seeded.", ge=1)
+    train_fraction: float | None = option(
+        None, "Share of the questions to learn from; the others are judged.", "SHARE", gt=0, lt=1
+    )
+    split_seed: int = option(0, "Random seed of that split.", rare=True)
+    confidence: float | None = option(0.95, "Of the intervals.", rare=True)
+
+    def model_post_init(self, _: Any) -> None:
+        """Check what needs more than one look.
+
+        Raises:
+            UnknownNameError: no such order.
+        """
+        _checked_name(self.order, "order", self.orders)
+
+    def arguments(self) -> dict[str, Any]:
+        """The keyword arguments of `evaluate`."""
+        return {
+            name: getattr(self, name)
+            for name in EvaluationOptions.model_fields
+            if name not in ReplayOptions.model_fields
+        }
+
+    def split(self, dataset: Dataset, rows: Rows) -> tuple[Rows, Rows]:
+        """Rows of the training questions, none where nothing is learnt, and of those that are judged."""
+        if self.train_fraction is None:
+            return np.array([], np.intp), rows
+        return train_test_rows(dataset, self.train_fraction, self.split_seed, rows)
+
+    def split_text(self) -> str | None:
+        """How the questions are split, in words for a reader; `None` where nothing is learnt."""
+        if self.train_fraction is None:
+            return None
+        return f"{100 * self.train_fraction:g} % of the questions, split seed {self.split_seed}; judged on the others"
+
+
+# -- one request per command ------------------------------------------------------------------------------------------
+
+
+class RunRequest(EvaluationOptions):
+    """What `feval run` computes: one method on one dataset.
+
+    Attributes:
+        method: a name of `feval ls methods`, or that of a user's function.
+        settings: fields that differ from the method's defaults.
+        dataset: id.
+        llms: names, in the order the method wants them.
+        source_sha256: hash of the file that a user's method is in; `None` for a built-in method.
+    """
+
+    written: ClassVar[tuple[str, ...]] = (
+        "order",
+        "replicates",
+        "train_fraction",
+        "split_seed",
+        "seed",
+        "billing",
+        "confidence",
+    )
+    retired: ClassVar[tuple[str, ...]] = ("resamples",)
+
+    method: str
+    settings: dict[str, Any]
+    dataset: str
+    llms: Names
+    source_sha256: str | None = None
+
+    def pinned(self) -> dict[str, Any]:
+        """The request as a receipt holds it; only a user's method has a source."""
+        content = super().pinned()
+        if self.source_sha256 is None:
+            del content["source_sha256"]
+        return content
+
+
+_PLAIN = ("order", "replicates", "unlabelled", "short_pools", "confidence")  # the options of `self_consistency_curve`
+
+
+class CurveRequest(RunRequest):
+    """What `feval curve` computes: one method over the values of one of its fields.
+
+    Attributes:
+        field: the field that varies; `None` for the plain curve of self-consistency over n.
+        values: its values.
+    """
+
+    written: ClassVar[tuple[str, ...]] = ("order", "replicates", "seed", "billing", "confidence")
+
+    field: str | None
+    values: Annotated[tuple[int | float, ...], Field(strict=False)]
+
+    def simplest(self) -> CurveRequest:
+        """The same, as a plain curve of self-consistency where it is one: nothing else is set."""
+        default = EvaluationOptions().arguments()
+        others = {name: value for name, value in self.arguments().items() if name not in _PLAIN}
+        if self.settings or len(self.llms) > 1 or any(default[name] != value for name, value in others.items()):
+            return self
+        return self.changed(field=None) if (self.method, self.field) == ("self-consistency", "n") else self
+
+    def compute(self, dataset: Dataset, llms: Sequence[LLM]) -> Curve:
+        """The curve, from what `load` gave for this request."""
+        options = self.arguments()
+        if self.field is not None:
+            return method_curve(dataset, llms, self.method, self.field, self.values, settings=self.settings, **options)
+        plain = {name: options[name] for name in _PLAIN} | {"order": self.order or "exact"}
+        return self_consistency_curve(dataset, llms[0], list(map(int, self.values)), **plain)
+
+
+class EstimateRequest(QuestionOptions):
+    """What `feval estimate` computes: the accuracy of votes, forecast from a few calls; see `feval.forecast.estimate`."""
+
+    written: ClassVar[tuple[str, ...]] = ("seed", "billing", "confidence", "resamples", "simulations", "replicate")
+
+    dataset: str
+    llms: Annotated[tuple[str, ...], Field(strict=False, min_length=1, max_length=1)]
+    g: int
+    m: Annotated[tuple[int, ...], Field(strict=False)]
+    methods: Annotated[tuple[str, ...], Field(strict=False)]
+    replicate: int = option(0, "Which draw of calls.", ge=0)
+    confidence: float = option(0.95, "Of the intervals.", rare=True)
+    resamples: int = option(10_000, "Of the bootstrap.", rare=True, le=MOST_RESAMPLES)
+    simulations: int = option(100, "Votes simulated per question.", rare=True, le=MOST_RESAMPLES)
+
+    def arguments(self) -> dict[str, Any]:
+        """The keyword arguments of `estimate`."""
+        return _arguments(self)
+
+
+class BudgetPlanRequest(QuestionOptions):
+    """What `feval plan` computes: what a budget buys, judged by a pilot; see `feval.forecast.plan`."""
+
+    dataset: str
+    llms: Annotated[tuple[str, ...], Field(strict=False, min_length=1, max_length=1)]
+    budget_usd: float | None = None
+    budget_tokens: float | None = None
+    questions: int | None = option(None, "How many are to be answered. Default: as many as the pilot has.")
+    most_votes: int = option(41, "The largest vote that is looked at.")
+    family: int = option(1, "Plans made at once: what is certified together holds in all of them.", ge=1)
+
+    def arguments(self) -> dict[str, Any]:
+        """The keyword arguments of `feval.forecast.plan`."""
+        return _arguments(self)
+
+
+def _arguments(request: QuestionOptions) -> dict[str, Any]:
+    """All fields but what was loaded."""
+    loaded = {*ReplayOptions.model_fields, "dataset", "llms"}
+    return {name: getattr(request, name) for name in type(request).model_fields if name not in loaded}
+
+
+class Consumption(Request):
+    """What a program was handed of one LLM on one question.
+
+    Attributes:
+        llm: name of the variant.
+        question: its id.
+        requests: how many it took.
+        samples: recorded places of the CoTs, in the order in which they were handed out; recycled ones come again.
+    """
+
+    llm: str
+    question: str
+    requests: int
+    samples: Annotated[tuple[int, ...], Field(strict=False)]
+
+
+class GradeRequest(Request):
+    """What `feval grade` computes: the answers that a program gave for the CoTs it was handed; see `grade_answers`."""
+
+    run: str
+    replicate: int | None = Field(ge=0, le=MOST_RESAMPLES)
+    dataset: str
+    llms: Names
+    seed: int
+    billing: str
+    confidence: float | None
+    consumed: Annotated[tuple[Consumption, ...], Field(strict=False)]
+    answers: dict[str, str | None]

@@ -1,0 +1,163 @@
+"""The form of a receipt: JSON that pins what numbers were computed from, the request, and the numbers.
+
+Everything in a receipt is data from anywhere: it is checked here, and nothing that it names is opened.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, ConfigDict, Field
+
+from feval import __version__
+from feval.comparison.plan import ComparisonRequest
+from feval.errors import UnknownNameError, UsageError
+from feval.evaluation.requests import CurveRequest, EstimateRequest, GradeRequest, Request, RunRequest
+from feval.hub.addresses import is_address
+from feval.hub.single import fetch_file
+from feval.receipts import semantics
+from feval.replay.draws import SCHEME
+
+__all__ = [
+    "FORMAT",
+    "REQUESTS",
+    "PinnedPrices",
+    "PinnedRecording",
+    "Receipt",
+    "is_receipt",
+    "local_receipt",
+    "read_receipt",
+]
+
+FORMAT = 1
+_MOST_BYTES = 64 << 20
+
+REQUESTS: Mapping[str, type[Request]] = {
+    "run": RunRequest,
+    "curve": CurveRequest,
+    "compare": ComparisonRequest,
+    "estimate": EstimateRequest,
+    "grade": GradeRequest,
+}
+"""Kind of receipt -> what its request must be."""
+
+
+def _printable(text: str) -> str:
+    if not text.isprintable():
+        raise ValueError("it cannot be shown on a terminal")
+    return text
+
+
+class PinnedRecording(Request):
+    """A recording by its hash, and where it was, as a path from the receipt's folder or an address."""
+
+    hash: str
+    path: str
+
+
+class PinnedPrices(Request):
+    """A price list by its id and digest."""
+
+    id: str
+    digest: str
+
+
+class Receipt(Request):
+    """A receipt.
+
+    Attributes:
+        feval_receipt: version of this form.
+        kind: a key of `REQUESTS`.
+        feval: version of feval that wrote it.
+        draws: scheme of the draws.
+        semantics: version of what the numbers mean, see `feval.receipts.semantics`; the first version does not state it.
+        recordings: what the numbers were computed from.
+        prices: the price list; `None` where dollars were switched off.
+        counters: who counted the tokens of each LLM; the first version does not state it.
+        request: what was asked for, as `REQUESTS[kind]` holds it.
+        numbers: what came out.
+    """
+
+    model_config = ConfigDict(extra="ignore")  # earlier versions wrote more
+    noun = "It"
+
+    feval_receipt: int
+    kind: str
+    feval: Annotated[str, AfterValidator(_printable)]
+    draws: str
+    semantics: int = 1
+    recordings: Annotated[tuple[PinnedRecording, ...], Field(strict=False, min_length=1)]
+    prices: PinnedPrices | None
+    counters: dict[str, str] = {}  # noqa: RUF012  pydantic copies it
+    request: dict[str, Any]
+    numbers: dict[str, Any]
+
+    def parsed_request(self) -> Request:
+        """The request, checked.
+
+        Raises:
+            UnknownNameError: a kind of receipt that nobody knows.
+            UsageError: a field is missing, unknown or malformed.
+        """
+        if self.kind not in REQUESTS:
+            raise UnknownNameError.of("kind of receipt", self.kind, REQUESTS)
+        return REQUESTS[self.kind].of_receipt(self.request)
+
+
+def is_receipt(path: Path) -> bool:
+    """Whether a path is a file, as a receipt is; a recording is a folder."""
+    return path.suffix == ".json" and path.name != "manifest.json" and not path.is_dir()
+
+
+def local_receipt(place: Path) -> Path:
+    """The file of a receipt; one on the Hub is fetched into the cache.
+
+    Raises:
+        HubError: it cannot be fetched.
+    """
+    return fetch_file(place, most_bytes=_MOST_BYTES) if is_address(place) else place
+
+
+def read_receipt(path: Path) -> Receipt:
+    """Read a receipt and check its form.
+
+    Raises:
+        UsageError: the file is not a receipt, is damaged, or is of a later format or of other draws.
+    """
+    try:
+        if path.stat().st_size > _MOST_BYTES:
+            raise UsageError(f"{path} is too large for a receipt.")
+        content = json.loads(path.read_bytes())
+    except OSError as error:
+        raise UsageError(f"The receipt {path} cannot be read: {error.strerror or error}.") from error
+    except (ValueError, RecursionError) as error:
+        raise UsageError(f"{path} is not a receipt: it is not valid JSON ({error}).") from error
+    if not isinstance(content, dict) or "feval_receipt" not in content:
+        raise UsageError(
+            f"{path} is not a receipt. feval run, curve, compare, estimate and grade write receipt.json with --out."
+        )
+    if content["feval_receipt"] != FORMAT:
+        raise UsageError(
+            f"{path} is a receipt of format {content['feval_receipt']!r}; this feval reads format {FORMAT}. Use a later feval."
+        )
+    try:
+        receipt = Receipt(**content)
+        if receipt.kind in REQUESTS:
+            receipt.parsed_request()
+    except UsageError as error:
+        raise UsageError(f"{path} is a damaged receipt. {error} Take an unchanged copy.") from error
+    if receipt.kind not in REQUESTS:
+        raise UnknownNameError.of("kind of receipt", receipt.kind, REQUESTS)
+    if receipt.semantics > semantics.VERSION:
+        raise UsageError(
+            f"The numbers of {path} have version {receipt.semantics} of their meaning; this feval {__version__} knows version "
+            f"{semantics.VERSION}. Use a later feval."
+        )
+    if receipt.draws != SCHEME:
+        raise UsageError(
+            f"{path} was made with the draws {receipt.draws!r}; this feval {__version__} draws by {SCHEME!r}."
+        )
+    return receipt

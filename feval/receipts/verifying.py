@@ -1,0 +1,357 @@
+"""Verify receipts: compute what was asked for again, and compare.
+
+Words and integers must be the same, other numbers equal to 1e-12. A receipt is data: it never makes feval run code that it
+names, nor open a file of its choice; a user's method and a price list of the user's own must be given again. Where the numbers
+of a receipt with an older meaning (`feval.receipts.semantics`) come out otherwise, the check says what has changed since: they
+are neither confirmed nor called wrong.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import posixpath
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from feval import __version__
+from feval.cards.cards import price_ids
+from feval.cards.prices import price_list
+from feval.comparison.comparison import compare
+from feval.comparison.plan import ComparisonRequest
+from feval.errors import ConflictError, MethodError, RecordingError, UnlabelledError, UsageError
+from feval.evaluation.evaluation import evaluate
+from feval.evaluation.method_names import make_method
+from feval.evaluation.requests import CurveRequest, EstimateRequest, GradeRequest, RunRequest
+from feval.evaluation.user_methods import MethodFile
+from feval.forecast import estimate
+from feval.hub.addresses import is_address
+from feval.hub.places import open_place
+from feval.receipts import semantics
+from feval.receipts.format import read_receipt
+from feval.receipts.grading import grade_answers
+from feval.receipts.writing import comparison_numbers
+from feval.recording.layout.origin import cached_from
+from feval.replay.loading import load
+
+if TYPE_CHECKING:
+    from feval.cards.prices import PriceList
+    from feval.evaluation.requests import Request
+    from feval.receipts.format import PinnedPrices, Receipt
+    from feval.recording import Recording
+    from feval.replay import LLM, Dataset
+
+__all__ = ["ChangedValue", "ReceiptCheck", "verify_receipt"]
+
+TOLERANCE = 1e-12
+_ROUNDING = 1e-15  # of shares that should be nothing
+
+
+@dataclass(frozen=True)
+class ChangedValue:
+    """A value that came out otherwise.
+
+    Attributes:
+        where: its place, such as "accuracy" or "points[3].usd_per_question".
+        receipt: the value in the receipt; `None` for nothing.
+        now: the value now.
+    """
+
+    where: str
+    receipt: Any
+    now: Any
+
+    def __str__(self) -> str:
+        if _is_number(self.receipt) and _is_number(self.now):
+            return f"{self.where}: the receipt says {self.receipt!r}, now {self.now!r}, {self.now - self.receipt:+.3g}"
+        return f"{self.where}: the receipt says {self.receipt!r:.80}, now {self.now!r:.80}"
+
+
+@dataclass(frozen=True)
+class ReceiptCheck:
+    """The outcome of verifying a receipt.
+
+    Attributes:
+        kind: "run", "curve", "compare", "estimate" or "grade".
+        numbers: how many values were compared.
+        differences: the values that came out otherwise.
+        notes: sentences on what differs without being a number: the version of feval, and why numbers of an older receipt cannot
+            be computed any more.
+        semantics: version of what the receipt's numbers mean.
+        changes: what has changed since that version, where something came out otherwise; else empty.
+    """
+
+    kind: str
+    numbers: int
+    differences: tuple[ChangedValue, ...]
+    notes: tuple[str, ...]
+    semantics: int = semantics.VERSION
+    changes: tuple[str, ...] = ()
+
+    @property
+    def equal(self) -> bool:
+        """Whether everything came out as the receipt says."""
+        return not self.differences and not self.changes
+
+    @property
+    def outdated(self) -> bool:
+        """Whether something came out otherwise, and what numbers mean has changed since the receipt was written."""
+        return bool(self.changes)
+
+
+def verify_receipt(
+    path: Path,
+    recordings: Sequence[Path] | None = None,
+    *,
+    methods: Sequence[str] = (),
+    prices: str | Path | None = None,
+) -> ReceiptCheck:
+    """Compute the numbers of a receipt again.
+
+    Args:
+        path: the receipt.
+        recordings: folders with what it was computed from; `None` looks where the receipt says: from its own folder, or, for one
+            in the Hub's cache, in the repository at its commit.
+        methods: users' methods that it may run, as FILE.py:FUNCTION; each must be the one the receipt pins.
+        prices: a price list's id or file, where the receipt's own is not among the cards.
+
+    Raises:
+        UsageError: the file is not a receipt or of a later format, or a user's method was not given again.
+        ConflictError: a recording, price list or method is not the one the receipt was made from.
+        RecordingError: a recording cannot be read.
+    """
+    receipt = read_receipt(path)
+    places = [*recordings] if recordings else [_place(path, pinned.path) for pinned in receipt.recordings]
+    gone = next((place for place in places if not recordings and isinstance(place, Path) and not place.exists()), None)
+    if gone is not None:
+        raise RecordingError(
+            f"The receipt was made from the recording in {gone}, which is no longer there. Give it with --recording, once for "
+            "each that the receipt names."
+        )
+    opened = _open(places, receipt)
+    request = receipt.parsed_request()
+    inputs = _Inputs(opened, _pinned_prices(receipt.prices, prices), _users_methods(methods))
+    changes = semantics.changes_since(receipt.semantics)
+    notes = (
+        []
+        if receipt.feval == __version__
+        else [f"The receipt was written by feval {receipt.feval}; this is {__version__}."]
+    )
+    try:
+        numbers = json.loads(json.dumps(_COMPUTE[type(request)](request, inputs), allow_nan=False))
+    except UnlabelledError as error:
+        if not changes:
+            raise
+        return ReceiptCheck(receipt.kind, 0, (), (*notes, str(error)), receipt.semantics, changes)
+    differences: list[ChangedValue] = []
+    count = _compare("", receipt.numbers, numbers, differences, older=bool(changes))
+    _compare("counters", receipt.counters, _counters(receipt, request, opened), differences)
+    return ReceiptCheck(
+        receipt.kind, count, tuple(differences), tuple(notes), receipt.semantics, changes if differences else ()
+    )
+
+
+# -- what the receipt pins ----------------------------------------------------------------------------------------------
+
+
+def _place(path: Path, place: str) -> str | Path:
+    """Where a receipt says that a recording is; for a receipt in the Hub's cache, in the repository that it is from.
+
+    Raises:
+        UsageError: a receipt from the Hub names a folder outside of its repository.
+    """
+    if is_address(place):
+        return place
+    base = cached_from(path.parent)
+    if base is None:
+        return path.parent / place
+    repository, _, inside = base.partition("@")
+    commit, _, folder = inside.partition("/")
+    if place.startswith("/") or posixpath.normpath(posixpath.join(folder, place)).startswith(".."):
+        raise UsageError(
+            f"The receipt {path.name} of {base} says that its recording was in {place!r:.120}, outside of the repository. Give "
+            "the recording with --recording."
+        )
+    return f"{repository}@{commit}{posixpath.normpath(posixpath.join('/', folder, place)).rstrip('/')}"
+
+
+def _open(places: Sequence[str | Path], receipt: Receipt) -> list[Recording]:
+    opened = [open_place(place) for place in places]
+    by_hash = {recording.hash: recording for recording in opened}
+    for pinned in receipt.recordings:
+        if pinned.hash not in by_hash:
+            given = ", ".join(f"{r.path} has {r.hash[:16]}" for r in opened) or "none was given"
+            raise ConflictError(
+                f"The receipt was made from a recording with hash {pinned.hash[:16]} (it was in {pinned.path}); {given}. "
+                "Give the right one with --recording."
+            )
+    return [by_hash[name] for name in dict.fromkeys(pinned.hash for pinned in receipt.recordings)]
+
+
+def _pinned_prices(pinned: PinnedPrices | None, given: str | Path | None) -> PriceList | str:
+    if pinned is None:
+        return "none"
+    if given is None and pinned.id not in price_ids():  # it may be a path, and a receipt opens no file of its choice
+        raise UsageError(
+            f"The receipt was made with a price list {pinned.id!r}, which is not among the cards. Give it with --prices."
+        )
+    prices = price_list(given if given is not None else pinned.id)
+    if prices.digest != pinned.digest:
+        raise ConflictError(
+            f"The receipt was made with a price list {pinned.id!r} of digest {pinned.digest[:16]}; the one here has "
+            f"{prices.digest[:16]}. Give the right one with --prices."
+        )
+    return prices
+
+
+def _users_methods(names: Sequence[str]) -> dict[str, MethodFile]:
+    """The users' methods that were given, by the hash of their source: the only ones that may run."""
+    methods = [make_method(name) for name in names]
+    return {f"{m.source_sha256}:{m.function}": m for m in methods if isinstance(m, MethodFile)}
+
+
+def _counters(receipt: Receipt, request: Request, opened: Sequence[Recording]) -> dict[str, str | None]:
+    """Who counted the tokens of each LLM for which the receipt states it; receipts of earlier versions do not."""
+    dataset = request.plan.dataset if isinstance(request, ComparisonRequest) else receipt.request["dataset"]
+    pairs = [pair for own in opened for pair in own.manifest.pairs.items()]
+    counters = {llm: part["counter"] for (where, llm), part in pairs if where == dataset}
+    return {llm: counters.get(llm) for llm in receipt.counters}
+
+
+# -- computing again ------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Inputs:
+    """What a receipt pins, at hand again: recordings, the price list, and users' methods by the hash of their source."""
+
+    recordings: Sequence[Recording]
+    prices: PriceList | str
+    methods: Mapping[str, MethodFile]
+
+    def load(self, request: RunRequest | EstimateRequest | GradeRequest) -> tuple[Dataset, list[LLM]]:
+        options: dict[str, Any] = {"seed": request.seed, "billing": request.billing, "prices": self.prices}
+        return load(request.dataset, request.llms, list(self.recordings), **options)
+
+    def method(self, request: RunRequest) -> Any:
+        if request.source_sha256 is not None:
+            return self.users_method(request.method, request.source_sha256)
+        if ":" in request.method:
+            raise UsageError(
+                f"The receipt names {request.method!r}, a user's method, without the hash of its source; it is not run."
+            )
+        return make_method(request.method, request.settings)
+
+    def users_method(self, function: str, sha256: str) -> MethodFile:
+        """The user's method with the source that the receipt pins, if it was given again."""
+        key = f"{sha256}:{function}"
+        if key not in self.methods:
+            given = ", ".join(f"{m.path}:{m.function} has {m.source_sha256[:16]}" for m in self.methods.values())
+            raise MethodError(
+                f"The receipt is of a user's method, {function} in a file with sha256 {sha256[:16]}, which is run only when it "
+                f"is given: --method FILE.py:{function}. {given or 'None was given'}."
+            )
+        return self.methods[key]
+
+
+def _compute_run(request: RunRequest, inputs: _Inputs) -> dict[str, Any]:
+    dataset, llms = inputs.load(request)
+    return evaluate(inputs.method(request), dataset, llms, **request.arguments()).to_dict()
+
+
+def _compute_curve(request: CurveRequest, inputs: _Inputs) -> dict[str, Any]:
+    return request.compute(*inputs.load(request)).to_dict()
+
+
+def _compute_estimate(request: EstimateRequest, inputs: _Inputs) -> dict[str, Any]:
+    dataset, llms = inputs.load(request)
+    return estimate(dataset, llms[0], **request.arguments()).to_dict()
+
+
+def _compute_comparison(request: ComparisonRequest, inputs: _Inputs) -> dict[str, Any]:
+    plan, sources = request.plan, request.sources
+    for entry in plan.entries:
+        if ":" in entry.method and entry.method not in sources:
+            raise UsageError(
+                f"The receipt names {entry.method!r}, a user's method, without the hash of its source; it is not run. Take an "
+                "unchanged copy."
+            )
+    methods = {
+        name: MethodError(f"There was no {name!r} to be read.")
+        if sha256 is None
+        else inputs.users_method(name.rpartition(":")[2], sha256)
+        for name, sha256 in sources.items()
+    }
+    # The plan's own price list may be a path, and a receipt opens no file of its choice.
+    prices = None if isinstance(inputs.prices, str) else inputs.prices
+    plan = plan.changed(prices="none" if prices is None else None)
+    return comparison_numbers(compare(plan, recordings=inputs.recordings, prices=prices, methods=methods))
+
+
+def _compute_grade(request: GradeRequest, inputs: _Inputs) -> dict[str, Any]:
+    dataset, llms = inputs.load(request)
+    options: dict[str, Any] = {"run": request.run, "replicate": request.replicate, "confidence": request.confidence}
+    return grade_answers(dataset, llms, request.consumed, request.answers, **options).to_dict()
+
+
+_COMPUTE: Mapping[type[Request], Callable[[Any, _Inputs], dict[str, Any]]] = {
+    RunRequest: _compute_run,
+    CurveRequest: _compute_curve,
+    ComparisonRequest: _compute_comparison,
+    EstimateRequest: _compute_estimate,
+    GradeRequest: _compute_grade,
+}
+
+
+# -- comparing ------------------------------------------------------------------------------------------------------------
+
+
+def _compare(where: str, receipt: Any, now: Any, differences: list[ChangedValue], *, older: bool = False) -> int:
+    """Compare two JSON values and count the plain values in them.
+
+    Args:
+        where: their place.
+        receipt: the value in the receipt.
+        now: the value now.
+        differences: is extended.
+        older: whether the receipt has an older version of what numbers mean, which lacked some of them.
+    """
+    if _is_wording(where) or (older and _unstated(where, receipt, now)):
+        return 0
+    if isinstance(receipt, dict) and isinstance(now, dict):
+        keys = receipt if older else dict.fromkeys([*receipt, *now])
+        inner = f"{where}." if where else ""
+        return sum(_compare(f"{inner}{key}", receipt.get(key), now.get(key), differences, older=older) for key in keys)
+    if isinstance(receipt, list) and isinstance(now, list) and len(receipt) == len(now):
+        pairs = enumerate(zip(receipt, now, strict=True))
+        return sum(_compare(f"{where}[{i}]", *pair, differences, older=older) for i, pair in pairs)
+    if isinstance(receipt, list) and isinstance(now, list):
+        differences.append(ChangedValue(f"number of {where}", len(receipt), len(now)))
+    elif not _same(receipt, now):
+        differences.append(ChangedValue(where, receipt, now))
+    return 1
+
+
+def _is_wording(where: str) -> bool:
+    """Whether the value is a sentence, which may be worded better."""
+    return where.rpartition(".")[2] in ("errors_unknown", "warnings")
+
+
+def _unstated(where: str, receipt: Any, now: Any) -> bool:
+    """Whether the value belongs to an error breakdown that an older receipt lacks: exact numbers had none, or one with gaps."""
+    parent, _, place = where.rpartition(".")
+    if place == "errors_estimate" or parent.rpartition(".")[2] == "errors":
+        return receipt is None and now is not None
+    return place == "errors" and isinstance(receipt, dict) and all(share is None for share in receipt.values())
+
+
+def _same(receipt: Any, now: Any) -> bool:
+    if isinstance(receipt, float) and isinstance(now, float):
+        return math.isclose(receipt, now, rel_tol=TOLERANCE, abs_tol=_ROUNDING)
+    return type(receipt) is type(now) and bool(receipt == now)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)

@@ -1,0 +1,106 @@
+"""Write receipts: what numbers were computed from, what was asked for, and the numbers, as JSON values."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from feval import __version__
+from feval.comparison.plan import ComparisonRequest, path_from
+from feval.comparison.traces import load_compared
+from feval.errors import FevalError
+from feval.receipts import semantics
+from feval.receipts.format import FORMAT, REQUESTS
+from feval.recording.layout.origin import cached_from
+from feval.replay.draws import SCHEME
+
+if TYPE_CHECKING:
+    from feval.comparison.comparison import Comparison
+    from feval.comparison.plan import ComparedMethod
+    from feval.evaluation.curves import Curve
+    from feval.evaluation.evaluation import Evaluation
+    from feval.evaluation.requests import CurveRequest, EstimateRequest, GradeRequest, Request, RunRequest
+    from feval.forecast import Forecast
+    from feval.receipts.grading import Grade
+    from feval.replay import LLM, Dataset
+
+__all__ = ["comparison_numbers", "comparison_receipt", "receipt"]
+
+
+def receipt(
+    request: RunRequest | CurveRequest | EstimateRequest | GradeRequest,
+    result: Evaluation | Curve | Forecast | Grade,
+    dataset: Dataset,
+    llms: Sequence[LLM],
+    folder: Path,
+) -> dict[str, Any]:
+    """The receipt of one evaluation, curve, forecast or grading.
+
+    Args:
+        request: what was computed.
+        result: what came out.
+        dataset: from the `load` that it was computed with.
+        llms: from the same `load`.
+        folder: where the receipt will lie; recordings are named by their path from there, so that both can be moved together.
+    """
+    return _receipt(request, result.to_dict(), dataset, llms, folder)
+
+
+def comparison_receipt(comparison: Comparison, base: Path, folder: Path) -> dict[str, Any]:
+    """The receipt of a comparison.
+
+    Args:
+        comparison: what came out.
+        base: the folder that the plan's paths start from.
+        folder: where the receipt will lie.
+    """
+    dataset, llms = load_compared(comparison, base)
+    moved = comparison.plan.moved(base, folder)
+    users = [
+        (entry, there)
+        for entry, there in zip(comparison.plan.entries, moved.entries, strict=True)
+        if ":" in entry.method
+    ]
+    request = ComparisonRequest(plan=moved, sources={there.method: _source(entry, base) for entry, there in users})
+    return _receipt(request, comparison_numbers(comparison), dataset, llms, folder)
+
+
+def _source(entry: ComparedMethod, base: Path) -> str | None:
+    """The hash of a user's file; `None` where there is none, and the method is missing from the comparison."""
+    try:
+        source: str = entry.make(base).source_sha256
+    except FevalError:
+        return None
+    return source
+
+
+def comparison_numbers(comparison: Comparison) -> dict[str, Any]:
+    """The numbers of a comparison; why a user's method is missing is left out, since that names files and time limits."""
+    numbers = {name: value for name, value in comparison.to_dict().items() if name != "plan"}
+    users = [entry for entry in comparison.plan.entries if ":" in entry.method]
+    labels = {label for entry in users for label in (entry.label, *(label for label, _ in entry.points()))}
+    numbers["missing"] = [{"label": row["label"]} if row["label"] in labels else row for row in numbers["missing"]]
+    return numbers
+
+
+def _receipt(
+    request: Request, numbers: dict[str, Any], dataset: Dataset, llms: Sequence[LLM], folder: Path
+) -> dict[str, Any]:
+    prices = llms[0].prices
+    recordings = zip(dataset.recording_hashes, dataset.recording_paths, strict=True)
+    content = {
+        "feval_receipt": FORMAT,
+        "kind": next(kind for kind, model in REQUESTS.items() if type(request) is model),
+        "feval": __version__,
+        "draws": SCHEME,
+        "semantics": semantics.VERSION,
+        "recordings": [{"hash": own, "path": cached_from(path) or path_from(folder, path)} for own, path in recordings],
+        "prices": None if prices is None else {"id": prices.id, "digest": prices.digest},
+        "counters": {llm.name: llm.counter for llm in llms},
+        "request": request.pinned(),
+        "numbers": numbers,
+    }
+    parsed: dict[str, Any] = json.loads(json.dumps(content, allow_nan=False))  # what a reader will see
+    return parsed

@@ -1,0 +1,77 @@
+"""Requests: one definition of an option for `evaluate`, the command line, comparison files and receipts."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from feval import evaluate
+from feval.cli import app
+from feval.comparison.plan import Plan
+from feval.errors import OutOfRangeError, UnknownNameError, UsageError
+from feval.evaluation.requests import CurveRequest, EvaluationOptions, ReplayOptions, RunRequest
+
+OWN = {
+    "seed",
+    "rows",
+    "workers",
+    "time_limit",
+}  # of `evaluate`: set by `load`, chosen by the caller, or without effect on numbers
+
+
+def request(**values: Any) -> RunRequest:
+    return RunRequest(**{"method": "self-consistency", "settings": {}, "dataset": "toy", "llms": ["x"]} | values)
+
+
+def test_the_options_of_evaluate_are_those_of_a_request() -> None:
+    parameters = inspect.signature(evaluate).parameters.values()
+    options = {own.name: own.default for own in parameters if own.kind is own.KEYWORD_ONLY and own.name not in OWN}
+    assert request().arguments() == options
+
+
+def test_every_option_is_on_the_command_line_in_comparison_files_and_in_receipts() -> None:
+    names = set(EvaluationOptions.model_fields)
+    rare = {name for name in names if EvaluationOptions.model_fields[name].json_schema_extra["rare"]}  # type: ignore[call-overload, index]
+    for command in ("run", "curve", "compare"):
+        shown = CliRunner().invoke(app, [command, "--help"]).stdout
+        assert {name for name in names if f"--{name.replace('_', '-')} " in shown} == names - rare
+    assert names <= set(Plan.model_fields)
+    assert names - {"prices"} <= set(request().pinned())
+
+
+def test_a_request_survives_its_receipt() -> None:
+    made = CurveRequest(**request(seed=3, train_fraction=0.5).model_dump(), field="n", values=(1, 2.5))
+    assert CurveRequest.of_receipt(made.pinned()) == made
+    assert made.changed(order="recorded").order == "recorded"
+    older = {
+        name: value for name, value in made.pinned().items() if name not in ("unlabelled", "short_pools", "split_seed")
+    }
+    assert CurveRequest.of_receipt(older | {"resamples": 10_000}) == made
+    with pytest.raises(UsageError, match="lacks the field 'seed'"):
+        CurveRequest.of_receipt({name: value for name, value in older.items() if name != "seed"})
+
+
+@pytest.mark.parametrize(
+    ("values", "kind", "words"),
+    [
+        ({"sed": 3}, UnknownNameError, "field of the request 'sed'.*'seed'"),
+        ({"order": "sorted"}, UnknownNameError, "order 'sorted'"),
+        ({"billing": "twice"}, UnknownNameError, "billing 'twice'"),
+        ({"replicates": 0}, OutOfRangeError, "0 in the field 'replicates'"),
+        ({"train_fraction": 1.0}, OutOfRangeError, "'train_fraction' .input should be less than 1"),
+        ({"confidence": float("inf")}, OutOfRangeError, "finite"),
+        ({"seed": True}, UsageError, "True in the field 'seed'"),
+        ({"llms": []}, UsageError, "'llms' .name at least one"),
+    ],
+)
+def test_what_a_request_refuses(values: dict[str, Any], kind: type[UsageError], words: str) -> None:
+    with pytest.raises(kind, match=words):
+        request(**values)
+
+
+def test_what_is_loaded_is_not_evaluated() -> None:
+    assert request(seed=3, prices="none").loading() == {"seed": 3, "billing": "once", "prices": "none"}
+    assert not set(ReplayOptions.model_fields) & set(request().arguments())
