@@ -25,7 +25,7 @@ def incremental_benefit_per_cost(
 ) -> Floats:
     """IBC: performance gained over the small LLM, per unit of cost that is spent beyond it.
 
-    (P - P_SLM) / (C - C_SLM), arXiv 2310.12963, section 4. Arithmetic; assumes nothing of the calls.
+    (P - P_SLM) / (C - C_SLM), arXiv 2310.12963, section 4.
 
     Args:
         performance: of the cascades, any shape; accuracy, or any score where more is better.
@@ -58,7 +58,7 @@ def relative_benefit_per_cost(
 ) -> Floats:
     """Delta IBC: by how many percent the benefit per cost of a cascade exceeds that of the large LLM alone.
 
-    100 (IBC - IBC_LLM) / IBC_LLM, arXiv 2310.12963, section 4. Arithmetic; assumes nothing of the calls.
+    100 (IBC - IBC_LLM) / IBC_LLM, arXiv 2310.12963, section 4.
 
     Args:
         performance: of the cascades, any shape.

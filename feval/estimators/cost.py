@@ -30,7 +30,7 @@ def mean_output_tokens(output_tokens: Integers, size: Integers) -> npt.NDArray[n
         [Q] tokens per sample.
 
     Raises:
-        OutOfRangeError: shapes that do not fit, or a question without samples.
+        OutOfRangeError: shapes that do not match, or a question without samples.
     """
     if output_tokens.ndim != 2 or size.shape != output_tokens.shape[:1]:
         raise OutOfRangeError(

@@ -46,7 +46,6 @@ def vote_counts(codes: Integers, gold: Integers) -> VoteCounts:
     Cost: one pass over the codes per candidate, in blocks; memory beyond the result does not grow with Q.
 
     c_a = #{samples with answer a}, the counts C_M of eq. (2) of "Compute-efficient evaluation of LLM voting accuracy".
-    Arithmetic; assumes nothing of the calls.
 
     Args:
         codes: [Q, S] which candidate each sample answers, per question from 0; -1 no answer, -2 no such sample.
@@ -57,7 +56,7 @@ def vote_counts(codes: Integers, gold: Integers) -> VoteCounts:
         Counts as uint8 where S allows, as uint16 otherwise.
 
     Raises:
-        OutOfRangeError: shapes that do not fit, codes that are no integers or lie below -2, or S above 65,535.
+        OutOfRangeError: shapes that do not match, codes that are not integers or lie below -2, or S above 65,535.
     """
     codes, gold = np.asarray(codes), np.asarray(gold)
     _check(codes, gold)

@@ -82,8 +82,6 @@ def distinct(columns: Sequence[Integers]) -> tuple[npt.NDArray[np.intp], npt.NDA
     Each row becomes one integer in mixed radix. Where 62 bits run out, the numbers so far are replaced by their ranks: exact for
     any number of columns, no hashing.
 
-    Feval's own. Arithmetic; assumes nothing of the calls.
-
     Args:
         columns: at least one, each [Q].
 

@@ -37,7 +37,7 @@ _TABLES_BYTES = 1 << 26  # tables of a circle that are kept
 def circles(votes: Int64, most: int | None = None) -> list[Circle]:
     """Circles that together serve the numbers of votes asked for.
 
-    Each serves a window of votes that is equally wide in sqrt(M); feval's own. Arithmetic; assumes nothing of the calls.
+    Each serves a window of votes that is equally wide in sqrt(M); feval's own.
 
     Args:
         votes: [D] M, at least one, in any order.
@@ -46,13 +46,13 @@ def circles(votes: Int64, most: int | None = None) -> list[Circle]:
     Returns:
         Circles, by the largest number of votes that they serve.
     """
-    wanted = np.unique(votes)
-    found = []
-    while len(wanted):
-        inside = np.sqrt(wanted) <= np.sqrt(wanted[0]) + _WIDTH
-        found.append(Circle(wanted[inside], most))
-        wanted = wanted[~inside]
-    return found
+    remaining = np.unique(votes)
+    windows = []
+    while len(remaining):
+        inside = np.sqrt(remaining) <= np.sqrt(remaining[0]) + _WIDTH
+        windows.append(Circle(remaining[inside], most))
+        remaining = remaining[~inside]
+    return windows
 
 
 class Circle:
@@ -141,8 +141,8 @@ class Circle:
     def coefficients(self, values: Complex) -> Floats:
         """[..., D] probabilities from the generating function F at the points, [..., J]."""
         every = np.fft.irfft(values, self.points, axis=-1)
-        taken: Floats = every[..., self.votes % self.points] / self._mass
-        return taken
+        probabilities: Floats = every[..., self.votes % self.points] / self._mass
+        return probabilities
 
     def _enough_points(self) -> int:
         k = np.arange(int(self.rate + 15.0 * self.rate**0.5) + 60)

@@ -68,7 +68,7 @@ def signatures_of_probabilities(correct: Floats, rivals: Floats, no_answer: Floa
         Probabilities divided by their sum, which differs from 1 by rounding only.
 
     Raises:
-        OutOfRangeError: shapes that do not fit, values that are no probabilities, or sums off 1 by more than 1e-9.
+        OutOfRangeError: shapes that do not match, values that are not probabilities, or sums off 1 by more than 1e-9.
     """
     try:
         correct, rivals, no_answer = (np.asarray(array, np.float64) for array in (correct, rivals, no_answer))
@@ -109,7 +109,7 @@ def signatures_of_counts(gold: Integers, rivals: Integers, no_answer: Integers) 
         Probabilities of the distinct questions: those whose counts differ.
 
     Raises:
-        OutOfRangeError: shapes that do not fit, counts that are no integers from 0, or a question without samples.
+        OutOfRangeError: shapes that do not match, counts that are not integers from 0, or a question without samples.
     """
     gold, rivals, no_answer = np.asarray(gold), np.asarray(rivals), np.asarray(no_answer)
     _check_shapes("Counts of samples", "gold", gold, rivals, no_answer)
@@ -133,8 +133,7 @@ def signatures_of_counts(gold: Integers, rivals: Integers, no_answer: Integers) 
 def checked_votes(votes: Sequence[int] | Integers) -> Int64:
     """Numbers of votes M as an array.
 
-    The M of C_M, eq. (2) of "Compute-efficient evaluation of LLM voting accuracy". Arithmetic; assumes nothing of the
-    calls.
+    The M of C_M, eq. (2) of "Compute-efficient evaluation of LLM voting accuracy".
 
     Args:
         votes: D numbers of votes.
@@ -143,22 +142,20 @@ def checked_votes(votes: Sequence[int] | Integers) -> Int64:
         [D] integers.
 
     Raises:
-        OutOfRangeError: none, or one that is no integer from 1 to `MOST_VOTES`.
+        OutOfRangeError: none, or one that is not an integer from 1 to `MOST_VOTES`.
     """
-    wanted = np.asarray(votes)
-    if wanted.ndim != 1 or not wanted.size or wanted.dtype.kind not in "iu":
+    numbers = np.asarray(votes)
+    if numbers.ndim != 1 or not numbers.size or numbers.dtype.kind not in "iu":
         raise OutOfRangeError(f"Numbers of votes are integers from 1, in a list such as [1, 5, 20]; not {votes}.")
-    if len(wrong := np.flatnonzero((wanted < 1) | (wanted > MOST_VOTES))):
+    if len(wrong := np.flatnonzero((numbers < 1) | (numbers > MOST_VOTES))):
         raise OutOfRangeError(
-            f"Numbers of votes go from 1 to {MOST_VOTES:,}; {wanted[wrong[0]]} stands at place {wrong[0]}."
+            f"Numbers of votes go from 1 to {MOST_VOTES:,}; {numbers[wrong[0]]} stands at place {wrong[0]}."
         )
-    return wanted.astype(np.int64)
+    return numbers.astype(np.int64)
 
 
 def compositions(total: int, parts: int) -> Int64:
     """All ways to write a number as an ordered sum, in lexicographic order.
-
-    Feval's own enumeration. Arithmetic; assumes nothing of the calls.
 
     Args:
         total: the number, from 0.
@@ -167,13 +164,13 @@ def compositions(total: int, parts: int) -> Int64:
     Returns:
         [N, parts], N = C(total + parts - 1, total).
     """
-    found, left = np.empty((1, 0), np.int64), np.array([total])
+    parts_so_far, left = np.empty((1, 0), np.int64), np.array([total])
     for _ in range(parts - 1):
         ways = left + 1
         head = np.arange(int(ways.sum())) - np.repeat(np.cumsum(ways) - ways, ways)
-        found = np.column_stack([np.repeat(found, ways, axis=0), head])
+        parts_so_far = np.column_stack([np.repeat(parts_so_far, ways, axis=0), head])
         left = np.repeat(left, ways) - head
-    return np.column_stack([found, left])
+    return np.column_stack([parts_so_far, left])
 
 
 def _check_shapes(what: str, first: str, correct: Any, rivals: Any, no_answer: Any) -> None:

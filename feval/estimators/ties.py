@@ -29,8 +29,7 @@ TIES = ("uniform", "strict", "lenient")
 def check_ties(ties: str) -> None:
     """Refuse a rule that nobody knows.
 
-    The rules of the module: eqs. (3) and (7) of "Compute-efficient evaluation of LLM voting accuracy". Arithmetic;
-    assumes nothing of the calls.
+    The rules of the module: eqs. (3) and (7) of "Compute-efficient evaluation of LLM voting accuracy".
 
     Args:
         ties: a name.
@@ -46,7 +45,7 @@ def tie_nodes(rivals: int, ties: str = "uniform") -> tuple[Floats, Floats]:
     """Nodes and weights that give the credit of a product over some rivals, without rounding beyond that of doubles.
 
     The credits 1 / (t + 1), 0 and 1 as sums over nodes (eqs. (3) and (7) of "Compute-efficient evaluation of LLM voting
-    accuracy"; quadrature: feval's own). Arithmetic; assumes nothing of the calls.
+    accuracy"; quadrature: feval's own).
 
     Args:
         rivals: how many may share the lead: the degree of the polynomial in y.

@@ -23,8 +23,10 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import scipy
 
 from feval.errors import OutOfRangeError
+from feval.estimators.checks import checked_probabilities, is_whole
 
 __all__ = [
     "LARGEST_BUDGET",
@@ -59,10 +61,8 @@ def majority_accuracy(n: int, q: npt.ArrayLike) -> Floats:
     Raises:
         OutOfRangeError: n outside 0..50,000, or a q outside [0, 1].
     """
-    from scipy.special import betainc
-
     check_budget(n)
-    accuracy: Floats = betainc(n + 1.0, n + 1.0, probabilities(q))
+    accuracy: Floats = scipy.special.betainc(n + 1.0, n + 1.0, checked_probabilities(q))
     return accuracy
 
 
@@ -92,7 +92,7 @@ def even_vote_accuracy(votes: int, q: npt.ArrayLike) -> Floats:
 def budget_index(votes: int) -> int:
     """The n of an odd number of votes 2n + 1.
 
-    arXiv 2605.03379, eq. (2) and appendix A.1. Arithmetic; assumes nothing of the calls.
+    arXiv 2605.03379, eq. (2) and appendix A.1.
 
     Args:
         votes: an odd number from 1.
@@ -280,8 +280,6 @@ def least_value(polynomial: UnitPolynomial, slack: float = 1e-13, most_pieces: i
     first, until that bound is within `slack` of a value the polynomial takes. All arithmetic is on integers: what is returned
     is a proof, with no rounding to argue away.
 
-    Feval's own, by Bernstein's convex hull property and bisection. Arithmetic; assumes nothing of the calls.
-
     Args:
         polynomial: any.
         slack: how close the bound must come to the minimum.
@@ -335,76 +333,11 @@ def check_budget(n: float) -> None:
     Raises:
         OutOfRangeError: anything else.
     """
-    if isinstance(n, bool) or not isinstance(n, int | np.integer) or not 0 <= n <= LARGEST_BUDGET:
+    if not is_whole(n) or not 0 <= n <= LARGEST_BUDGET:
         raise OutOfRangeError(
             f"A budget of 2n + 1 votes has a whole n from 0 to {LARGEST_BUDGET:,}; n = {n!r} was given. For more votes ask for "
             "the infinite-vote endpoint; budget_index(votes) gives the n of an odd number of votes."
         )
-
-
-def probabilities(values: npt.ArrayLike, name: str = "q") -> Floats:
-    """The values as floats, refused if one is no probability.
-
-    Args:
-        values: [...] numbers or fractions.
-        name: what to call them in the message.
-
-    Returns:
-        [...] floats in [0, 1].
-
-    Raises:
-        OutOfRangeError: a value outside [0, 1] or NaN; the message has its index.
-    """
-    try:
-        checked: Floats = np.asarray(values, np.float64)
-    except (TypeError, ValueError) as error:
-        raise OutOfRangeError(f"Probabilities are numbers in rows of equal length; {name} is {values!r}.") from error
-    wrong = np.argwhere(~((checked >= 0.0) & (checked <= 1.0)))
-    if len(wrong):
-        place = tuple(wrong[0].tolist())
-        at = f"{name}[{', '.join(map(str, place))}]" if place else name
-        raise OutOfRangeError(
-            f"Probabilities lie in [0, 1]; {at} is {float(checked[place])!r}. Correct or leave it out."
-        )
-    return checked
-
-
-def is_whole(number: object) -> bool:
-    """Whether it is an integer, Python's or NumPy's, and no truth value.
-
-    Args:
-        number: anything.
-    """
-    return isinstance(number, int | np.integer) and not isinstance(number, bool)
-
-
-def broadcast(**arrays: npt.ArrayLike) -> tuple[npt.NDArray[Any], ...]:
-    """The arrays in one common shape.
-
-    Args:
-        arrays: by the names they have in messages.
-
-    Raises:
-        OutOfRangeError: ragged rows, or shapes that do not fit.
-    """
-    try:
-        return np.broadcast_arrays(*(np.asarray(array) for array in arrays.values()))
-    except ValueError as error:
-        raise OutOfRangeError(
-            f"One value stands beside each other one in {', '.join(arrays)}; their shapes do not fit: {error}"
-        ) from error
-
-
-def at_index(place: tuple[int, ...]) -> str:
-    """Where in a table, for messages: nothing for a single value.
-
-    Args:
-        place: an index.
-
-    Returns:
-        Such as " at index [3]", with its space.
-    """
-    return f" at index {[int(i) for i in place]}" if place else ""
 
 
 def _fraction(value: Any, index: int) -> Fraction:

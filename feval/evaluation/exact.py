@@ -18,7 +18,8 @@ from feval.estimators.counts import vote_counts
 from feval.estimators.stopping.by_partition import MOST_PARTITIONS, number_of_partitions, over_partitions
 from feval.estimators.stopping.early_plurality import early_plurality
 from feval.estimators.stopping.early_stopping import early_stops, window_ends
-from feval.estimators.stopping.orders import MOST_STATES, Pools, ends_of_rule, over_orders
+from feval.estimators.stopping.ends import PoolCounts, ends_of_rule
+from feval.estimators.stopping.orders import MOST_STATES, over_orders
 from feval.estimators.votes.best_of_n import subset_best_accuracy
 from feval.estimators.votes.plurality import pass_at_k, subset_plurality_accuracy
 from feval.methods import AdaptiveConsistency, BestOfN, EarlyStopping, SelfConsistency, SingleCall
@@ -26,7 +27,8 @@ from feval.methods.fields import require_types
 from feval.replay.pools import Pool
 
 if TYPE_CHECKING:
-    from feval.estimators.stopping.orders import Ends, OverOrders
+    from feval.estimators.stopping.ends import Ends
+    from feval.estimators.stopping.orders import OverOrders
 
 __all__ = [
     "EXACT",
@@ -215,7 +217,7 @@ def _early_votes(method: EarlyStopping, held: Held) -> Floats:
     return right
 
 
-def share_of_whole(pools: Pools) -> Floats:
+def share_of_whole(pools: PoolCounts) -> Floats:
     """[Q] the gold answer's share of the lead when all recorded CoTs of some pools vote."""
     most = np.maximum(pools.gold, pools.rivals.max(axis=1, initial=0))
     leaders = 1 + (pools.rivals == most[:, None]).sum(axis=1)
@@ -227,17 +229,17 @@ def share_of_whole(pools: Pools) -> Floats:
 class Held:
     """What Q pools hold: counts, and the output tokens of the gold answer, of each rival, and of CoTs without an answer."""
 
-    pools: Pools
+    pools: PoolCounts
     gold_tokens: Integers
     rival_tokens: Integers
     none_tokens: Integers
 
     @classmethod
-    def of_counts(cls, pools: Pools, no_answer: str) -> Held:
+    def of_counts(cls, pools: PoolCounts, no_answer: str) -> Held:
         """Without tokens; with "vote" for `no_answer`, no answer is one more rival."""
         free = np.zeros_like(pools.none)
         if no_answer == "vote":
-            pools = Pools.of(pools.gold, np.column_stack([pools.rivals, pools.none]), free)
+            pools = PoolCounts.of(pools.gold, np.column_stack([pools.rivals, pools.none]), free)
         return cls(pools, free, np.zeros_like(pools.rivals), free)
 
     @classmethod
@@ -257,7 +259,7 @@ class Held:
             kept[rows] = table[rows, gold[rows] + 2]
             table[rows, gold[rows] + 2] = 0
         columns = np.argsort(-counts[:, 2:], axis=1, kind="stable")
-        pools = Pools.of(own[0], counts[:, 2:], counts[:, 1])
+        pools = PoolCounts.of(own[0], counts[:, 2:], counts[:, 1])
         spent_by_rank = np.take_along_axis(spent[:, 2:], columns, axis=1)[:, : pools.rivals.shape[1]]
         return cls(pools, own[1], spent_by_rank.astype(np.int64), spent[:, 1].astype(np.int64))
 

@@ -11,7 +11,7 @@ u(V), the share that the gold has of the lead in the counts V of the whole budge
 
 Where all recorded CoTs are the budget there is one V. What is wrong at the budget is left out: each of the m answers is given
 there equally often, so that this is m - 1 times as likely as to be right there. Else the sum is over all V
-(`feval.estimators.stopping.hasty`). Where these are too many, replicates tell which part of what is wrong was stopped too early, and the
+(`feval.estimators.stopping.premature_stops`). Where these are too many, replicates tell which part of what is wrong was stopped too early, and the
 result says so.
 """
 
@@ -27,8 +27,8 @@ import numpy.typing as npt
 from feval.errors import UsageError
 from feval.estimators.counts import vote_counts
 from feval.estimators.stopping.early_stopping import MOST_WINDOWS_IN_FLOATS, early_stops, window_ends
-from feval.estimators.stopping.hasty import hasty_states, wrong_stops
-from feval.estimators.stopping.orders import LARGEST_BUDGET, Ends, Pools, ends_of_rule, partitions
+from feval.estimators.stopping.ends import LARGEST_BUDGET, Ends, PoolCounts, ends_of_rule, partitions
+from feval.estimators.stopping.premature_stops import premature_stop_states, wrong_stops
 from feval.estimators.votes.plurality import pass_at_k, subset_plurality_accuracy
 from feval.evaluation.exact import Held, Oracle, adaptive_over_orders, over_counts, share_of_whole
 from feval.methods import AdaptiveConsistency, BestOfN, EarlyStopping, SelfConsistency, SingleCall
@@ -49,7 +49,7 @@ Rows = npt.NDArray[np.intp]
 Draw = Callable[[Rows, int], "Iterator[Orders]"]
 
 # Each of these is a few seconds.
-_MOST_STEPS = 40_000_000  # of `hasty`
+_MOST_STEPS = 40_000_000  # of `premature_stops`
 _MOST_IN_FRACTIONS = (
     150_000_000  # steps times windows cubed, where these are so many that their sums are taken in fractions
 )
@@ -218,14 +218,14 @@ def _early(
     return early, replace(estimate, standard_error=estimate.standard_error * len(some) / len(early))
 
 
-def _may_lead(pools: Pools, budget: int) -> Bools:
+def _may_lead(pools: PoolCounts, budget: int) -> Bools:
     """[Q] whether the gold leads in some counts of the whole budget: if no other answer is drawn more often than it can be."""
     most = pools.gold + np.minimum(pools.rivals, pools.gold[:, None]).sum(axis=1) + pools.none
     may: Bools = (pools.gold > 0) & (most >= budget)
     return may
 
 
-def _early_of_whole(method: AdaptiveConsistency | EarlyStopping, pools: Pools, wrong: Floats) -> Floats:
+def _early_of_whole(method: AdaptiveConsistency | EarlyStopping, pools: PoolCounts, wrong: Floats) -> Floats:
     """[Q] the same where all recorded CoTs are the budget, of [Q] wrong answers."""
     share = share_of_whole(pools)
     if isinstance(method, EarlyStopping) and _answers_window(method):
@@ -238,7 +238,7 @@ def _early_of_whole(method: AdaptiveConsistency | EarlyStopping, pools: Pools, w
     return early
 
 
-def _right_at_budget(method: AdaptiveConsistency | EarlyStopping, pools: Pools) -> Floats:
+def _right_at_budget(method: AdaptiveConsistency | EarlyStopping, pools: PoolCounts) -> Floats:
     """[Q] probability to go on to the budget, which is the whole pool, and to be right there."""
     if isinstance(method, EarlyStopping):
         return share_of_whole(pools) * _windows_before_last(method, pools).no_stop
@@ -254,21 +254,21 @@ def _answers_window(method: EarlyStopping) -> bool:
     return method.answer == "window" or method.window == 1
 
 
-def _windows_before_last(method: EarlyStopping, pools: Pools) -> EarlyStops:
+def _windows_before_last(method: EarlyStopping, pools: PoolCounts) -> EarlyStops:
 
     counts, first = np.column_stack([pools.gold, pools.rivals]), np.zeros(len(pools.gold), np.intp)
     shape = {"window": method.window, "windows": method.windows - 1}
     return early_stops(counts, first, pools.size, counts, pools.size, **shape)
 
 
-def _wrong_windows(method: EarlyStopping, pools: Pools) -> Floats:
+def _wrong_windows(method: EarlyStopping, pools: PoolCounts) -> Floats:
     """[Q] probability to stop at a window for another answer than the gold, before the last: of that one nothing is left."""
     stops = _windows_before_last(method, pools)
     wrong: Floats = np.maximum(1.0 - stops.no_stop - stops.gold_window, 0.0)
     return wrong
 
 
-def _early_of_some(method: AdaptiveConsistency | EarlyStopping, pools: Pools) -> Floats | None:
+def _early_of_some(method: AdaptiveConsistency | EarlyStopping, pools: PoolCounts) -> Floats | None:
     """[Q] the same where the budget is some of the CoTs, over all its counts; `None` where these are too many."""
     budget, bounds = method.draws(1)[0], pools.bounds()
     if _is_long(method, bounds):
@@ -287,7 +287,7 @@ def _is_long(method: AdaptiveConsistency | EarlyStopping, bounds: Integers) -> b
     budget = method.draws(1)[0]
     if budget > LARGEST_BUDGET:
         return True
-    steps = hasty_states(bounds.astype(np.int64), budget) * budget
+    steps = premature_stop_states(bounds.astype(np.int64), budget) * budget
     if isinstance(method, EarlyStopping) and method.windows > MOST_WINDOWS_IN_FLOATS and not _answers_window(method):
         return steps * method.windows**3 > _MOST_IN_FRACTIONS
     return steps > _MOST_STEPS
@@ -295,7 +295,7 @@ def _is_long(method: AdaptiveConsistency | EarlyStopping, bounds: Integers) -> b
 
 def _wrong_before(method: AdaptiveConsistency | EarlyStopping, whole: Integers) -> Floats:
     """[N] probability of a stop before the budget, with another answer than the first leader of its counts [N, 1 + K]."""
-    pools = Pools(whole[:, 1].astype(np.int64), whole[:, 2:].astype(np.int64), whole[:, 0].astype(np.int64))
+    pools = PoolCounts(whole[:, 1].astype(np.int64), whole[:, 2:].astype(np.int64), whole[:, 0].astype(np.int64))
     if isinstance(method, EarlyStopping):
         if _answers_window(method):
             return _wrong_windows(method, pools)

@@ -16,8 +16,8 @@ from feval.errors import OutOfRangeError, PriceNotFoundError, UsageError
 from feval.estimators.cost import mean_output_tokens
 from feval.estimators.counts import vote_counts
 from feval.estimators.inference.intervals import accuracy_interval
-from feval.estimators.self_consistency_error import self_consistency_bound
-from feval.estimators.two_call.two_call import vote_interval
+from feval.estimators.self_consistency_bounds import self_consistency_bound
+from feval.estimators.two_call.vote_intervals import vote_interval
 from feval.estimators.two_call.wald_regions import simultaneous_gains
 from feval.estimators.votes.multinomial import plugin_plurality_accuracy
 from feval.estimators.votes.plurality import subset_plurality_accuracy

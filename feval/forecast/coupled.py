@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from feval.errors import ConflictError, NotRecordedError, OutOfRangeError, UsageError
-from feval.estimators.coupling.coupling import coupled_statistics, equal_error_samples, estimation_error
+from feval.estimators.coupling.recorded_pairs import coupled_statistics, equal_error_samples, estimation_error
 from feval.estimators.coupling.gumbel_coupling import coupled_correctness, laws_of_counts
 from feval.estimators.coupling.winrates import preference_cycle, ranked_winrates, ranking_change, sampled_winrates
 from feval.estimators.inference.bootstrap import bootstrap_interval
@@ -29,7 +29,7 @@ from feval.evaluation.question_set import question_set
 from feval.recording.scores import verdicts_name
 
 if TYPE_CHECKING:
-    from feval.estimators.coupling.coupling import CoupledStatistics
+    from feval.estimators.coupling.recorded_pairs import CoupledStatistics
     from feval.replay.loading import LLM, Dataset
 
 __all__ = ["CoupledPair", "Coupling", "ErrorCurve", "RankedLLM", "couple"]

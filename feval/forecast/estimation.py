@@ -16,7 +16,7 @@ from feval.estimators.inference.intervals import accuracy_interval
 from feval.estimators.per_question import PerQuestion
 from feval.estimators.two_call.completions import ldgp_completion, maxent_completion
 from feval.estimators.two_call.pair_table import pair_table
-from feval.estimators.two_call.two_call import vote_interval
+from feval.estimators.two_call.vote_intervals import vote_interval
 from feval.estimators.two_call.wald_regions import likelihood_projection, wald_projection
 from feval.estimators.vote_polynomials import budget_index
 from feval.estimators.votes.empirical_votes import hypergeometric_majority

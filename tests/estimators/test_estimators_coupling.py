@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from scipy.integrate import dblquad
 
 from feval.errors import OutOfRangeError
-from feval.estimators.coupling.coupling import coupled_statistics, equal_error_samples, estimation_error
 from feval.estimators.coupling.gumbel_coupling import (
     coupled_correctness,
     gumbel_agreement,
@@ -21,6 +20,7 @@ from feval.estimators.coupling.gumbel_coupling import (
     laws_of_counts,
     score_difference_variance,
 )
+from feval.estimators.coupling.recorded_pairs import coupled_statistics, equal_error_samples, estimation_error
 from feval.estimators.coupling.winrates import (
     average_winrates,
     ranked_winrates,

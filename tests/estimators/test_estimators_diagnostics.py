@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from feval.errors import OutOfRangeError
-from feval.estimators.two_call.diagnostics import (
+from feval.estimators.votes.diagnostics import (
     QUARTERS,
     answer_entropy,
     difficulty_strata,

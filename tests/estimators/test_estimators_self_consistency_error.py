@@ -13,18 +13,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from feval.errors import OutOfRangeError
-from feval.estimators.self_consistency_error import (
-    average_error,
+from feval.estimators.self_consistency_bounds import (
     best_integer_split,
     budget_split,
     high_probability_bound,
     icc_variance_phat,
+    self_consistency_bound,
+)
+from feval.estimators.self_consistency_error import (
+    average_error,
     multiclass_error,
     multiclass_plugin_error,
     multiclass_plugin_expectation,
     plugin_error,
     self_consistency_bias,
-    self_consistency_bound,
     self_consistency_error,
     self_consistency_mse_exact,
 )

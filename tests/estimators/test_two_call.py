@@ -29,7 +29,7 @@ from feval.estimators.two_call.moments import Moments
 from feval.estimators.two_call.pair_table import PairTable, pair_table, pair_table_summary
 from feval.estimators.two_call.polynomial_minima import least_distances
 from feval.estimators.two_call.polynomial_objectives import polynomial_objective_interval
-from feval.estimators.two_call.two_call import (
+from feval.estimators.two_call.vote_intervals import (
     VoteInterval,
     certified_three_vote_gain,
     infinite_vote_interval,

@@ -23,7 +23,7 @@ from typer.testing import CliRunner
 from feval import compare, evaluate, load
 from feval.cli import app
 from feval.comparison.plan import Plan
-from feval.estimators.stopping.orders import number_of_counts, partitions
+from feval.estimators.stopping.ends import number_of_counts, partitions
 from feval.evaluation.exact import Oracle, exact_expectation
 from feval.evaluation.exact_errors import ErrorShares, exact_errors, split_errors
 from feval.methods import AdaptiveConsistency, EarlyStopping, SelfConsistency, SingleCall

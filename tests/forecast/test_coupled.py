@@ -19,7 +19,7 @@ from typer.testing import CliRunner
 
 from feval.cli import app
 from feval.errors import ConflictError, NotRecordedError, OutOfRangeError, UnlabelledError, UsageError
-from feval.estimators.coupling.coupling import estimation_error
+from feval.estimators.coupling.recorded_pairs import estimation_error
 from feval.evaluation.evaluation import evaluate
 from feval.forecast.coupled import couple
 from feval.importers import import_recording

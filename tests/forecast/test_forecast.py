@@ -35,7 +35,7 @@ from feval.errors import (
     UsageError,
 )
 from feval.estimators.two_call.moments import Moments
-from feval.estimators.two_call.two_call import vote_interval
+from feval.estimators.two_call.vote_intervals import vote_interval
 from feval.estimators.two_call.wald_regions import simultaneous_gains
 from feval.forecast import METHODS, Budget, Forecast, estimate, plan
 from feval.recording import DatasetInfo, LLMInfo, RecordingWriter

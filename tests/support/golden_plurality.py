@@ -9,13 +9,15 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from feval.estimators.self_consistency_error import (
+from feval.estimators.self_consistency_bounds import (
     best_integer_split,
     budget_split,
     icc_variance_phat,
+    self_consistency_bound,
+)
+from feval.estimators.self_consistency_error import (
     multiclass_plugin_expectation,
     self_consistency_bias,
-    self_consistency_bound,
     self_consistency_mse_exact,
 )
 from feval.estimators.votes.gaussian import gaussian_estimate

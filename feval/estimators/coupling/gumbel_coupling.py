@@ -26,7 +26,7 @@ import numpy as np
 import numpy.typing as npt
 
 from feval.errors import OutOfRangeError
-from feval.estimators.vote_polynomials import probabilities
+from feval.estimators.checks import checked_probabilities
 
 __all__ = [
     "CoupledCorrectness",
@@ -99,17 +99,17 @@ def laws_of_counts(counts: npt.ArrayLike) -> Floats:
         [..., K] probabilities.
 
     Raises:
-        OutOfRangeError: counts that are no integers from 0, or a question without any.
+        OutOfRangeError: counts that are not integers from 0, or a question without any.
     """
-    given = np.asarray(counts)
-    if given.ndim < 1 or given.dtype.kind not in "iu" or (given < 0).any():
+    answers = np.asarray(counts)
+    if answers.ndim < 1 or answers.dtype.kind not in "iu" or (answers < 0).any():
         raise OutOfRangeError(
             "Counts of answers are integers from 0, one per candidate; give an array [..., K] of them."
         )
-    total = given.sum(axis=-1, keepdims=True)
+    total = answers.sum(axis=-1, keepdims=True)
     if len(empty := np.argwhere(total[..., 0] == 0)):
         raise OutOfRangeError(f"Question {_place(empty[0])} has no answers counted, so no law; leave it out.")
-    shares: Floats = given / total
+    shares: Floats = answers / total
     return shares
 
 
@@ -128,7 +128,7 @@ def gumbel_coupling_joint(p: npt.ArrayLike, p_prime: npt.ArrayLike) -> Floats:
         [..., K, K] probability that the first answers i and the second j.
 
     Raises:
-        OutOfRangeError: shapes that differ, values that are no probabilities, or sums off 1.
+        OutOfRangeError: shapes that differ, values that are not probabilities, or sums off 1.
     """
     first, second = _laws(p, p_prime)
     race = _Race.of(first, second)
@@ -215,23 +215,23 @@ def score_difference_variance(
     Raises:
         OutOfRangeError: laws as for `coupled_correctness`, no prompts, or weights that are no law over the prompts.
     """
-    told = coupled_correctness(p, p_prime, correct)
-    if told.first.ndim != 1 or not len(told.first):
+    correctness = coupled_correctness(p, p_prime, correct)
+    if correctness.first.ndim != 1 or not len(correctness.first):
         raise OutOfRangeError(f"Prompts are the rows of p; an array of shape {np.shape(p)} has no such rows.")
-    given = np.full(len(told.first), 1.0 / len(told.first)) if weights is None else _law(weights, "weights")
-    if given.shape != told.first.shape:
-        raise OutOfRangeError(f"{len(told.first)} prompts have one weight each; {given.size} weights were given.")
+    shares = np.full(len(correctness.first), 1.0 / len(correctness.first)) if weights is None else _law(weights, "weights")
+    if shares.shape != correctness.first.shape:
+        raise OutOfRangeError(f"{len(correctness.first)} prompts have one weight each; {shares.size} weights were given.")
 
     def mean(values: Floats) -> float:
-        return float(given @ values)
+        return float(shares @ values)
 
-    difference = told.first - told.second
+    difference = correctness.first - correctness.second
     between = mean((difference - mean(difference)) ** 2)
-    accuracies = mean((told.first - mean(told.first)) * (told.second - mean(told.second)))
-    within = mean(told.covariance)
+    accuracies = mean((correctness.first - mean(correctness.first)) * (correctness.second - mean(correctness.second)))
+    within = mean(correctness.covariance)
     return ScoreDifferenceVariance(
-        independent=mean(told.variance_independent) + between,
-        coupled=mean(told.variance_coupled) + between,
+        independent=mean(correctness.variance_independent) + between,
+        coupled=mean(correctness.variance_coupled) + between,
         within_covariance=within,
         total_covariance=within + accuracies,
     )
@@ -295,14 +295,14 @@ def _laws(p: npt.ArrayLike, p_prime: npt.ArrayLike) -> tuple[Floats, Floats]:
 
 def _law(values: npt.ArrayLike, name: str) -> Floats:
     """Checked probabilities along the last axis, divided by their sum, which is 1 but for rounding."""
-    law = probabilities(values, name)
+    law = checked_probabilities(values, name)
     if law.ndim < 1 or not law.shape[-1]:
         raise OutOfRangeError(f"{name} is a law over one answer or more; an array of shape {law.shape} was given.")
     total = law.sum(axis=-1, keepdims=True)
     if len(off := np.argwhere(~(np.abs(total[..., 0] - 1.0) <= _NORMALISED))):
-        found = float(total[..., 0][tuple(off[0])])
+        total = float(total[..., 0][tuple(off[0])])
         raise OutOfRangeError(
-            f"The probabilities of a law sum to 1, no answer included; those of {name} {_place(off[0])} sum to {found!r}. "
+            f"The probabilities of a law sum to 1, no answer included; those of {name} {_place(off[0])} sum to {total!r}. "
             "Put what is missing into an answer of its own, or divide by the sum."
         )
     checked: Floats = law / total
@@ -310,13 +310,13 @@ def _law(values: npt.ArrayLike, name: str) -> Floats:
 
 
 def _mask(correct: npt.ArrayLike, shape: tuple[int, ...]) -> Bools:
-    given = np.asarray(correct)
-    if given.dtype != np.bool_ or given.shape[-1:] != shape[-1:] or given.shape not in (shape, shape[-1:]):
+    mask = np.asarray(correct)
+    if mask.dtype != np.bool_ or mask.shape[-1:] != shape[-1:] or mask.shape not in (shape, shape[-1:]):
         raise OutOfRangeError(
             f"Right answers are booleans, one for each of the {shape[-1]} answers of a law; `correct` has shape "
-            f"{given.shape} and holds {given.dtype}."
+            f"{mask.shape} and holds {mask.dtype}."
         )
-    return np.broadcast_to(given, shape)
+    return np.broadcast_to(mask, shape)
 
 
 def _place(index: npt.NDArray[np.intp]) -> str:

@@ -15,11 +15,11 @@ import numpy as np
 import numpy.typing as npt
 
 from feval.errors import OutOfRangeError
+from feval.estimators.checks import checked_probabilities
 from feval.estimators.coupling.gumbel_coupling import gumbel_coupling_joint
 from feval.estimators.inference.intervals import accuracy_interval
 from feval.estimators.inference.paired import holm
 from feval.estimators.inference.sign_flips import sign_flip_test
-from feval.estimators.vote_polynomials import probabilities
 
 __all__ = [
     "AverageWinRates",
@@ -124,9 +124,9 @@ def two_token_winrates(a: npt.ArrayLike, b: npt.ArrayLike) -> PairWinRates:
         [..., 3] win, lose, tie for both.
 
     Raises:
-        OutOfRangeError: a value that is no probability, or shapes that do not go together.
+        OutOfRangeError: a value that is not a probability, or shapes that do not go together.
     """
-    first, second = _together(probabilities(a, "a"), probabilities(b, "b"))
+    first, second = _together(checked_probabilities(a, "a"), checked_probabilities(b, "b"))
     gain = first - second
     coupled = (np.maximum(gain, 0.0), np.maximum(-gain, 0.0), 1.0 - np.abs(gain))
     win, lose = first * (1.0 - second), second * (1.0 - first)
@@ -182,7 +182,7 @@ def sampled_winrates(first: npt.ArrayLike, second: npt.ArrayLike, calls: Literal
         [Q, 3] shares of wins, losses, ties of the first.
 
     Raises:
-        OutOfRangeError: shapes that do not fit, a single call without another, or scores that are NaN.
+        OutOfRangeError: shapes that do not match, a single call without another, or scores that are NaN.
     """
     x, y = (np.asarray(values, np.float64) for values in (first, second))
     if x.ndim != 2 or y.ndim != 2 or len(x) != len(y) or not x.size or not y.size:
@@ -196,15 +196,15 @@ def sampled_winrates(first: npt.ArrayLike, second: npt.ArrayLike, calls: Literal
         )
     if np.isnan(x).any() or np.isnan(y).any():
         raise OutOfRangeError("A score is missing (NaN); leave out its question, or record the score.")
-    counted, pairs = _counted(x, y), x.shape[1]
+    outcomes, pairs = _counted(x, y), x.shape[1]
     if calls != "same":
-        own, counted = counted, np.zeros((len(x), 3))
+        same_call, outcomes = outcomes, np.zeros((len(x), 3))
         for call in y.T:
-            counted += _counted(x, call[:, None])
+            outcomes += _counted(x, call[:, None])
         pairs *= y.shape[1]
         if calls == "other":
-            counted, pairs = counted - own, pairs - x.shape[1]
-    shares: Floats = counted / pairs
+            outcomes, pairs = outcomes - same_call, pairs - x.shape[1]
+    shares: Floats = outcomes / pairs
     return shares
 
 
@@ -222,15 +222,15 @@ def average_winrates(table: npt.ArrayLike) -> AverageWinRates:
         Rates and rankings under both.
 
     Raises:
-        OutOfRangeError: no prompts, fewer than two LLMs, or values that are no probabilities.
+        OutOfRangeError: no prompts, fewer than two LLMs, or values that are not probabilities.
     """
-    given = probabilities(table, "table")
-    if given.ndim != 2 or given.shape[0] < 1 or given.shape[1] < 2:
+    chances = checked_probabilities(table, "table")
+    if chances.ndim != 2 or chances.shape[0] < 1 or chances.shape[1] < 2:
         raise OutOfRangeError(
-            f"Average win-rates take a table of prompts by two LLMs or more; its shape is {given.shape}."
+            f"Average win-rates take a table of prompts by two LLMs or more; its shape is {chances.shape}."
         )
-    pairs = two_token_winrates(given[:, :, None], given[:, None, :])
-    others = ~np.eye(given.shape[1], dtype=bool) / (given.shape[1] - 1)
+    pairs = two_token_winrates(chances[:, :, None], chances[:, None, :])
+    others = ~np.eye(chances.shape[1], dtype=bool) / (chances.shape[1] - 1)
     coupled, independent = (
         (rates[..., 0].mean(axis=0) * others).sum(axis=1) for rates in (pairs.coupled, pairs.independent)
     )
@@ -266,12 +266,12 @@ def ranked_winrates(
     Raises:
         OutOfRangeError: fewer than two LLMs, no questions, or values outside [0, 1].
     """
-    given = _rates(wins)
-    ends = accuracy_interval(given, confidence)
+    rates = _rates(wins)
+    ends = accuracy_interval(rates, confidence)
     if paired:
-        better = np.zeros((given.shape[1],) * 2, bool)
+        better = np.zeros((rates.shape[1],) * 2, bool)
         one, two = np.triu_indices(len(better), 1)
-        differences = given[:, one] - given[:, two]
+        differences = rates[:, one] - rates[:, two]
         sure = sign_flip_test(differences, splits=resamples, seed=seed).p_value <= 1.0 - confidence
         better[one, two], better[two, one] = (
             sure & (differences.mean(axis=0) > 0),
@@ -280,7 +280,7 @@ def ranked_winrates(
     else:
         better = ends.low[:, None] > ends.high[None, :] + _EQUAL
     rank = 1 + better.sum(axis=0)
-    return RankedWinRates(given.mean(axis=0), ends.low, ends.high, rank, given.shape[1] - better.sum(axis=1))
+    return RankedWinRates(rates.mean(axis=0), ends.low, ends.high, rank, rates.shape[1] - better.sum(axis=1))
 
 
 def ranking_change(
@@ -347,12 +347,12 @@ def preference_cycle(
     Raises:
         OutOfRangeError: fewer than two LLMs, no questions, or margins that are not finite.
     """
-    given = np.asarray(margins, np.float64)
-    if given.ndim != 3 or not len(given) or given.shape[1] != given.shape[2] or given.shape[1] < 2:
-        raise OutOfRangeError(f"Preferences take questions by pairs of LLMs; the table has shape {given.shape}.")
-    count = given.shape[1]
+    shares = np.asarray(margins, np.float64)
+    if shares.ndim != 3 or not len(shares) or shares.shape[1] != shares.shape[2] or shares.shape[1] < 2:
+        raise OutOfRangeError(f"Preferences take questions by pairs of LLMs; the table has shape {shares.shape}.")
+    count = shares.shape[1]
     one, two = np.triu_indices(count, 1)
-    values = given[:, one, two]
+    values = shares[:, one, two]
     sure = holm(sign_flip_test(values, splits=resamples, seed=seed).p_value) <= 1.0 - confidence
     beats = np.zeros((count, count), bool)
     first_wins = values.mean(axis=0) > 0.0
@@ -403,7 +403,7 @@ def _together(a: Floats, b: Floats) -> tuple[Floats, Floats]:
 
 
 def _rates(wins: npt.ArrayLike) -> Floats:
-    given = probabilities(wins, "wins")
-    if given.ndim != 2 or not len(given) or given.shape[1] < 2:
-        raise OutOfRangeError(f"A ranking takes questions by two LLMs or more; the table has shape {given.shape}.")
-    return given
+    rates = checked_probabilities(wins, "wins")
+    if rates.ndim != 2 or not len(rates) or rates.shape[1] < 2:
+        raise OutOfRangeError(f"A ranking takes questions by two LLMs or more; the table has shape {rates.shape}.")
+    return rates

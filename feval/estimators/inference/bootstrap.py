@@ -27,7 +27,8 @@ import numpy as np
 import numpy.typing as npt
 
 from feval.errors import OutOfRangeError
-from feval.estimators.inference.intervals import Interval, checked_values, require_confidence
+from feval.estimators.checks import require_confidence
+from feval.estimators.inference.intervals import Interval, checked_values
 from feval.estimators.per_question import PerQuestion
 
 __all__ = ["CLUSTERS", "MOST_QUESTIONS", "bootstrap_interval", "bootstrap_means", "clusters", "on_grid"]
@@ -150,8 +151,6 @@ def clusters(distinct: PerQuestion, bits: np.random.Philox) -> tuple[Floats, Flo
 
 def on_grid(values: Floats) -> tuple[Floats, Floats]:
     """Values as whole numbers of a unit, so that their sums are exact whatever the order.
-
-    Feval's own. Arithmetic; assumes nothing of the calls.
 
     Args:
         values: [G, C].

@@ -25,7 +25,7 @@ def pairwise_wins(accuracy: Floats) -> Floats:
 
     so that only the accuracies a matter, however the two depend on each other.
 
-    The outcomes of the Bradley-Terry model in Hunter (2004), section 1. Arithmetic; assumes nothing of the calls.
+    The outcomes of the Bradley-Terry model in Hunter (2004), section 1.
 
     Args:
         accuracy: [R, K] mean accuracies.

@@ -116,18 +116,18 @@ def drift(
     ways = math.prod(math.comb(len(stratum.new), int(stratum.new.sum())) for stratum in strata)
     observed = np.sum([stratum.statistics(stratum.new[None]) for stratum in strata], axis=0)
     exact = ways <= resamples
-    found = _enumerated(strata) if exact else _sampled(strata, resamples, seed)
-    p_values = [_p_value(abs(observed[0, row]), np.abs(found[:, row]), exact=exact) for row in (0, 1)]
+    arranged = _enumerated(strata) if exact else _sampled(strata, resamples, seed)
+    p_values = [_p_value(abs(observed[0, row]), np.abs(arranged[:, row]), exact=exact) for row in (0, 1)]
     adjusted = holm(p_values).tolist()
     answers, lengths = (DriftTest(float(observed[0, row]), p_values[row], adjusted[row]) for row in (0, 1))
     return Drift(
         answers,
         lengths,
         len(strata),
-        len(found),
+        len(arranged),
         exact,
         distance=float(observed[0, 2]) / len(strata),
-        expected_distance=float(found[:, 2].mean()) / len(strata),
+        expected_distance=float(arranged[:, 2].mean()) / len(strata),
         old_tokens=float(np.mean([stratum.tokens[~stratum.new].mean() for stratum in strata])),
         new_tokens=float(np.mean([stratum.tokens[stratum.new].mean() for stratum in strata])),
     )
@@ -209,9 +209,9 @@ def _sampled(strata: list[_Stratum], resamples: int, seed: int) -> Floats:
     return sums
 
 
-def _p_value(observed: float, found: Floats, *, exact: bool) -> float:
-    as_large = int((found >= observed - _ROUNDING * max(1.0, observed)).sum())
-    return as_large / len(found) if exact else (1 + as_large) / (1 + len(found))
+def _p_value(observed: float, arranged: Floats, *, exact: bool) -> float:
+    as_large = int((arranged >= observed - _ROUNDING * max(1.0, observed)).sum())
+    return as_large / len(arranged) if exact else (1 + as_large) / (1 + len(arranged))
 
 
 def _checked(

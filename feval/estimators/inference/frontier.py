@@ -18,8 +18,6 @@ _BITS = 36  # that costs are told apart by
 def pareto(costs: Floats, accuracy: Floats) -> npt.NDArray[np.bool_]:
     """Which points are on the Pareto frontier: no other is as cheap and as good, and better in one of the two.
 
-    Feval's own test of dominance. Arithmetic; assumes nothing of the calls.
-
     Args:
         costs: [..., P]; compared by their leading 36 bits, so that equal costs computed in two ways stay equal.
         accuracy: [..., P]; differences within 1e-11 are ties.
@@ -52,8 +50,6 @@ def hull_area(costs: Floats, accuracy: Floats, low: float, high: float) -> Float
     H is the smallest function above all points that is concave and never falls: between two points a user can mix the two
     methods at random, question by question, and beyond the best point leave the budget unspent (Hu et al., RouterBench, 2024,
     https://arxiv.org/abs/2403.12031, section 3). Cost is linear here, as there.
-
-    Arithmetic; assumes nothing of the calls.
 
     Args:
         costs: [P], the same for all resamples.

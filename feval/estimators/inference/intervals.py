@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import scipy
 
 from feval.errors import OutOfRangeError
 from feval.estimators.per_question import PerQuestion
@@ -134,9 +135,7 @@ def _normal_quantile(confidence: float) -> float:
 
 
 def _student_quantile(confidence: float, degrees: int) -> float:
-    from scipy.special import stdtrit  # here, because it costs a fifth of a second that right/wrong values do not need
-
-    return -float(stdtrit(degrees, (1.0 - confidence) / 2.0))
+    return -float(scipy.special.stdtrit(degrees, (1.0 - confidence) / 2.0))
 
 
 def checked_values(values: PerQuestion | npt.NDArray[Any]) -> PerQuestion:

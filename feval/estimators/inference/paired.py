@@ -26,8 +26,6 @@ def accuracy_at(cost: float, costs: Floats, accuracy: Floats) -> Floats:
 
     With c_i <= c <= c_(i+1): (1 - w) a_i + w a_(i+1), w = log(c / c_i) / log(c_(i+1) / c_i).
 
-    Feval's own reading of curves. Arithmetic; assumes nothing of the calls.
-
     Args:
         cost: c, between the first and the last cost.
         costs: [P] ascending, positive; of points at the same cost the first one counts.
@@ -56,8 +54,6 @@ def cost_to_reach(target: float, costs: Floats, accuracy: Floats) -> Floats:
     """Least cost at which the non-decreasing envelope of a curve reaches an accuracy.
 
     The envelope is the running maximum of the points by cost, linear in log cost between them: a budget need not be spent.
-
-    Feval's own reading of curves. Arithmetic; assumes nothing of the calls.
 
     Args:
         target: accuracy.

@@ -27,8 +27,9 @@ import numpy as np
 import numpy.typing as npt
 
 from feval.errors import OutOfRangeError
+from feval.estimators.checks import require_confidence
 from feval.estimators.inference.bootstrap import clusters, on_grid
-from feval.estimators.inference.intervals import checked_values, require_confidence
+from feval.estimators.inference.intervals import checked_values
 
 __all__ = ["MOST_EXACT", "SignFlipTest", "sign_flip_test"]
 
@@ -89,18 +90,18 @@ def sign_flip_test(
         raise OutOfRangeError(
             f"A sign-flip test takes a seed from 0 to 2^128 - 1 and 1 split or more; seed={seed} and splits={splits} were given."
         )
-    given = checked_values(np.asarray(differences, np.float64))
+    values = checked_values(np.asarray(differences, np.float64))
     bits = np.random.Philox(key=seed, counter=_STREAM)
-    sums, sizes, _ = clusters(given, bits)
+    sums, sizes, _ = clusters(values, bits)
     sums = np.where(np.abs(sums) <= _ZERO, 0.0, sums)
     grid, unit = on_grid(sums)
     table = np.column_stack([grid, sizes])
     halves = _every_split(len(grid)) @ table if len(grid) <= MOST_EXACT else _random_halves(bits, splits, table)
     alpha = 1.0 - confidence
     p, low, high = np.ones((3, grid.shape[1]))
-    for some in _chunks(grid.shape[1], len(halves)):
-        p[some] = _p_values(halves[:, some], grid[:, some])
-        low[some], high[some] = _ends(halves[:, some], halves[:, -1], grid[:, some].sum(axis=0), sizes.sum(), alpha)
+    for block in _chunks(grid.shape[1], len(halves)):
+        p[block] = _p_values(halves[:, block], grid[:, block])
+        low[block], high[block] = _ends(halves[:, block], halves[:, -1], grid[:, block].sum(axis=0), sizes.sum(), alpha)
     few = (grid != 0).sum(axis=0)
     for count in np.unique(few[few <= MOST_EXACT]).tolist():
         columns = np.flatnonzero(few == count)
@@ -110,17 +111,17 @@ def sign_flip_test(
 
 def _agreeing(p: Floats, low: Floats, high: Floats, observed: Floats, alpha: float) -> SignFlipTest:
     """The test with its interval, which holds 0 where p says so: random splits may place an end beside it."""
-    kept = p > alpha
-    low = np.where(kept, np.minimum(low, 0.0), np.where(observed > 0, np.maximum(low, 0.0), low))
-    high = np.where(kept, np.maximum(high, 0.0), np.where(observed < 0, np.minimum(high, 0.0), high))
+    not_rejected = p > alpha
+    low = np.where(not_rejected, np.minimum(low, 0.0), np.where(observed > 0, np.maximum(low, 0.0), low))
+    high = np.where(not_rejected, np.maximum(high, 0.0), np.where(observed < 0, np.minimum(high, 0.0), high))
     return SignFlipTest(p, low, high)
 
 
 def _exact_p_values(grid: Floats, count: int) -> Floats:
     """[K] p-values over all patterns of the `count` differences of each column that are not 0."""
     order = np.argsort(grid == 0, axis=0, kind="stable")[:count]
-    kept, sides = np.take_along_axis(grid, order, axis=0), _every_split(count)
-    p = [_p_values(sides @ kept[:, some], kept[:, some]) for some in _chunks(grid.shape[1], len(sides))]
+    nonzero, sides = np.take_along_axis(grid, order, axis=0), _every_split(count)
+    p = [_p_values(sides @ nonzero[:, block], nonzero[:, block]) for block in _chunks(grid.shape[1], len(sides))]
     return np.concatenate(p)
 
 
@@ -134,12 +135,12 @@ def _p_values(halves: Floats, grid: Floats) -> Floats:
 
 def _ends(halves: Floats, sizes: Floats, total: Floats, size: float, alpha: float) -> tuple[Floats, Floats]:
     """[K] least and greatest shift that is not rejected: order statistics of the means of both sides of each split."""
-    kept = (sizes > 0) & (sizes < size)  # a split with an empty side counts as far from 0 for every shift
-    rank = int(alpha * (len(halves) + 1) + 1e-9) - int((~kept).sum())
+    two_sided = (sizes > 0) & (sizes < size)  # a split with an empty side counts as far from 0 for every shift
+    rank = int(alpha * (len(halves) + 1) + 1e-9) - int((~two_sided).sum())
     nothing = np.full(halves.shape[1], np.inf)
     if rank < 1:
         return -nothing, nothing
-    one, counts = halves[kept].T, sizes[kept]
+    one, counts = halves[two_sided].T, sizes[two_sided]
     means = np.concatenate([one / counts, (total[:, None] - one) / (size - counts)], axis=1)
     last = means.shape[1] - rank
     means.partition((rank - 1, last), axis=1)

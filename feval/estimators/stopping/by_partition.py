@@ -24,7 +24,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from feval.estimators.stopping.orders import Ends, OverOrders, Pools, codes_of, means, none_codes_of
+from feval.estimators.stopping.ends import Ends, PoolCounts, count_codes, no_answer_codes
+from feval.estimators.stopping.orders import OverOrders, mean_tokens
 from feval.estimators.votes.plurality import binomials
 
 __all__ = ["MOST_PARTITIONS", "number_of_partitions", "over_partitions"]
@@ -44,7 +45,7 @@ def number_of_partitions(budget: int) -> int:
     """How many multisets of counts add up to at most the budget.
 
     sum_(s <= budget) p(s), p(s) the number of partitions of s, by Euler's product; feval's own bound on the size of a
-    table. Arithmetic; assumes nothing of the calls.
+    table.
 
     Args:
         budget: most draws.
@@ -60,7 +61,7 @@ def number_of_partitions(budget: int) -> int:
 
 
 def over_partitions(
-    pools: Pools, gold_tokens: Integers, rival_tokens: Integers, none_tokens: Integers, ends: Ends
+    pools: PoolCounts, gold_tokens: Integers, rival_tokens: Integers, none_tokens: Integers, ends: Ends
 ) -> OverOrders:
     """Accuracy, samples and tokens of a rule on some pools: the same as `orders.over_orders`.
 
@@ -78,17 +79,21 @@ def over_partitions(
         [Q] means for each question.
     """
     partitions = _Partitions(ends.budget)
-    found = _Found.of(partitions, ends, int(min(pools.none.max(initial=0), ends.budget)))
+    stops = _Stops.of(partitions, ends, int(min(pools.none.max(initial=0), ends.budget)))
     choose = binomials(int(pools.size.max(initial=0)), ends.budget + 1)
-    spent = (means(none_tokens, pools.none), means(gold_tokens, pools.gold), means(rival_tokens, pools.rivals))
+    spent = (
+        mean_tokens(none_tokens, pools.none),
+        mean_tokens(gold_tokens, pools.gold),
+        mean_tokens(rival_tokens, pools.rivals),
+    )
     result = np.zeros((3, len(pools.gold)))
     order = np.lexsort(pools.rivals.T[::-1]) if pools.rivals.size else np.arange(len(pools.gold))
     for start in range(0, len(order), _QUESTIONS):
-        some = order[start : start + _QUESTIONS]
-        rivals = pools.rivals[some]
+        block = order[start : start + _QUESTIONS]
+        rivals = pools.rivals[block]
         used = int(rivals.any(axis=0).sum())
-        ways = partitions.ways(rivals[:, :used], spent[2][some, :used], choose)
-        result[:, some] = found.sums(ways, pools.rows(some), spent[0][some], spent[1][some], choose)
+        ways = partitions.ways(rivals[:, :used], spent[2][block, :used], choose)
+        result[:, block] = stops.sums(ways, pools.rows(block), spent[0][block], spent[1][block], choose)
     return OverOrders(np.minimum(result[0], 1.0), result[1], result[2])
 
 
@@ -105,7 +110,7 @@ class _Partitions:
     """
 
     def __init__(self, budget: int) -> None:
-        self.budget, self.codes = budget, codes_of(np.arange(budget + 1))
+        self.budget, self.codes = budget, count_codes(np.arange(budget + 1))
         keys, totals, within = [np.zeros(1, np.uint64)], [np.zeros(1, np.int64)], [1]
         largest, repeated = [np.zeros(1, np.int64)], [np.zeros(1, np.int64)]
         for part in range(1, budget + 1):
@@ -154,7 +159,7 @@ class _Partitions:
 
 
 @dataclass(frozen=True, eq=False)
-class _Found:
+class _Stops:
     """E ends of a rule by partition of the rivals, gold samples and samples without an answer.
 
     Attributes:
@@ -176,9 +181,9 @@ class _Found:
     budget: int
 
     @classmethod
-    def of(cls, partitions: _Partitions, ends: Ends, most_none: int) -> _Found:
+    def of(cls, partitions: _Partitions, ends: Ends, most_none: int) -> _Stops:
         """All ends, with up to so many samples without an answer."""
-        codes, silent = partitions.codes, none_codes_of(np.arange(ends.budget + 1))
+        codes, silent = partitions.codes, no_answer_codes(np.arange(ends.budget + 1))
         parts: list[list[npt.NDArray[Any]]] = []
         for gold in range(ends.budget + 1):
             for none in range(min(most_none, ends.budget - gold) + 1):
@@ -195,7 +200,7 @@ class _Found:
         return cls(partition, own, silents, drawn, chance, won, ends.budget)
 
     def sums(
-        self, ways: tuple[Floats, Floats], pools: Pools, none_mean: Floats, gold_mean: Floats, choose: Floats
+        self, ways: tuple[Floats, Floats], pools: PoolCounts, none_mean: Floats, gold_mean: Floats, choose: Floats
     ) -> Floats:
         """[3, N] probability to be right, expected samples and tokens."""
         result = np.zeros((3, len(pools.gold)))
@@ -203,20 +208,20 @@ class _Found:
         known = self.partition < len(ways[0])
         pairs, kinds = np.unique(np.column_stack([pools.size, pools.none]), axis=0, return_inverse=True)
         for kind, (size, none) in enumerate(pairs.tolist()):
-            some = np.flatnonzero(kinds.ravel() == kind)
-            kept = np.flatnonzero(known & (self.none <= none) & (self.drawn <= size))
-            chance = self.chance[kept] * choose[none, self.none[kept]] / choose[size, self.drawn[kept]]
-            none_here, gold_here = chance * self.none[kept], chance * self.gold[kept]
-            right, samples = chance * self.won[kept], chance * self.drawn[kept]
+            questions = np.flatnonzero(kinds.ravel() == kind)
+            possible = np.flatnonzero(known & (self.none <= none) & (self.drawn <= size))
+            chance = self.chance[possible] * choose[none, self.none[possible]] / choose[size, self.drawn[possible]]
+            none_here, gold_here = chance * self.none[possible], chance * self.gold[possible]
+            right, samples = chance * self.won[possible], chance * self.drawn[possible]
             # What an end weighs, by partition and gold samples.
             tables = [
-                self._table(kept, weight, len(ways[0])) for weight in (right, samples, none_here, gold_here, chance)
+                self._table(possible, weight, len(ways[0])) for weight in (right, samples, none_here, gold_here, chance)
             ]
-            own = choices[some]
-            sums = [ways[0][:, some].T @ table * own for table in tables[:4]]
-            result[:2, some] = sums[0].sum(axis=1), sums[1].sum(axis=1)
-            tokens = ways[1][:, some].T @ tables[4] * own + sums[2] * none_mean[some, None]
-            result[2, some] = (tokens + sums[3] * gold_mean[some, None]).sum(axis=1)
+            gold_choices = choices[questions]
+            sums = [ways[0][:, questions].T @ table * gold_choices for table in tables[:4]]
+            result[:2, questions] = sums[0].sum(axis=1), sums[1].sum(axis=1)
+            tokens = ways[1][:, questions].T @ tables[4] * gold_choices + sums[2] * none_mean[questions, None]
+            result[2, questions] = (tokens + sums[3] * gold_mean[questions, None]).sum(axis=1)
         return result
 
     def _table(self, kept: npt.NDArray[np.intp], weight: Floats, partitions: int) -> Floats:

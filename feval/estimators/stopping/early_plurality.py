@@ -140,7 +140,7 @@ class _Sum:
             of_rank = np.flatnonzero(bands.rank == rank)
             for votes in range(int(bands.low[of_rank].min()) + 1, int(bands.high[of_rank].max()) + 1):
                 self._add(polynomials, of_rank, rank, votes, bands, counts)
-        found = np.zeros((2, len(counts.gold)), self.ways.dtype)
+        sums = np.zeros((2, len(counts.gold)), self.ways.dtype)
         keys = (bands.rest, counts.size[bands.question], last[bands.question])
         order = np.lexsort(keys)
         starts = np.flatnonzero(np.any([np.diff(key[order], prepend=-1) != 0 for key in keys], axis=0))
@@ -151,9 +151,9 @@ class _Sum:
             )
             question, rank = bands.question[same], np.minimum(bands.rank[same], len(small) - 1)
             weighted = (values.reshape(2, self.windows + 1, -1) * small[rank, :, question].T).sum(axis=1)
-            for one, more in zip(found, weighted, strict=True):
+            for one, more in zip(sums, weighted, strict=True):
                 np.add.at(one, question, more)
-        return found[0], _ROUNDINGS * np.finfo(found.dtype).eps * found[1] + left
+        return sums[0], _ROUNDINGS * np.finfo(sums.dtype).eps * sums[1] + left
 
     def _small_rivals(self, rivals: Integers) -> Numbers:
         """[b + 1, L + 1, G] the polynomials R of all rivals but the b largest; more rivals have no samples for a window."""

@@ -31,7 +31,7 @@ import numpy as np
 import numpy.typing as npt
 
 from feval.errors import OutOfRangeError
-from feval.estimators.stopping.orders import Ends, partitions, require_budget
+from feval.estimators.stopping.ends import Ends, partitions, require_budget
 
 __all__ = ["MOST_WINDOWS_IN_FLOATS", "EarlyStops", "early_stops", "expected_samples", "window_ends"]
 
@@ -105,14 +105,14 @@ def early_stops(
     fits = windows <= _MOST_WINDOWS_IN_DOUBLES and int(size.max(initial=0)) <= _LARGEST_POOL_IN_FLOATS
     kind = np.dtype(np.float64 if fits else np.longdouble)
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-        found, error = _closed_form(counts, gold, size, tokens, all_tokens, window, windows, kind)
+        results, error = _closed_form(counts, gold, size, tokens, all_tokens, window, windows, kind)
     few = np.flatnonzero(~(error <= _TOLERANCE))  # what overflows is no number, and not below either
     if len(few):
         exactly = np.dtype(object)
-        found[:, few], _ = _closed_form(
+        results[:, few], _ = _closed_form(
             counts[few], gold[few], size[few], tokens[few], all_tokens[few], window, windows, exactly
         )
-    right, no_stop, expected, spent = found
+    right, no_stop, expected, spent = results
     return EarlyStops(np.clip(right, 0.0, 1.0), np.clip(no_stop, 0.0, 1.0), expected, spent)
 
 
@@ -129,16 +129,16 @@ def _closed_form(
     """[4, Q] the fields of `EarlyStops` in numbers of some kind, and [Q] the bound of their errors."""
     large = min(counts.shape[1], int(size.max(initial=0)) // window)
     columns = np.argsort(-counts.astype(np.int64), axis=1, kind="stable")[:, :large]
-    counted = np.take_along_axis(counts, columns, axis=1).astype(np.int64)
-    large = int((counted.max(axis=0, initial=0) >= window).sum())  # columns fall
-    columns, counted = columns[:, :large], counted[:, :large]
+    largest = np.take_along_axis(counts, columns, axis=1).astype(np.int64)
+    large = int((largest.max(axis=0, initial=0) >= window).sum())  # columns fall
+    columns, largest = columns[:, :large], largest[:, :large]
     spent = np.take_along_axis(tokens, columns, axis=1).astype(np.int64)
     is_gold = columns == gold[:, None]
     plain, marked = _ones(len(size), windows, kind), _zeros(len(size), windows, kind)
     weighted = marked.copy()
     weighted[0] = _number(all_tokens - spent.sum(axis=1), kind)
     for column in range(large):
-        n = _number(counted[:, column], kind)
+        n = _number(largest[:, column], kind)
         falling = _falling(n, window * (windows + 1) + 1)
         orders = _number(np.ones(windows + 1, np.int64), kind)
         for t in range(1, windows + 1):
@@ -157,7 +157,7 @@ def _closed_form(
 
 
 def window_ends(bounds: Int64, *, window: int, windows: int, only_unstopped: bool) -> Ends:
-    """Where ESC ends, by counts: see `orders.Ends`, for votes that `early_plurality` cannot find closely enough.
+    """Where ESC ends, by counts: see `ends.Ends`, for votes that `early_plurality` cannot find closely enough.
 
     Given the counts v after j windows, every order is equally likely, so that f(i) above with v for n and jw for S gives the
     probability that none of the j windows is unanimous; and that none of the first j - 1 is, but the last.
@@ -166,7 +166,7 @@ def window_ends(bounds: Int64, *, window: int, windows: int, only_unstopped: boo
     every order of them is equally likely.
 
     Args:
-        bounds: see `orders.Pools.bounds`.
+        bounds: see `ends.PoolCounts.bounds`.
         window: samples per window.
         windows: most windows.
         only_unstopped: leave out the ends at a unanimous window.
@@ -225,7 +225,7 @@ def _summed(
             g.append(orders * marked[i] / below[window * (i + 1)])
             h.append(orders * weighted[i] / below[window * i + 1])
     mean = np.maximum(np.asarray(h[0], np.float64), 1.0)  # tokens per sample
-    found, error = np.zeros((4, len(mean)), plain.dtype), np.zeros(len(mean))
+    results, error = np.zeros((4, len(mean)), plain.dtype), np.zeros(len(mean))
     rounding = 0.0 if exactly else _ROUNDINGS * float(np.finfo(plain.dtype).eps)
     reached = np.ones(len(mean), np.bool_)
     for j in range(windows + 1):
@@ -234,15 +234,15 @@ def _summed(
         error += ending * (windows - j) * (np.abs(none.astype(np.float64)) + rounding * size)
         reached &= ~ending
         if j == windows:
-            found[1] = np.where(reached, none, 0)
+            results[1] = np.where(reached, none, 0)
             error += reached * rounding * size
             break
-        found[0] += np.where(reached, _none_of(j, g), 0)
-        found[2] += np.where(reached, none, 0)
-        found[3] += np.where(reached, window * _none_of(j, h), 0)
+        results[0] += np.where(reached, _none_of(j, g), 0)
+        results[2] += np.where(reached, none, 0)
+        results[3] += np.where(reached, window * _none_of(j, h), 0)
         tokens = np.asarray(_none_of(j, h, signed=False), np.float64) / mean
         error += reached * rounding * (size + tokens)
-    return found.astype(np.float64), error
+    return results.astype(np.float64), error
 
 
 def _number(values: Integers, kind: np.dtype[Any]) -> Numbers:

@@ -25,7 +25,7 @@ MEASURES = ("mean", "tail", "lowest-group", "bottom-10%")
 def trace_confidences(tokens: npt.NDArray[Any], lengths: Int64, measure: str, group: int, tail: int) -> Floats:
     """The confidence of each of some traces.
 
-    arXiv 2508.15260, section 3. Arithmetic; assumes nothing of the calls.
+    arXiv 2508.15260, section 3.
 
     Args:
         tokens: token confidences of all traces, end to end.
@@ -38,20 +38,20 @@ def trace_confidences(tokens: npt.NDArray[Any], lengths: Int64, measure: str, gr
         [S]; NaN for a trace without tokens.
     """
     sums = _running_sums(tokens, lengths)
-    found = np.full(len(lengths), np.nan)
-    some = np.flatnonzero(lengths)
-    ends = sums[some, lengths[some]]
+    confidences = np.full(len(lengths), np.nan)
+    traces = np.flatnonzero(lengths)
+    ends = sums[traces, lengths[traces]]
     if measure == "tail":
-        starts = np.maximum(lengths[some] - tail, 0)
-        found[some] = (ends - sums[some, starts]) / (lengths[some] - starts)
-        return found
-    found[some] = ends / lengths[some]
+        starts = np.maximum(lengths[traces] - tail, 0)
+        confidences[traces] = (ends - sums[traces, starts]) / (lengths[traces] - starts)
+        return confidences
+    confidences[traces] = ends / lengths[traces]
     long = np.flatnonzero(lengths >= group)
     if measure == "mean" or not long.size:
-        return found
+        return confidences
     groups = _group_means(sums[long], lengths[long], group)
-    found[long] = groups.min(axis=1) if measure == "lowest-group" else _worst_tenth(groups)
-    return found
+    confidences[long] = groups.min(axis=1) if measure == "lowest-group" else _worst_tenth(groups)
+    return confidences
 
 
 def _running_sums(tokens: npt.NDArray[Any], lengths: Int64) -> Floats:
@@ -70,9 +70,9 @@ def _group_means(sums: Floats, lengths: Int64, group: int) -> Floats:
 
 def _worst_tenth(groups: Floats) -> Floats:
     """[S] mean of the lowest tenth of the groups, of one at least."""
-    taken = np.maximum(np.isfinite(groups).sum(axis=1) // 10, 1)
+    numbers = np.maximum(np.isfinite(groups).sum(axis=1) // 10, 1)
     sums = np.sort(groups, axis=1).cumsum(axis=1)
-    worst: Floats = sums[np.arange(len(groups)), taken - 1] / taken
+    worst: Floats = sums[np.arange(len(groups)), numbers - 1] / numbers
     return worst
 
 
@@ -94,7 +94,7 @@ class LowGroups:
 def low_groups(questions: Sequence[tuple[npt.NDArray[Any], Int64]], group: int) -> LowGroups:
     """The record lows of all traces.
 
-    Group confidence, arXiv 2508.15260, section 3: (C_t - C_(t-g)) / g. Arithmetic; assumes nothing of the calls.
+    Group confidence, arXiv 2508.15260, section 3: (C_t - C_(t-g)) / g.
 
     Args:
         questions: per question, token confidences of all its traces end to end, and how many each has.
@@ -123,8 +123,6 @@ def low_groups(questions: Sequence[tuple[npt.NDArray[Any], Int64]], group: int) 
 def tokens_until_below(low: LowGroups, traces: npt.NDArray[np.integer[Any]], bars: Floats) -> Int64:
     """How many tokens a trace has when its first group below a bar is complete, by bisection in its record lows.
 
-    Arithmetic; assumes nothing of the calls.
-
     Online stopping of arXiv 2508.15260, section 3.
 
     Args:
@@ -142,14 +140,14 @@ def tokens_until_below(low: LowGroups, traces: npt.NDArray[np.integer[Any]], bar
         below = (low.means[middle] < bars) & (first < stop)
         stop = np.where(below, middle, stop)
         first = np.where(below | (first >= stop), first, middle + 1)
-    found: Int64 = np.where(first < last, low.ends[first], 1 << 62)
-    return found
+    tokens: Int64 = np.where(first < last, low.ends[first], 1 << 62)
+    return tokens
 
 
 def known_percentiles(values: Floats, percent: float) -> Floats:
     """Percentiles along the last axis, with linear interpolation as in `numpy.percentile`, NaN left out.
 
-    The percentiles of arXiv 2508.15260, section 3. Arithmetic; assumes nothing of the calls.
+    The percentiles of arXiv 2508.15260, section 3.
 
     Args:
         values: [..., n].
@@ -167,6 +165,6 @@ def known_percentiles(values: Floats, percent: float) -> Floats:
     high = np.take_along_axis(ordered, above[..., None], axis=-1)[..., 0]
     part = place - below
     # From the nearer end, as NumPy does: the result is then exact at both.
-    found: Floats = np.where(part < 0.5, low + (high - low) * part, high - (high - low) * (1 - part))
-    found[known == 0] = -np.inf
-    return found
+    percentiles: Floats = np.where(part < 0.5, low + (high - low) * part, high - (high - low) * (1 - part))
+    percentiles[known == 0] = -np.inf
+    return percentiles

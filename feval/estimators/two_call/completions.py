@@ -17,11 +17,13 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import scipy
 
 from feval.errors import OutOfRangeError
+from feval.estimators.checks import at_index
+from feval.estimators.missing import Texts, missing_reasons
 from feval.estimators.two_call.moments import Moments
-from feval.estimators.two_call.reasons import Texts, reasons_of
-from feval.estimators.vote_polynomials import at_index, check_budget, majority_accuracy, majority_slope
+from feval.estimators.vote_polynomials import check_budget, majority_accuracy, majority_slope
 
 __all__ = ["LatentDifficultyCompletion", "MaxEntCompletion", "ldgp_completion", "maxent_completion"]
 
@@ -68,7 +70,7 @@ class MaxEntCompletion:
     @property
     def reasons(self) -> Texts:
         """[...] why lambda and kappa are NaN and the entropy is -inf; "" where they are numbers."""
-        return reasons_of((self.degenerate, _NO_DENSITY))
+        return missing_reasons((self.degenerate, _NO_DENSITY))
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,7 +99,7 @@ class LatentDifficultyCompletion:
     def reasons(self) -> Texts:
         """[...] why eta or gamma is NaN or infinite; "" where they are numbers."""
         stuck = self.degenerate & (self.r == 1.0)
-        return reasons_of(
+        return missing_reasons(
             (stuck | np.isinf(self.eta), _NO_NUMBERS),
             (np.isnan(self.eta), "At mu = 1/2 no sign belongs to the infinite eta."),
         )
@@ -113,13 +115,13 @@ def maxent_completion(moments: Moments, budgets: Sequence[int]) -> MaxEntComplet
 
     Args:
         moments: [...] the table of (mu, nu).
-        budgets: N values of n.
+        budgets: N budget indices n.
 
     Returns:
         Curve and parameters; V_n within some 1e-12, parameters for mu from 1e-12 to 1 - 1e-12. A few milliseconds per entry.
 
     Raises:
-        OutOfRangeError: an n that is no budget, or moments so near the edge of the feasible set that no density was found.
+        OutOfRangeError: an n that is not a budget index, or moments so near the edge of the feasible set that no density was found.
     """
     checked = _budgets(budgets)
     shape = moments.shape
@@ -149,16 +151,14 @@ def ldgp_completion(moments: Moments, budgets: Sequence[int]) -> LatentDifficult
 
     Args:
         moments: [...] the table of (mu, nu).
-        budgets: N values of n.
+        budgets: N budget indices n.
 
     Returns:
         Curve and parameters; V_n within some 1e-13 for mu from 1e-12 to 1 - 1e-12.
 
     Raises:
-        OutOfRangeError: an n that is no budget.
+        OutOfRangeError: an n that is not a budget index.
     """
-    from scipy.special import ndtr
-
     checked = _budgets(budgets)
     degenerate = _degenerate(moments)
     inner = moments.take(~degenerate)
@@ -169,7 +169,7 @@ def ldgp_completion(moments: Moments, budgets: Sequence[int]) -> LatentDifficult
     scaled, gamma = t / np.sqrt(r), np.sqrt(r / rest)
     curve = np.array([_probit_votes(n, inner.mu, scaled, gamma) for n in checked])
     votes[~degenerate] = curve.reshape(len(checked), inner.mu.size).T
-    parameters[~degenerate] = np.stack([ndtr(scaled), t / np.sqrt(rest), gamma, r], -1)
+    parameters[~degenerate] = np.stack([scipy.special.ndtr(scaled), t / np.sqrt(rest), gamma, r], -1)
     votes[degenerate], limit = _limits(moments, degenerate, checked)
     edge = moments.take(degenerate)
     spread = edge.variance > 0  # nu = mu within (0, 1)
@@ -279,15 +279,15 @@ def _require_matched(moments: Moments, places: npt.NDArray[np.intp], off: Floats
 
 def _narrow_limit(moments: Moments, budgets: tuple[int, ...]) -> tuple[Floats, Floats]:
     """A normal law about mu, ten or more deviations of at most 1e-9 away from 0: its cut ends hold 1e-23."""
-    from scipy.special import ndtr
-
     sd = np.sqrt(moments.variance)
     away = moments.mu - moments.wrong  # 2 mu - 1
     with np.errstate(over="ignore"):  # variances next to the smallest double
         kap = -0.5 / moments.variance
     lam = np.multiply(-away, kap, out=np.zeros_like(away), where=away != 0)
     votes = np.array([majority_accuracy(n, moments.mu) for n in budgets]).reshape(len(budgets), sd.size).T
-    return votes, np.stack([ndtr(0.5 * away / sd), lam, kap, 0.5 * np.log(2.0 * np.pi * np.e) + np.log(sd)], -1)
+    return votes, np.stack(
+        [scipy.special.ndtr(0.5 * away / sd), lam, kap, 0.5 * np.log(2.0 * np.pi * np.e) + np.log(sd)], -1
+    )
 
 
 def _split_limit(moments: Moments, budgets: tuple[int, ...]) -> tuple[Floats, Floats]:
@@ -320,9 +320,9 @@ def _quadrature(moments: Moments, n: int) -> tuple[Floats, Floats]:
     """[T, K] nodes as distances from mu, and weights: 24 per panel; rows with fewer panels are filled up with weight 0."""
     edges = _panels(moments, n)
     width = np.diff(edges)
-    kept = width > 0
-    order = np.argsort(~kept, 1, kind="stable")[:, : int(kept.sum(1).max(initial=1))]
-    used = np.take_along_axis(kept, order, 1)
+    wide = width > 0
+    order = np.argsort(~wide, 1, kind="stable")[:, : int(wide.sum(1).max(initial=1))]
+    used = np.take_along_axis(wide, order, 1)
     order = np.where(used, order, order[:, :1])
     width = np.take_along_axis(width, order, 1)[..., None]
     nodes, weights = _gauss(24)
@@ -424,9 +424,9 @@ def _dual(at: Floats, statistics: Floats, weights: Floats) -> tuple[Floats, Floa
 
 def _normal_quantile(moments: Moments) -> Floats:
     """Phi^-1(mu) from the smaller of mu and 1 - mu."""
-    from scipy.special import ndtri
-
-    t: Floats = np.where(moments.mu <= moments.wrong, ndtri(moments.mu), -ndtri(moments.wrong))
+    t: Floats = np.where(
+        moments.mu <= moments.wrong, scipy.special.ndtri(moments.mu), -scipy.special.ndtri(moments.wrong)
+    )
     return t
 
 
@@ -460,19 +460,17 @@ def _latent_correlation(moments: Moments, t: Floats) -> tuple[Floats, Floats]:
 
 def _probit_votes(n: int, mu: Floats, scaled: Floats, gamma: Floats) -> Floats:
     """V_n = Pr{W + gamma Z <= eta}, `scaled` being eta / gamma."""
-    from scipy.special import ndtr
-
     if n == 0:
         return mu.copy()
     sd = float(np.sqrt(np.pi / (2.0 * (2 * n + 1))))
     wide = gamma > 0.7 * sd
     votes = np.empty_like(mu)
     w = 10.35 * sd * _TRAPEZOID
-    density = majority_slope(n, ndtr(w)) * np.exp(-0.5 * w * w)
+    density = majority_slope(n, scipy.special.ndtr(w)) * np.exp(-0.5 * w * w)
     density /= density.sum()
-    votes[wide] = ndtr(scaled[wide, None] - w / gamma[wide, None]) @ density
+    votes[wide] = scipy.special.ndtr(scaled[wide, None] - w / gamma[wide, None]) @ density
     z = 9.0 * _TRAPEZOID
     normal = np.exp(-0.5 * z * z)
     normal /= normal.sum()
-    votes[~wide] = majority_accuracy(n, ndtr(gamma[~wide, None] * (scaled[~wide, None] - z))) @ normal
+    votes[~wide] = majority_accuracy(n, scipy.special.ndtr(gamma[~wide, None] * (scaled[~wide, None] - z))) @ normal
     return votes

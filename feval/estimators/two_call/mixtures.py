@@ -25,18 +25,11 @@ import numpy as np
 import numpy.typing as npt
 
 from feval.errors import OutOfRangeError, ShortPoolError
+from feval.estimators.checks import at_index, checked_probabilities, is_whole
+from feval.estimators.missing import ONE_QUESTION, Texts, missing_reasons
 from feval.estimators.per_question import distinct
 from feval.estimators.probabilities import compositions
-from feval.estimators.two_call.pair_table import ONE_QUESTION
-from feval.estimators.two_call.reasons import Texts, reasons_of
-from feval.estimators.vote_polynomials import (
-    at_index,
-    budget_index,
-    check_budget,
-    is_whole,
-    majority_accuracy,
-    probabilities,
-)
+from feval.estimators.vote_polynomials import budget_index, check_budget, majority_accuracy
 from feval.estimators.votes.empirical_votes import hypergeometric_majority
 
 __all__ = [
@@ -74,7 +67,7 @@ class MixtureCurve:
     @property
     def reasons(self) -> Texts:
         """[...] why nu is NaN; "" where it is a number."""
-        return reasons_of((np.isnan(self.nu), "One call per question says nothing of two; record a second."))
+        return missing_reasons((np.isnan(self.nu), "One call per question says nothing of two; record a second."))
 
 
 @dataclass(frozen=True, eq=False)
@@ -119,7 +112,7 @@ class Overtaking:
     @property
     def reasons(self) -> Texts:
         """[P] why the standard errors are NaN; "" where they are numbers."""
-        return reasons_of((np.isnan(self.se_after), ONE_QUESTION))
+        return missing_reasons((np.isnan(self.se_after), ONE_QUESTION))
 
 
 def mixture_from_probabilities(
@@ -140,9 +133,9 @@ def mixture_from_probabilities(
         Means over the questions.
 
     Raises:
-        OutOfRangeError: shapes that do not fit, no questions, values outside [0, 1] or weights that do not add up.
+        OutOfRangeError: shapes that do not match, no questions, values outside [0, 1] or weights that do not add up.
     """
-    chances, shares = probabilities(q, "q"), _weights(weights)
+    chances, shares = checked_probabilities(q, "q"), _weights(weights)
     if chances.ndim != 2 or not chances.shape[1] or shares.shape[-1] != chances.shape[0]:
         raise OutOfRangeError(
             f"Mixtures take q [policies, questions] and weights [..., policies]; the shapes are {chances.shape} and "
@@ -174,7 +167,7 @@ def mixture_from_counts(
 
     Raises:
         ShortPoolError: more votes than recorded calls.
-        OutOfRangeError: shapes that do not fit, counts outside 0..K, or weights that do not add up.
+        OutOfRangeError: shapes that do not match, counts outside 0..K, or weights that do not add up.
     """
     right, shares = _counts(counts, size), _weights(weights)
     for n in budgets or ():
@@ -183,7 +176,7 @@ def mixture_from_counts(
         raise OutOfRangeError(
             f"There are counts for {right.shape[1]} policies and weights for {shares.shape[-1]}; give one weight for each."
         )
-    wanted = tuple(range((size + 1) // 2)) if budgets is None else tuple(budgets)
+    indices = tuple(range((size + 1) // 2)) if budgets is None else tuple(budgets)
     mu = shares @ right.mean(0) / size
     cross = right.T @ right / (len(right) * float(size) ** 2)
     if size > 1:
@@ -191,8 +184,8 @@ def mixture_from_counts(
         nu = np.einsum("...j,jl,...l->...", shares, cross, shares)
     else:
         nu = np.full(mu.shape, np.nan)
-    votes = [_Table.of(right, size, 2 * n + 1).accuracy(shares) for n in wanted]
-    return MixtureCurve(wanted, mu, nu, np.stack(votes, -1) if votes else np.empty((*mu.shape, 0)))
+    votes = [_Table.of(right, size, 2 * n + 1).accuracy(shares) for n in indices]
+    return MixtureCurve(indices, mu, nu, np.stack(votes, -1) if votes else np.empty((*mu.shape, 0)))
 
 
 def best_mixture(
@@ -249,7 +242,7 @@ def best_mixture(
             grid = _around(grid[top], width)
     _, chosen, shares, reached = best
     used = shares > 1e-12
-    policies = tuple(int(j) for j, kept in zip(chosen, used, strict=True) if kept)
+    policies = tuple(int(j) for j, has_weight in zip(chosen, used, strict=True) if has_weight)
     mu = float(shares @ one_call[list(chosen)])
     return BestMixture(policies, shares[used] / shares[used].sum(), reached, reached - mu, mu, tried)
 
@@ -280,8 +273,8 @@ def overtaking_pairs(counts: npt.ArrayLike, size: int, votes: int = 5) -> Overta
         np.array([(a, b) for a in range(right.shape[1]) for b in range(right.shape[1])], int).reshape(-1, 2).T
     )
     mean_one, mean_many = one.mean(0), many.mean(0)
-    kept = (mean_one[first] < mean_one[second]) & (mean_many[first] > mean_many[second])
-    first, second = first[kept], second[kept]
+    reversed_order = (mean_one[first] < mean_one[second]) & (mean_many[first] > mean_many[second])
+    first, second = first[reversed_order], second[reversed_order]
     order = np.argsort(mean_many[second] - mean_many[first], kind="stable")
     first, second = first[order], second[order]
     before, after = one[:, first] - one[:, second], many[:, first] - many[:, second]
@@ -357,8 +350,8 @@ def _around(centre: Floats, width: float) -> Floats:
     moves = np.stack(np.meshgrid(*[np.linspace(-width, width, per_axis)] * free, indexing="ij"), -1)
     head = centre[:-1] + moves.reshape(-1, free)
     points = np.column_stack([head, 1.0 - head.sum(1)])
-    kept: Floats = np.vstack([centre, points[(points >= 0.0).all(1)]])
-    return kept
+    feasible: Floats = np.vstack([centre, points[(points >= 0.0).all(1)]])
+    return feasible
 
 
 def _standard_error(differences: Floats) -> Floats:
@@ -373,7 +366,7 @@ def _standard_error(differences: Floats) -> Floats:
 
 
 def _weights(weights: npt.ArrayLike) -> Floats:
-    shares = probabilities(weights, "weights")
+    shares = checked_probabilities(weights, "weights")
     if not shares.ndim:
         raise OutOfRangeError(
             f"Weights are [..., policies], one for each policy; a single number {weights!r} was given."

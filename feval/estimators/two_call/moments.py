@@ -16,8 +16,8 @@ import numpy as np
 import numpy.typing as npt
 
 from feval.errors import OutOfRangeError
-from feval.estimators.two_call.reasons import Texts, reasons_of
-from feval.estimators.vote_polynomials import at_index, broadcast, probabilities
+from feval.estimators.checks import at_index, broadcast, checked_probabilities
+from feval.estimators.missing import Texts, missing_reasons
 
 __all__ = ["NO_CORRELATION", "Moments"]
 
@@ -71,7 +71,7 @@ class Moments:
         if exact:
             first, second = (_each(Fraction, values) for values in (first, second))
         else:
-            first, second = probabilities(first, "mu"), probabilities(second, "nu")
+            first, second = checked_probabilities(first, "mu"), checked_probabilities(second, "nu")
         unsteady, variance = first - second, second - first * first
         _require_feasible(first, second, unsteady, variance, 0 if exact else _ROUNDING)
         if not exact:
@@ -97,7 +97,7 @@ class Moments:
         if _exact(mu, rho):
             first, second = (_each(Fraction, np.asarray(values)) for values in (mu, rho))
             return cls.of(first, first * first + second * first * (1 - first))
-        first, second = broadcast(mu=probabilities(mu, "mu"), rho=probabilities(rho, "rho"))
+        first, second = broadcast(mu=checked_probabilities(mu, "mu"), rho=checked_probabilities(rho, "rho"))
         wrong = 1.0 - first
         spread = first * wrong
         unsteady = spread * (1.0 - second)
@@ -119,7 +119,7 @@ class Moments:
     @property
     def reasons(self) -> Texts:
         """[...] why rho is NaN; "" where it is a number."""
-        return reasons_of((self.mu * self.wrong <= 0, NO_CORRELATION))
+        return missing_reasons((self.mu * self.wrong <= 0, NO_CORRELATION))
 
     def reflected(self, where: npt.NDArray[np.bool_] | bool = True) -> Moments:
         """The moments of 1 - Q: right and wrong exchanged.

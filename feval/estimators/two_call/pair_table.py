@@ -12,9 +12,9 @@ import numpy as np
 import numpy.typing as npt
 
 from feval.errors import OutOfRangeError
+from feval.estimators.checks import at_index, broadcast
+from feval.estimators.missing import Texts, missing_reasons
 from feval.estimators.two_call.moments import NO_CORRELATION, Moments
-from feval.estimators.two_call.reasons import Texts, reasons_of
-from feval.estimators.vote_polynomials import at_index, broadcast
 from feval.estimators.votes.empirical_votes import checked_bits
 
 __all__ = ["ONE_QUESTION", "SPARSE_CELL", "PairSummary", "PairTable", "pair_table", "pair_table_summary"]
@@ -136,7 +136,7 @@ class PairSummary:
     @property
     def reasons(self) -> Texts:
         """[...] why rho, variances or errors are NaN; "" where all are numbers."""
-        return reasons_of((np.isnan(self.rho), NO_CORRELATION), (np.isnan(self.var_x1), ONE_QUESTION))
+        return missing_reasons((np.isnan(self.rho), NO_CORRELATION), (np.isnan(self.var_x1), ONE_QUESTION))
 
 
 def pair_table(bits: npt.ArrayLike) -> PairTable:

@@ -39,9 +39,6 @@ _FINEST_UNIT = 900  # 2^-900: finer ones would not fit a double
 def least_distances(quadratic: Floats, polynomial: UnitPolynomial, sign: int, slack: float) -> Floats:
     """Numbers below which sign x (a + b q + c q^2 - g(q)) provably does not fall on [0, 1], one for each entry of a table.
 
-    Feval's own, by Bernstein's convex hull property and bisection in integers that are rounded down. Arithmetic; assumes nothing
-    of the calls.
-
     Args:
         quadratic: [..., 3] a, b, c, finite.
         polynomial: g.

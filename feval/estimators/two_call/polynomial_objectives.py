@@ -24,7 +24,7 @@ from feval.errors import OutOfRangeError
 from feval.estimators.two_call.certificates import ROOM, QuadraticBound
 from feval.estimators.two_call.moments import Moments
 from feval.estimators.two_call.polynomial_minima import least_distances
-from feval.estimators.two_call.two_call import VoteInterval
+from feval.estimators.two_call.vote_intervals import VoteInterval
 from feval.estimators.vote_polynomials import UnitPolynomial
 
 __all__ = ["LARGEST_DEGREE", "polynomial_objective_interval"]
@@ -193,16 +193,16 @@ def _inner(problem: _Objective, moments: Moments) -> tuple[Floats, Floats, Float
     rows = np.arange(len(atoms))
     for goal in _GOALS:
         own = moments.take(rows)
-        basis, shares, found = _simplex(problem, own, atoms[rows], goal)
-        atoms[rows], weights[rows], quadratic[rows] = basis, shares, found
-        excess = _violation(problem, found, basis)  # below 0 where crowded atoms lost the contact
+        basis, shares, quadratics = _simplex(problem, own, atoms[rows], goal)
+        atoms[rows], weights[rows], quadratic[rows] = basis, shares, quadratics
+        excess = _violation(problem, quadratics, basis)  # below 0 where crowded atoms lost the contact
         solved = np.abs(excess) <= _FINE * problem.scale
         for crowd in _CROWDS:
             left = np.flatnonzero(~solved)
             if not len(left):
                 break
             part = own.take(left)
-            better, polished = _polish(problem, part, basis[left], shares[left], found[left], crowd)
+            better, polished = _polish(problem, part, basis[left], shares[left], quadratics[left], crowd)
             for target, source in zip((atoms, weights, quadratic), polished, strict=True):
                 target[rows[left[better]]] = source[better]
             solved[left[better]] = True

@@ -23,13 +23,15 @@ from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
+import scipy
 
 from feval.errors import OutOfRangeError
+from feval.estimators.checks import at_index
+from feval.estimators.missing import Texts, missing_reasons
 from feval.estimators.two_call.moments import Moments
 from feval.estimators.two_call.pair_table import PairTable, pair_table_summary
-from feval.estimators.two_call.reasons import Texts, reasons_of
-from feval.estimators.two_call.two_call import infinite_vote_interval, vote_bound
-from feval.estimators.vote_polynomials import at_index, check_budget
+from feval.estimators.two_call.vote_intervals import infinite_vote_interval, vote_bound
+from feval.estimators.vote_polynomials import check_budget
 
 __all__ = ["NO_FEASIBLE_MOMENTS", "ProjectedInterval", "likelihood_projection", "simultaneous_gains", "wald_projection"]
 
@@ -88,7 +90,7 @@ class ProjectedInterval:
     @property
     def reasons(self) -> Texts:
         """[...] why an interval is NaN; "" where there is one."""
-        return reasons_of((self.empty, NO_FEASIBLE_MOMENTS))
+        return missing_reasons((self.empty, NO_FEASIBLE_MOMENTS))
 
 
 def wald_projection(table: PairTable, n: float, level: float = 0.95) -> ProjectedInterval:
@@ -110,7 +112,7 @@ def wald_projection(table: PairTable, n: float, level: float = 0.95) -> Projecte
         The hull for each table.
 
     Raises:
-        OutOfRangeError: an n that is no budget, a level outside (0, 1), or a table of one question.
+        OutOfRangeError: an n that is not a budget index, a level outside (0, 1), or a table of one question.
     """
     end, quantile = _end(n), _chi2_quantile(level)
     if (table.questions < 2).any():
@@ -146,7 +148,7 @@ def likelihood_projection(table: PairTable, n: float, level: float = 0.95) -> Pr
         The hull for each table; none is empty.
 
     Raises:
-        OutOfRangeError: an n that is no budget, or a level outside (0, 1).
+        OutOfRangeError: an n that is not a budget index, or a level outside (0, 1).
     """
     end, quantile = _end(n), _chi2_quantile(level)
     counts = np.stack([table.both_right, table.disagree, table.both_wrong], -1).reshape(-1, 3).astype(np.float64)
@@ -177,7 +179,7 @@ def simultaneous_gains(
     Args:
         right: [Q] right calls of each question.
         size: [Q] calls of each, at least 2.
-        budgets: N values of n.
+        budgets: N budget indices n.
         level: coverage of all gains together, between 0 and 1.
 
     Returns:
@@ -185,7 +187,7 @@ def simultaneous_gains(
         moments, or where no spread was seen in a direction (the pair table has an empty cell): nothing is certified then.
 
     Raises:
-        OutOfRangeError: an n that is no budget, fewer than 3 questions, counts that do not fit, or a level outside (0, 1).
+        OutOfRangeError: an n that is not a budget index, fewer than 3 questions, counts that do not fit, or a level outside (0, 1).
     """
     _chi2_quantile(level)  # checks it
     for n in budgets:
@@ -212,16 +214,16 @@ def simultaneous_gains(
 
 
 def _least_gain(centre: Floats, covariance: Floats, n: int) -> float:
-    found = _fixed_points(centre, covariance, n, "lower", gain=1.0)
-    if np.isnan(found[0]):
+    least = _fixed_points(centre, covariance, n, "lower", gain=1.0)
+    if np.isnan(least[0]):
 
         def gain(mu: Floats, nu: Floats, side: Side) -> Floats:
             least: Floats = vote_bound(n, Moments.of(mu, nu), side).value - mu
             return least
 
         for arc in _ellipse_arcs(centre, covariance):
-            found = np.fmin(found, _along(arc, gain, "lower"))
-    return float(found[0])
+            least = np.fmin(least, _along(arc, gain, "lower"))
+    return float(least[0])
 
 
 def _projected(hull: Floats, shape: tuple[int, ...]) -> ProjectedInterval:
@@ -276,7 +278,7 @@ def _ellipses(centre: Floats, covariance: Floats, n: float, end: _End) -> Floats
 
 def _fixed_points(centre: Floats, covariance: Floats, n: int, side: Side, gain: float = 0.0) -> Floats:
     """[T] extreme ends minus `gain` x mu, NaN where an iterate leaves F. All tables step together until each has settled."""
-    theta, value, found = centre.copy(), np.full(len(centre), np.inf), np.full(len(centre), np.nan)
+    theta, value, ends = centre.copy(), np.full(len(centre), np.inf), np.full(len(centre), np.nan)
     active = np.arange(len(centre))
     outward = 1.0 if side == "upper" else -1.0
     for _ in range(_FIXED_POINT_STEPS):
@@ -288,12 +290,12 @@ def _fixed_points(centre: Floats, covariance: Floats, n: int, side: Side, gain: 
         reached = bound.value - gain * bound.moments.mu
         settled = np.abs(reached - value[active]) <= 1e-15
         value[active] = reached
-        found[active[settled]] = reached[settled]
+        ends[active[settled]] = reached[settled]
         active, gradient = active[~settled], bound.quadratic[~settled, 1:] - np.array([gain, 0.0])
         step = np.einsum("tij,tj->ti", covariance[active], gradient)
         length = np.sqrt(np.einsum("ti,ti->t", gradient, step))[:, None]
         theta[active] = centre[active] + outward * np.divide(step, length, out=np.zeros_like(step), where=length > 0)
-    return found
+    return ends
 
 
 def _ellipse_arcs(centre: Floats, covariance: Floats) -> tuple[_Arc, ...]:
@@ -375,14 +377,14 @@ def _likelihood_hulls(counts: Floats, quantile: float, end: _End) -> Floats:
 
     whole = np.zeros(len(counts))
     centre = np.stack([end(mu, nu, side) for side in _SIDES], -1)
-    found = _extremes([_Arc(edge, whole, whole + 2.0 * np.pi)], end, len(counts))
-    return np.stack([np.fmin(found[:, 0], centre[:, 0]), np.fmax(found[:, 1], centre[:, 1])], -1)
+    extremes = _extremes([_Arc(edge, whole, whole + 2.0 * np.pi)], end, len(counts))
+    return np.stack([np.fmin(extremes[:, 0], centre[:, 0]), np.fmax(extremes[:, 1], centre[:, 1])], -1)
 
 
 def _log_likelihood(counts: Floats, mu: Floats, nu: Floats) -> Floats:
     """[T, A] sum_cells count log p(theta), -inf where a filled cell has probability 0; `counts` is [T, 1, 3]."""
-    from scipy.special import xlogy
-
     shares = (nu, 2.0 * (mu - nu), 1.0 - 2.0 * mu + nu)
-    likelihood: Floats = sum(xlogy(counts[..., cell], np.maximum(share, 0.0)) for cell, share in enumerate(shares))
+    likelihood: Floats = sum(
+        scipy.special.xlogy(counts[..., cell], np.maximum(share, 0.0)) for cell, share in enumerate(shares)
+    )
     return likelihood

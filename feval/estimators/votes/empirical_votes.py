@@ -16,8 +16,8 @@ import numpy as np
 import numpy.typing as npt
 
 from feval.errors import OutOfRangeError, ShortPoolError
+from feval.estimators.checks import at_index, broadcast, is_whole
 from feval.estimators.per_question import PerQuestion, distinct
-from feval.estimators.vote_polynomials import at_index, broadcast, is_whole
 
 __all__ = ["empirical_vote_accuracy", "hypergeometric_majority"]
 
@@ -87,8 +87,8 @@ def empirical_vote_accuracy(bits: npt.ArrayLike, votes: Sequence[int] | None = N
     calls = recorded.shape[1]
     right = recorded.sum(axis=1, dtype=np.int64)
     first, rows = distinct((right,))
-    wanted = range(1, calls + 1, 2) if votes is None else votes
-    columns = [hypergeometric_majority(right[first], calls, m) for m in wanted]
+    numbers = range(1, calls + 1, 2) if votes is None else votes
+    columns = [hypergeometric_majority(right[first], calls, m) for m in numbers]
     return PerQuestion(np.stack(columns, axis=1) if columns else np.empty((len(first), 0)), rows)
 
 

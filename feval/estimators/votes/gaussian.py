@@ -32,6 +32,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import scipy
 
 from feval.errors import OutOfRangeError, UnknownNameError
 from feval.estimators.per_question import PerQuestion, distinct
@@ -68,37 +69,35 @@ def gaussian_estimate(
         D estimates per question, in the order of `votes`.
 
     Raises:
-        OutOfRangeError: shapes that do not fit, values that are no probabilities or sum to more than 1, or an M out of
+        OutOfRangeError: shapes that do not match, values that are not probabilities or sum to more than 1, or an M out of
             range.
-        UnknownNameError: a mode that nobody knows.
+        UnknownNameError: an unknown mode.
     """
     if mode not in MODES:
         raise UnknownNameError.of("mode of the Gaussian estimator", str(mode), MODES)
-    wanted = checked_votes(votes)
+    numbers = checked_votes(votes)
     right, others = _checked(correct, rivals)
     others = np.sort(others, axis=1)[:, ::-1]
     if mode == "guarded":
         others = others[:, : int(np.count_nonzero(others.any(axis=0)))]
     first, rows = distinct([np.unique(column, return_inverse=True)[1] for column in (right, *others.T)])
-    values = np.empty((len(first), len(wanted)))
-    step = max(1, _CHUNK_NUMBERS // max(1, others.shape[1] * len(wanted)))
+    values = np.empty((len(first), len(numbers)))
+    step = max(1, _CHUNK_NUMBERS // max(1, others.shape[1] * len(numbers)))
     for start in range(0, len(first), step):
         chunk = first[start : start + step]
-        values[start : start + step] = _estimate(right[chunk], others[chunk], wanted, mode)
+        values[start : start + step] = _estimate(right[chunk], others[chunk], numbers, mode)
     return PerQuestion(values, rows)
 
 
 def _estimate(correct: Floats, rivals: Floats, votes: npt.NDArray[np.int64], mode: str) -> Floats:
     """[G, D] the products."""
-    from scipy.special import ndtr  # here, because it costs a fifth of a second that an exact curve does not need
-
     own, theirs = correct[:, None], rivals
     variance = own * (1.0 - own) + theirs * (1.0 - theirs)
     if mode == "paircov":
         variance = variance + 2.0 * own * theirs
     certain = variance <= 0.0
     slope = np.where(certain, 0.0, own - theirs) / np.sqrt(np.where(certain, 1.0, variance))
-    beaten: Floats = ndtr(slope[:, :, None] * np.sqrt(votes.astype(np.float64)))
+    beaten: Floats = scipy.special.ndtr(slope[:, :, None] * np.sqrt(votes.astype(np.float64)))
     beaten[certain] = (own > theirs)[certain][:, None]
     if mode == "guarded":
         beaten[theirs == 0.0] = 1.0

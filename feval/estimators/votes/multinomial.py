@@ -76,15 +76,15 @@ def plurality_accuracy(
         rivals: [Q, K] probability of each other answer, in any order; zeros are ignored.
         no_answer: [Q] probability of no answer, which casts no vote.
         votes: D numbers of votes M, each from 1 to 10,000. All of 1..100 cost little more than a few of them.
-        ties: what a tie for the lead is worth: "uniform", "strict" or "lenient", see `feval.estimators.ties`.
+        ties: credit of a tie for the lead: "uniform", "strict" or "lenient", see `feval.estimators.ties`.
 
     Returns:
         D probabilities per question, in the order of `votes`. Absolute error below 1e-12.
 
     Raises:
-        OutOfRangeError: shapes that do not fit, values that are no probabilities or do not sum to 1, or an M out of
+        OutOfRangeError: shapes that do not match, values that are not probabilities or do not sum to 1, or an M out of
             range.
-        UnknownNameError: a rule for ties that nobody knows.
+        UnknownNameError: an unknown rule for ties.
     """
     return plurality_accuracy_of(signatures_of_probabilities(correct, rivals, no_answer), votes, ties=ties)
 
@@ -105,15 +105,15 @@ def plugin_plurality_accuracy(
         rivals: [Q, K] samples of each other candidate, in any order.
         no_answer: [Q] samples without an answer. G is the sum of all and may differ between questions.
         votes: D numbers of votes M, each from 1 to 10,000.
-        ties: what a tie for the lead is worth.
+        ties: credit of a tie for the lead.
 
     Returns:
         D probabilities per question, in the order of `votes`.
 
     Raises:
-        OutOfRangeError: shapes that do not fit, counts that are no integers from 0, a question without samples, or an M
+        OutOfRangeError: shapes that do not match, counts that are not integers from 0, a question without samples, or an M
             out of range.
-        UnknownNameError: a rule for ties that nobody knows.
+        UnknownNameError: an unknown rule for ties.
     """
     return plurality_accuracy_of(signatures_of_counts(gold, rivals, no_answer), votes, ties=ties)
 
@@ -131,29 +131,29 @@ def plurality_accuracy_of(
     Args:
         signatures: from `feval.estimators.probabilities`.
         votes: D numbers of votes M, each from 1 to 10,000.
-        ties: what a tie for the lead is worth.
+        ties: credit of a tie for the lead.
 
     Returns:
         D probabilities per question.
 
     Raises:
         OutOfRangeError: an M out of range.
-        UnknownNameError: a rule for ties that nobody knows.
+        UnknownNameError: an unknown rule for ties.
     """
     check_ties(ties)
-    wanted = checked_votes(votes)
-    values = np.zeros((len(signatures.correct), len(wanted)))
+    numbers = checked_votes(votes)
+    values = np.zeros((len(signatures.correct), len(numbers)))
     possible = signatures.correct > 0.0
     alone = possible & ~signatures.rivals.any(axis=1)
-    values[alone] = 1.0 - signatures.no_answer[alone, None] ** wanted
+    values[alone] = 1.0 - signatures.no_answer[alone, None] ** numbers
     contests = _contests(signatures, np.flatnonzero(possible & ~alone))
-    for circle in circles(wanted) if contests else ():
-        columns = np.flatnonzero((wanted >= circle.low) & (wanted <= circle.high))
-        places = np.searchsorted(circle.votes, wanted[columns])
+    for circle in circles(numbers) if contests else ():
+        columns = np.flatnonzero((numbers >= circle.low) & (numbers <= circle.high))
+        places = np.searchsorted(circle.votes, numbers[columns])
         for batch in _batches(contests, _BATCH_NUMBERS // circle.roots.shape[1]):
             questions = np.concatenate([contest.questions for contest in batch])
             values[np.ix_(questions, columns)] = _accuracy(circle, batch, ties)[:, places]
-    values[:, wanted == 1] = signatures.correct[:, None]
+    values[:, numbers == 1] = signatures.correct[:, None]
     return PerQuestion(np.clip(values, 0.0, 1.0), signatures.rows)
 
 
@@ -180,26 +180,26 @@ def _contests(signatures: Signatures, questions: npt.NDArray[np.intp]) -> list[_
     groups: dict[bytes, list[int]] = {}
     for question in questions.tolist():
         groups.setdefault(signatures.rivals[question].tobytes(), []).append(question)
-    found = []
+    contests = []
     for group in groups.values():
-        counted = Counter(signatures.rivals[group[0]].tolist())
-        counted.pop(0.0, None)
+        multiplicities = Counter(signatures.rivals[group[0]].tolist())
+        multiplicities.pop(0.0, None)
         places = np.array(group)
         correct, no_answer = signatures.correct[places].tolist(), signatures.no_answer[places]
-        found.append(_Contest(places, correct, no_answer, list(counted), list(counted.values())))
-    return found
+        contests.append(_Contest(places, correct, no_answer, list(multiplicities), list(multiplicities.values())))
+    return contests
 
 
 def _batches(contests: list[_Contest], questions: int) -> Iterator[list[_Contest]]:
     """Contests of together about that many questions: their generating functions are held at once."""
     batch: list[_Contest] = []
-    held = 0
+    size = 0
     for contest in contests:
         batch.append(contest)
-        held += len(contest.correct)
-        if held >= questions:
+        size += len(contest.correct)
+        if size >= questions:
             yield batch
-            batch, held = [], 0
+            batch, size = [], 0
     if batch:
         yield batch
 

@@ -33,6 +33,7 @@ import numpy as np
 import numpy.typing as npt
 
 from feval.errors import OutOfRangeError
+from feval.estimators.checks import is_whole
 from feval.estimators.per_question import PerQuestion
 from feval.estimators.probabilities import (
     checked_votes,
@@ -40,7 +41,6 @@ from feval.estimators.probabilities import (
     signatures_of_counts,
     signatures_of_probabilities,
 )
-from feval.estimators.vote_polynomials import is_whole
 from feval.estimators.votes.multinomial import plugin_plurality_accuracy, plurality_accuracy
 from feval.estimators.votes.plurality import LARGEST_POOL, binomials, subset_plurality_accuracy
 
@@ -85,27 +85,27 @@ def unbiased_plurality_accuracy(
         rivals: [Q, K] samples of each other candidate.
         no_answer: [Q] samples without an answer. G is the sum of all and may differ between questions.
         votes: D numbers of votes M.
-        ties: what a tie for the lead is worth.
+        ties: credit of a tie for the lead.
 
     Returns:
         Values [Q, D] and the reason for NaN, per column.
 
     Raises:
-        OutOfRangeError: shapes that do not fit, counts that are no integers from 0, a question without samples, a pool
+        OutOfRangeError: shapes that do not match, counts that are not integers from 0, a question without samples, a pool
             above 1,000 samples or an M out of range.
-        UnknownNameError: a rule for ties that nobody knows.
+        UnknownNameError: an unknown rule for ties.
     """
-    wanted = checked_votes(votes)
+    numbers = checked_votes(votes)
     signatures_of_counts(gold, rivals, no_answer)  # checks
     gold, rivals, no_answer = np.asarray(gold), np.asarray(rivals), np.asarray(no_answer)
     size = gold.astype(np.int64) + rivals.sum(axis=1, dtype=np.int64) + no_answer
-    values = np.full((len(size), len(wanted)), np.nan)
+    values = np.full((len(size), len(numbers)), np.nan)
     for pool in np.unique(size).tolist():
-        rows, columns = np.flatnonzero(size == pool), np.flatnonzero(wanted <= pool)
+        rows, columns = np.flatnonzero(size == pool), np.flatnonzero(numbers <= pool)
         if len(columns):
-            own = subset_plurality_accuracy(gold[rows], rivals[rows], no_answer[rows], wanted[columns], ties=ties)
+            own = subset_plurality_accuracy(gold[rows], rivals[rows], no_answer[rows], numbers[columns], ties=ties)
             values[np.ix_(rows, columns)] = own.per_question()
-    return Unbiased(PerQuestion(values, np.arange(len(size))), tuple(_reason(m, size) for m in wanted.tolist()))
+    return Unbiased(PerQuestion(values, np.arange(len(size))), tuple(_reason(m, size) for m in numbers.tolist()))
 
 
 def _reason(votes: int, size: Int64) -> str:
@@ -141,7 +141,7 @@ def plugin_expectation(
         no_answer: [Q] true probability of no answer.
         calls: G, at least 1.
         votes: D numbers of votes M.
-        ties: what a tie for the lead is worth.
+        ties: credit of a tie for the lead.
 
     Returns:
         D expectations per question.
@@ -149,19 +149,19 @@ def plugin_expectation(
     Raises:
         OutOfRangeError: as `plurality_accuracy`; G below 1; or more than a million outcomes of the G calls to be
             enumerated.
-        UnknownNameError: a rule for ties that nobody knows.
+        UnknownNameError: an unknown rule for ties.
     """
-    wanted = checked_votes(votes)
+    numbers = checked_votes(votes)
     signatures = signatures_of_probabilities(correct, rivals, no_answer)
     shares = np.column_stack([signatures.correct, signatures.no_answer, signatures.rivals])
     _check_outcomes(calls, np.count_nonzero(shares, axis=1), signatures.rows)
     patterns, which = np.unique(shares > 0.0, axis=0, return_inverse=True)
-    values = np.empty((len(shares), len(wanted)))
+    values = np.empty((len(shares), len(numbers)))
     for pattern, possible in enumerate(patterns):  # which answers there can be: a few, as rivals are sorted
         own = np.flatnonzero(which.ravel() == pattern)
         outcomes = np.zeros((comb(calls + int(possible.sum()) - 1, calls), shares.shape[1]), np.int64)
         outcomes[:, possible] = compositions(calls, int(possible.sum()))
-        estimates = plugin_plurality_accuracy(outcomes[:, 0], outcomes[:, 2:], outcomes[:, 1], wanted, ties=ties)
+        estimates = plugin_plurality_accuracy(outcomes[:, 0], outcomes[:, 2:], outcomes[:, 1], numbers, ties=ties)
         values[own] = _expected(estimates, outcomes[:, possible], shares[np.ix_(own, possible)])
     return PerQuestion(values, signatures.rows)
 
@@ -187,14 +187,14 @@ def plugin_bias(
         no_answer: [Q] true probability of no answer.
         calls: G, at least 1.
         votes: D numbers of votes M.
-        ties: what a tie for the lead is worth.
+        ties: credit of a tie for the lead.
 
     Returns:
         D biases per question.
 
     Raises:
         OutOfRangeError: as `plugin_expectation`.
-        UnknownNameError: a rule for ties that nobody knows.
+        UnknownNameError: an unknown rule for ties.
     """
     expected = plugin_expectation(correct, rivals, no_answer, calls, votes, ties=ties)
     true = plurality_accuracy(correct, rivals, no_answer, votes, ties=ties)

@@ -73,25 +73,25 @@ def subset_plurality_accuracy(
         no_answer: [Q] samples without an answer, which cast no vote. To reproduce papers that let them vote, make them one
             more column of `rivals`.
         draws: D numbers of samples n, each from 1 to the smallest pool.
-        ties: what a tie for the lead is worth, see `feval.estimators.ties`.
+        ties: credit of a tie for the lead, see `feval.estimators.ties`.
 
     Returns:
         D probabilities per question, in the order of `draws`. Absolute error below 1e-12.
 
     Raises:
-        UnknownNameError: a rule for ties that nobody knows.
+        UnknownNameError: an unknown rule for ties.
         ShortPoolError: an n above a question's pool.
-        OutOfRangeError: an n below 1, shapes that do not fit, negative counts, or a pool above 1,000 samples.
+        OutOfRangeError: an n below 1, shapes that do not match, negative counts, or a pool above 1,000 samples.
     """
     check_ties(ties)
     counts = Counts.of(gold, rivals, no_answer)
-    wanted = _checked_draws(draws, counts.size)
+    numbers = _checked_draws(draws, counts.size)
     first, rows = distinct((counts.gold, counts.size, *counts.rivals))
-    values = np.empty((len(first), len(wanted)))
-    step = max(1, _CHUNK_NUMBERS // (int(wanted.max()) + 1))
+    values = np.empty((len(first), len(numbers)))
+    step = max(1, _CHUNK_NUMBERS // (int(numbers.max()) + 1))
     for start in range(0, len(first), step):
         chunk = first[start : start + step]
-        values[start : start + step] = _accuracy(counts.of_questions(chunk), wanted, ties)
+        values[start : start + step] = _accuracy(counts.of_questions(chunk), numbers, ties)
     return PerQuestion(values, rows)
 
 
@@ -113,7 +113,7 @@ def pass_at_k(gold: Integers, size: Integers, draws: Sequence[int] | Integers) -
 
     Raises:
         ShortPoolError: an n above a question's pool.
-        OutOfRangeError: an n below 1, shapes that do not fit, or a gold count outside 0..size.
+        OutOfRangeError: an n below 1, shapes that do not match, or a gold count outside 0..size.
     """
     gold, size = np.asarray(gold), np.asarray(size)
     _require_counts("pass@k", gold=gold, size=size)
@@ -125,12 +125,12 @@ def pass_at_k(gold: Integers, size: Integers, draws: Sequence[int] | Integers) -
         raise OutOfRangeError(
             f"At most all samples have the gold answer; question {over[0]} has {gold[over[0]]} of {size[over[0]]}."
         )
-    wanted = _checked_draws(draws, size)
+    numbers = _checked_draws(draws, size)
     first, rows = distinct((gold, size))
     g, s = gold[first, None].astype(np.int64), size[first, None].astype(np.int64)
-    drawn = np.arange(int(wanted.max()))
+    drawn = np.arange(int(numbers.max()))
     missed = np.cumprod(np.maximum(s - g - drawn, 0) / (s - drawn), axis=1)
-    return PerQuestion(1.0 - missed[:, wanted - 1], rows)
+    return PerQuestion(1.0 - missed[:, numbers - 1], rows)
 
 
 # -- the counts of distinct questions -------------------------------------------------------------------------------
@@ -185,15 +185,15 @@ def _require_counts(what: str, **arrays: Integers) -> None:
 
 
 def _checked_draws(draws: Sequence[int] | Integers, size: Integers) -> Int64:
-    wanted = np.asarray(draws)
-    if wanted.ndim != 1 or not wanted.size or wanted.dtype.kind not in "iu" or int(wanted.min()) < 1:
+    numbers = np.asarray(draws)
+    if numbers.ndim != 1 or not numbers.size or numbers.dtype.kind not in "iu" or int(numbers.min()) < 1:
         raise OutOfRangeError(f"Numbers of samples are integers from 1, in a list such as [1, 5, 20]; not {draws}.")
-    if size.size and (smallest := int(size.min())) < int(wanted.max()):
+    if size.size and (smallest := int(size.min())) < int(numbers.max()):
         raise ShortPoolError(
-            f"Question {int(size.argmin())} has a pool of {smallest} samples; draws of {int(wanted.max())} were asked for. "
+            f"Question {int(size.argmin())} has a pool of {smallest} samples; draws of {int(numbers.max())} were asked for. "
             f"Ask for {smallest} or fewer, or leave the question out."
         )
-    return wanted.astype(np.int64)
+    return numbers.astype(np.int64)
 
 
 # -- the sum over bands ---------------------------------------------------------------------------------------------

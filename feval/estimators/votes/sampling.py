@@ -17,11 +17,11 @@ import numpy as np
 import numpy.typing as npt
 
 from feval.errors import OutOfRangeError, ShortPoolError
+from feval.estimators.checks import is_whole
 from feval.estimators.counts import ABSENT, vote_counts
 from feval.estimators.per_question import PerQuestion
 from feval.estimators.probabilities import checked_votes, signatures_of_probabilities
 from feval.estimators.ties import check_ties
-from feval.estimators.vote_polynomials import is_whole
 
 __all__ = ["Empirical", "empirical_plurality_accuracy", "monte_carlo_plurality_accuracy", "plurality_credit"]
 
@@ -47,7 +47,6 @@ def plurality_credit(gold: Integers, rivals: Integers, *, ties: str = "uniform")
     """What a vote with these counts is worth: 1 if the gold answer leads alone, 0 if it does not lead, a tie's credit else.
 
     Eq. (3) of "Compute-efficient evaluation of LLM voting accuracy", with ties by `ties`; eq. (7) is the strict rule.
-    Arithmetic; assumes nothing of the calls.
 
     Args:
         gold: [N] votes of the gold answer.
@@ -59,7 +58,7 @@ def plurality_credit(gold: Integers, rivals: Integers, *, ties: str = "uniform")
         [N] credits; 0 where nobody has a vote.
 
     Raises:
-        UnknownNameError: a rule for ties that nobody knows.
+        UnknownNameError: an unknown rule for ties.
     """
     check_ties(ties)
     top = rivals.max(axis=1, initial=0)
@@ -83,7 +82,7 @@ def empirical_plurality_accuracy(
         codes: [Q, S] which candidate each call answered, per question from 0; -1 no answer. Every question needs all S.
         gold: [Q] code of the gold answer; negative where no call can have it.
         votes: D numbers of votes M, each from 1 to S.
-        ties: what a tie for the lead is worth.
+        ties: credit of a tie for the lead.
 
     Returns:
         Accuracies [Q, D], and the number of ensembles for each M.
@@ -91,28 +90,28 @@ def empirical_plurality_accuracy(
     Raises:
         ShortPoolError: an M above S, or a question with fewer than S calls.
         OutOfRangeError: shapes or codes that do not fit, or an M out of range.
-        UnknownNameError: a rule for ties that nobody knows.
+        UnknownNameError: an unknown rule for ties.
     """
     check_ties(ties)
-    wanted = checked_votes(votes)
+    numbers = checked_votes(votes)
     codes, gold = np.asarray(codes), np.asarray(gold)
     whole = vote_counts(codes, gold)  # checks shapes and codes
     questions, samples = codes.shape
-    if samples < int(wanted.max()) or (codes == ABSENT).any():
+    if samples < int(numbers.max()) or (codes == ABSENT).any():
         short = int(whole.size.argmin()) if len(whole.size) else 0
-        found = int(whole.size[short]) if len(whole.size) else samples
+        recorded = int(whole.size[short]) if len(whole.size) else samples
         raise ShortPoolError(
-            f"Ensembles of {int(wanted.max())} out of {samples} calls need {samples} calls of every question, {found} were "
+            f"Ensembles of {int(numbers.max())} out of {samples} calls need {samples} calls of every question, {recorded} were "
             f"recorded for question {short}. Ask for fewer, or leave the question out."
         )
-    values = np.empty((questions, len(wanted)))
-    for column, size in enumerate(wanted.tolist()):
+    values = np.empty((questions, len(numbers)))
+    for column, size in enumerate(numbers.tolist()):
         ensembles = samples // size
         split = codes[:, : ensembles * size].reshape(questions * ensembles, size)
-        counted = vote_counts(split, np.repeat(gold, ensembles))
-        credit = plurality_credit(counted.gold.astype(np.int64), counted.rivals.astype(np.int64), ties=ties)
+        votes_of_ensembles = vote_counts(split, np.repeat(gold, ensembles))
+        credit = plurality_credit(votes_of_ensembles.gold.astype(np.int64), votes_of_ensembles.rivals.astype(np.int64), ties=ties)
         values[:, column] = credit.reshape(questions, ensembles).mean(axis=1)
-    return Empirical(values, samples // wanted)
+    return Empirical(values, samples // numbers)
 
 
 def monte_carlo_plurality_accuracy(
@@ -149,17 +148,17 @@ def monte_carlo_plurality_accuracy(
         seed: 0 to 2^64 - 1.
         keys: [Q] numbers from 0 that name the questions, so that a question's votes do not depend on which others stand
             beside it. Its place if left out.
-        ties: what a tie for the lead is worth.
+        ties: credit of a tie for the lead.
 
     Returns:
         D estimates per question, in the order of `votes`.
 
     Raises:
         OutOfRangeError: as `plurality_accuracy`, or a seed, keys or replicates out of range.
-        UnknownNameError: a rule for ties that nobody knows.
+        UnknownNameError: an unknown rule for ties.
     """
     check_ties(ties)
-    wanted = checked_votes(votes)
+    numbers = checked_votes(votes)
     signatures = signatures_of_probabilities(correct, rivals, no_answer)
     names = _checked_keys(keys, len(signatures.rows))
     if not is_whole(seed) or not is_whole(replicates) or not 0 <= seed < 1 << 64 or replicates < 1:
@@ -167,8 +166,8 @@ def monte_carlo_plurality_accuracy(
             f"A simulation takes a seed from 0 to 2^64 - 1 and 1 replicate or more; seed={seed} and replicates={replicates} "
             "were given."
         )
-    ends, columns = np.unique(wanted, return_inverse=True)
-    values = np.empty((len(names), len(wanted)))
+    ends, columns = np.unique(numbers, return_inverse=True)
+    values = np.empty((len(names), len(numbers)))
     for question, row in enumerate(signatures.rows.tolist()):
         shares = np.array([signatures.correct[row], *signatures.rivals[row][signatures.rivals[row] > 0.0]])
         codes = _calls(shares, int(ends[-1]), replicates, (seed, int(names[question])))

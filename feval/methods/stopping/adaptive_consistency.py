@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from feval.errors import OutOfRangeError, UnknownNameError, UsageError
-from feval.estimators.stopping.stopping import Criterion
+from feval.estimators.stopping.criteria import Criterion
 from feval.methods.decisions import Decisions, Ledger
 from feval.methods.fields import require_types
 from feval.methods.protocol import Response, drawn, require_draws, seen_tokens
@@ -53,7 +53,7 @@ class AdaptiveConsistency:
     """Self-consistency that looks at its vote after every CoT, each a request of its own, and stops when it looks settled.
 
     The criteria are those of section 3: beta (equation 3), Dirichlet (equation 2), entropy, majority and random; they are written
-    down in `feval.estimators.stopping.stopping`. Shares and probabilities are compared with the threshold exactly. Of tied answers the one
+    down in `feval.estimators.stopping.criteria`. Shares and probabilities are compared with the threshold exactly. Of tied answers the one
     seen first wins, which over all draws is a uniform tie-break.
 
     Attributes:

@@ -19,10 +19,11 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import scipy
 
-from feval.estimators.stopping.orders import codes_of, none_codes_of, number_of_counts, partitions
+from feval.estimators.stopping.ends import count_codes, no_answer_codes, number_of_counts, partitions
 
-__all__ = ["hasty_states", "wrong_stops"]
+__all__ = ["premature_stop_states", "wrong_stops"]
 
 Integers = npt.NDArray[np.integer[Any]]
 Int64 = npt.NDArray[np.int64]
@@ -30,11 +31,11 @@ Floats = npt.NDArray[np.float64]
 UInt64 = npt.NDArray[np.uint64]
 
 
-def hasty_states(bounds: Int64, budget: int) -> float:
+def premature_stop_states(bounds: Int64, budget: int) -> float:
     """How many states `wrong_stops` goes through at each draw: feval's own count, of arithmetic, which assumes nothing.
 
     Args:
-        bounds: of the whole budget's counts, see `orders.Pools.bounds`.
+        bounds: of the whole budget's counts, see `ends.PoolCounts.bounds`.
         budget: B.
 
     Returns:
@@ -54,7 +55,7 @@ def wrong_stops(
         whole: [N, 1 + K] counts of the budget's draws: those without an answer, then the candidates', with the largest first,
             which is called the gold.
         budget: B.
-        ends: (keys of counts, see `orders.Ends`, draws) -> the chance that draws with these counts end there and no earlier; not
+        ends: (keys of counts, see `ends.Ends`, draws) -> the chance that draws with these counts end there and no earlier; not
             asked at the budget.
         none_votes: no answer is one more candidate, also in the counts of `ends`; to answer it is not counted as wrong.
 
@@ -62,14 +63,14 @@ def wrong_stops(
         [N] probability to stop before the budget with another answer.
     """
     states = _States(whole.max(axis=0, initial=0).astype(np.int64), budget)
-    found = np.zeros((len(states.keys), int(whole[:, 0].max(initial=0)) + 1))
-    none = np.arange(found.shape[1])
+    chance = np.zeros((len(states.keys), int(whole[:, 0].max(initial=0)) + 1))
+    none = np.arange(chance.shape[1])
     for drawn in range(1, budget + 1):
         gold = drawn - states.totals[:, None] - none
-        found = (states.one_less @ found + np.maximum(gold, 0) * found + none * np.roll(found, 1, axis=1)) / drawn
+        chance = (states.one_less @ chance + np.maximum(gold, 0) * chance + none * np.roll(chance, 1, axis=1)) / drawn
         if drawn < budget:
-            found += states.wrong_ends(drawn, none, ends, none_votes)
-    return found[states.place(states.keys_of(whole[:, 2:])), whole[:, 0]]
+            chance += states.wrong_ends(drawn, none, ends, none_votes)
+    return chance[states.place(states.keys_of(whole[:, 2:])), whole[:, 0]]
 
 
 def _of_others(bounds: Int64, budget: int) -> Int64:
@@ -87,9 +88,7 @@ class _States:
     """
 
     def __init__(self, bounds: Int64, budget: int) -> None:
-        from scipy.sparse import csr_array
-
-        self.codes, self.silent = codes_of(np.arange(budget + 1)), none_codes_of(np.arange(budget + 1))
+        self.codes, self.silent = count_codes(np.arange(budget + 1)), no_answer_codes(np.arange(budget + 1))
         counts = partitions(_of_others(bounds, budget), budget)
         counts = counts[counts[:, 0] >= counts[:, 1:].max(axis=1, initial=0)]
         left, parts = counts[:, 0].astype(np.int64), counts[:, 1:]
@@ -107,7 +106,7 @@ class _States:
             below.append(self.place(self.keys[last] - self.codes[part[last]] + self.codes[part[last] - 1]))
             weights.append(part[last] * (parts[last] == part[last, None]).sum(axis=1).astype(np.float64))
         entries = (np.concatenate(above), np.concatenate(below))
-        self.one_less = csr_array((np.concatenate(weights), entries), shape=(len(parts), len(parts)))
+        self.one_less = scipy.sparse.csr_array((np.concatenate(weights), entries), shape=(len(parts), len(parts)))
 
     def keys_of(self, parts: Integers) -> UInt64:
         """[N] of parts [N, K]."""
@@ -127,6 +126,6 @@ class _States:
         leaders = self.repeated[row] + (own == largest) + (none_votes & (silent == largest))
         keys = self.keys[row] + self.codes[own] + (self.codes if none_votes else self.silent)[silent]
         leads = (silent <= largest) | (not none_votes)
-        found = np.zeros(gold.shape)
-        found[row, column] = ends(keys, drawn) * leads * self.repeated[row] / leaders
-        return found
+        chance = np.zeros(gold.shape)
+        chance[row, column] = ends(keys, drawn) * leads * self.repeated[row] / leaders
+        return chance

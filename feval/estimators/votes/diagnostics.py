@@ -20,9 +20,8 @@ import numpy as np
 import numpy.typing as npt
 
 from feval.errors import OutOfRangeError
+from feval.estimators.missing import ONE_QUESTION, Texts, missing_reasons
 from feval.estimators.probabilities import signatures_of_counts
-from feval.estimators.two_call.pair_table import ONE_QUESTION
-from feval.estimators.two_call.reasons import Texts, reasons_of
 
 __all__ = [
     "QUARTERS",
@@ -70,7 +69,7 @@ class Strata:
     @property
     def reasons(self) -> Texts:
         """[T] why a stratum's means are NaN; "" where they are numbers."""
-        return reasons_of((self.questions == 0, _NO_QUESTIONS))
+        return missing_reasons((self.questions == 0, _NO_QUESTIONS))
 
     @property
     def cumulative_mass(self) -> Floats:
@@ -107,7 +106,7 @@ class StrataDifference:
     @property
     def reasons(self) -> Texts:
         """[T] why a stratum's means or standard errors are NaN; "" where they are numbers."""
-        return reasons_of((self.questions == 0, _NO_QUESTIONS), (self.questions == 1, ONE_QUESTION))
+        return missing_reasons((self.questions == 0, _NO_QUESTIONS), (self.questions == 1, ONE_QUESTION))
 
 
 def mass_by_rank(gold: Integers, rivals: Integers, no_answer: Integers) -> Floats:
@@ -125,13 +124,13 @@ def mass_by_rank(gold: Integers, rivals: Integers, no_answer: Integers) -> Float
         [Q, R] shares, R the most answers any question has; zeros beyond a question's own.
 
     Raises:
-        OutOfRangeError: shapes that do not fit, counts that are no integers from 0, or a question without samples.
+        OutOfRangeError: shapes that do not match, counts that are not integers from 0, or a question without samples.
     """
     signatures = signatures_of_counts(gold, rivals, no_answer)
     shares = np.sort(np.column_stack([signatures.correct, signatures.rivals]), axis=1)[:, ::-1]
     used = int(np.count_nonzero(shares.any(axis=0)))
-    found: Floats = shares[:, :used][signatures.rows]
-    return found
+    mass: Floats = shares[:, :used][signatures.rows]
+    return mass
 
 
 def answer_entropy(gold: Integers, rivals: Integers, no_answer: Integers) -> Floats:
@@ -149,7 +148,7 @@ def answer_entropy(gold: Integers, rivals: Integers, no_answer: Integers) -> Flo
         [Q] plug-in entropies, 0 where all samples agree.
 
     Raises:
-        OutOfRangeError: shapes that do not fit, counts that are no integers from 0, or a question without samples.
+        OutOfRangeError: shapes that do not match, counts that are not integers from 0, or a question without samples.
     """
     signatures = signatures_of_counts(gold, rivals, no_answer)
     shares = np.column_stack([signatures.correct, signatures.rivals, signatures.no_answer])
@@ -162,7 +161,6 @@ def difficulty_strata(accuracy: Floats, upper: Sequence[float] | Floats = QUARTE
     """The stratum of each question: the first whose upper end is at least its accuracy.
 
     "Compute-efficient evaluation of LLM voting accuracy", section 5.3: its "difficult" questions are those up to 0.25.
-    Arithmetic; assumes nothing of the calls.
 
     Args:
         accuracy: [Q] share of samples with the gold answer.
@@ -180,8 +178,8 @@ def difficulty_strata(accuracy: Floats, upper: Sequence[float] | Floats = QUARTE
             f"Strata have ascending upper ends, the last of them 1, such as (0.25, 1); {upper} was given."
         )
     if values.ndim != 1 or len(wrong := np.flatnonzero(~((values >= 0.0) & (values <= 1.0)))):
-        found = f"question {wrong[0]} has {values[wrong[0]]}" if values.ndim == 1 else f"the shape is {values.shape}"
-        raise OutOfRangeError(f"Accuracies are one number in [0, 1] per question; {found}.")
+        problem = f"question {wrong[0]} has {values[wrong[0]]}" if values.ndim == 1 else f"the shape is {values.shape}"
+        raise OutOfRangeError(f"Accuracies are one number in [0, 1] per question; {problem}.")
     return np.searchsorted(ends, values, side="left")
 
 
@@ -204,17 +202,17 @@ def strata_summary(
     Raises:
         OutOfRangeError: as `mass_by_rank` and `difficulty_strata`.
     """
-    told = _Told.of(gold, rivals, no_answer)
-    stratum = difficulty_strata(told.accuracy, upper)
+    questions = _Outcomes.of(gold, rivals, no_answer)
+    stratum = difficulty_strata(questions.accuracy, upper)
     chosen = [np.flatnonzero(stratum == t) for t in range(len(upper))]
     return Strata(
         upper=np.asarray(upper, np.float64),
         questions=np.array([len(rows) for rows in chosen]),
-        accuracy=_means(told.accuracy, chosen),
-        no_answer=_means(told.no_answer, chosen),
-        candidates=_means(told.candidates, chosen),
-        entropy=_means(told.entropy, chosen),
-        mass=_means(told.mass, chosen),
+        accuracy=_means(questions.accuracy, chosen),
+        no_answer=_means(questions.no_answer, chosen),
+        candidates=_means(questions.candidates, chosen),
+        entropy=_means(questions.entropy, chosen),
+        mass=_means(questions.mass, chosen),
     )
 
 
@@ -243,7 +241,7 @@ def strata_difference(
     Raises:
         OutOfRangeError: as `strata_summary`, or different numbers of questions.
     """
-    before, after = _Told.of(*first), _Told.of(*second)
+    before, after = _Outcomes.of(*first), _Outcomes.of(*second)
     if len(before.accuracy) != len(after.accuracy):
         raise OutOfRangeError(
             f"Recordings are compared on the same questions; they have {len(before.accuracy)} and {len(after.accuracy)}."
@@ -269,7 +267,7 @@ def strata_difference(
 
 
 @dataclass(frozen=True, eq=False)
-class _Told:
+class _Outcomes:
     """What the counts tell of each question."""
 
     accuracy: Floats
@@ -279,7 +277,7 @@ class _Told:
     mass: Floats
 
     @classmethod
-    def of(cls, gold: Integers, rivals: Integers, no_answer: Integers) -> _Told:
+    def of(cls, gold: Integers, rivals: Integers, no_answer: Integers) -> _Outcomes:
         mass = mass_by_rank(gold, rivals, no_answer)
         signatures = signatures_of_counts(gold, rivals, no_answer)
         return cls(

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
+import scipy
 
 from feval.errors import OutOfRangeError
 from feval.estimators.inference.bootstrap import bootstrap_means
@@ -133,12 +134,12 @@ def estimation_error(differences: npt.ArrayLike, sizes: npt.ArrayLike) -> Floats
         OutOfRangeError: differences of other values, or a size outside 1..M.
     """
     plus, minus, total = _ternary(differences)
-    wanted = np.atleast_1d(np.asarray(sizes))
-    if wanted.dtype.kind not in "iu" or wanted.ndim != 1 or (wanted < 1).any() or (wanted > total).any():
+    numbers = np.atleast_1d(np.asarray(sizes))
+    if numbers.dtype.kind not in "iu" or numbers.ndim != 1 or (numbers < 1).any() or (numbers > total).any():
         raise OutOfRangeError(
             f"Sample sizes are whole numbers from 1 to the {total} recorded pairs; {sizes!r} was given."
         )
-    return np.array([_absolute_error(plus, minus, total, int(size)) for size in wanted])
+    return np.array([_absolute_error(plus, minus, total, int(size)) for size in numbers])
 
 
 def equal_error_samples(
@@ -195,9 +196,9 @@ def equal_error_samples(
     moments = np.stack([values.mean(axis=1) for values in (shared, shared**2, apart, apart**2)], axis=1)
     means = bootstrap_means(moments, resamples=resamples, seed=seed)
     tail = 50.0 * (1.0 - confidence)
-    drawn = _by_the_normal_law(means, shared.size, samples)
-    [found] = _by_the_normal_law(moments.mean(axis=0, keepdims=True), shared.size, samples)
-    low, high = np.percentile(np.clip(drawn * (exact / found), 1.0, shared.size) / samples, [tail, 100.0 - tail])
+    resampled = _by_the_normal_law(means, shared.size, samples)
+    [observed] = _by_the_normal_law(moments.mean(axis=0, keepdims=True), shared.size, samples)
+    low, high = np.percentile(np.clip(resampled * (exact / observed), 1.0, shared.size) / samples, [tail, 100.0 - tail])
     return EqualError(samples, error, needed, exact / samples, float(low), float(high))
 
 
@@ -260,31 +261,31 @@ def _likely(total: int, marked: int, size: int) -> Ints:
 
 def _hypergeometric(total: int, marked: int, size: int | Ints, count: Ints) -> Floats:
     """Probability of a count of marked items among `size` drawn from `total`; 0 where it is impossible."""
-    from scipy.special import gammaln
-
-    drawn = np.asarray(size)
+    draws = np.asarray(size)
     unmarked = total - marked
-    possible = (count >= 0) & (count <= marked) & (drawn - count >= 0) & (drawn - count <= unmarked)
-    k, rest = np.where(possible, count, 0), np.where(possible, drawn - count, 0)
+    possible = (count >= 0) & (count <= marked) & (draws - count >= 0) & (draws - count <= unmarked)
+    k, rest = np.where(possible, count, 0), np.where(possible, draws - count, 0)
 
     def choose(n: int, m: npt.NDArray[np.integer]) -> Floats:
-        found: Floats = gammaln(n + 1.0) - gammaln(m + 1.0) - gammaln(n - m + 1.0)
-        return found
+        log: Floats = (
+            scipy.special.gammaln(n + 1.0) - scipy.special.gammaln(m + 1.0) - scipy.special.gammaln(n - m + 1.0)
+        )
+        return log
 
-    logs = choose(marked, k) + choose(unmarked, rest) - choose(total, drawn)
+    logs = choose(marked, k) + choose(unmarked, rest) - choose(total, draws)
     chance: Floats = np.where(possible, np.exp(logs), 0.0)
     return chance
 
 
 def _ternary(differences: npt.ArrayLike) -> tuple[int, int, int]:
     """How many differences are 1, how many -1, and how many there are."""
-    given = np.asarray(differences, np.float64).ravel()
-    rounded = np.rint(given)
-    wrong = np.flatnonzero(~((np.abs(given - rounded) <= _LATTICE) & (np.abs(rounded) <= 1.0)))
-    if not given.size or len(wrong):
-        found = f"number {wrong[0]} is {float(given[wrong[0]])!r}" if given.size else "there are none"
-        raise OutOfRangeError(f"Differences of right and wrong are 1, 0 or -1; {found}.")
-    return int((rounded > 0).sum()), int((rounded < 0).sum()), given.size
+    values = np.asarray(differences, np.float64).ravel()
+    rounded = np.rint(values)
+    wrong = np.flatnonzero(~((np.abs(values - rounded) <= _LATTICE) & (np.abs(rounded) <= 1.0)))
+    if not values.size or len(wrong):
+        problem = f"number {wrong[0]} is {float(values[wrong[0]])!r}" if values.size else "there are none"
+        raise OutOfRangeError(f"Differences of right and wrong are 1, 0 or -1; {problem}.")
+    return int((rounded > 0).sum()), int((rounded < 0).sum()), values.size
 
 
 def _scores(first: npt.ArrayLike, second: npt.ArrayLike) -> tuple[Floats, Floats]:

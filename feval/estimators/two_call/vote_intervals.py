@@ -24,16 +24,12 @@ from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
+import scipy
 
+from feval.estimators.checks import checked_probabilities
 from feval.estimators.two_call.certificates import ROOM, QuadraticBound
 from feval.estimators.two_call.moments import Moments
-from feval.estimators.vote_polynomials import (
-    check_budget,
-    majority_accuracy,
-    majority_curvature,
-    majority_slope,
-    probabilities,
-)
+from feval.estimators.vote_polynomials import check_budget, majority_accuracy, majority_curvature, majority_slope
 
 __all__ = [
     "CertifiedGain",
@@ -117,7 +113,7 @@ def vote_interval(n: int, moments: Moments) -> VoteInterval:
         where nu = mu^2, and mu where nu = mu.
 
     Raises:
-        OutOfRangeError: an n that is no budget. Even budgets: see `budget_index`.
+        OutOfRangeError: an n that is not a budget index. Even budgets: see `budget_index`.
     """
     return VoteInterval(vote_bound(n, moments, "lower"), vote_bound(n, moments, "upper"))
 
@@ -136,7 +132,7 @@ def vote_bound(n: int, moments: Moments, side: Literal["lower", "upper"]) -> Qua
         The end with laws that attain it and quadratics that prove it.
 
     Raises:
-        OutOfRangeError: an n that is no budget. Even budgets: see `budget_index`.
+        OutOfRangeError: an n that is not a budget index. Even budgets: see `budget_index`.
     """
     check_budget(n)
     room = ROOM + _ROOM_PER_BUDGET * int(n)
@@ -229,10 +225,10 @@ def one_call_envelope(mu: npt.ArrayLike, n: int = 1) -> Range:
         The smallest and largest possible V_n.
 
     Raises:
-        OutOfRangeError: a mu outside [0, 1], or an n that is no budget.
+        OutOfRangeError: a mu outside [0, 1], or an n that is not a budget index.
     """
     check_budget(n)
-    right = probabilities(mu, "mu")
+    right = checked_probabilities(mu, "mu")
     tangent = _special_points(int(n)).tangent
     height = float(majority_accuracy(n, tangent))
 
@@ -260,7 +256,6 @@ def _special_points(n: int) -> _Points:
     """Xo and x* of the module's docstring; 0 and 1 for n <= 1, where only {0, x0} occurs."""
     if n == 0:
         return _Points(0.0, 1.0, 1.0, 0.0)
-    from scipy.optimize import brentq
 
     def p(x: float) -> float:
         return float(majority_accuracy(n, x))
@@ -268,12 +263,14 @@ def _special_points(n: int) -> _Points:
     def slope(x: float) -> float:
         return float(majority_slope(n, np.asarray(x)))
 
-    tangent = brentq(lambda x: x * slope(x) - p(x), 0.5, 1.0, xtol=1e-16)
+    tangent = scipy.optimize.brentq(lambda x: x * slope(x) - p(x), 0.5, 1.0, xtol=1e-16)
     if n == 1:
         return _Points(0.0, 1.0, tangent, 0.0)
     inflection = 0.5 - 0.5 / (2 * n - 1) ** 0.5
-    origin = brentq(lambda x: x * slope(x) - 2.0 * p(x), inflection, 1.0, xtol=1e-16)
-    triangle = brentq(lambda x: (p(x) - x) * (2.0 * x - 1.0) - (slope(x) - 1.0) * x * (x - 1.0), 0.5, 0.999, xtol=1e-16)
+    origin = scipy.optimize.brentq(lambda x: x * slope(x) - 2.0 * p(x), inflection, 1.0, xtol=1e-16)
+    triangle = scipy.optimize.brentq(
+        lambda x: (p(x) - x) * (2.0 * x - 1.0) - (slope(x) - 1.0) * x * (x - 1.0), 0.5, 0.999, xtol=1e-16
+    )
     return _Points(origin, triangle, tangent, inflection)
 
 

@@ -146,15 +146,15 @@ def crp_confidence(votes: Votes, to_come: int, concentration: Fraction) -> Fract
         concentration: alpha, above 0.
     """
     first, *rivals = votes
-    kept = Fraction(0)
+    total = Fraction(0)
     for more in range(to_come + 1):
         left = to_come - more
         product = _new_answers(concentration, first + more, left)
         for rival in rivals:
             own = [_rising(Fraction(rival), j) / factorial(j) for j in range(min(left, first + more - rival) + 1)]
             product = _product(product, own, left)
-        kept += _rising(Fraction(first), more) / factorial(more) * product[left]
-    return kept * factorial(to_come) / _rising(sum(votes) + concentration, to_come)
+        total += _rising(Fraction(first), more) / factorial(more) * product[left]
+    return total * factorial(to_come) / _rising(sum(votes) + concentration, to_come)
 
 
 def _rising(base: Fraction, length: int) -> Fraction:
@@ -295,8 +295,8 @@ def _dirichlet_margin(criterion: Criterion, votes: Integers, drawn: int) -> Floa
     answers = (votes > 0).sum(axis=1)
     rivals = np.zeros((len(votes), len(log_chance)))
     for column in range(1, votes.shape[1]):
-        held = np.flatnonzero(votes[:, column])
-        rivals[held, votes[held, column]] += 1
+        rows = np.flatnonzero(votes[:, column])
+        rivals[rows, votes[rows, column]] += 1
     rivals[answers == 1, 0] = 1
     margin = np.empty(len(votes))
     for start in range(0, len(votes), 4096):
@@ -334,15 +334,15 @@ def _crp_float(votes: Votes, to_come: int, concentration: float) -> float:
     if not votes:
         return 0.0
     first, *rivals = votes
-    kept = 0.0
+    total = 0.0
     for more in range(to_come + 1):
         left = to_come - more
         product = np.array(_new_answers_float(concentration, first + more, left))
         for rival in rivals:
             own = _repeats(rival, left)[: first + more - rival + 1]
             product = np.convolve(product, own)[: left + 1]
-        kept += _repeats(first, to_come)[more] * product[left]
-    return float(kept / _repeats(sum(votes) + concentration, to_come)[to_come])
+        total += _repeats(first, to_come)[more] * product[left]
+    return float(total / _repeats(sum(votes) + concentration, to_come)[to_come])
 
 
 @lru_cache(maxsize=1 << 12)
