@@ -17,14 +17,14 @@ Integers = npt.NDArray[np.integer[Any]]
 def mean_output_tokens(output_tokens: Integers, size: Integers) -> npt.NDArray[np.float64]:
     """Mean output tokens of a question's recorded samples.
 
-    Every sample is equally likely to stand at every place of a random draw without replacement, so n draws are expected to
-    cost n times this, exactly (eq. (1) of FEval-TTC, arXiv 2511.01203, is linear in the tokens).
+    Every sample is equally likely to stand at every place of a random draw without replacement, so n draws cost n times
+    this in expectation, exactly (eq. (1) of FEval-TTC, arXiv 2511.01203, is linear in the tokens).
 
     Assumes only that a question's recorded samples are exchangeable: every order of them is equally likely.
 
     Args:
         output_tokens: [Q, S] tokens of each sample, 0 where no sample was recorded.
-        size: [Q] recorded samples, each 1 or more.
+        size: [Q] recorded samples, 1 or more.
 
     Returns:
         [Q] tokens per sample.

@@ -26,7 +26,7 @@ import numpy as np
 import numpy.typing as npt
 
 from feval.errors import OutOfRangeError
-from feval.estimators.checks import checked_probabilities
+from feval.estimators.checks import at_index, checked_distribution
 
 __all__ = [
     "CoupledCorrectness",
@@ -41,8 +41,6 @@ __all__ = [
 Floats = npt.NDArray[np.float64]
 Bools = npt.NDArray[np.bool_]
 Ints = npt.NDArray[np.int64]
-
-_NORMALISED = 1e-9  # by which probabilities may miss a sum of 1
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,7 +106,7 @@ def laws_of_counts(counts: npt.ArrayLike) -> Floats:
         )
     total = answers.sum(axis=-1, keepdims=True)
     if len(empty := np.argwhere(total[..., 0] == 0)):
-        raise OutOfRangeError(f"Question {_place(empty[0])} has no answers counted, so no law; leave it out.")
+        raise OutOfRangeError(f"The counts{at_index(tuple(empty[0].tolist()))} are all 0, so there is no law; leave that question out.")
     shares: Floats = answers / total
     return shares
 
@@ -218,7 +216,7 @@ def score_difference_variance(
     correctness = coupled_correctness(p, p_prime, correct)
     if correctness.first.ndim != 1 or not len(correctness.first):
         raise OutOfRangeError(f"Prompts are the rows of p; an array of shape {np.shape(p)} has no such rows.")
-    shares = np.full(len(correctness.first), 1.0 / len(correctness.first)) if weights is None else _law(weights, "weights")
+    shares = np.full(len(correctness.first), 1.0 / len(correctness.first)) if weights is None else checked_distribution(weights, "weights")
     if shares.shape != correctness.first.shape:
         raise OutOfRangeError(f"{len(correctness.first)} prompts have one weight each; {shares.size} weights were given.")
 
@@ -284,29 +282,13 @@ class _Race:
 
 
 def _laws(p: npt.ArrayLike, p_prime: npt.ArrayLike) -> tuple[Floats, Floats]:
-    first, second = _law(p, "p"), _law(p_prime, "p_prime")
+    first, second = checked_distribution(p, "p"), checked_distribution(p_prime, "p_prime")
     if first.shape != second.shape:
         raise OutOfRangeError(
             f"Two laws are coupled over the same answers; p has shape {first.shape} and p_prime {second.shape}. Give both "
             "a place for every answer, 0 where an LLM never gives it."
         )
     return first, second
-
-
-def _law(values: npt.ArrayLike, name: str) -> Floats:
-    """Checked probabilities along the last axis, divided by their sum, which is 1 but for rounding."""
-    law = checked_probabilities(values, name)
-    if law.ndim < 1 or not law.shape[-1]:
-        raise OutOfRangeError(f"{name} is a law over one answer or more; an array of shape {law.shape} was given.")
-    total = law.sum(axis=-1, keepdims=True)
-    if len(off := np.argwhere(~(np.abs(total[..., 0] - 1.0) <= _NORMALISED))):
-        total = float(total[..., 0][tuple(off[0])])
-        raise OutOfRangeError(
-            f"The probabilities of a law sum to 1, no answer included; those of {name} {_place(off[0])} sum to {total!r}. "
-            "Put what is missing into an answer of its own, or divide by the sum."
-        )
-    checked: Floats = law / total
-    return checked
 
 
 def _mask(correct: npt.ArrayLike, shape: tuple[int, ...]) -> Bools:
@@ -318,6 +300,3 @@ def _mask(correct: npt.ArrayLike, shape: tuple[int, ...]) -> Bools:
         )
     return np.broadcast_to(mask, shape)
 
-
-def _place(index: npt.NDArray[np.intp]) -> str:
-    return "[" + ", ".join(str(i) for i in index.tolist()) + "]" if len(index) else ""

@@ -26,7 +26,7 @@ import numpy.typing as npt
 import scipy
 
 from feval.errors import OutOfRangeError
-from feval.estimators.checks import at_index
+from feval.estimators.checks import at_index, require_confidence
 from feval.estimators.missing import Texts, missing_reasons
 from feval.estimators.two_call.moments import Moments
 from feval.estimators.two_call.pair_table import PairTable, pair_table_summary
@@ -189,7 +189,7 @@ def simultaneous_gains(
     Raises:
         OutOfRangeError: an n that is not a budget index, fewer than 3 questions, counts that do not fit, or a level outside (0, 1).
     """
-    _chi2_quantile(level)  # checks it
+    require_confidence(level)
     for n in budgets:
         check_budget(n)
     c, g = (np.asarray(values, np.float64) for values in (right, size))
@@ -244,8 +244,7 @@ def _end(n: float) -> _End:
 
 
 def _chi2_quantile(level: float) -> float:
-    if not 0 < level < 1:
-        raise OutOfRangeError(f"A confidence level lies between 0 and 1; {level!r} was given.")
+    require_confidence(level)
     return -2.0 * log1p(-level)
 
 

@@ -34,6 +34,7 @@ import numpy as np
 import numpy.typing as npt
 
 from feval.errors import OutOfRangeError, ShortPoolError
+from feval.estimators.checks import require_counts
 from feval.estimators.per_question import PerQuestion, distinct
 from feval.estimators.ties import check_ties, tie_nodes
 
@@ -116,7 +117,7 @@ def pass_at_k(gold: Integers, size: Integers, draws: Sequence[int] | Integers) -
         OutOfRangeError: an n below 1, shapes that do not match, or a gold count outside 0..size.
     """
     gold, size = np.asarray(gold), np.asarray(size)
-    _require_counts("pass@k", gold=gold, size=size)
+    require_counts("pass@k", gold=gold, size=size)
     if gold.ndim != 1 or size.shape != gold.shape:
         raise OutOfRangeError(
             f"pass@k takes gold [questions] and size [questions]; the shapes are {gold.shape} and {size.shape}."
@@ -153,7 +154,7 @@ class Counts:
                 "Plurality accuracy takes gold [questions], rivals [questions, candidates] and no_answer [questions]; the "
                 f"shapes are {gold.shape}, {rivals.shape} and {no_answer.shape}."
             )
-        _require_counts("Plurality accuracy", gold=gold, rivals=rivals, no_answer=no_answer)
+        require_counts("Plurality accuracy", gold=gold, rivals=rivals, no_answer=no_answer)
         size = rivals.sum(axis=1, dtype=np.int64) + gold + no_answer
         if (largest := int(size.max(initial=0))) > LARGEST_POOL:
             raise OutOfRangeError(
@@ -169,19 +170,6 @@ class Counts:
         """Some of the questions, in integers that do not overflow."""
         picked = [array[..., questions].astype(np.int64) for array in (self.gold, self.size, self.rivals)]
         return Counts(*picked)
-
-
-def _require_counts(what: str, **arrays: Integers) -> None:
-    for name, array in arrays.items():
-        if array.size and (array.dtype.kind not in "iu" or int(array.min()) < 0):
-            if array.dtype.kind not in "iu":
-                raise OutOfRangeError(
-                    f"{what} takes counts of samples, which are integers; {name} holds {array.dtype}."
-                )
-            place = tuple(np.argwhere(array < 0)[0].tolist())
-            raise OutOfRangeError(
-                f"{what} takes counts of samples, which are integers from 0; question {place[0]} has {array[place]} in {name}."
-            )
 
 
 def _checked_draws(draws: Sequence[int] | Integers, size: Integers) -> Int64:
