@@ -106,7 +106,9 @@ def laws_of_counts(counts: npt.ArrayLike) -> Floats:
         )
     total = answers.sum(axis=-1, keepdims=True)
     if len(empty := np.argwhere(total[..., 0] == 0)):
-        raise OutOfRangeError(f"The counts{at_index(tuple(empty[0].tolist()))} are all 0, so there is no law; leave that question out.")
+        raise OutOfRangeError(
+            f"The counts{at_index(tuple(empty[0].tolist()))} are all 0, so there is no law; leave that question out."
+        )
     shares: Floats = answers / total
     return shares
 
@@ -216,9 +218,15 @@ def score_difference_variance(
     correctness = coupled_correctness(p, p_prime, correct)
     if correctness.first.ndim != 1 or not len(correctness.first):
         raise OutOfRangeError(f"Prompts are the rows of p; an array of shape {np.shape(p)} has no such rows.")
-    shares = np.full(len(correctness.first), 1.0 / len(correctness.first)) if weights is None else checked_distribution(weights, "weights")
+    shares = (
+        np.full(len(correctness.first), 1.0 / len(correctness.first))
+        if weights is None
+        else checked_distribution(weights, "weights")
+    )
     if shares.shape != correctness.first.shape:
-        raise OutOfRangeError(f"{len(correctness.first)} prompts have one weight each; {shares.size} weights were given.")
+        raise OutOfRangeError(
+            f"{len(correctness.first)} prompts have one weight each; {shares.size} weights were given."
+        )
 
     def mean(values: Floats) -> float:
         return float(shares @ values)
@@ -299,4 +307,3 @@ def _mask(correct: npt.ArrayLike, shape: tuple[int, ...]) -> Bools:
             f"{mask.shape} and holds {mask.dtype}."
         )
     return np.broadcast_to(mask, shape)
-

@@ -1,13 +1,13 @@
-"""What the answers of a recording look like: mass by rank, entropy, strata of difficulty, and what changes with the temperature.
+"""How the answers of a recording are spread: mass by rank, entropy, strata of difficulty, and how they change.
 
-"Compute-efficient evaluation of LLM voting accuracy" (section 5.3) rests on one assumption about the answers: that
-on every question most of the probability lies on a few candidates, so that G calls see them. Its Figure 3 shows the
-mean share by rank and the entropy, also for the questions the LLM finds difficult (accuracy at most 0.25); its
-Figure 4 shows how both change with the temperature. The same numbers, as arrays: drawing them is somebody else's work.
+"Compute-efficient evaluation of LLM voting accuracy" (section 5.3) assumes that on every question most of the
+probability lies on a few candidates, so that G calls see them. Its Figure 3 shows the mean share by rank and the entropy,
+also for the questions the LLM finds difficult (accuracy at most 0.25); its Figure 4 how both change with the temperature.
+This module computes those numbers.
 
 Shares keep samples without an answer in the denominator, and the entropy counts "no answer" as one outcome. Both are
 plug-in values from finite samples: the share of rank 1 is biased upward and the entropy downward, by about (outcomes
-- 1) / (2 G) nats. Samples are assumed to be independent given the question.
+- 1) / (2 G) nats. Assumes samples that are independent given the question.
 """
 
 from __future__ import annotations
@@ -40,7 +40,6 @@ Floats = npt.NDArray[np.float64]
 QUARTERS = (0.25, 0.5, 0.75, 1.0)
 """Upper ends of the strata of accuracy; the first is the paper's "difficult"."""
 
-
 _NO_QUESTIONS = "No question lies in this stratum, so it has no means."
 
 
@@ -50,12 +49,12 @@ class Strata:
 
     Attributes:
         upper: [T] largest accuracy of each stratum.
-        questions: [T] how many questions it has.
+        questions: [T] number of questions.
         accuracy: [T] mean share of samples with the gold answer.
         no_answer: [T] mean share of samples without an answer.
         candidates: [T] mean number of distinct answers.
         entropy: [T] mean entropy of the outcomes, nats.
-        mass: [T, R] mean share of the most frequent answer, of the second, and so on (Figure 3).
+        mass: [T, R] mean share by rank of the answer, most frequent first (Figure 3).
     """
 
     upper: Floats
@@ -73,7 +72,7 @@ class Strata:
 
     @property
     def cumulative_mass(self) -> Floats:
-        """[T, R] share of the r most frequent answers together."""
+        """[T, R] total share of the r most frequent answers."""
         summed: Floats = np.cumsum(self.mass, axis=1)
         return summed
 
@@ -86,7 +85,7 @@ class StrataDifference:
 
     Attributes:
         upper: [T] largest accuracy (in the first recording) of each stratum.
-        questions: [T] how many questions it has.
+        questions: [T] number of questions.
         accuracy, candidates, entropy: [T] mean differences.
         accuracy_se, candidates_se, entropy_se: [T] their standard errors over questions; NaN below 2 questions.
         mass, mass_se: [T, R] the same for the shares by rank.
@@ -110,18 +109,15 @@ class StrataDifference:
 
 
 def mass_by_rank(gold: Integers, rivals: Integers, no_answer: Integers) -> Floats:
-    """Shares of a question's answers, most frequent first, whether right or wrong.
-
-    "Compute-efficient evaluation of LLM voting accuracy", section 5.3 and Figure 3: share_r = c_(r) / S, c_(1) >= c_(2)
-    >= ... Assumes samples that are independent given the question; the largest share is then too large on average.
+    """Shares of a question's answers, most frequent first, right or wrong: share_r = c_(r) / S, c_(1) >= c_(2) >= ...
 
     Args:
         gold: [Q] samples with the gold answer.
         rivals: [Q, K] samples of each other candidate.
-        no_answer: [Q] samples without an answer: part of the denominator, of no rank.
+        no_answer: [Q] samples without an answer, which count in the denominator only.
 
     Returns:
-        [Q, R] shares, R the most answers any question has; zeros beyond a question's own.
+        [Q, R] shares, R the largest number of answers of a question; zeros pad rows.
 
     Raises:
         OutOfRangeError: shapes that do not match, counts that are not integers from 0, or a question without samples.
@@ -134,10 +130,7 @@ def mass_by_rank(gold: Integers, rivals: Integers, no_answer: Integers) -> Float
 
 
 def answer_entropy(gold: Integers, rivals: Integers, no_answer: Integers) -> Floats:
-    """Entropy of a question's outcomes, - sum p ln p, in nats; no answer is one outcome.
-
-    "Compute-efficient evaluation of LLM voting accuracy", section 5.3 and Figure 3. The plug-in is too small for few
-    samples; assumes samples that are independent given the question.
+    """Plug-in entropy of a question's outcomes, -sum p ln p, in nats; no answer is one outcome.
 
     Args:
         gold: [Q] samples with the gold answer.
@@ -145,7 +138,7 @@ def answer_entropy(gold: Integers, rivals: Integers, no_answer: Integers) -> Flo
         no_answer: [Q] samples without an answer.
 
     Returns:
-        [Q] plug-in entropies, 0 where all samples agree.
+        [Q] entropies, 0 where all samples agree.
 
     Raises:
         OutOfRangeError: shapes that do not match, counts that are not integers from 0, or a question without samples.
@@ -159,8 +152,6 @@ def answer_entropy(gold: Integers, rivals: Integers, no_answer: Integers) -> Flo
 
 def difficulty_strata(accuracy: Floats, upper: Sequence[float] | Floats = QUARTERS) -> npt.NDArray[np.intp]:
     """The stratum of each question: the first whose upper end is at least its accuracy.
-
-    "Compute-efficient evaluation of LLM voting accuracy", section 5.3: its "difficult" questions are those up to 0.25.
 
     Args:
         accuracy: [Q] share of samples with the gold answer.
@@ -186,9 +177,7 @@ def difficulty_strata(accuracy: Floats, upper: Sequence[float] | Floats = QUARTE
 def strata_summary(
     gold: Integers, rivals: Integers, no_answer: Integers, upper: Sequence[float] | Floats = QUARTERS
 ) -> Strata:
-    """Figure 3 as numbers: mass by rank, entropy, accuracy and number of candidates, by strata of accuracy.
-
-    Assumes samples that are independent given the question.
+    """Mass by rank, entropy, accuracy and number of candidates by strata of accuracy (Figure 3).
 
     Args:
         gold: [Q] samples with the gold answer.
@@ -202,7 +191,7 @@ def strata_summary(
     Raises:
         OutOfRangeError: as `mass_by_rank` and `difficulty_strata`.
     """
-    questions = _Outcomes.of(gold, rivals, no_answer)
+    questions = _Diagnostics.of(gold, rivals, no_answer)
     stratum = difficulty_strata(questions.accuracy, upper)
     chosen = [np.flatnonzero(stratum == t) for t in range(len(upper))]
     return Strata(
@@ -221,14 +210,12 @@ def strata_difference(
     second: tuple[Integers, Integers, Integers],
     upper: Sequence[float] | Floats = QUARTERS,
 ) -> StrataDifference:
-    """What changes from one recording to another of the same questions (Figure 4 as numbers).
+    """Changes from one recording to another of the same questions (Figure 4), by strata of the first.
 
-    Questions are paired, and a stratum is made by the first recording. Its accuracy there is the noisier the fewer
-    samples there are, so that even an identical second recording lies nearer to the middle in the outer strata
-    (regression to the mean): compare with two halves of one recording before reading anything into a difference of
-    `accuracy`. More samples see more candidates, too: give both recordings the same number.
-
-    Assumes questions that are independent draws, and samples that are independent given the question.
+    Questions are paired. Accuracies from few samples are noisy, so even an identical second recording is nearer to the middle
+    in the outer strata (regression to the mean): compare with two halves of one recording before interpreting a difference of
+    `accuracy`. More samples also see more candidates: give both recordings the same number. Assumes questions that are
+    independent draws.
 
     Args:
         first: gold [Q], rivals [Q, K], no_answer [Q] of the one recording.
@@ -241,7 +228,7 @@ def strata_difference(
     Raises:
         OutOfRangeError: as `strata_summary`, or different numbers of questions.
     """
-    before, after = _Outcomes.of(*first), _Outcomes.of(*second)
+    before, after = _Diagnostics.of(*first), _Diagnostics.of(*second)
     if len(before.accuracy) != len(after.accuracy):
         raise OutOfRangeError(
             f"Recordings are compared on the same questions; they have {len(before.accuracy)} and {len(after.accuracy)}."
@@ -267,8 +254,8 @@ def strata_difference(
 
 
 @dataclass(frozen=True, eq=False)
-class _Outcomes:
-    """What the counts tell of each question."""
+class _Diagnostics:
+    """Diagnostics of each question."""
 
     accuracy: Floats
     no_answer: Floats
@@ -277,7 +264,7 @@ class _Outcomes:
     mass: Floats
 
     @classmethod
-    def of(cls, gold: Integers, rivals: Integers, no_answer: Integers) -> _Outcomes:
+    def of(cls, gold: Integers, rivals: Integers, no_answer: Integers) -> _Diagnostics:
         mass = mass_by_rank(gold, rivals, no_answer)
         signatures = signatures_of_counts(gold, rivals, no_answer)
         return cls(

@@ -1,8 +1,8 @@
 """V_n from recorded calls: how often a majority of m of a question's K recorded right/wrong bits is right.
 
-Every subset of m of the K calls is equally good evidence, so a question with c right calls counts with the hypergeometric
-probability that m of them drawn without replacement have a right majority (arXiv 2605.03379, section 6.1). That is unbiased for
-V_n, m = 2n + 1, for every m up to K, if the calls on a question are exchangeable; putting c / K into P_n is not.
+A question with c right calls counts with the hypergeometric probability that m of the K calls, drawn without replacement, have a
+right majority (arXiv 2605.03379, section 6.1). That is unbiased for V_n, m = 2n + 1, for every m up to K, if the calls on a
+question are exchangeable; P_n(c / K) is biased.
 """
 
 from __future__ import annotations
@@ -30,10 +30,8 @@ def hypergeometric_majority(right: npt.ArrayLike, size: npt.ArrayLike, votes: in
 
         sum_{j > m/2} C(c, j) C(K - c, m - j) / C(K, m)
 
-    With c + 1 instead of c right calls it grows by C(c, h) C(K - 1 - c, h) / C(K, m), m = 2h + 1: the one call is drawn and
-    decides. So the values for all c are partial sums of positive integers, divided once. An even m with fair ties equals m - 1.
-
-    Assumes calls on a question that are exchangeable (arXiv 2605.03379, section 6.1).
+    From c to c + 1 right calls it grows by C(c, h) C(K - 1 - c, h) / C(K, m), m = 2h + 1: that call is drawn and decides. So the
+    values for all c are partial sums of positive integers, divided once. An even m with fair ties equals m - 1.
 
     Args:
         right: [...] c, right calls.
@@ -67,14 +65,11 @@ def hypergeometric_majority(right: npt.ArrayLike, size: npt.ArrayLike, votes: in
 
 
 def empirical_vote_accuracy(bits: npt.ArrayLike, votes: Sequence[int] | None = None) -> PerQuestion:
-    """Empirical V_n of each question, from all its recorded bits; `.mean()` is the estimate of V_n.
-
-    Assumes calls on a question that are exchangeable (arXiv 2605.03379, section 6.1); see `hypergeometric_majority`
-    for the formula.
+    """Empirical V_n of each question from all its recorded bits, by `hypergeometric_majority`; `.mean()` estimates V_n.
 
     Args:
         bits: [Q, K] whether call k on question i was right, 0 or 1.
-        votes: numbers of votes m, from 1 to K; left out: 1, 3, 5, ... up to K, that is V_0, V_1, V_2, ...
+        votes: numbers of votes m, from 1 to K; by default 1, 3, 5, ... up to K, that is V_0, V_1, V_2, ...
 
     Returns:
         One column per number of votes.
@@ -104,7 +99,7 @@ def _table(calls: int, votes: int) -> Floats:
 
 
 def checked_bits(bits: npt.ArrayLike) -> Integers:
-    """Bits [Q, K] as integers.
+    """Check right/wrong bits and return them as integers [Q, K].
 
     Args:
         bits: booleans or zeros and ones.

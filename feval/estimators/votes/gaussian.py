@@ -1,28 +1,26 @@
-"""The Gaussian estimator of voting accuracy: a closed form for any M, and where it fails.
+"""The Gaussian estimator of voting accuracy: a closed form for any M, and where it fails. For comparison only.
 
-"Compute-efficient evaluation of LLM voting accuracy", section 4.2, takes the votes of all answers for independent
+"Compute-efficient evaluation of LLM voting accuracy", section 4.2, treats the votes of all answers as independent
 normal variables with the binomial's mean M p_y and variance M p_y (1 - p_y) (eq. 8), and asks that the gold answer
 beat each rival (eqs. 9-10):
 
     p*(M) ~ prod_{y != y*} Phi( sqrt(M) (p* - p_y) / s_y ),      s_y^2 = p* (1 - p*) + p_y (1 - p_y)
 
-Zero variance, which the paper leaves open: s_y = 0 where p* and p_y are each 0 or 1. The event is then certain: (1,
-0) gives 1, (0, 1) gives 0, and (0, 0) gives 0, because the inequality is strict. Nothing but missing answers gives 0
-for the same reason.
+The paper leaves zero variance open: s_y = 0 where p* and p_y are each 0 or 1. The event is then certain: (1, 0) gives 1,
+(0, 1) gives 0, and (0, 0) gives 0, because the inequality is strict. Only missing answers give 0 for the same reason.
 
-Three modes, because the formula as printed has values that cannot be meant:
+Three modes, because the formula as printed has absurd values:
 
     literal     as printed. The product runs over every listed rival: one with p_y = 0 multiplies by Phi(sqrt(M p* /
-                (1 - p*))) < 1, so the value depends on how many rivals that nobody ever answered are listed; and p*
-                = 0 can be "right" with probability above 0 (rivals 1/2, 1/2 and M = 1: 0.025)
+                (1 - p*))) < 1, so the value depends on how many rivals without samples are listed; and p* = 0 can
+                be "right" with positive probability (rivals 1/2, 1/2 and M = 1: 0.025)
     guarded     rivals with p_y = 0 are dropped, and p* = 0 gives 0; the default
     paircov     literal, with the multinomial's covariance -M p* p_y of the two counts in s_y^2: + 2 p* p_y. Not in
                 the paper
 
-What remains is the model's error. The counts are not independent: the difference varies more than s_y says, and the
-events "more votes than y" go together. The errors have opposite signs, and with many rivals the second wins: p* =
-0.2 and eight rivals with 0.1, M = 10, gives 0.087 where 0.329 is exact. Use `feval.estimators.votes.multinomial`, which is
-exact and fast enough; this is here to be compared.
+The remaining error is the model's. Counts are not independent: the difference varies more than s_y says, and the events
+"more votes than y" are positively dependent. The two errors have opposite signs, and with many rivals the second is
+larger: p* = 0.2 and eight rivals with 0.1, M = 10, gives 0.087 where 0.329 is exact. Use `multinomial`, which is exact.
 """
 
 from __future__ import annotations
@@ -44,7 +42,7 @@ Integers = npt.NDArray[np.integer[Any]]
 Floats = npt.NDArray[np.float64]
 
 MODES = ("literal", "guarded", "paircov")
-"""The readings of eq. (9)."""
+"""Readings of eq. (9)."""
 
 _NORMALISED = 1e-9
 _CHUNK_NUMBERS = 1 << 18
@@ -53,15 +51,15 @@ _CHUNK_NUMBERS = 1 << 18
 def gaussian_estimate(
     correct: Floats, rivals: Floats, votes: Sequence[int] | Integers, *, mode: str = "guarded"
 ) -> PerQuestion:
-    """The Gaussian estimate of p*(M); for many M at once. See the module for formula, modes and errors.
+    """The Gaussian estimate of p*(M) for many M. See the module for formula, modes and errors.
 
     Eqs. (8)-(10) of "Compute-efficient evaluation of LLM voting accuracy". Assumes calls that are independent given
     the question, each with the same probabilities.
 
     Args:
-        correct: [Q] probability of the gold answer; its estimate c / G, usually.
-        rivals: [Q, K] probability of each listed rival, in any order. With "literal" and "paircov" zeros count, also
-            those that only fill a row up.
+        correct: [Q] probability of the gold answer, usually its estimate c / G.
+        rivals: [Q, K] probability of each listed rival, in any order. With "literal" and "paircov" zeros count, including
+            padding.
         votes: D numbers of votes M.
         mode: one of `MODES`.
 

@@ -1,10 +1,10 @@
-"""Voting accuracy from votes that were held: recorded ones, or simulated ones.
+"""Voting accuracy from recorded or simulated votes.
 
 The empirical estimator (eqs. 5-6 of "Compute-efficient evaluation of LLM voting accuracy") needs K M recorded calls
 per question and splits them into K ensembles of M. The Monte-Carlo estimator (section 4.1) simulates the K ensembles
-from answer probabilities. Both are noisy versions of quantities that have exact forms here: the mean over all
-subsets of the recorded calls (`feval.estimators.votes.plurality`) and the exact plurality accuracy
-(`feval.estimators.votes.multinomial`).
+from answer probabilities. Both are noisy versions of exact quantities: the mean over all subsets of the recorded calls
+(`plurality`) and the exact plurality accuracy (`multinomial`). Both assume calls that are independent given the question, each
+with the same probabilities.
 """
 
 from __future__ import annotations
@@ -34,9 +34,8 @@ class Empirical:
     """Accuracies of recorded ensembles.
 
     Attributes:
-        values: [Q, D] share of the ensembles that were right, ties as the rule says (eq. 6). Their mean over questions
-            is eq. 5.
-        ensembles: [D] K, how many disjoint ensembles of M the recorded calls gave.
+        values: [Q, D] share of the ensembles that were right (eq. 6). Their mean over questions is eq. 5.
+        ensembles: [D] K, number of disjoint ensembles of M calls.
     """
 
     values: Floats
@@ -44,18 +43,18 @@ class Empirical:
 
 
 def plurality_credit(gold: Integers, rivals: Integers, *, ties: str = "uniform") -> Floats:
-    """What a vote with these counts is worth: 1 if the gold answer leads alone, 0 if it does not lead, a tie's credit else.
+    """Credit of a vote: 1 if the gold answer leads alone, 0 if it does not lead, otherwise the credit of a tie.
 
     Eq. (3) of "Compute-efficient evaluation of LLM voting accuracy", with ties by `ties`; eq. (7) is the strict rule.
 
     Args:
         gold: [N] votes of the gold answer.
-        rivals: [N, K] votes of the rivals; zeros for rivals that are not there.
+        rivals: [N, K] votes of the rivals; zeros pad rows.
         ties: what a tie for the lead with t rivals is worth: 1 / (t + 1) for "uniform", 0 for "strict", 1 for
             "lenient".
 
     Returns:
-        [N] credits; 0 where nobody has a vote.
+        [N] credits; 0 for an empty vote.
 
     Raises:
         UnknownNameError: an unknown rule for ties.
@@ -76,8 +75,6 @@ def empirical_plurality_accuracy(
     deviation per question is sqrt(p*(M) (1 - p*(M)) / K). The mean over all subsets, `subset_plurality_accuracy`, is
     unbiased too and varies less.
 
-    Assumes calls that are independent given the question, each with the same probabilities.
-
     Args:
         codes: [Q, S] which candidate each call answered, per question from 0; -1 no answer. Every question needs all S.
         gold: [Q] code of the gold answer; negative where no call can have it.
@@ -85,7 +82,7 @@ def empirical_plurality_accuracy(
         ties: credit of a tie for the lead.
 
     Returns:
-        Accuracies [Q, D], and the number of ensembles for each M.
+        Accuracies, and the number of ensembles for each M.
 
     Raises:
         ShortPoolError: an M above S, or a question with fewer than S calls.
@@ -109,7 +106,9 @@ def empirical_plurality_accuracy(
         ensembles = samples // size
         split = codes[:, : ensembles * size].reshape(questions * ensembles, size)
         votes_of_ensembles = vote_counts(split, np.repeat(gold, ensembles))
-        credit = plurality_credit(votes_of_ensembles.gold.astype(np.int64), votes_of_ensembles.rivals.astype(np.int64), ties=ties)
+        credit = plurality_credit(
+            votes_of_ensembles.gold.astype(np.int64), votes_of_ensembles.rivals.astype(np.int64), ties=ties
+        )
         values[:, column] = credit.reshape(questions, ensembles).mean(axis=1)
     return Empirical(values, samples // numbers)
 
@@ -128,16 +127,14 @@ def monte_carlo_plurality_accuracy(
     """The Monte-Carlo estimator: the share of K simulated votes of M calls that the gold answer wins.
 
     Given the probabilities it is unbiased for `plurality_accuracy`, with a standard deviation per question of at most
-    sqrt(p*(M) (1 - p*(M)) / K). K is a numerical device: the exact value costs less. One sequence of calls serves
-    all M, as in a vote that is continued. Ties have the rule's credit instead of a lot.
+    sqrt(p*(M) (1 - p*(M)) / K). The exact value costs less. One sequence of calls serves all M, as in a vote that is
+    continued. Ties get the rule's credit instead of a random winner.
 
-    Calls come from the raw 64-bit outputs of Philox with the key (seed, key of the question), whose stream NumPy
-    promises to keep, two 32-bit halves each; a half below 2^32 times a running sum of the probabilities decides. So
-    a question's votes do not depend on which others stand beside it: each has a stream of its own, drawn in turn, and
-    K M numbers are an array at a time.
+    Calls come from raw 64-bit outputs of Philox (whose stream NumPy promises to keep) with the key (seed, question's
+    key), two 32-bit halves each; a half is compared with 2^32 times the running sum of the probabilities. So a question's
+    votes do not depend on the other questions.
 
-    "Compute-efficient evaluation of LLM voting accuracy", section 4.1. Assumes calls that are independent given the
-    question, each with the same probabilities.
+    "Compute-efficient evaluation of LLM voting accuracy", section 4.1.
 
     Args:
         correct: [Q] probability of the gold answer.
@@ -146,8 +143,7 @@ def monte_carlo_plurality_accuracy(
         votes: D numbers of votes M.
         replicates: K, at least 1.
         seed: 0 to 2^64 - 1.
-        keys: [Q] numbers from 0 that name the questions, so that a question's votes do not depend on which others stand
-            beside it. Its place if left out.
+        keys: [Q] numbers from 0 that identify the questions; their positions by default.
         ties: credit of a tie for the lead.
 
     Returns:
@@ -183,7 +179,7 @@ def _checked_keys(keys: Integers | None, questions: int) -> Integers:
 
 
 def _calls(shares: Floats, votes: int, replicates: int, key: tuple[int, int]) -> npt.NDArray[np.intp]:
-    """[replicates, votes] place of the answer in `shares`; one past the last for no answer."""
+    """[replicates, votes] index of the answer in `shares`; one past the last for no answer."""
     bits = np.random.Philox(key=np.array(key, np.uint64))
     raw = bits.random_raw(replicates * ((votes + 1) // 2))
     halves = raw.astype("<u8", copy=False).view("<u4").reshape(replicates, -1)[:, :votes]
