@@ -22,7 +22,7 @@ def goals(workspace: Workspace) -> list[Goal]:
     """Measure everything."""
     told = _comparison(workspace)
     archive = reference.load(workspace.archive(1), reference.LLM_NAMES[:1])
-    from feval.report.comparison_files import comparison_files
+    from feval.report.page.comparison_files import comparison_files
     from feval.report.pictures.comparison import comparison_png
 
     files = comparison_files(told)

@@ -275,7 +275,8 @@ def _print_table(table: Table, *, apart: bool) -> None:
         return
     from rich.console import Console
 
-    from feval.report.tables.tables import rich_table, without_spares
+    from feval.report.tables.rich_tables import rich_table
+    from feval.report.tables.tables import without_spares
 
     console = Console(markup=False, highlight=False, emoji=False)
     short = without_spares(table)

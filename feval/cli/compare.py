@@ -135,7 +135,7 @@ def _run(show: _Out, file: Path, choices: dict[str, Any], saved: Saved, workers:
 
 
 def _files(told: Comparison, base: Path, out: Path, time_limit: float) -> dict[str, bytes]:
-    from feval.report.comparison_files import comparison_files
+    from feval.report.page.comparison_files import comparison_files
     from feval.report.tables.comparisons import questions_parquet, results_csv, results_parquet
 
     _hush_matplotlib()

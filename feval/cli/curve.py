@@ -230,15 +230,14 @@ def _receipt(
 
 
 def _files(curve: Curve) -> dict[str, bytes]:
-    from feval.report.pictures.curve import curves_png, curves_svg
+    from feval.report import pictures, tables
     from feval.report.tables.csv import curve_csv
-    from feval.report.tables.parquet import curve_parquet
 
     _hush_matplotlib()
     return {
         "curve.csv": curve_csv(curve).encode(),
-        "curve.parquet": curve_parquet(curve),
+        "curve.parquet": tables.curve_parquet(curve),
         "curve.json": encoded(curve.to_dict()),
-        "curve.png": curves_png([curve]),
-        "curve.svg": curves_svg([curve]),
+        "curve.png": pictures.curves_png([curve]),
+        "curve.svg": pictures.curves_svg([curve]),
     }

@@ -175,12 +175,12 @@ def _opened(
 
 
 def _files(told: Forecast) -> dict[str, bytes]:
-    from feval.report.pictures.forecast import forecast_png
+    from feval.report import pictures
     from feval.report.tables.forecasts import forecast_csv
 
     _hush_matplotlib()
     return {
         "estimate.csv": forecast_csv(told).encode(),
         "estimate.json": encoded(told.to_dict()),
-        "estimate.png": forecast_png(told),
+        "estimate.png": pictures.forecast_png(told),
     }

@@ -21,7 +21,7 @@ from feval.comparison.plan import Entry, Plan
 from feval.comparison.traces import traces
 from feval.recording import DatasetInfo, LLMInfo, PoolRows, Question, RecordingWriter
 from feval.replay.loading import LLM, Dataset, load
-from feval.report.comparison_files import comparison_files
+from feval.report.page.comparison_files import comparison_files
 from feval.report.page.page import comparison_page, escaped_json
 from feval.report.page.questions import Caps
 from feval.report.pictures.comparison import comparison_png, comparison_svg

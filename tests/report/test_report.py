@@ -21,7 +21,8 @@ from feval.recording import verify_recording
 from feval.report.files import save_files
 from feval.report.pictures.curve import curves_png
 from feval.report.tables.csv import POINT_COLUMNS, curve_csv, curves_csv
-from feval.report.tables.tables import Column, Table, curve_table, curves_table, plain, rich_table, subtitles
+from feval.report.tables.rich_tables import rich_table
+from feval.report.tables.tables import Column, Table, curve_table, curves_table, plain, subtitles
 from feval.report.text import counted, decimals_for, fixed, percent, plain_number, signed_points, visible
 
 

@@ -1,1 +1,14 @@
-"""Results as plain-text tables, CSV and Parquet."""
+"""Results as plain-text tables, CSV and Parquet. PyArrow is loaded on first use: `tables.curve_parquet(...)`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from feval.lazy import lazy_names
+
+if TYPE_CHECKING:
+    from feval.report.tables.parquet import curve_parquet, table_bytes
+
+__all__ = ["curve_parquet", "table_bytes"]
+
+__getattr__, __dir__ = lazy_names(__name__, {"parquet": ("curve_parquet", "table_bytes")})

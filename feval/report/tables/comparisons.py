@@ -7,7 +7,7 @@ import io
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
-from feval.report.tables.parquet import table_bytes
+from feval.report import tables
 from feval.report.tables.tables import Column, Table, per_round_cell, per_round_column
 from feval.report.text import counted_questions, decimals_for, fixed, percent, signed_points
 
@@ -337,7 +337,7 @@ def results_parquet(told: Comparison) -> bytes:
     words = dict.fromkeys(("role", "label", "budget", "llms", "kind"), pa.string())
     types = words | {"point": pa.int32(), "frontier": pa.bool_()}
     columns = zip(RESULT_COLUMNS, zip(*_result_rows(told), strict=True), strict=True)
-    return table_bytes(pa.table({name: pa.array(own, types.get(name, pa.float64())) for name, own in columns}))
+    return tables.table_bytes(pa.table({name: pa.array(own, types.get(name, pa.float64())) for name, own in columns}))
 
 
 def questions_parquet(told: Comparison) -> bytes:
@@ -354,4 +354,4 @@ def questions_parquet(told: Comparison) -> bytes:
             for name, values in columns.items()
         }
     )
-    return table_bytes(table)
+    return tables.table_bytes(table)
