@@ -26,7 +26,7 @@ from feval.cli import (
 from feval.errors import SourceError, UsageError
 
 if TYPE_CHECKING:
-    from feval.forecast.coupled import Coupling
+    from feval.forecast.coupling_results import Coupling
     from feval.replay.loading import LLM, Dataset
 
 __all__: list[str] = []

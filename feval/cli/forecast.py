@@ -137,10 +137,10 @@ def _plan(
 
     Example: feval plan --budget 20usd --pilot my-recording --llm gpt-4o-mini
     """
-    from feval.forecast import Budget, plan
+    from feval.forecast import PlanBudget, plan
     from feval.report.tables.forecasts import plan_tables
 
-    show, amount = _Out(as_json=as_json, quiet=quiet), Budget.parse(budget)
+    show, amount = _Out(as_json=as_json, quiet=quiet), PlanBudget.parse(budget)
     with show.progress("planning"):
         asked, replayed = _opened(pilots, dataset, llm, seed, prices, billing)
         dollars, tokens = (amount.amount, None) if amount.unit == "usd" else (None, amount.amount)

@@ -37,7 +37,7 @@ from feval.errors import (
 from feval.estimators.two_call.moments import Moments
 from feval.estimators.two_call.vote_intervals import vote_interval
 from feval.estimators.two_call.wald_regions import simultaneous_gains
-from feval.forecast import METHODS, Budget, Forecast, estimate, plan
+from feval.forecast import METHODS, Forecast, PlanBudget, estimate, plan
 from feval.recording import DatasetInfo, LLMInfo, RecordingWriter
 from feval.replay.loading import LLM, Dataset, load
 from feval.report.pictures.forecast import _figure, forecast_png
@@ -601,13 +601,13 @@ def test_a_pilot_of_single_calls_is_too_small(tmp_path: Path) -> None:
     ],
 )
 def test_budgets_are_read(text: str, amount: float, unit: str) -> None:
-    assert Budget.parse(text) == Budget(amount, unit)
+    assert PlanBudget.parse(text) == PlanBudget(amount, unit)
 
 
 @pytest.mark.parametrize("text", ["", "20", "usd", "20eur", "-3usd", "1e3usd", "20usd usd", "nanusd", "²usd"])
 def test_other_budgets_are_refused(text: str) -> None:
     with pytest.raises(UsageError, match=r"above 0, written in digits, .* 20usd or 500000tokens"):
-        Budget.parse(text)
+        PlanBudget.parse(text)
 
 
 # -- what is shown --------------------------------------------------------------------------------------------------

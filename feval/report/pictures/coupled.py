@@ -23,7 +23,7 @@ from feval.report.tables.coupled import short_names
 from feval.report.text import counted, plain_number
 
 if TYPE_CHECKING:
-    from feval.forecast.coupled import Coupling
+    from feval.forecast.coupling_results import Coupling
 
 __all__ = ["coupling_png"]
 

@@ -24,7 +24,7 @@ from feval.report.pictures.drawing import (
 from feval.report.text import counted
 
 if TYPE_CHECKING:
-    from feval.forecast import Estimate, Forecast
+    from feval.forecast import EstimatedCurve, Forecast
 
 __all__ = ["forecast_png"]
 
@@ -68,7 +68,7 @@ def _figure(forecast: Forecast, width: float) -> Figure:
     return figure
 
 
-def _draw(axes: Axes, curve: Estimate, position: int, *, few: bool) -> Any:
+def _draw(axes: Axes, curve: EstimatedCurve, position: int, *, few: bool) -> Any:
     colour, marker = look(position) if position < len(COLOURS) - 1 else ("#8C510A", "X")  # the pool is black
     m = [point.m for point in curve.points]
     low, high = ([_number(end) for end in ends] for ends in zip(*((p.low, p.high) for p in curve.points), strict=True))

@@ -6,13 +6,13 @@ import dataclasses
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from feval.forecast.coupled import CoupledPair
+from feval.forecast.coupling_results import CoupledPair
 from feval.report.tables.csv import csv_text
 from feval.report.tables.tables import Column, Table
 from feval.report.text import counted, fixed, percent
 
 if TYPE_CHECKING:
-    from feval.forecast.coupled import Coupling, RankedLLM
+    from feval.forecast.coupling_results import Coupling, RankedLLM
 
 __all__ = ["coupling_csv", "coupling_tables", "short_names"]
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from feval.forecast.estimation import COMPLETIONS, PLUG_IN
+from feval.forecast.forecasts import COMPLETIONS, PLUG_IN
 from feval.report.tables.csv import csv_text
 from feval.report.tables.tables import Column, Table
 from feval.report.text import counted, counted_questions, decimals_for, fixed, percent
 
 if TYPE_CHECKING:
-    from feval.forecast import BudgetPlan, Estimate, EstimatePoint, Forecast, Purchase, VoteOption
+    from feval.forecast import BudgetPlan, EstimatedCurve, EstimatePoint, Forecast, Purchase, VoteOption
 
 __all__ = ["FORECAST_COLUMNS", "forecast_csv", "forecast_tables", "landmarks", "plan_tables"]
 
@@ -108,7 +108,7 @@ def _covered(forecast: Forecast) -> tuple[str, ...]:
     return (*bounds, *notes)
 
 
-def _error_row(forecast: Forecast, curve: Estimate) -> tuple[str, ...]:
+def _error_row(forecast: Forecast, curve: EstimatedCurve) -> tuple[str, ...]:
     last = next((point for point in reversed(curve.points) if point.low is not None), None)
     if last is None:
         return (curve.method, "-", "-", "-", "-", "-")

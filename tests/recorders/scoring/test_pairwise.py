@@ -20,7 +20,8 @@ from typer.testing import CliRunner, Result
 from feval.cli import app
 from feval.errors import ConflictError, NotRecordedError, OutOfRangeError, StorageError, UnknownNameError, UsageError
 from feval.estimators.coupling.winrates import preference_cycle
-from feval.forecast.coupled import Coupling, couple
+from feval.forecast.coupled import couple
+from feval.forecast.coupling_results import Coupling
 from feval.recording import (
     DatasetInfo,
     LLMInfo,
