@@ -38,51 +38,51 @@ def plan(
     resamples: int = 10_000,
     family: int = 1,
 ) -> BudgetPlan:
-    """Say what a budget buys, from a pilot: the split for estimating, the votes, their accuracies and certificates, the cost.
+    """Plan what a budget buys, from a pilot: the split for estimating, the votes with accuracies and certificates, and the cost.
 
-    Costs are the pilot's means: prompt tokens once per question or per call, by the LLM's billing, output tokens per call, at its
-    price list. The vote that is bought is the smallest whose expected plurality accuracy is within a tenth of a point of the best
-    that the budget pays on all questions; a vote beyond the pilot's pool only where what is certain of its majority beats that.
-    Each vote is certified by itself and together with all others, by one region of (mu, nu) (`simultaneous_gains`). Gains are
-    certified by arXiv 2605.03379, Theorem 4.1, from mu and nu of all pairs of the pilot's calls, for a majority of
-    right calls, hence for every plurality (which wins whenever a majority does).
+    Costs are the pilot's means: prompt tokens by the LLM's billing, output tokens per call, at its price list. The purchase is
+    the smallest vote whose expected plurality accuracy is within a tenth of a point of the best that the budget pays on all
+    questions; a vote beyond the pilot's pool is chosen only if the lower bound of its majority beats that. Each vote is
+    certified alone and together with all others, by one region of (mu, nu) (`simultaneous_gains`). Gains are certified by arXiv
+    2605.03379, Theorem 4.1, from mu and nu of all pairs of the pilot's calls, for a majority of right calls, hence for every
+    plurality.
 
     Args:
         dataset: the pilot's questions, from `load`.
         llm: the pilot's LLM, from the same `load`.
-        budget_usd: what may be spent, in USD; or
+        budget_usd: the budget in USD; or
         budget_tokens: in prompt and output tokens.
-        questions: how many are to be answered; the pilot's number if left out.
-        most_votes: the largest M that is looked at, up to 1,001.
+        questions: number of questions to answer; by default the pilot's.
+        most_votes: the largest M to consider, up to 1,001.
         unlabelled: "refuse" or "drop" questions of the pilot without a gold answer that can be read.
         short_pools: "refuse" or "drop" questions of the pilot with fewer than two calls.
         confidence: of intervals and certificates.
-        resamples: over the pilot's questions.
-        family: how many plans are made at once, of several LLMs or datasets: the certificates that hold together hold over all of
-            them, each plan's region at the level 1 - (1 - confidence) / family.
+        resamples: of the bootstrap over the pilot's questions.
+        family: number of plans made together, for several LLMs or datasets: joint certificates hold over all of them, each plan's
+            region at the level 1 - (1 - confidence) / family.
 
     Raises:
-        UsageError: no budget, or two; dataset and LLM from different loads.
+        UsageError: no budget or two; dataset and LLM from different loads.
         OutOfRangeError: a budget that does not pay a single call, or numbers out of range.
         ShortPoolError: a pilot with a single call on a question.
         UnlabelledError: questions have no gold answer that can be read.
-        PriceNotFoundError: dollars, and no price or no prompt tokens.
+        PriceNotFoundError: a budget in USD without a price, or no prompt tokens.
     """
     budget = PlanBudget.of(budget_usd, budget_tokens)
     dataset.require([llm])
-    asked = question_set(dataset, [(llm, 2)], unlabelled=unlabelled, short_pools=short_pools)
-    wanted = len(asked.rows) if questions is None else questions
-    if wanted < 1 or not 1 <= most_votes <= _MOST_VOTES:
+    pilot_set = question_set(dataset, [(llm, 2)], unlabelled=unlabelled, short_pools=short_pools)
+    number = len(pilot_set.rows) if questions is None else questions
+    if number < 1 or not 1 <= most_votes <= _MOST_VOTES:
         raise OutOfRangeError(
-            f"A plan is for 1 question or more and 1 to {_MOST_VOTES:,} votes; {wanted} questions and {most_votes} votes "
+            f"A plan is for 1 question or more and 1 to {_MOST_VOTES:,} votes; {number} questions and {most_votes} votes "
             "were asked for."
         )
     if not 1 <= family <= 10**6:
         raise OutOfRangeError(f"A family has 1 plan or more, and at most a million; {family} was given.")
-    costs = QuestionCosts.of(dataset, llm, asked.rows, budget)
+    costs = QuestionCosts.of(dataset, llm, pilot_set.rows, budget)
     costs.require(1)
-    pilot = Pilot.of(dataset, llm, ordered_by_key(dataset, asked.rows), confidence, resamples, family)
-    options = _options(pilot, costs, wanted, range(1, most_votes + 1, 2))
+    pilot = Pilot.of(dataset, llm, ordered_by_key(dataset, pilot_set.rows), confidence, resamples, family)
+    options = _options(pilot, costs, number, range(1, most_votes + 1, 2))
     sample, _ = moments_of(pilot.moments)
     rho = float(sample.rho)
     return BudgetPlan(
@@ -90,8 +90,8 @@ def plan(
         llm=llm.name,
         recording_hashes=dataset.recording_hashes,
         budget=budget,
-        questions=wanted,
-        pilot_questions=len(asked.rows),
+        questions=number,
+        pilot_questions=len(pilot_set.rows),
         pilot_calls=pilot.pool,
         prices=llm.prices.id if llm.prices is not None and llm.price is not None else None,
         billing=llm.billing,
@@ -107,9 +107,9 @@ def plan(
         seed=llm.seed,
         estimating=estimation_split(costs),
         options=tuple(options),
-        purchase=_purchase(options, costs, wanted),
-        warnings=tuple(plan_warnings(options, pilot, wanted)),
-        left_out=asked.left_out,
+        purchase=_purchase(options, costs, number),
+        warnings=tuple(plan_warnings(options, pilot, number)),
+        left_out=pilot_set.left_out,
     )
 
 
@@ -169,7 +169,7 @@ def _purchase(options: Sequence[VoteOption], costs: QuestionCosts, questions: in
     if beyond:
         chosen = beyond[0]
         sure, measured = 100 * (chosen.majority_low or 0.0), 100 * best.plurality
-        why = f"Its majority surely reaches {sure:.2f} %, more than the {measured:.2f} % of the best vote the pilot measures."
+        why = f"Its majority reaches at least {sure:.2f} %, more than the {measured:.2f} % of the best vote the pilot measures."
     else:
         chosen = next(option for option in known if option.plurality >= best.plurality - _AS_GOOD)
         why = (

@@ -17,10 +17,10 @@ _FORM = re.compile(r"\s*([0-9][0-9_,]*(?:\.[0-9]+)?|\.[0-9]+)\s*(usd|tokens)\s*"
 
 @dataclass(frozen=True, slots=True)
 class PlanBudget:
-    """What may be spent.
+    """A budget for calls.
 
     Attributes:
-        amount: more than 0.
+        amount: above 0.
         unit: "usd" or "tokens" (prompt and output tokens together).
     """
 
@@ -32,27 +32,27 @@ class PlanBudget:
         """Read "20usd", "0.5 usd" or "500000tokens".
 
         Args:
-            text: a number and its unit; thousands may be set apart by "," or "_".
+            text: a number and its unit; "," or "_" may separate thousands.
 
         Raises:
-            UsageError: something else.
-            OutOfRangeError: nothing, or more than 10^15.
+            UsageError: another form.
+            OutOfRangeError: 0, or more than 10^15.
         """
-        found = _FORM.fullmatch(text)
-        if found is None:
+        match = _FORM.fullmatch(text)
+        if match is None:
             raise UsageError(
                 "A budget is a number above 0, written in digits, with its unit, usd or tokens, such as 20usd or 500000tokens; "
                 f"{text!r:.100} was given."
             )
-        return cls._checked(float(found[1].replace(",", "").replace("_", "")), found[2].lower())
+        return cls._checked(float(match[1].replace(",", "").replace("_", "")), match[2].lower())
 
     @classmethod
     def of(cls, usd: float | None, tokens: float | None) -> Self:
-        """From one of two numbers.
+        """Make it from one of two numbers.
 
         Raises:
-            UsageError: none or both.
-            OutOfRangeError: nothing, or more than 10^15.
+            UsageError: neither or both.
+            OutOfRangeError: 0 or less, or more than 10^15.
         """
         if (usd is None) == (tokens is None):
             raise UsageError("A plan has one budget: give budget_usd or budget_tokens, and not both.")
@@ -71,9 +71,9 @@ class EstimationSplit:
 
     Attributes:
         questions: m.
-        calls: n, per question.
-        bound: on the mean squared error of the average over questions: 1 / (pi n) + 1 / (8 m) + 1 / (2 n m).
-        cost: of m questions with n calls each, in the budget's unit.
+        calls: n, calls per question.
+        bound: bound on the mean squared error of the average over questions: 1 / (pi n) + 1 / (8 m) + 1 / (2 n m).
+        cost: cost of m questions with n calls each, in the budget's unit.
     """
 
     questions: int
@@ -84,33 +84,33 @@ class EstimationSplit:
 
 @dataclass(frozen=True, slots=True)
 class VoteOption:
-    """One odd number of votes.
+    """What one odd number of votes costs and gives.
 
     Attributes:
         votes: M.
-        plurality: accuracy of a plurality of M calls, ties by lot. Up to the pilot's pool the mean over all subsets of M of its
-            calls, which is unbiased; beyond it that of M independent calls at the pool's shares, which levels off at the accuracy
-            of the pool's own vote.
-        plurality_low: lower end of its interval, by resampling the pilot's questions; that holds no bias.
+        plurality: accuracy of a plurality of M calls, ties broken at random. Up to the pilot's pool, the mean over all subsets
+            of M of its calls, which is unbiased; beyond it, of M independent calls at the pool's shares, which levels off at the
+            accuracy of the pool's own vote.
+        plurality_low: lower end of its interval over the pilot's questions, which covers no bias.
         plurality_high: upper end.
         plurality_kind: "subsets" up to the pilot's pool, "plug-in" beyond it.
-        majority_bound_low: L, least accuracy of a majority of M calls for any law with the pilot's mu and nu.
+        majority_bound_low: L, least accuracy of a majority of M calls for any distribution with the pilot's mu and nu.
         majority_bound_high: U, greatest.
-        majority_low: lower end of the interval of L and U with sampling error: what is certain of a majority, at the plan's
-            confidence, and of a plurality, too, which wins whenever a majority does; `None` where nothing can be certified.
-        majority_high: upper end; it bounds no plurality.
+        majority_low: lower end of the interval of L and U with sampling error: a lower bound on the accuracy of a majority, and
+            of a plurality, which wins whenever a majority does; `None` where nothing can be certified.
+        majority_high: upper end; it does not bound a plurality.
         majority_gain_bound: L - mu, the gain over one call that mu and nu prove.
-        majority_gain_low: lower confidence limit of that (one-sided, over the pilot's questions).
-        certified: whether that limit is above 0, from 20 questions or more, 5 of them or more with each kind of pair of calls
+        majority_gain_low: its lower confidence limit (one-sided, over the pilot's questions).
+        certified: whether that limit is above 0, given 20 or more questions, 5 or more of them with each kind of pair of calls
             (both right, one right, both wrong): on fewer, resampling proves nothing.
         majority_gain_low_together: the least L - mu over one confidence region of (mu, nu) for all votes; `None` where nothing
             can be certified.
-        certified_together: whether the vote is certified and this, too, is above 0: all such votes help, at the plan's
-            confidence for all at once.
+        certified_together: whether the vote is certified and this is above 0 too: all such votes help, at the plan's confidence
+            for all together.
         cost_per_question: in the budget's unit.
         usd_per_question: mean USD; `None` without a price.
-        tokens_per_question: mean prompt and output tokens billed.
-        questions: how many questions the budget pays.
+        tokens_per_question: mean billed prompt and output tokens.
+        questions: number of questions the budget pays for.
         affordable: whether that is all of them.
     """
 
@@ -141,14 +141,14 @@ class Purchase:
 
     Attributes:
         votes: M.
-        questions: on how many.
+        questions: number of questions.
         plurality: expected accuracy of a plurality of M calls.
         plurality_low: lower end of its interval.
         plurality_high: upper end.
         plurality_kind: "subsets" or "plug-in", as in `VoteOption`.
-        usd: in all; `None` without a price.
-        tokens: in all.
-        why: a sentence.
+        usd: total; `None` without a price.
+        tokens: total.
+        why: reason, as a sentence.
     """
 
     votes: int
@@ -164,33 +164,33 @@ class Purchase:
 
 @dataclass(frozen=True, slots=True)
 class BudgetPlan:
-    """What a budget buys of one LLM, judged by a pilot.
+    """What a budget buys from one LLM, judged by a pilot.
 
     Attributes:
         dataset: id.
         llm: name.
-        recording_hashes: of the pilot.
-        budget: what may be spent.
-        questions: to be answered.
-        pilot_questions: recorded.
-        pilot_calls: of the smallest pool.
+        recording_hashes: hashes of the pilot's recordings.
+        budget: the budget.
+        questions: number of questions to answer.
+        pilot_questions: number of recorded questions.
+        pilot_calls: calls of the smallest pool.
         prices: id of the price list; `None` without one, or where it has no price for the LLM.
         billing: how prompts are charged.
         prompt_tokens: mean per prompt.
         output_tokens: mean per call.
         mu: accuracy of one call.
-        nu: chance that two calls on a question are both right.
+        nu: probability that two calls on a question are both right.
         rho: correlation of two calls; `None` where mu is 0 or 1.
-        rho_reason: why it is `None`; `None` where it is a number.
+        rho_reason: why rho is `None`.
         confidence: of intervals and certificates.
-        family: how many plans are made at once: certificates that hold together do so over all of them (Bonferroni).
-        resamples: of the moments' bootstrap.
-        seed: of it.
-        estimating: the split for estimating; `None` where the budget pays no question.
-        options: by votes.
+        family: number of plans made together: joint certificates hold over all of them (Bonferroni).
+        resamples: resamples of the moments' bootstrap.
+        seed: seed of the bootstrap.
+        estimating: the split for estimating the self-consistency error.
+        options: one per number of votes.
         purchase: the choice.
-        warnings: sentences that a reader needs.
-        left_out: questions of the pilot that were left out because they have no gold or fewer than two calls.
+        warnings: what a reader must know.
+        left_out: pilot questions left out because they have no gold or fewer than two calls.
     """
 
     dataset: str
@@ -220,6 +220,6 @@ class BudgetPlan:
 
     def to_dict(self) -> dict[str, Any]:
         """The plan as JSON values."""
-        told = dataclasses.asdict(self)
-        del told["left_out"]
-        return told | ({"left_out": self.left_out.to_dict()} if self.left_out else {})
+        values = dataclasses.asdict(self)
+        del values["left_out"]
+        return values | ({"left_out": self.left_out.to_dict()} if self.left_out else {})

@@ -20,7 +20,8 @@ _SHARE_OF_QUESTIONS = 0.05
 def forecast_warnings(
     calls: DrawnCalls, methods: Sequence[str], estimates: Sequence[EstimatedCurve], pool: int
 ) -> list[str]:
-    said = [
+    """Return the warnings of a forecast; `pool` is the size of the smallest pool."""
+    sentences = [
         *few_questions(len(calls.keys)),
         _biased(calls, [name for name in methods if name in PLUG_IN]),
         _saturation(calls, [name for name in methods if name in PLUG_IN]),
@@ -31,7 +32,7 @@ def forecast_warnings(
         _majority(calls, [name for name in methods if name in OF_MAJORITY]),
         _reach(calls.votes, pool),
     ]
-    return [sentence for sentence in said if sentence is not None]
+    return [sentence for sentence in sentences if sentence is not None]
 
 
 def _biased(calls: DrawnCalls, names: Sequence[str]) -> str | None:
@@ -39,8 +40,8 @@ def _biased(calls: DrawnCalls, names: Sequence[str]) -> str | None:
     if not within or not names:
         return None
     return (
-        f"{', '.join(names)}: biased for every M above 1, as shares of {calls.g} calls stand for the LLM's own. Up to M = "
-        f"{calls.g} an unbiased estimate exists: read unbiased there."
+        f"{', '.join(names)}: biased for every M above 1, since shares of {calls.g} calls replace the LLM's probabilities. Up to "
+        f"M = {calls.g} an unbiased estimate exists: use unbiased there."
     )
 
 
@@ -49,17 +50,17 @@ def _saturation(calls: DrawnCalls, names: Sequence[str]) -> str | None:
     if most <= g or not names:
         return None
     few = f"{g} call{'s' if g > 1 else ''}"
-    instead = "record more calls, or read the two-call bounds" if g > 1 else "record more calls"
+    instead = "record more calls, or use the two-call bounds" if g > 1 else "record more calls"
     return (
-        f"{', '.join(names)}: made from {few} per question, drawn to M = {most}. Beyond M = {g} it levels off at the "
-        f"accuracy of a {g}-call vote, whatever more votes would do; {instead}."
+        f"{', '.join(names)}: made from {few} per question and extended to M = {most}. Beyond M = {g} it levels off at "
+        f"the accuracy of a {g}-call vote, whatever more votes would do; {instead}."
     )
 
 
 def _missing(estimates: Sequence[EstimatedCurve]) -> list[str]:
-    """Why values are missing, once for each estimator and cause."""
-    told = {own.method: [point.reason for point in own.points if point.reason] for own in estimates}
-    return [f"{method}: {reason}" for method, reasons in told.items() for reason in dict.fromkeys(reasons)]
+    """Why values are missing, once per estimator and reason."""
+    reasons_by_method = {curve.method: [point.reason for point in curve.points if point.reason] for curve in estimates}
+    return [f"{method}: {reason}" for method, reasons in reasons_by_method.items() for reason in dict.fromkeys(reasons)]
 
 
 def _rivals(calls: DrawnCalls) -> str | None:
@@ -70,7 +71,7 @@ def _rivals(calls: DrawnCalls) -> str | None:
     worst = int(np.abs(gap).argmax())
     return (
         f"gaussian: {100 * many:.0f} % of the questions have {_MANY_RIVALS} or more different wrong answers among their "
-        f"{calls.g} calls. It takes rivals for independent, and at M = {calls.votes[worst]} it is {100 * gap[worst]:+.1f} points "
+        f"{calls.g} calls. It treats rivals as independent, and at M = {calls.votes[worst]} it is {100 * gap[worst]:+.1f} points "
         "off the exact value at the same shares; use exact."
     )
 
@@ -85,8 +86,8 @@ def _cells(calls: DrawnCalls) -> str | None:
     questions = f"{total} question{'s' if total > 1 else ''}"
     what = "is empty" if 0 in map(int, cells.values()) else "is nearly empty"
     return (
-        f"two-call: a cell of the pair table ({questions}) {what} ({', '.join(few)}). Wald's region would "
-        "claim too much, so the interval is that of the likelihood; record more questions."
+        f"two-call: a cell of the pair table ({questions}) {what} ({', '.join(few)}). A Wald region "
+        "would be too narrow, so the interval is from the likelihood; record more questions."
     )
 
 
@@ -106,7 +107,7 @@ def _clipped(calls: DrawnCalls, names: Sequence[str]) -> str | None:
         return None
     return (
         f"{', '.join(names)}: the calls on a question disagree more often than independent calls would, which happens by chance "
-        "on few questions. The curve is that of calls that are all equally hard."
+        "on few questions. The curve assumes that all questions are equally hard."
     )
 
 
@@ -115,17 +116,15 @@ def _majority(calls: DrawnCalls, names: Sequence[str]) -> str | None:
         return None
     even = next((votes for votes in calls.votes if votes % 2 == 0), None)
     equals = (
-        ""
-        if even is None
-        else f" At an even M they equal those of M - 1 (ties by lot): M = {even} is as M = {even - 1}."
+        "" if even is None else f" An even M equals M - 1 (ties broken at random): M = {even} equals M = {even - 1}."
     )
     return (
-        f"{', '.join(names)}: of a majority of right calls. A plurality wins with fewer where wrong answers differ, so these "
-        f"are compared with the pool's majority curve.{equals}"
+        f"{', '.join(names)}: estimates of a majority of right calls. A plurality needs fewer right calls where wrong answers "
+        f"differ, so these are compared with the pool's majority curve.{equals}"
     )
 
 
 def _reach(votes: list[int], pool: int) -> str | None:
     if votes[-1] <= pool:
         return None
-    return f"The pool has {pool} calls per question: beyond M = {pool} no error can be told."
+    return f"The pool has {pool} calls per question: beyond M = {pool} the error is unknown."

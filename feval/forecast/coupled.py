@@ -59,28 +59,25 @@ def couple(
     """Compare coupled LLMs: covariances and variances, the error against samples, win-rates and ranks.
 
     Args:
-        dataset: from `load`. With a judge, win-rates are over all questions and golds are not needed; what is said of right and
-            wrong is then over those that have one.
-        llms: two or more, recorded with the same noise and as many calls per question.
-        independent: the same LLMs, in the same order, recorded with noise of their own; none: see the module's text.
+        dataset: from `load`. With a judge, win-rates are over all questions and need no golds; figures of correctness are over
+            the questions with a gold.
+        llms: two or more, recorded with the same noise and equally many calls per question.
+        independent: the same LLMs, in the same order, recorded with noise of their own; by default see the module.
         areas: question id -> area, for figures per area.
-        shown_areas: those to show, in their order; `None`: all.
-        samples: number of independent pairs whose error is to be reached; at most as many as there are.
-        scorer: win-rates by the scores of a scorer instead of right and wrong.
-        judge: win-rates by its recorded verdicts (`feval score --scorer judge:MODEL --pairwise`): its model, or its name.
-            Comparisons without a verdict are left out, and questions on which a pair has none; both are said.
-        aggregate: of step scores, see `LLMResponse.scores`.
+        shown_areas: areas to show, in order; `None` for all.
+        samples: number of independent pairs whose error coupled pairs should reach; capped at what was recorded.
+        scorer: win-rates by a scorer's scores instead of correctness.
+        judge: win-rates by a judge's recorded verdicts (`feval score --scorer judge:MODEL --pairwise`): its model or name.
+            Comparisons without a verdict, and questions on which a pair has none, are left out with a warning.
+        aggregate: how to aggregate step scores, see `LLMResponse.scores`.
         unlabelled: "refuse" or "drop" questions without a gold answer that can be read; with a judge they are dropped.
-        confidence: of intervals.
-        resamples: of the bootstrap over questions.
-        seed: of the bootstrap.
-
-    Returns:
-        All figures, ready for tables and pictures.
+        confidence: coverage of intervals.
+        resamples: resamples of the bootstrap over questions.
+        seed: seed of the bootstrap.
 
     Raises:
-        UsageError: fewer than two LLMs, other LLMs as independent ones, or both a scorer and a judge.
-        ConflictError: LLMs of different noise, or none; pools of different sizes.
+        UsageError: fewer than two LLMs, different LLMs as independent ones, or both a scorer and a judge.
+        ConflictError: LLMs without shared noise; pools of different sizes.
         UnlabelledError: questions have no gold answer that can be read.
         NotRecordedError: an area has no question with a gold; scores or verdicts that were not recorded.
         OutOfRangeError: a number out of range.
@@ -145,26 +142,26 @@ def couple(
 
 def _left_out(dataset: Dataset, with_gold: int) -> list[str]:
     if not with_gold:
-        return [f"No question of {dataset.id} has a gold answer, so nothing is said of who was right."]
+        return [f"No question of {dataset.id} has a gold answer, so there are no figures of correctness."]
     without = len(dataset.gold) - with_gold
     if not without:
         return []
     return [
-        f"{without} question{' was' if without == 1 else 's were'} left out, for want of a gold answer that can be read."
+        f"{without} question{' was' if without == 1 else 's were'} left out without a gold answer that can be read."
     ]
 
 
 def _weak_evidence(pairs: Sequence[CoupledPair]) -> list[str]:
-    """What the pairs of LLMs cannot tell."""
+    """Warn where the evidence on pairs of LLMs is weak."""
     sentences = [
-        f"{pair.first} and {pair.second} are right together no more often than without shared noise, as far as these calls "
-        "tell; do their vocabularies share tokens (`recorders.shared_noise.shared_tokens`)?"
+        f"{pair.first} and {pair.second} are not measurably more often right together than without shared noise; "
+        "do their vocabularies share tokens (`recorders.shared_noise.shared_tokens`)?"
         for pair in pairs
         if pair.area is None and pair.covariance_low <= 0 and pair.variance_independent > 0
     ]
     if few := sorted({f"{pair.area or 'all'} ({pair.questions})" for pair in pairs if pair.questions < _FEW_QUESTIONS}):
         sentences.append(
-            f"Intervals over fewer than {_FEW_QUESTIONS} questions are too narrow, and over one question no intervals: "
+            f"Intervals over fewer than {_FEW_QUESTIONS} questions are too narrow, and a single question has none: "
             f"{', '.join(few)}."
         )
     return sentences
@@ -196,7 +193,7 @@ def _shared_noise(llms: Sequence[LLM], independent: Sequence[LLM]) -> Any:
 def _areas(
     dataset: Dataset, rows: Rows, areas: Mapping[str, str] | None, names: Sequence[str] | None
 ) -> dict[str | None, Rows]:
-    """Area -> places among `rows`; `None` for all of them."""
+    """Area -> indices into `rows`; key `None` for all of them."""
     places: dict[str | None, Rows] = {None: np.arange(len(rows))}
     if areas is None:
         return places

@@ -30,13 +30,13 @@ _POINTS = 25
 
 @dataclass(frozen=True, eq=False)
 class LLMCalls:
-    """One LLM's calls on the questions that are looked at, in recorded order.
+    """One LLM's calls on some questions, in recorded order.
 
     Attributes:
-        name: of the LLM.
-        codes: [Q, S] answers.
+        name: the LLM's name.
+        codes: [Q, S] answer codes.
         right: [Q, S] 1.0 or 0.0.
-        scores: [Q, S] what win-rates compare.
+        scores: [Q, S] scores that win-rates compare.
     """
 
     name: str
@@ -46,13 +46,14 @@ class LLMCalls:
 
 
 def calls_of(dataset: Dataset, llm: LLM, rows: Rows, scorer: str | None, aggregate: str) -> LLMCalls:
+    """Take an LLM's calls from its pool; scores are correctness unless a scorer is given."""
     pool = llm.pool
     sizes = pool.sizes[rows]
     if len(uneven := np.flatnonzero(sizes != sizes[0])):
         name = dataset.question_ids[rows[uneven[0]]]
         raise ConflictError(
-            f"Coupled calls are paired by their number, so all pools have one size; {llm.name} has {sizes[0]} CoTs on "
-            f"{dataset.question_ids[rows[0]]!r} and {sizes[uneven[0]]} on {name!r}. Record what is missing, or select questions."
+            f"Coupled calls are paired by index, so all pools must have one size; {llm.name} has {sizes[0]} CoTs on "
+            f"{dataset.question_ids[rows[0]]!r} and {sizes[uneven[0]]} on {name!r}. Record the missing ones, or select questions."
         )
     codes = pool.codes[rows, : int(sizes[0])]
     right = (codes == dataset.gold[rows, None]).astype(np.float64)
@@ -67,11 +68,12 @@ def calls_of(dataset: Dataset, llm: LLM, rows: Rows, scorer: str | None, aggrega
 
 
 def require_equal_sizes(calls: Sequence[LLMCalls]) -> None:
+    """Refuse LLMs with different numbers of calls per question, or with a single call."""
     sizes = {own.name: own.codes.shape[1] for own in calls}
     if len(set(sizes.values())) > 1:
         counts = ", ".join(f"{name}: {size}" for name, size in sizes.items())
         raise ConflictError(
-            f"LLMs are compared call by call; their CoTs per question differ ({counts}). Record what is missing."
+            f"LLMs are compared call by call; their numbers of CoTs per question differ ({counts}). Record the missing ones."
         )
     if min(sizes.values()) < 2:
         raise ConflictError("Within a question a covariance takes two CoTs or more; these pools hold 1. Record more.")
@@ -80,6 +82,7 @@ def require_equal_sizes(calls: Sequence[LLMCalls]) -> None:
 def independent_pair(
     together: Sequence[LLMCalls], apart: Sequence[LLMCalls] | None, one: int, two: int
 ) -> tuple[LLMCalls, LLMCalls]:
+    """Return independent calls of two LLMs: recorded ones, or the coupled calls shifted by one."""
     if apart is not None:
         return apart[one], apart[two]
     other = together[two]
@@ -89,7 +92,13 @@ def independent_pair(
 
 @dataclass(frozen=True, eq=False)
 class PairOfLLMs:
-    """Two LLMs under shared noise, and without it."""
+    """Two LLMs under shared noise and without it.
+
+    Attributes:
+        first, second: coupled calls.
+        first_apart, second_apart: independent calls.
+        recorded_apart: whether those are recordings of their own.
+    """
 
     first: LLMCalls
     second: LLMCalls
@@ -98,26 +107,29 @@ class PairOfLLMs:
     recorded_apart: bool
 
     def statistics(self, at: Rows | None = None) -> CoupledStatistics:
+        """Statistics of the coupled calls on some or all questions."""
         where = slice(None) if at is None else at
         return coupled_statistics(self.first.right[where], self.second.right[where])
 
     def statistics_apart(self, at: Rows | None = None) -> CoupledStatistics:
+        """Statistics of the independent calls on some or all questions."""
         where = slice(None) if at is None else at
         return coupled_statistics(self.first_apart.right[where], self.second_apart.right[where])
 
     def variances(self) -> Floats:
         """[2, Q] within-question variances of the difference, coupled and independent."""
         coupled = self.statistics()
-        # Shifted pairs of one recording are not independent of each other; its own two variances are unbiased.
+        # Shifted pairs of one recording depend on each other; its own two variances are unbiased.
         apart = self.statistics_apart().variance_coupled if self.recorded_apart else coupled.variance_independent
         return np.stack([coupled.variance_coupled, apart])
 
     def differences(self, at: Rows) -> tuple[Floats, Floats]:
-        """[Q, S] coupled and independent."""
+        """[Q, S] differences in correctness, coupled and independent."""
         coupled = self.first.right[at] - self.second.right[at]
         return coupled, self.first_apart.right[at] - self.second_apart.right[at]
 
     def figures(self, area: str | None, at: Rows, samples: int, settings: Mapping[str, Any]) -> CoupledPair:
+        """All figures on some questions."""
         statistics = self.statistics(at)
         coupled, independent = self.differences(at)
         interval = bootstrap_interval(statistics.covariance[:, None], **settings)
@@ -139,7 +151,7 @@ class PairOfLLMs:
             covariance_high=float(interval.high[0]),
             law_covariance=self._law_covariance(at),
             variance_coupled=statistics.total_coupled,
-            # As in `variances`, plus what lies between questions.
+            # As in `variances`, plus the variance between questions.
             variance_independent=self.statistics_apart(at).total_coupled
             if self.recorded_apart
             else statistics.total_independent,
@@ -154,7 +166,7 @@ class PairOfLLMs:
         )
 
     def _law_covariance(self, at: Rows) -> float:
-        """Mean covariance of being right under the coupling of the two empirical answer laws."""
+        """Mean covariance of correctness under the coupling of the two empirical answer distributions."""
         one, two = self.first.codes[at], self.second.codes[at]
         width = 2 + int(max(one.max(), two.max()))
         counts = [
@@ -168,6 +180,7 @@ class PairOfLLMs:
         return float(coupled_correctness(laws[0], laws[1], right).covariance.mean())
 
     def curve(self) -> ErrorCurve:
+        """Mean absolute error against the number of pairs."""
         coupled, independent = self.differences(np.arange(len(self.first.right)))
         most = min(coupled.size, independent.size, _LARGEST_SIZE)
         sizes = np.unique(np.rint(np.geomspace(min(10, most), most, _POINTS)).astype(np.int64))

@@ -29,7 +29,7 @@ SCHEMES = ("coupled", "independent")
 def ranked_llms(
     names: Sequence[str], outcomes: tuple[Floats, Floats], settings: Mapping[str, Any]
 ) -> tuple[list[RankedLLM], list[tuple[str, str, float]]]:
-    """LLMs under both schemes, from the tables of `outcomes_of_calls`."""
+    """Rank the LLMs under both schemes; return the entries, and the pairs that change places with their p-values."""
     boot = {name: settings[name] for name in ("resamples", "seed")}
     entries, averages = [], []
     others = len(names) - 1
@@ -64,19 +64,19 @@ def ranked_llms(
 
 
 def ranking_warnings(names: Sequence[str], scheme: str, table: Floats, settings: Mapping[str, Any]) -> list[str]:
-    """Sentences where the comparisons of a scheme give no ranking."""
+    """Warn where the comparisons of a scheme give no ranking."""
     if not table[..., :2].any():
-        return [f"All {scheme} comparisons are ties, so nothing ranks the LLMs there."]
+        return [f"All {scheme} comparisons are ties, so they do not rank the LLMs."]
     margins = (table[..., 0] - table[..., 1]).transpose(2, 0, 1)
     if cycle := preference_cycle(margins, **settings):
         order = " over ".join(names[place] for place in (*cycle, cycle[0]))
         why = "Bradley-Terry strengths assume an order of the LLMs, and there is none."
-        return [f"The {scheme} preferences are cyclic beyond doubt ({order}): {why}"]
+        return [f"The {scheme} preferences are significantly cyclic ({order}): {why}"]
     return []
 
 
 def outcomes_of_calls(calls: Sequence[LLMCalls], which: Any) -> Floats:
-    """[L, L, Q, 3] shares of wins, losses and ties of each against each; zeros on the diagonal."""
+    """[L, L, Q, 3] shares of wins, losses and ties of each LLM against each; zeros on the diagonal."""
     table = np.zeros((len(calls), len(calls), len(calls[0].scores), 3))
     for one, two in combinations(range(len(calls)), 2):
         shares = sampled_winrates(calls[one].scores, calls[two].scores, which)
@@ -85,7 +85,7 @@ def outcomes_of_calls(calls: Sequence[LLMCalls], which: Any) -> Floats:
 
 
 def judge_name(llms: Sequence[LLM], judge: str) -> str:
-    """The name under which verdicts are kept: as given, or of the judge with that model."""
+    """The name under which verdicts are recorded: as given, or of the judge with that model."""
     names = [judge, f"pairwise:{judge}"]
     recorded = [scorer for llm in llms for scorer in llm.pool.channels.scorers()]
     return next((name for name in names if any(own.startswith(verdicts_name(name, "")) for own in recorded)), names[1])
@@ -94,7 +94,7 @@ def judge_name(llms: Sequence[LLM], judge: str) -> str:
 def judged_outcomes(
     judge: str, llms: Sequence[LLM], independent: Sequence[LLM], warnings: list[str]
 ) -> tuple[Floats, Floats]:
-    """[L, L, Q, 3] coupled and independent, as `outcomes_of_calls`, on the questions on which every pair has a verdict under both."""
+    """[L, L, Q, 3] coupled and independent, as `outcomes_of_calls`, on the questions with verdicts for every pair."""
     tables = []
     for scheme, own, shift in ((SCHEMES[0], llms, 0), (SCHEMES[1], independent or llms, 0 if independent else 1)):
         table, missing, total = _verdicts(judge, own, shift)
@@ -104,7 +104,7 @@ def judged_outcomes(
     whole = np.flatnonzero(~np.isnan(np.stack(tables)).any(axis=(0, 1, 2, 4)))
     if not len(whole):
         raise NotRecordedError(
-            f"There is no question on which every two LLMs have a verdict by {judge}; look at what it said, or ask another "
+            f"There is no question on which every two LLMs have a verdict by {judge}; look at its replies, or use another "
             "judge."
         )
     questions = tables[0].shape[2]
@@ -116,7 +116,7 @@ def judged_outcomes(
 
 
 def _verdicts(judge: str, llms: Sequence[LLM], shift: int) -> tuple[Floats, int, int]:
-    """[L, L, Q, 3] shares of wins, losses and ties, NaN where a pair has no verdict; comparisons without one, and all."""
+    """[L, L, Q, 3] shares of wins, losses and ties, NaN where a pair has no verdict; missing comparisons; all comparisons."""
     table = np.zeros((len(llms), len(llms), len(llms[0].pool.sizes), 3))
     missing = total = 0
     for one, two in combinations(range(len(llms)), 2):
@@ -132,7 +132,7 @@ def _verdicts(judge: str, llms: Sequence[LLM], shift: int) -> tuple[Floats, int,
 
 
 def _verdicts_of_pair(judge: str, first: LLM, second: LLM, shift: int) -> Floats:
-    """[Q, S] 1 where the first was preferred, 0 where the second was, 0.5 for ties, NaN for none."""
+    """[Q, S] 1 where the first was preferred, 0 where the second was, 0.5 for ties, NaN without a verdict."""
     for own, other in ((first, second), (second, first)):
         name = verdicts_name(judge, other.name, shift)
         if name in own.pool.channels.scorers():

@@ -21,8 +21,8 @@ class ErrorCurve:
 
     Attributes:
         samples: numbers of pairs of calls, ascending.
-        coupled: error of coupled pairs.
-        independent: error of independent pairs.
+        coupled: errors of coupled pairs.
+        independent: errors of independent pairs.
     """
 
     samples: tuple[int, ...]
@@ -35,26 +35,26 @@ class CoupledPair:
     """Two LLMs on the questions of one area.
 
     Attributes:
-        first: name of an LLM.
-        second: of the other.
-        area: of the questions; `None`: all.
-        questions: how many.
-        calls: per question.
+        first: name of the first LLM.
+        second: name of the second.
+        area: area of the questions; `None` for all.
+        questions: number of questions.
+        calls: calls per question.
         difference: accuracy of the first minus that of the second, over all coupled calls.
         covariance: mean covariance of being right within a question, under shared noise.
-        covariance_low: of its interval over questions.
-        covariance_high: its upper end.
-        law_covariance: what the coupling of the two recorded answer laws, as if an answer were one token, would make it.
-        variance_coupled: of the difference over questions and noise.
+        covariance_low: lower end of its interval over questions.
+        covariance_high: upper end.
+        law_covariance: the covariance if the two recorded answer distributions were coupled as single tokens.
+        variance_coupled: variance of the difference over questions and noise.
         variance_independent: the same without shared noise.
         agreement_coupled: share of coupled pairs with the same answer.
         agreement_independent: share of independent pairs.
         independent_samples: a number of independent pairs.
-        error: their mean absolute error; `None` where they have none.
-        coupled_samples: the least number of coupled pairs with no larger error.
-        ratio: coupled pairs that are worth one independent pair.
-        ratio_low: of its interval over questions; `None` for a single question too.
-        ratio_high: its upper end.
+        error: their mean absolute error; `None` if it is 0.
+        coupled_samples: the smallest number of coupled pairs with no larger error.
+        ratio: number of coupled pairs worth one independent pair.
+        ratio_low: lower end of its interval over questions; `None` also for a single question.
+        ratio_high: upper end.
     """
 
     first: str
@@ -81,18 +81,18 @@ class CoupledPair:
 
 @dataclass(frozen=True, slots=True)
 class RankedLLM:
-    """An LLM among the others.
+    """An LLM's win-rate and rank under one scheme.
 
     Attributes:
-        llm: its name.
+        llm: name.
         scheme: "coupled" or "independent".
         winrate: average over the other LLMs of the share of comparisons it wins.
-        low: of its interval over questions.
-        high: its upper end.
-        ties: average share of comparisons that are ties.
-        rank: LLMs that cannot be told apart share one.
-        worst_rank: the other end of the interval of the rank.
-        strength: in the Bradley-Terry model, ties as half a win; natural logarithms with mean 0.
+        low: lower end of its interval over questions.
+        high: upper end.
+        ties: average share of ties.
+        rank: best rank; LLMs that cannot be distinguished share one.
+        worst_rank: worst rank.
+        strength: Bradley-Terry strength, ties as half a win; natural logarithms with mean 0.
     """
 
     llm: str
@@ -108,27 +108,26 @@ class RankedLLM:
 
 @dataclass(frozen=True, slots=True)
 class Coupling:
-    """What `couple` found.
+    """The result of `couple`.
 
     Attributes:
         dataset: id.
         llms: names.
-        noise: scheme and seed they share.
+        noise: scheme and seed of the shared noise.
         independent_from: "recordings" of the LLMs with noise of their own, or "other calls" of the coupled ones.
-        compared_by: "correctness", or the scorer whose scores were compared for win-rates, or the judge who compared.
-        ranked_questions: over which win-rates are averaged.
+        compared_by: what win-rates compare: "correctness", a scorer or a judge.
+        ranked_questions: number of questions that win-rates are averaged over.
         pairs: every pair of LLMs, over all questions and in each area.
         curves: (first, second) -> error against samples, over all questions.
         covariances: (first, second) -> [Q] within-question covariances.
-        variances: (first, second) -> [2, Q] within-question variances of the difference, coupled and independent; the latter
-            from where `independent_from` says.
+        variances: (first, second) -> [2, Q] within-question variances of the difference, coupled and independent.
         ranking: every LLM under both schemes.
-        changes: (first, second, p): pairs of LLMs whose order differs between the schemes, with Holm's adjusted p.
-        confidence: of all intervals.
-        resamples: of the bootstrap over questions.
-        seed: of the bootstrap.
-        recording_hashes: of all recordings.
-        warnings: sentences that a reader needs in order not to be misled.
+        changes: (first, second, p): pairs of LLMs whose order differs between the schemes, with Holm-adjusted p.
+        confidence: coverage of all intervals.
+        resamples: resamples of the bootstrap over questions.
+        seed: seed of the bootstrap.
+        recording_hashes: hashes of all recordings.
+        warnings: what a reader must know in order not to be misled.
     """
 
     dataset: str
@@ -150,7 +149,7 @@ class Coupling:
     warnings: tuple[str, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON values, without the values per question."""
+        """The result as JSON values, without the values per question."""
         left_out = {"curves", "covariances", "variances", "pairs", "ranking", "changes"}
         values = {f.name: getattr(self, f.name) for f in dataclasses.fields(self) if f.name not in left_out}
         curves = [

@@ -37,18 +37,18 @@ __all__ = ["ESTIMATORS", "DrawnCalls", "exact_values", "gaussian_values"]
 
 Floats = npt.NDArray[np.float64]
 
-_MODEL_RESAMPLES = 400  # of the completions, which cost milliseconds each
+_MODEL_RESAMPLES = 400  # for completions, which cost milliseconds each
 
 
 @dataclass(frozen=True, eq=False)
 class DrawnCalls:
-    """The g drawn calls of each question, questions by key.
+    """The g drawn calls of each question, and how to estimate from them.
 
     Attributes:
         counts: their votes.
-        pairs: questions by how many of the first two calls were right; for g = 1, of the same call twice, which nobody reads.
+        pairs: questions by how many of the first two calls were right; not used for g = 1.
         votes: numbers of votes.
-        keys: [Q] of the questions.
+        keys: [Q] question keys.
         g: calls per question.
         seed: of resamples and simulations.
         confidence: of intervals.
@@ -77,24 +77,24 @@ class DrawnCalls:
         votes: list[int],
         how: tuple[float, int, int],
     ) -> DrawnCalls:
-
+        """Draw g calls per question; `how` is confidence, resamples and simulations."""
         codes, gold = drawn(llm.pool.codes[rows], llm.orders([replicate], g, rows))[0], dataset.gold[rows]
         pairs = pair_table(codes[:, [0, min(g, 2) - 1]] == gold[:, None])
         keys = dataset.question_keys[rows]
         return cls(vote_counts(codes, gold), pairs, votes, keys, g, llm.seed % (1 << 64), *how)
 
     def shares(self) -> tuple[Floats, Floats, Floats]:
-        """Shares c / g of the gold, of each rival, and of no answer."""
+        """Shares c / g of the gold answer, of each rival, and of no answer."""
         counts = self.counts
         return counts.gold / self.g, counts.rivals / self.g, counts.no_answer / self.g
 
     def moments(self) -> SampleMoments:
-        """Of all pairs of the calls: mu and nu."""
-        some = min(self.resamples, _MODEL_RESAMPLES)
-        return sample_moments(self.counts.gold, self.counts.size, resamples=some, seed=self.seed)
+        """Estimate mu and nu from all pairs of the calls."""
+        resamples = min(self.resamples, _MODEL_RESAMPLES)
+        return sample_moments(self.counts.gold, self.counts.size, resamples=resamples, seed=self.seed)
 
     def with_interval(self, method: str, values: PerQuestion) -> EstimatedCurve:
-        """The estimate of values per question, with their score intervals."""
+        """Make the curve of values per question, with score intervals."""
         ends = accuracy_interval(values, self.confidence)
         columns = zip(self.votes, values.mean().tolist(), ends.low.tolist(), ends.high.tolist(), strict=False)
         points = [EstimatePoint(votes, mean, None, None, low, high) for votes, mean, low, high in columns]
@@ -106,11 +106,13 @@ class DrawnCalls:
 
 
 def exact_values(calls: DrawnCalls) -> PerQuestion:
+    """Plurality accuracy of M independent calls at the drawn shares."""
     counts = calls.counts
     return plugin_plurality_accuracy(counts.gold, counts.rivals, counts.no_answer, calls.votes)
 
 
 def gaussian_values(calls: DrawnCalls) -> PerQuestion:
+    """The Gaussian estimate at the drawn shares."""
     correct, rivals, _ = calls.shares()
     return gaussian_estimate(correct, rivals, calls.votes)
 
@@ -146,17 +148,17 @@ def _two_call(calls: DrawnCalls) -> EstimatedCurve:
     sparse = bool(table.sparse) or int(table.questions) < 2
     project = likelihood_projection if sparse else wald_projection
     moments = table.moments() if _is_feasible(table) else None
-    points, found = [], {}
+    points, values = [], {}
     for votes in calls.votes:
         n = _budget(votes)
-        if n not in found:
+        if n not in values:
             region = project(table, n, calls.confidence)
             sharp = vote_interval(n, moments) if moments is not None else None
             ends = (None, None) if sharp is None else (float(sharp.low), float(sharp.high))
             outer = (None, None) if bool(region.empty) else (float(region.low), float(region.high))
             causes = [_NO_BOUNDS if sharp is None else "", str(region.reasons)]
-            found[n] = (*ends, *outer, " ".join(filter(None, causes)) or None)
-        points.append(EstimatePoint(votes, None, *found[n]))
+            values[n] = (*ends, *outer, " ".join(filter(None, causes)) or None)
+        points.append(EstimatePoint(votes, None, *values[n]))
     return EstimatedCurve("two-call", "majority", "likelihood" if sparse else "wald", tuple(points))
 
 
@@ -189,7 +191,7 @@ def _completed(method: str, calls: DrawnCalls, complete: Callable[[Moments, list
     points = []
     for votes in calls.votes:
         at = budgets.index(_budget(votes))
-        # the percentiles of few resamples need not hold the estimate
+        # percentiles of few resamples need not contain the estimate
         ends = min(float(low[at]), float(curve[at])), max(float(high[at]), float(curve[at]))
         points.append(EstimatePoint(votes, float(curve[at]), None, None, *ends))
     return EstimatedCurve(method, "majority", "bootstrap", tuple(points))

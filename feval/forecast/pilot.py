@@ -34,7 +34,7 @@ _FEWEST_QUESTIONS = 20  # below, percentiles of resampled means are far too narr
 
 @dataclass(frozen=True, eq=False)
 class Pilot:
-    """The pilot's calls, questions by key."""
+    """A pilot's votes and moments, and the settings of the plan."""
 
     counts: VoteCounts
     moments: SampleMoments
@@ -45,20 +45,20 @@ class Pilot:
 
     @classmethod
     def of(cls, dataset: Dataset, llm: LLM, rows: Rows, confidence: float, resamples: int, family: int) -> Self:
-
+        """Count the pilot's calls on some questions."""
         counts = vote_counts(llm.pool.codes[rows], dataset.gold[rows])
-        some = min(resamples, _MOMENT_RESAMPLES)
-        moments = sample_moments(counts.gold, counts.size, resamples=some, seed=llm.seed % (1 << 64))
+        draws = min(resamples, _MOMENT_RESAMPLES)
+        moments = sample_moments(counts.gold, counts.size, resamples=draws, seed=llm.seed % (1 << 64))
         rare = rare_pairs(counts.gold, counts.size)
         return cls(counts, moments, int(llm.pool.sizes[rows].min()), rare, confidence, family)
 
     @property
     def can_certify(self) -> bool:
-        """Whether there are questions enough for the resampled limit to prove a gain."""
+        """Whether there are enough questions for the resampled limit to prove a gain."""
         return self.rare is None and len(self.counts.gold) >= _FEWEST_QUESTIONS
 
     def gains_together(self, votes: Sequence[int]) -> list[float | None]:
-        """Least gains of all votes at once, or nothing where nothing can be certified."""
+        """Least gains of all votes together; `None` where nothing can be certified."""
         if not self.can_certify:
             return [None] * len(votes)
         level = 1.0 - (1.0 - self.confidence) / self.family
@@ -73,7 +73,7 @@ class Pilot:
         return np.stack([values.mean(), ends.low, ends.high])
 
     def seam(self, votes: int) -> tuple[float, float]:
-        """What the subsets show of a vote within the pool, and what its shares would have told."""
+        """Accuracy of a vote within the pool over subsets, and as predicted from the pool's shares."""
         return float(self._subsets([votes]).mean()[0]), float(self._plug_in([votes]).mean()[0])
 
     def _subsets(self, votes: Sequence[int]) -> PerQuestion:
@@ -86,51 +86,52 @@ class Pilot:
 
 
 def plan_warnings(options: Sequence[VoteOption], pilot: Pilot, questions: int) -> list[str]:
-    said, asked = [], len(pilot.counts.gold)
+    """Return the warnings of a plan for so many questions."""
+    sentences, number = [], len(pilot.counts.gold)
     if options[-1].plurality_kind == "plug-in":
-        said.append(_beyond(options, pilot))
+        sentences.append(_beyond(options, pilot))
     if pilot.moments.clipped:
-        said.append(
+        sentences.append(
             "The pilot's calls on a question disagree more often than independent calls would, which happens by chance on few "
-            "questions; the bounds take all questions for equally hard."
+            "questions; the bounds assume that all questions are equally hard."
         )
     if not pilot.can_certify:
-        why = f"{asked} question{'s' if asked > 1 else ''}"
+        why = f"{number} question{'s' if number > 1 else ''}"
         if pilot.rare is not None:
             why += f", and a cell of its pair table holds fewer than 5 of them ({pilot.rare})"
-        said.append(
-            f"The pilot has {why}: resampling them would prove too much, so no vote is certified, and intervals may be too "
-            "narrow. Record more questions."
+        sentences.append(
+            f"The pilot has {why}: resampling them would look too certain, so no vote is certified, and intervals may be "
+            "too narrow. Record more questions."
         )
-    said += _family(options, pilot)
-    if questions != asked:
-        said.append(
-            f"The intervals are those of the pilot's questions, {asked}; the {questions:,} to be answered are taken to be "
-            "like them."
+    sentences += _family(options, pilot)
+    if questions != number:
+        sentences.append(
+            f"The intervals are for the pilot's {number} questions; the {questions:,} to answer are assumed to be like "
+            "them."
         )
-    return said
+    return sentences
 
 
 def _beyond(options: Sequence[VoteOption], pilot: Pilot) -> str:
-    """What is wrong with pluralities beyond the pool, and by how much where that can be seen."""
+    """Say what is wrong with pluralities beyond the pool, and by how much where that is visible."""
     last = max(option.votes for option in options if option.plurality_kind == "subsets")
-    measured, told = pilot.seam(last)
+    measured, predicted = pilot.seam(last)
     beyond = [option for option in options if option.plurality_kind == "plug-in"]
     over = [option.votes for option in beyond if (option.majority_low or 0.0) > option.plurality]
-    instead = f" At M = {over[0]} even what is sure of a majority exceeds them: go by that." if over else ""
+    instead = f" At M = {over[0]} even the lower bound of a majority exceeds them: use that." if over else ""
     alike = int(pilot.counts.size.max()) == pilot.pool
     pool = "the pilot's pool" if alike else "the pilot's smallest pool"
     vote = f"the {pilot.pool}-call vote" if alike else "the vote of all calls that a question has"
     return (
         f"Beyond M = {pilot.pool}, {pool}, pluralities are those of independent calls at the pool's shares: they level "
-        f"off at {vote}, whatever more votes would do, and their intervals hold no such bias. At M = {last}, "
-        f"where the pilot shows {100 * measured:.2f} %, the shares tell {100 * told:.2f} %.{instead} Record more calls to "
-        "measure them."
+        f"off at {vote}, whatever more votes would do, and their intervals do not cover that bias. At M = {last} "
+        f"the pilot measures {100 * measured:.2f} %, and the shares predict {100 * predicted:.2f} %.{instead} "
+        "Record more calls to measure them."
     )
 
 
 def _family(options: Sequence[VoteOption], pilot: Pilot) -> list[str]:
-    """How sure the certificates are, taken together."""
+    """Say how certain the certificates are, taken together."""
     certified = sum(option.certified for option in options)
     together = sum(option.certified_together for option in options)
     if certified < 2 and not (certified and pilot.family > 1):
@@ -138,11 +139,11 @@ def _family(options: Sequence[VoteOption], pilot: Pilot) -> list[str]:
     level = f"{100 * pilot.confidence:g} %"
     plans = f" in all {pilot.family} plans of the family" if pilot.family > 1 else ""
     which = (
-        "none of them does" if not together else "all of them do" if together == certified else f"{together} of them do"
+        "none of them is" if not together else "all of them are" if together == certified else f"{together} of them are"
     )
     alone = "The vote is" if certified == 1 else f"Each of the {certified} votes is"
     if options[-1].majority_gain_low_together is None:
-        how = "the questions show no spread in some direction, so there is no region of mu and nu to prove it by."
+        how = "the questions show no spread in some direction, so there is no region of mu and nu to prove it with."
     else:
-        how = f"by one region of mu and nu that serves every vote, at {level} for all at once."
-    return [f"{alone} certified by itself, at {level}. Taken together{plans}, {which}: {how}"]
+        how = f"by one region of mu and nu for every vote, at {level} for all together."
+    return [f"{alone} certified alone, at {level}. Together{plans}, {which}: {how}"]

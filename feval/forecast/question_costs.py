@@ -25,7 +25,7 @@ _MOST_CALLS = 100_000  # per question, in the split for estimating
 
 @dataclass(frozen=True, slots=True)
 class QuestionCosts:
-    """Mean costs of a question; `price` is `None` where dollars are not known and not needed."""
+    """Mean costs of a question; `price` is `None` if USD are neither known nor needed."""
 
     budget: PlanBudget
     billing: str
@@ -35,12 +35,16 @@ class QuestionCosts:
 
     @classmethod
     def of(cls, dataset: Dataset, llm: LLM, rows: Rows, budget: PlanBudget) -> Self:
+        """Take the means over some questions of a pilot.
 
+        Raises:
+            PriceNotFoundError: a budget in USD without a price, or unknown prompt tokens.
+        """
         if budget.unit == "usd" and llm.price is None:
             if llm.prices is not None:
                 llm.prices.price(llm.name)  # says which price list, and what to do
             raise PriceNotFoundError(
-                f"A budget in dollars needs prices, and {llm.name} was loaded without a price list. Give one (`--prices`), or a "
+                f"A budget in USD needs prices, and {llm.name} was loaded without a price list. Give one (`--prices`), or a "
                 "budget in tokens."
             )
         pool = llm.pool.rows(rows)
@@ -56,15 +60,15 @@ class QuestionCosts:
         return cls(budget, llm.billing, float(pool.prompt_tokens.mean()), output, llm.price)
 
     def tokens(self, calls: int) -> float:
-        """Of one question with so many calls in one request."""
+        """Mean tokens of a question with so many calls in one request."""
         return self._prompts(calls) + calls * self.output_tokens
 
     def usd(self, calls: int) -> float | None:
-        """The same in USD."""
+        """Mean USD; `None` without a price."""
         return None if self.price is None else usd(self.price, self._prompts(calls), calls * self.output_tokens)
 
     def cost(self, calls: int) -> float:
-        """The same in the budget's unit."""
+        """Mean cost in the budget's unit."""
         dollars = self.usd(calls)
         return self.tokens(calls) if self.budget.unit == "tokens" or dollars is None else dollars
 
@@ -73,11 +77,15 @@ class QuestionCosts:
         return self.prompt_tokens * billed_prompts(self.billing, 1, calls)
 
     def paid(self, calls: int) -> int:
-        """How many questions the budget pays with so many calls each."""
+        """Number of questions that the budget pays for, with so many calls each."""
         return int(self.budget.amount / self.cost(calls) * (1.0 + 1e-12))
 
     def require(self, calls: int) -> None:
-        """Make sure that the budget pays one question, and not any number of them."""
+        """Refuse a budget that pays no question, or any number of them.
+
+        Raises:
+            OutOfRangeError: either of these.
+        """
         if not self.cost(calls) > 0.0:
             raise OutOfRangeError(
                 f"Calls cost nothing in {self.budget.unit} at these prices, so {self.budget.amount:g} {self.budget.unit} pay any "
@@ -92,17 +100,17 @@ class QuestionCosts:
 
 
 def estimation_split(costs: QuestionCosts) -> EstimationSplit:
-    """The integers n and m = floor(B / cost(n)) that minimise Theorem 1's bound; the fewest calls among equals."""
-    tried: list[tuple[int, int]] = []
+    """Return the integers n and m = floor(B / cost(n)) that minimise Theorem 1's bound; the fewest calls among equals."""
+    candidates: list[tuple[int, int]] = []
     for calls in range(1, _MOST_CALLS + 1):
         questions = costs.paid(calls)
         if questions < 1:
             break
-        tried.append((questions, calls))
-    m, n = np.array(tried, np.float64).T
+        candidates.append((questions, calls))
+    m, n = np.array(candidates, np.float64).T
     bounds = self_consistency_bound(m, n)
     best = int(bounds.argmin())
-    questions, calls = tried[best]
+    questions, calls = candidates[best]
     return EstimationSplit(questions, calls, float(bounds[best]), questions * costs.cost(calls))
 
 

@@ -13,8 +13,8 @@ opposite are one split of the questions into two parts, and both parts' means co
 With 16 differences or fewer every split is looked at; with more, splits drawn at random, each question on either side with the
 same chance, and the observed pattern joins them: p = (b + 1) / (m + 1), which is valid for any number m of splits (B. Phipson and
 G. K. Smyth 2010, doi:10.2202/1544-6115.1585). Splits come from the raw outputs of Philox and sums are exact on the grid of
-`feval.estimators.inference.bootstrap`, so that a p-value never changes with the machine. Statistics count as equal within 1e-9 of the sum
-of absolute differences: what rounding leaves of a tie stays a tie.
+`feval.estimators.inference.bootstrap`, so that a p-value never changes with the machine. Statistics count as equal within 1e-9
+of the sum of absolute differences: what rounding leaves of a tie stays a tie.
 """
 
 from __future__ import annotations

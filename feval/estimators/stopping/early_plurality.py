@@ -15,8 +15,8 @@ to the factor i! ((j - i) w)! that orders the windows and the other samples:
 
 with k, y and the bands of k as in `feval.estimators.votes.plurality`. A rival with fewer than k samples is not bound by k, and
 sum_v A(n, v) x^v = sum_t (n)_{wt} / t! (u x^w)^t (1 + x)^{n - wt}: all such rivals merge into one polynomial R(u x^w) of their
-own and a power of 1 + x. The formula is feval's own (no paper states it); `tests/methods/test_methods_stopping.py` holds it against
-the enumeration of all orders, in fractions.
+own and a power of 1 + x. The formula is feval's own (no paper states it); `tests/methods/test_methods_stopping.py` holds it
+against the enumeration of all orders, in fractions.
 
 Within G every term is positive; between the G the signs alternate. Beside each probability stands the same sum with all signs
 positive, from which the rounding error is bounded: nothing is returned that is silently inexact. Windows after which hardly any

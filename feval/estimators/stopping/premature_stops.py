@@ -6,10 +6,10 @@ wrong, given that the first n have the counts v. The last of them is candidate a
 
     G(v) = sum_a (v_a / n) G(v - e_a) + ends(v) * wrong(v)
 
-with ends(v) of `feval.estimators.stopping.orders`, and wrong(v) the share that other answers than the gold have of the lead in v: of tied
-answers each is equally likely to have been drawn first. At n = B nothing is added, and G(V) is what was asked for. What the other
-candidates are called makes no difference: a state is how often the gold occurs, how many draws have no answer, and the partition
-that the counts of the others make. The recursion is feval's own; every term is positive.
+with ends(v) of `feval.estimators.stopping.orders`, and wrong(v) the share that other answers than the gold have of the lead in
+v: of tied answers each is equally likely to have been drawn first. At n = B nothing is added, and G(V) is what was asked for.
+What the other candidates are called makes no difference: a state is how often the gold occurs, how many draws have no answer,
+and the partition that the counts of the others make. The recursion is feval's own; every term is positive.
 """
 
 from __future__ import annotations

@@ -121,7 +121,8 @@ def maxent_completion(moments: Moments, budgets: Sequence[int]) -> MaxEntComplet
         Curve and parameters; V_n within some 1e-12, parameters for mu from 1e-12 to 1 - 1e-12. A few milliseconds per entry.
 
     Raises:
-        OutOfRangeError: an n that is not a budget index, or moments so near the edge of the feasible set that no density was found.
+        OutOfRangeError: an n that is not a budget index, or moments so near the edge of the feasible set that no density was
+            found.
     """
     checked = _budgets(budgets)
     shape = moments.shape

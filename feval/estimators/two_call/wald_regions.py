@@ -187,7 +187,8 @@ def simultaneous_gains(
         moments, or where no spread was seen in a direction (the pair table has an empty cell): nothing is certified then.
 
     Raises:
-        OutOfRangeError: an n that is not a budget index, fewer than 3 questions, counts that do not fit, or a level outside (0, 1).
+        OutOfRangeError: an n that is not a budget index, fewer than 3 questions, counts that do not fit, or a level outside (0,
+            1).
     """
     require_confidence(level)
     for n in budgets:

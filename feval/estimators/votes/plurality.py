@@ -61,8 +61,9 @@ def subset_plurality_accuracy(
 ) -> PerQuestion:
     """Probability that the plurality of n samples, drawn without replacement, is the gold answer; for many n at once.
 
-    Unbiased for the accuracy of n fresh samples, for every n up to the pool's size: the mean over all subsets, which the empirical
-    estimator (eqs. 5-6 of "Compute-efficient evaluation of LLM voting accuracy") samples. See the module for formula and method.
+    Unbiased for the accuracy of n fresh samples, for every n up to the pool's size: the mean over all subsets, which the
+    empirical estimator (eqs. 5-6 of "Compute-efficient evaluation of LLM voting accuracy") samples. See the module for formula
+    and method.
 
     Args:
         gold: [Q] samples with the gold answer; 0 where there is no gold.
