@@ -1,9 +1,9 @@
 """Win-rates: how often one LLM's answer is preferred to another's, with and without shared noise (arXiv 2502.01754, section 4).
 
-A comparison is won, lost or tied. Under shared noise ties are more frequent, and *which* comparisons become ties depends on the
-pair, so that with three LLMs or more even the ranking by average win-rate can differ from that of independent generation.
-Assumed throughout: on a prompt the two answers are drawn once each, by the Gumbel-max sampler with shared noise ("coupled") or
-independently; the preference depends on the two answers alone.
+A comparison is won, lost or tied. Shared noise makes ties more frequent, and *which* comparisons become ties depends on the pair,
+so with three or more LLMs even the ranking by average win-rate can differ from that of independent generation. Assumes that on a
+prompt the two answers are drawn once each, by the Gumbel-max sampler with shared noise ("coupled") or independently, and that the
+preference depends on the two answers alone. Tests assume questions that are independent draws.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ __all__ = [
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 
-_EQUAL = 1e-12  # by which rates may differ through rounding
+_EQUAL = 1e-12  # rounding error of rates
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,7 +47,7 @@ class PairWinRates:
 
     Attributes:
         coupled: [..., 3] probability that the first wins, loses, ties, under shared noise.
-        independent: [..., 3] the same, each with noise of its own.
+        independent: [..., 3] the same with noise of their own.
     """
 
     coupled: Floats
@@ -73,14 +73,14 @@ class AverageWinRates:
 
 @dataclass(frozen=True, eq=False)
 class RankedWinRates:
-    """Average win-rates of L LLMs with intervals, and ranks that say what can be told apart.
+    """Average win-rates of L LLMs with intervals, and ranks that account for them.
 
     Attributes:
         rates: [L] average win-rate.
-        low: [L] of its interval.
-        high: [L] its upper end.
-        rank: [L] 1 + the number of LLMs that are better beyond doubt: those that cannot be told apart share a rank.
-        worst_rank: [L] L - the number of LLMs that are worse beyond doubt; `rank`..`worst_rank` is the interval of the rank.
+        low: [L] lower end of its interval.
+        high: [L] upper end.
+        rank: [L] 1 + the number of significantly better LLMs; indistinguishable ones share a rank.
+        worst_rank: [L] L - the number of significantly worse LLMs; `rank`..`worst_rank` is the interval of the rank.
     """
 
     rates: Floats
@@ -98,7 +98,7 @@ class RankingChange:
         pairs: [P, 2] every pair of LLMs.
         coupled: [P] difference of average win-rates, first minus second, under shared noise.
         independent: [P] with noise of their own.
-        p_values: [P] of the hypothesis that the two are in the same order (or level) under both, adjusted by Holm over the pairs.
+        p_values: [P] p-values of the same order (or a tie) under both, Holm-adjusted over the pairs.
     """
 
     pairs: Ints
@@ -114,17 +114,15 @@ def two_token_winrates(a: npt.ArrayLike, b: npt.ArrayLike) -> PairWinRates:
 
         coupled: win (a - b)_+, lose (b - a)_+;     independent: win a (1 - b), lose b (1 - a).
 
-    Assumes one call of each LLM, and the Gumbel-max sampler where noise is shared.
-
     Args:
-        a: [...] probabilities.
-        b: [...] of the second.
+        a: [...] probabilities of the first.
+        b: [...] probabilities of the second.
 
     Returns:
         [..., 3] win, lose, tie for both.
 
     Raises:
-        OutOfRangeError: a value that is not a probability, or shapes that do not go together.
+        OutOfRangeError: a value that is not a probability, or shapes that do not match.
     """
     first, second = _together(checked_probabilities(a, "a"), checked_probabilities(b, "b"))
     gain = first - second
@@ -136,20 +134,18 @@ def two_token_winrates(a: npt.ArrayLike, b: npt.ArrayLike) -> PairWinRates:
 def scored_winrates(p: npt.ArrayLike, p_prime: npt.ArrayLike, score: npt.ArrayLike) -> PairWinRates:
     """Win-rates where every answer has a score, and the higher one wins (arXiv 2502.01754, section 4, second setting).
 
-    Coupled by the joint law of `gumbel_coupling_joint`, independent by the product of the two laws. Equal scores tie.
-
-    Assumes answers of one token, or laws of answers coupled as if they were, and a score that depends on the answer alone.
+    Coupled by `gumbel_coupling_joint`, independent by the product of the two distributions. Equal scores tie.
 
     Args:
-        p: [..., K] law of the first LLM over answers.
-        p_prime: [..., K] of the second.
-        score: [..., K] or [K] of each answer.
+        p: [..., K] distribution of the first LLM over answers.
+        p_prime: [..., K] distribution of the second.
+        score: [..., K] or [K] score of each answer.
 
     Returns:
         [..., 3] win, lose, tie for both.
 
     Raises:
-        OutOfRangeError: laws as for `gumbel_coupling_joint`, or scores that do not fit them or are not finite.
+        OutOfRangeError: distributions as for `gumbel_coupling_joint`, or scores that do not fit them or are not finite.
     """
     joint = gumbel_coupling_joint(p, p_prime)
     scores = np.asarray(score, np.float64)
@@ -167,16 +163,13 @@ def scored_winrates(p: npt.ArrayLike, p_prime: npt.ArrayLike, score: npt.ArrayLi
 def sampled_winrates(first: npt.ArrayLike, second: npt.ArrayLike, calls: Literal["same", "other", "all"]) -> Floats:
     """Win-rates from the scores of recorded calls: the share of comparisons of two calls on a question, unbiased.
 
-    Which calls are compared says what is estimated (arXiv 2502.01754, eqs. 24 and 31): coupled generation where they share noise,
-    independent generation where they do not.
-
-    Assumes that, given the question, calls with noise of their own are independent and of one law.
+    Calls that share noise estimate coupled generation, other calls independent generation (arXiv 2502.01754, eqs. 24 and 31).
 
     Args:
         first: [Q, S] scores of one LLM's calls; higher is better, equal is a tie.
-        second: [Q, S'] of the other's.
-        calls: "same": call s with call s, which share noise in a coupled recording; "other": call s with all but call s, which
-            share none there; "all": all with all, for recordings with noise of their own.
+        second: [Q, S'] scores of the other's calls.
+        calls: "same": call s with call s, which share noise in a coupled recording; "other": call s with all but call s; "all":
+            all with all, for recordings with noise of their own.
 
     Returns:
         [Q, 3] shares of wins, losses, ties of the first.
@@ -213,8 +206,6 @@ def average_winrates(table: npt.ArrayLike) -> AverageWinRates:
 
     The mean of `two_token_winrates` over prompts and over the other LLMs.
 
-    Assumes what `two_token_winrates` does.
-
     Args:
         table: [Q, L] probability that each LLM gives the preferred answer to each prompt.
 
@@ -247,18 +238,16 @@ def ranked_winrates(
 ) -> RankedWinRates:
     """Average win-rates with intervals over questions, and ranks with ties (arXiv 2502.01754, Table 1).
 
-    The paper ranks two LLMs apart where their intervals do not overlap. With `paired` they are told apart where the interval of
-    their *difference*, on the same questions, leaves 0 out: sharper, since the questions are shared. Intervals of rates are those
-    of `accuracy_interval`, tests of differences are sign flips; a few questions tell nobody apart.
-
-    Assumes questions that are independent draws.
+    As in the paper, two LLMs differ in rank if their intervals do not overlap. With `paired` they differ if a test of their
+    *difference* on the same questions is significant, which is sharper. Intervals of rates are those of `accuracy_interval`,
+    tests of differences are sign flips.
 
     Args:
         wins: [Q, L] average over its opponents of each LLM's win-rate on each question.
         confidence: coverage of the intervals.
         resamples: random sign flips of the questions' differences, for `paired`.
-        seed: of those.
-        paired: tell LLMs apart by their difference.
+        seed: seed of those.
+        paired: compare LLMs by their difference.
 
     Returns:
         Rates, intervals and ranks.
@@ -290,19 +279,17 @@ def ranking_change(
 
     Two LLMs change places if the difference of their average win-rates has opposite signs. An intersection-union test (R. L.
     Berger 1982, Multiparameter hypothesis testing and acceptance sampling, Technometrics 24, 295-300,
-    doi:10.1080/00401706.1982.10487790) rejects "same order or level" when both signs are beyond doubt: its p value is the
+    doi:10.1080/00401706.1982.10487790) rejects "same order or a tie" when both signs are significant: its p-value is the
     larger of the two one-sided ones, each half the two-sided one of `sign_flip_test`. Holm's adjustment covers all pairs.
-
-    Assumes questions that are independent draws, and what `sign_flip_test` does.
 
     Args:
         coupled: [Q, L] average win-rate of each LLM on each question under shared noise.
         independent: [Q, L] with noise of their own, on the same questions.
         resamples: random sign flips of the questions' differences.
-        seed: of those.
+        seed: seed of those.
 
     Returns:
-        Differences and p values per pair; 1 where the signs agree.
+        Differences and p-values per pair; 1 where the signs agree.
 
     Raises:
         OutOfRangeError: as for `ranked_winrates`, or tables of different shapes.
@@ -327,22 +314,20 @@ def ranking_change(
 def preference_cycle(
     margins: npt.ArrayLike, *, confidence: float = 0.95, resamples: int = 10_000, seed: int = 0
 ) -> tuple[int, ...]:
-    """The shortest cycle of preferences beyond doubt: A over B over C over A; empty where there is none.
+    """The shortest cycle of significant preferences (A over B over C over A); empty if there is none.
 
-    No order of the LLMs, so no strengths of the Bradley-Terry model, can agree with one (Condorcet's paradox). A pair's
-    preference is beyond doubt if `sign_flip_test` over questions says so, adjusted by Holm over the pairs; its p value is at
-    least 2^(1 - n) for n questions that are no ties.
-
-    Feval's own test. Assumes questions that are independent draws, and what `sign_flip_test` does.
+    No order of the LLMs, so no Bradley-Terry strengths, can agree with a cycle (Condorcet's paradox). Significance is by
+    `sign_flip_test` over questions, Holm-adjusted over the pairs; its p-value is at least 2^(1 - n) for n questions without ties.
+    Feval's own test.
 
     Args:
         margins: [Q, L, L] share of comparisons that i wins over j minus the share that it loses.
         confidence: 1 minus the level of the test.
         resamples: random sign flips of the questions' margins.
-        seed: of those.
+        seed: seed of those.
 
     Returns:
-        LLMs, each preferred to the next, and the last one to the first.
+        LLMs, each preferred to the next, and the last to the first.
 
     Raises:
         OutOfRangeError: fewer than two LLMs, no questions, or margins that are not finite.
@@ -361,7 +346,7 @@ def preference_cycle(
 
 
 def _shortest_cycle(beats: npt.NDArray[np.bool_], start: int) -> tuple[int, ...]:
-    """From an LLM along preferences back to itself, breadth first; empty where no way leads back."""
+    """Shortest path from an LLM along preferences back to itself, breadth first; empty if there is none."""
     paths: list[tuple[int, ...]] = [(start,)]
     reached = {start}
     while paths:
@@ -388,7 +373,7 @@ def _outcomes(joint: Floats, order: Floats) -> Floats:
 
 
 def _ranking(rates: Floats) -> Ints:
-    """Best first; rates that differ by rounding only are level, and keep their order."""
+    """LLMs, best first; rates that differ only by rounding keep their order."""
     return np.argsort(-np.round(rates / _EQUAL) * _EQUAL, kind="stable")
 
 

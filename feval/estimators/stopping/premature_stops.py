@@ -1,15 +1,15 @@
-"""Stops that were too early, over all orders: how likely a rule stops before its budget, at another answer than the vote of all.
+"""Probability of stopping on an answer that the full budget would outvote, over all orders.
 
-Let V be how often each candidate occurs in the B draws of the budget. Given V all orders are equally likely. Call one of those
-that lead in V the gold, and let G(v) be the probability that the draws stop at one of the first n, n < B, with an answer that is
-wrong, given that the first n have the counts v. The last of them is candidate a with probability v_a / n, so that
+Let V be the counts of each candidate in the B draws of the budget. Given V all orders are equally likely. Call one of the leaders
+of V the gold, and let G(v) be the probability that the rule stops within the first n < B draws on a wrong answer, given that the
+first n draws have the counts v. The last of them is candidate a with probability v_a / n, so
 
     G(v) = sum_a (v_a / n) G(v - e_a) + ends(v) * wrong(v)
 
-with ends(v) of `feval.estimators.stopping.orders`, and wrong(v) the share that other answers than the gold have of the lead in
-v: of tied answers each is equally likely to have been drawn first. At n = B nothing is added, and G(V) is what was asked for.
-What the other candidates are called makes no difference: a state is how often the gold occurs, how many draws have no answer,
-and the partition that the counts of the others make. The recursion is feval's own; every term is positive.
+with ends(v) of `ends`, and wrong(v) the share of the lead in v that belongs to answers other than the gold: each of the tied
+answers is equally likely to have been drawn first. At n = B nothing is added, and G(V) is the result. The names of the other
+candidates do not matter: a state is the gold's count, the number of draws without an answer, and the partition of the others'
+counts. The recursion is feval's own; every term is positive. Assumes that all orders of the draws are equally likely.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ UInt64 = npt.NDArray[np.uint64]
 
 
 def premature_stop_states(bounds: Int64, budget: int) -> float:
-    """How many states `wrong_stops` goes through at each draw: feval's own count, of arithmetic, which assumes nothing.
+    """Count the states that `wrong_stops` visits per draw.
 
     Args:
-        bounds: of the whole budget's counts, see `ends.PoolCounts.bounds`.
+        bounds: bounds of the whole budget's counts, see `ends.PoolCounts.bounds`.
         budget: B.
 
     Returns:
-        The number, as a float: it may be beyond every integer type.
+        The number, as a float: it may exceed every integer type.
     """
     return number_of_counts(_of_others(bounds, budget), budget) * (min(int(bounds[0]), budget) + 1)
 
@@ -47,20 +47,18 @@ def premature_stop_states(bounds: Int64, budget: int) -> float:
 def wrong_stops(
     whole: Integers, budget: int, ends: Callable[[UInt64, int], Floats], *, none_votes: bool = False
 ) -> Floats:
-    """G(V) of the module.
-
-    The recursion above; feval's own. Assumes all orders of the draws equally likely.
+    """Probability to stop before the budget on another answer than the gold: G(V) of the module.
 
     Args:
-        whole: [N, 1 + K] counts of the budget's draws: those without an answer, then the candidates', with the largest first,
-            which is called the gold.
+        whole: [N, 1 + K] counts of the budget's draws: those without an answer, then the candidates in descending order, the
+            first being the gold.
         budget: B.
-        ends: (keys of counts, see `ends.Ends`, draws) -> the chance that draws with these counts end there and no earlier; not
-            asked at the budget.
-        none_votes: no answer is one more candidate, also in the counts of `ends`; to answer it is not counted as wrong.
+        ends: (keys of counts, see `ends.Ends`, draws) -> probability that draws with these counts end there and no earlier; not
+            called at the budget.
+        none_votes: no answer is a candidate, also in the counts of `ends`; stopping on it does not count as wrong.
 
     Returns:
-        [N] probability to stop before the budget with another answer.
+        [N] probabilities.
     """
     states = _States(whole.max(axis=0, initial=0).astype(np.int64), budget)
     chance = np.zeros((len(states.keys), int(whole[:, 0].max(initial=0)) + 1))
@@ -74,17 +72,17 @@ def wrong_stops(
 
 
 def _of_others(bounds: Int64, budget: int) -> Int64:
-    """The bounds of what all but the gold have, after what all others leave of the budget."""
+    """Bounds of the counts of all but the gold, with the rest of the budget in front."""
     return np.concatenate([[budget], bounds[2:]])
 
 
 class _States:
-    """The partitions of what the candidates other than the gold can have, where the gold leads in the end.
+    """The possible partitions of the other candidates' counts where the gold leads in the end.
 
     Attributes:
         keys: [P] sums of the parts' codes.
-        totals, largest, repeated: [P] the sum of the parts, the largest, and how often it occurs.
-        one_less: [P, P] sparse: for each part of a partition, how many draws it stands for, at the partition with one draw less.
+        totals, largest, repeated: [P] sum of the parts, largest part and its multiplicity.
+        one_less: [P, P] sparse: number of draws of each part of a partition, at the partition with one draw less.
     """
 
     def __init__(self, bounds: Int64, budget: int) -> None:
@@ -101,7 +99,7 @@ class _States:
         above, below, weights = [np.zeros(0, np.intp)], [np.zeros(0, np.intp)], [np.zeros(0)]
         for column, part in enumerate(parts.T):
             following = parts[:, column + 1] if column + 1 < parts.shape[1] else np.zeros_like(part)
-            last = np.flatnonzero(part > following)  # of equal parts the last falls: then they stay in order
+            last = np.flatnonzero(part > following)  # of equal parts the last shrinks, so that they stay in order
             above.append(last)
             below.append(self.place(self.keys[last] - self.codes[part[last]] + self.codes[part[last] - 1]))
             weights.append(part[last] * (parts[last] == part[last, None]).sum(axis=1).astype(np.float64))
@@ -109,17 +107,17 @@ class _States:
         self.one_less = scipy.sparse.csr_array((np.concatenate(weights), entries), shape=(len(parts), len(parts)))
 
     def keys_of(self, parts: Integers) -> UInt64:
-        """[N] of parts [N, K]."""
+        """[N] keys of parts [N, K]."""
         keys: UInt64 = self.codes[parts].sum(axis=1, dtype=np.uint64)
         return keys
 
     def place(self, keys: UInt64) -> npt.NDArray[np.intp]:
-        """[N] which partition has each key."""
+        """[N] index of the partition with each key."""
         place: npt.NDArray[np.intp] = self.order[np.searchsorted(self.keys, keys, sorter=self.order)]
         return place
 
     def wrong_ends(self, drawn: int, none: Int64, ends: Callable[[UInt64, int], Floats], none_votes: bool) -> Floats:
-        """[P, Z] the probability to end at a partition and some draws without an answer, with another answer than the gold."""
+        """[P, Z] probability to end at a partition and a number of draws without an answer, on another answer than the gold."""
         gold = drawn - self.totals[:, None] - none
         row, column = np.nonzero((gold >= 0) & (self.largest[:, None] >= np.maximum(gold, 1)))
         own, silent, largest = gold[row, column], none[column], self.largest[row]
