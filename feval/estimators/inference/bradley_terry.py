@@ -1,4 +1,4 @@
-"""Bradley-Terry strengths from pairwise wins."""
+"""Bradley-Terry strengths from pairwise wins, which are assumed independent given the strengths."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def bradley_terry(wins: Floats) -> Floats:
         p_i <- W_i / sum_{j != i} (w_ij + w_ji) / (p_i + p_j),     W_i = sum_{j != i} w_ij,     s = log p
 
     Natural logarithms with mean 0; a difference times 400 / log 10 is one on Elo's scale. An entry that never lost has no finite
-    strength: differences are capped at `MAX_STRENGTH`. Assumes wins that are independent given the strengths.
+    strength: differences are capped at `MAX_STRENGTH`.
 
     Args:
         wins: [R, K, K] wins of i over j, K at least 2; the diagonal is ignored.

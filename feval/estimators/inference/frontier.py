@@ -1,4 +1,7 @@
-"""Pareto frontier of points of cost and accuracy, and the area under a curve's hull. Assumes nothing about the calls."""
+"""Pareto frontier of costs and accuracies, and the area under a curve's hull.
+
+Feval's own, except for RouterBench's AIQ; assumes nothing about the calls.
+"""
 
 from __future__ import annotations
 

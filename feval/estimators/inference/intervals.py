@@ -3,7 +3,8 @@
 A value is right or wrong (0 or 1), or the probability of being right over a question's draws. Questions are independent evidence;
 draws within a question are not. Right/wrong values get Wilson's score interval; probabilities vary less than coin tosses with the
 same mean, and get Wilson's form with their own, smaller variance. `python -m benchmarks intervals` simulates the coverage;
-docs/comparing.md has the table.
+docs/comparing.md has the table. Feval's own, after E. B. Wilson 1927 (doi:10.1080/01621459.1927.10502953). Assumes questions that
+are independent draws; calls within a question may depend on each other.
 """
 
 from __future__ import annotations
@@ -51,9 +52,6 @@ def accuracy_interval(values: PerQuestion | npt.NDArray[Any], confidence: float 
     the interval holds every m with (mean - m)^2 <= t^2 phi' m (1 - m) / Q, where t is the quantile of Student's law with Q - 1
     degrees of freedom: Wilson's form with c = t^2 phi' / Q for z^2 / Q. Like Wilson's it stays in [0, 1] and is never a point.
     For a single question that is neither right nor wrong it is [0, 1].
-
-    Feval's own, after E. B. Wilson 1927 (doi:10.1080/01621459.1927.10502953). Assumes questions that are independent draws; calls
-    within a question may depend on each other.
 
     Args:
         values: [Q, C] values per question, or the result of an exact estimator.

@@ -3,7 +3,9 @@
 A rule's table of ends (`ends`) is built once; then every pool's counts are walked candidate by candidate (`over_orders`).
 Candidates that are recorded equally often are merged (their counts fall, with the number of their arrangements as a weight), and
 counts whose two largest cannot belong to an end are dropped. Every term is positive, so nothing cancels. For small budgets, which
-leave most of a pool undrawn, `by_partition` merges counts instead.
+leave most of a pool undrawn, `by_partition` merges counts instead. Feval's own; assumes only that a question's recorded samples
+are
+exchangeable: every order of them is equally likely.
 """
 
 from __future__ import annotations
@@ -58,8 +60,6 @@ def over_orders(
     most_states: int = MOST_STATES,
 ) -> OverOrders:
     """Expected accuracy, samples and tokens of a rule: sum over v of P[end at v] times the value at v.
-
-    Feval's own. Assumes only that a question's recorded samples are exchangeable: every order of them is equally likely.
 
     Args:
         pools: counts of Q pools.

@@ -1,8 +1,8 @@
 """V_n from recorded calls: how often a majority of m of a question's K recorded right/wrong bits is right.
 
 A question with c right calls counts with the hypergeometric probability that m of the K calls, drawn without replacement, have a
-right majority (arXiv 2605.03379, section 6.1). That is unbiased for V_n, m = 2n + 1, for every m up to K, if the calls on a
-question are exchangeable; P_n(c / K) is biased.
+right majority (arXiv 2605.03379, section 6.1). That is unbiased for V_n, m = 2n + 1, for every m up to K, assuming that the calls
+on a question are exchangeable; P_n(c / K) is biased.
 """
 
 from __future__ import annotations

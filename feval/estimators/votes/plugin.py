@@ -1,4 +1,4 @@
-"""The plug-in estimate of voting accuracy from few calls: its expectation, its bias, and what is unbiased.
+"""The plug-in estimate of voting accuracy from few calls: its expectation, its bias, and what is unbiased. Feval's own.
 
 `plugin_plurality_accuracy` uses the shares c / G of G calls as the probabilities p. Its error is statistical, not
 numerical:
