@@ -84,14 +84,14 @@ def _couple(
     show = _Out(as_json=as_json, quiet=quiet)
     with show.progress("comparing"):
         questions, together, apart = _opened(recordings, independent, dataset, llms, seed)
-        told = couple(
+        result = couple(
             questions, together, apart, areas=None if areas is None else _areas(areas, questions), shown_areas=area or None,
             samples=samples, scorer=scorer, judge=judge, unlabelled=unlabelled, seed=seed, resamples=resamples,
         )  # fmt: skip
-        written = [] if out is None else _save(out, told, replace=force)
-    for sentence in told.warnings:
+        written = [] if out is None else _save(out, result, replace=force)
+    for sentence in result.warnings:
         show.note(sentence)
-    show.result(told.to_dict(), *coupling_tables(told), *(f"wrote {path}" for path in written))
+    show.result(result.to_dict(), *coupling_tables(result), *(f"wrote {path}" for path in written))
 
 
 def _opened(
@@ -107,14 +107,14 @@ def _opened(
 
     opened = [open_recording(folder) for folder in _folders(folders)]
     apart = [open_recording(folder) for folder in others or ()]
-    dataset = _only("dataset", dataset, (held for recording in opened for held in recording.dataset_ids()))
+    dataset = _only("dataset", dataset, (recorded for recording in opened for recorded in recording.dataset_ids()))
     questions, together = load(dataset, list(llms) if llms else None, opened, seed=seed, prices="none")
     if not llms:
         together = [llm for llm in together if llm.noise is not None] or together
     if not apart:
         return questions, together, []
-    held = [name for recording in apart for name in recording.llm_names(dataset)]
-    wanted = [_counterpart(llm.name, held) for llm in together]
+    recorded = [name for recording in apart for name in recording.llm_names(dataset)]
+    wanted = [_counterpart(llm.name, recorded) for llm in together]
     names = [llm.name for llm in together]
     if set(names) & set(wanted):
         raise UsageError(
@@ -130,14 +130,14 @@ def _opened(
 def _counterpart(name: str, held: Sequence[str]) -> str:
     """The independent recording of an LLM: the only one with the same base name, itself aside where one recording holds both."""
     base = name.partition("@")[0]
-    found = [own for own in dict.fromkeys(held) if own.partition("@")[0] == base]
-    found = [own for own in found if own != name] or found
-    if len(found) != 1:
-        told = ", ".join(found) if found else f"none among {', '.join(dict.fromkeys(held)) or 'nothing'}"
+    values = [own for own in dict.fromkeys(held) if own.partition("@")[0] == base]
+    values = [own for own in values if own != name] or values
+    if len(values) != 1:
+        result = ", ".join(values) if values else f"none among {', '.join(dict.fromkeys(held)) or 'nothing'}"
         raise UsageError(
-            f"The independent recording of {name} should be one LLM named {base}; found {told}. Name it so."
+            f"The independent recording of {name} should be one LLM named {base}; found {result}. Name it so."
         )
-    return found[0]
+    return values[0]
 
 
 def _areas(path: Path, questions: Dataset) -> dict[str, str]:

@@ -82,14 +82,14 @@ def test_ties_may_be_lost_or_won(pool: tuple[int, list[int], int], ties: str) ->
     gold, rivals, no_answer = pool
     size = gold + sum(rivals) + no_answer
     counts = np.array([gold]), np.array([rivals], dtype=int).reshape(1, -1), np.array([no_answer])
-    found = subset_plurality_accuracy(*counts, range(1, size + 1), ties=ties).per_question()[0]
+    result = subset_plurality_accuracy(*counts, range(1, size + 1), ties=ties).per_question()[0]
     samples = [0] * gold + [j + 1 for j, c in enumerate(rivals) for _ in range(c)] + [-1] * no_answer
     for n in range(1, size + 1):
         won = 0
         for drawn in combinations(samples, n):
             own, best = drawn.count(0), max((drawn.count(j + 1) for j in range(len(rivals))), default=0)
             won += own > best or (ties == "lenient" and own == best > 0)
-        assert found[n - 1] == pytest.approx(won / comb(size, n), abs=1e-14)
+        assert result[n - 1] == pytest.approx(won / comb(size, n), abs=1e-14)
     with pytest.raises(UnknownNameError):
         subset_plurality_accuracy(*counts, [1], ties="last")
 

@@ -97,8 +97,8 @@ def test_table_1_of_the_paper_is_reproduced_to_the_printed_digit(tables: Any) ->
     for rho, row in tables["table1_percent"].items():
         moments = Moments.from_correlation(tables["table1_mu"], float(rho))
         for name, complete in (("ME", maxent_completion), ("LDGP", ldgp_completion)):
-            found = complete(moments, [1, 2])
-            curve = {"V1": found.votes[0], "V2": found.votes[1], "Vinf": found.infinite_votes}
+            result = complete(moments, [1, 2])
+            curve = {"V1": result.votes[0], "V2": result.votes[1], "Vinf": result.infinite_votes}
             for key, value in curve.items():
                 assert percent(value) == row[f"{key}_{name}"], (rho, key, name)
                 compared += 1
@@ -113,9 +113,9 @@ def test_the_intervals_of_table_3_are_reproduced(tables: Any) -> None:
         assert int(pairs.questions) == tables["N"]
         assert [percent(summary.mu), percent(summary.rho)] == [row["printed"]["mu"], row["printed"]["rho"]]
         for n in (1, 2):
-            found = wald_projection(pairs, n)
-            assert [float(found.low), float(found.high)] == pytest.approx(row[f"hull{n}"], abs=1e-9)
-            assert [percent(found.low), percent(found.high)] == row["printed"][f"hull{n}"]
+            result = wald_projection(pairs, n)
+            assert [float(result.low), float(result.high)] == pytest.approx(row[f"hull{n}"], abs=1e-9)
+            assert [percent(result.low), percent(result.high)] == row["printed"][f"hull{n}"]
 
 
 # Table 3's QQP rows: the only pair table of 8,192 questions that rounds to the printed mu and rho, and the printed intervals.
@@ -137,8 +137,8 @@ def test_the_other_intervals_of_table_3_are_reproduced_as_printed(
     cells: tuple[int, int, int], three: list[float], five: list[float]
 ) -> None:
     for n, printed in ((1, three), (2, five)):
-        found = wald_projection(PairTable.of(*cells), n)
-        assert [percent(found.low), percent(found.high)] == printed
+        result = wald_projection(PairTable.of(*cells), n)
+        assert [percent(result.low), percent(result.high)] == printed
 
 
 # -- vote polynomials and recorded calls ----------------------------------------------------------------------------
@@ -194,11 +194,11 @@ def test_distances_of_a_table_lie_below_the_exact_minima_by_no_more_than_the_sla
     quadratics: list[tuple[float, float, float]], coefficients: list[int], sign: int, slack: float
 ) -> None:
     goal = UnitPolynomial.of_powers(coefficients)
-    for own, told in zip(quadratics, least_distances(np.array(quadratics), goal, sign, slack).tolist(), strict=True):
+    for own, result in zip(quadratics, least_distances(np.array(quadratics), goal, sign, slack).tolist(), strict=True):
         fine = Fraction(max(20, *map(abs, own))) / 10**14
         bound = least_value(sign * (UnitPolynomial.of_powers(own) - goal), float(fine))
-        assert Fraction(told) <= bound + fine
-        assert Fraction(told) >= bound - Fraction(slack) - 20 * fine
+        assert Fraction(result) <= bound + fine
+        assert Fraction(result) >= bound - Fraction(slack) - 20 * fine
 
 
 def test_margins_of_thousands_of_entries_are_proven_together_and_a_crossing_shows() -> None:
@@ -288,8 +288,8 @@ def test_the_summary_is_the_sample_covariance_of_the_pairs(bits: list[tuple[bool
     x = np.array([[(a + b) / 2, a * b] for a, b in bits])
     covariance = np.cov(x.T, ddof=1)
     assert [float(summary.mu), float(summary.nu)] == pytest.approx(x.mean(0).tolist(), abs=1e-15)
-    found = [float(value) for value in (summary.var_x1, summary.cov_x12, summary.var_x2)]
-    assert found == pytest.approx([covariance[0, 0], covariance[0, 1], covariance[1, 1]], abs=1e-14)
+    result = [float(value) for value in (summary.var_x1, summary.cov_x12, summary.var_x2)]
+    assert result == pytest.approx([covariance[0, 0], covariance[0, 1], covariance[1, 1]], abs=1e-14)
 
 
 def test_counts_that_cannot_be_are_refused_with_their_place() -> None:
@@ -341,11 +341,11 @@ def test_the_dual_inequality_is_proven_in_exact_arithmetic(n: int, mu: float, rh
 
 def in_powers(polynomial: UnitPolynomial) -> list[Fraction]:
     """Coefficients of q^k, lowest first."""
-    degree, found = polynomial.degree, [Fraction(0)] * (polynomial.degree + 1)
+    degree, result = polynomial.degree, [Fraction(0)] * (polynomial.degree + 1)
     for at, value in enumerate(polynomial.coefficients):
         for k in range(degree - at + 1):
-            found[at + k] += value * comb(degree, at) * comb(degree - at, k) * (-1) ** k
-    return found
+            result[at + k] += value * comb(degree, at) * comb(degree - at, k) * (-1) ** k
+    return result
 
 
 def value_at(powers: list[Fraction], q: Fraction) -> Fraction:
@@ -608,12 +608,12 @@ def test_infinite_votes_enclose_large_budgets_and_jump_at_one_half() -> None:
 @given(mu=PROBABILITY, rho=PROBABILITY)
 def test_a_certified_gain_is_the_lower_end_minus_one_call(mu: float, rho: float) -> None:
     moments = Moments.from_correlation(mu, rho)
-    found = certified_three_vote_gain(moments)
-    assert float(found.gain) == pytest.approx(float(three_vote_interval(moments).low - moments.mu), abs=1e-15)
-    if found.certified:
+    result = certified_three_vote_gain(moments)
+    assert float(result.gain) == pytest.approx(float(three_vote_interval(moments).low - moments.mu), abs=1e-15)
+    if result.certified:
         assert mu > 0.5
         assert rho < 1 - 1 / (2 * mu) + 1e-12
-        assert found.gain > 0
+        assert result.gain > 0
 
 
 def test_equality_certifies_nothing() -> None:
@@ -693,31 +693,31 @@ def test_the_projection_is_the_hull_over_the_region(cells: tuple[int, int, int],
     mu, nu = np.meshgrid(np.linspace(0, 1, 801), np.linspace(0, 1, 801))
     away = np.stack([mu - float(summary.mu), nu - float(summary.nu)], -1)
     within = np.einsum("...i,ij,...j->...", away, np.linalg.inv(sigma), away) <= -2 * math.log(0.05)
-    kept = within & (mu * mu <= nu) & (nu <= mu)
-    found = wald_projection(table, n)
-    assert kept.sum() > 50
-    interval = vote_interval(n, Moments.of(mu[kept], nu[kept]))
-    assert float(found.low) <= interval.low.min() + 1e-12
-    assert float(found.high) >= interval.high.max() - 1e-12
-    assert float(found.low) == pytest.approx(interval.low.min(), abs=0.02)
-    assert float(found.high) == pytest.approx(interval.high.max(), abs=0.02)
+    remaining = within & (mu * mu <= nu) & (nu <= mu)
+    result = wald_projection(table, n)
+    assert remaining.sum() > 50
+    interval = vote_interval(n, Moments.of(mu[remaining], nu[remaining]))
+    assert float(result.low) <= interval.low.min() + 1e-12
+    assert float(result.high) >= interval.high.max() - 1e-12
+    assert float(result.low) == pytest.approx(interval.low.min(), abs=0.02)
+    assert float(result.high) == pytest.approx(interval.high.max(), abs=0.02)
 
 
 def test_empty_cells_give_segments_points_or_nothing() -> None:
-    found = wald_projection(PairTable.of([12, 30, 0, 0, 19, 0], [0, 0, 10, 0, 1, 1], [8, 0, 0, 30, 0, 19]), 2)
-    assert found.empty.tolist() == [False, False, True, False, False, False]
+    result = wald_projection(PairTable.of([12, 30, 0, 0, 19, 0], [0, 0, 10, 0, 1, 1], [8, 0, 0, 30, 0, 19]), 2)
+    assert result.empty.tolist() == [False, False, True, False, False, False]
     assert bool(wald_projection(PairTable.of(5, 30, 5), 2).empty)  # rho = -1/2, far from any law
-    assert found.low[[1, 3, 4, 5]].tolist() == [1.0, 0.0, 1.0, 0.0]
-    assert found.high[[1, 3, 4, 5]].tolist() == [1.0, 0.0, 1.0, 0.0]
-    assert np.isnan(found.low[2])
+    assert result.low[[1, 3, 4, 5]].tolist() == [1.0, 0.0, 1.0, 0.0]
+    assert result.high[[1, 3, 4, 5]].tolist() == [1.0, 0.0, 1.0, 0.0]
+    assert np.isnan(result.low[2])
 
 
 def test_the_likelihood_region_is_never_empty_and_never_certain_with_empty_cells() -> None:
     table = PairTable.of([12, 30, 0, 0, 19], [0, 0, 10, 0, 1], [8, 0, 0, 30, 0])
     for n in (1, 2, math.inf):
-        found = likelihood_projection(table, n)
-        assert not found.empty.any()
-        assert (found.high - found.low > 0.01).all()
+        result = likelihood_projection(table, n)
+        assert not result.empty.any()
+        assert (result.high - result.low > 0.01).all()
 
 
 def test_the_likelihood_region_agrees_with_the_wald_region_in_large_samples() -> None:
@@ -742,14 +742,14 @@ def test_simultaneous_gains_are_the_least_over_one_region(n: int, law: tuple[flo
     away = np.stack([mu - centre[0], nu - centre[1]], -1)
     distance = np.einsum("...i,ij,...j->...", away, np.linalg.inv(covariance), away)
     hotelling = 2 * (questions - 1) / (questions - 2) * fisher.ppf(level, 2, questions - 2)
-    kept = (distance <= hotelling) & (mu * mu <= nu) & (nu <= mu)
-    assert kept.sum() > 100
-    least = (vote_interval(n, Moments.of(mu[kept], nu[kept])).low - mu[kept]).min()
-    [found] = simultaneous_gains(right, np.full(questions, calls), [n], level)
-    assert (found > 0) == (least > 0) == (law[0] > 10)
-    assert found <= least + 1e-12
-    assert found == pytest.approx(least, abs=0.01)
-    assert simultaneous_gains(right, np.full(questions, calls), [n], 0.99)[0] < found
+    remaining = (distance <= hotelling) & (mu * mu <= nu) & (nu <= mu)
+    assert remaining.sum() > 100
+    least = (vote_interval(n, Moments.of(mu[remaining], nu[remaining])).low - mu[remaining]).min()
+    [result] = simultaneous_gains(right, np.full(questions, calls), [n], level)
+    assert (result > 0) == (least > 0) == (law[0] > 10)
+    assert result <= least + 1e-12
+    assert result == pytest.approx(least, abs=0.01)
+    assert simultaneous_gains(right, np.full(questions, calls), [n], 0.99)[0] < result
 
 
 def test_simultaneous_gains_need_spread_and_questions() -> None:
@@ -771,15 +771,15 @@ def test_regions_ask_for_two_questions_and_a_level() -> None:
 @pytest.mark.parametrize("complete", [maxent_completion, ldgp_completion])
 def test_completed_curves_lie_in_the_sharp_intervals(complete: Any) -> None:
     moments = table_of_moments(80)
-    found = complete(moments, [0, 1, 2, 10, 50, 500])
-    np.testing.assert_allclose(found.votes[:, 0], moments.mu, atol=2e-13)
-    for column, n in enumerate(found.budgets):
+    result = complete(moments, [0, 1, 2, 10, 50, 500])
+    np.testing.assert_allclose(result.votes[:, 0], moments.mu, atol=2e-13)
+    for column, n in enumerate(result.budgets):
         interval = vote_interval(n, moments)
-        assert (found.votes[:, column] >= interval.low - 1e-12).all()
-        assert (found.votes[:, column] <= interval.high + 1e-12).all()
+        assert (result.votes[:, column] >= interval.low - 1e-12).all()
+        assert (result.votes[:, column] <= interval.high + 1e-12).all()
     endless = infinite_vote_interval(moments)
-    assert (found.infinite_votes >= endless.low - 1e-12).all()
-    assert (found.infinite_votes <= endless.high + 1e-12).all()
+    assert (result.infinite_votes >= endless.low - 1e-12).all()
+    assert (result.infinite_votes <= endless.high + 1e-12).all()
 
 
 @pytest.mark.parametrize(("mu", "rho"), [(0.7, 0.3), (0.9, 0.05), (0.2, 0.8), (0.6, 0.97)])
@@ -820,15 +820,15 @@ NEAR_AN_END = [1e-300, 1e-20, 1e-12, 1e-9, 1e-6, 1e-3, 0.5, 1 - 1e-3, 1 - 1e-6, 
 @pytest.mark.parametrize("mu", [1e-12, 1e-6, 0.01, 0.5, 0.7, 1 - 1e-6, 1 - 1e-12])
 def test_completions_hold_at_every_end_of_both_moments(complete: Any, mu: float) -> None:
     moments = Moments.from_correlation(mu, NEAR_AN_END)
-    found = complete(moments, [0, 1, 2, 50])
-    np.testing.assert_allclose(found.votes[:, 0], mu, atol=1e-12)
-    for column, n in enumerate(found.budgets):
+    result = complete(moments, [0, 1, 2, 50])
+    np.testing.assert_allclose(result.votes[:, 0], mu, atol=1e-12)
+    for column, n in enumerate(result.budgets):
         interval = vote_interval(n, moments)
-        assert (found.votes[:, column] >= interval.low - 1e-12).all(), n
-        assert (found.votes[:, column] <= interval.high + 1e-12).all(), n
+        assert (result.votes[:, column] >= interval.low - 1e-12).all(), n
+        assert (result.votes[:, column] <= interval.high + 1e-12).all(), n
     mirrored = complete(moments.reflected(), [0, 1, 2, 50])
-    np.testing.assert_allclose(found.votes + mirrored.votes, 1.0, atol=1e-12)
-    np.testing.assert_allclose(found.infinite_votes + mirrored.infinite_votes, 1.0, atol=1e-12)
+    np.testing.assert_allclose(result.votes + mirrored.votes, 1.0, atol=1e-12)
+    np.testing.assert_allclose(result.infinite_votes + mirrored.infinite_votes, 1.0, atol=1e-12)
 
 
 def test_maximum_entropy_passes_smoothly_into_its_limit_laws() -> None:
@@ -838,31 +838,31 @@ def test_maximum_entropy_passes_smoothly_into_its_limit_laws() -> None:
         split = np.array([0.99e-13, 1.01e-13])
         for rho, scale in ((narrow, narrow), (None, split)):
             spread = mu * (1 - mu)
-            found = maxent_completion(
+            result = maxent_completion(
                 Moments.from_correlation(mu, 1 - split / spread if rho is None else rho / spread), [1, 50]
             )
-            np.testing.assert_allclose(found.votes[0], found.votes[1], atol=1e-13)
-            assert found.kap[0] / found.kap[1] == pytest.approx(scale[1] / scale[0], rel=2e-3)
+            np.testing.assert_allclose(result.votes[0], result.votes[1], atol=1e-13)
+            assert result.kap[0] / result.kap[1] == pytest.approx(scale[1] / scale[0], rel=2e-3)
             by_scale = 0.5 if rho is not None else 1.0
             change = by_scale * math.log(scale[0] / scale[1])
-            assert found.entropy[0] - found.entropy[1] == pytest.approx(change, abs=1e-3)
+            assert result.entropy[0] - result.entropy[1] == pytest.approx(change, abs=1e-3)
 
 
 def test_maximum_entropy_of_rare_successes_keeps_relative_digits_of_the_mass_at_one() -> None:
     for rho in (0.01, 0.3, 0.9):
         mu = np.array([0.99e-13, 1.01e-13]) / (1 - rho)  # closed form below 1e-13, Newton's method above
-        found = maxent_completion(Moments.from_correlation(mu, rho), [2])
-        np.testing.assert_allclose(found.infinite_votes, rho * mu, rtol=1e-5)
-        np.testing.assert_allclose(found.votes[:, 0], rho * mu, rtol=1e-5)
+        result = maxent_completion(Moments.from_correlation(mu, rho), [2])
+        np.testing.assert_allclose(result.infinite_votes, rho * mu, rtol=1e-5)
+        np.testing.assert_allclose(result.votes[:, 0], rho * mu, rtol=1e-5)
 
 
 def test_completions_say_where_no_density_exists() -> None:
     moments = Moments.from_correlation([0.6, 0.6, 0.5, 0.0], [0.0, 1.0, 0.0, 0.3])
     for complete in (maxent_completion, ldgp_completion):
-        found = complete(moments, [2])
-        assert found.degenerate.all()
-        np.testing.assert_allclose(found.votes[:, 0], [float(majority_accuracy(2, 0.6)), 0.6, 0.5, 0.0], atol=1e-15)
-        assert found.infinite_votes.tolist() == [1.0, 0.6, 0.5, 0.0]
+        result = complete(moments, [2])
+        assert result.degenerate.all()
+        np.testing.assert_allclose(result.votes[:, 0], [float(majority_accuracy(2, 0.6)), 0.6, 0.5, 0.0], atol=1e-15)
+        assert result.infinite_votes.tolist() == [1.0, 0.6, 0.5, 0.0]
 
 
 def test_entropy_is_the_greatest_among_laws_with_these_moments() -> None:
@@ -871,8 +871,8 @@ def test_entropy_is_the_greatest_among_laws_with_these_moments() -> None:
 
     for a, b in ((2.0, 5.0), (0.5, 0.5), (8.0, 3.0)):
         law = beta(a, b)
-        found = maxent_completion(Moments.of(law.mean(), law.var() + law.mean() ** 2), [1])
-        assert float(found.entropy) > law.entropy()
+        result = maxent_completion(Moments.of(law.mean(), law.var() + law.mean() ** 2), [1])
+        assert float(result.entropy) > law.entropy()
 
 
 # -- mixtures -------------------------------------------------------------------------------------------------------
@@ -899,19 +899,19 @@ def brute_force_mixture(counts: list[list[int]], size: int, weights: list[float]
 def test_mixtures_match_brute_force(weights: list[float], votes: int) -> None:
     counts = [[3, 1, 5], [5, 4, 0], [0, 2, 2], [1, 5, 4]]
     counts = [row[: len(weights)] for row in counts]
-    found = mixture_from_counts(np.array(counts), 5, weights)
-    assert found.votes[(votes - 1) // 2] == pytest.approx(brute_force_mixture(counts, 5, weights, votes), abs=1e-13)
-    assert found.votes[0] == pytest.approx(float(found.mu), abs=1e-15)
+    result = mixture_from_counts(np.array(counts), 5, weights)
+    assert result.votes[(votes - 1) // 2] == pytest.approx(brute_force_mixture(counts, 5, weights, votes), abs=1e-13)
+    assert result.votes[0] == pytest.approx(float(result.mu), abs=1e-15)
 
 
 def test_a_mixture_of_one_policy_is_that_policy() -> None:
     bits = np.array([[1, 1, 0, 1, 0], [1, 1, 1, 1, 1], [0, 0, 1, 0, 0]])
     counts = bits.sum(1)[:, None]
-    found = mixture_from_counts(counts, 5, [1.0])
-    np.testing.assert_allclose(found.votes, empirical_vote_accuracy(bits).mean(), atol=1e-15)
+    result = mixture_from_counts(counts, 5, [1.0])
+    np.testing.assert_allclose(result.votes, empirical_vote_accuracy(bits).mean(), atol=1e-15)
     table = mixture_from_counts(np.hstack([counts, 5 - counts]), 5, [[1.0, 0.0], [0.0, 1.0], [0.5, 0.5]])
     assert table.votes.shape == (3, 3)
-    np.testing.assert_allclose(table.votes[0], found.votes, atol=1e-15)
+    np.testing.assert_allclose(table.votes[0], result.votes, atol=1e-15)
 
 
 def test_counts_are_unbiased_for_known_probabilities() -> None:
@@ -919,9 +919,9 @@ def test_counts_are_unbiased_for_known_probabilities() -> None:
     mean, moment = np.zeros(2), 0.0
     for c in product(range(size + 1), repeat=2):
         chance = math.prod(comb(size, k) * p**k * (1 - p) ** (size - k) for k, p in zip(c, q, strict=True))
-        found = mixture_from_counts(np.array([c]), size, weights)
-        mean += chance * found.votes
-        moment += chance * float(found.nu)
+        result = mixture_from_counts(np.array([c]), size, weights)
+        mean += chance * result.votes
+        moment += chance * float(result.nu)
     known = mixture_from_probabilities(np.array(q)[:, None], weights, [0, 1])
     np.testing.assert_allclose(mean, known.votes, atol=1e-14)
     assert moment == pytest.approx(float(known.nu), abs=1e-14)
@@ -944,12 +944,12 @@ def test_the_best_mixture_beats_a_fine_grid_and_every_policy() -> None:
 def test_overtaking_is_found_with_paired_errors() -> None:
     # Policy 0 is right on six of ten questions always; policy 1 has 3 of 5 right everywhere but on one question it never has.
     counts = np.array([[5, 3]] * 6 + [[0, 3]] * 3 + [[0, 0]])
-    found = overtaking_pairs(counts, 5, 5)
-    assert found.pairs.tolist() == [[1, 0]]
-    assert found.before.tolist() == pytest.approx([-0.06])
-    assert found.after.tolist() == pytest.approx([0.3])
+    result = overtaking_pairs(counts, 5, 5)
+    assert result.pairs.tolist() == [[1, 0]]
+    assert result.before.tolist() == pytest.approx([-0.06])
+    assert result.after.tolist() == pytest.approx([0.3])
     differences = np.array([0] * 6 + [1] * 3 + [0])
-    assert found.se_after.tolist() == pytest.approx([differences.std(ddof=1) / math.sqrt(10)])
+    assert result.se_after.tolist() == pytest.approx([differences.std(ddof=1) / math.sqrt(10)])
 
 
 def test_mixtures_refuse_what_does_not_fit() -> None:

@@ -79,10 +79,10 @@ def gaussian(inputs: Inputs) -> object:
 
 
 def expectation(inputs: Inputs) -> object:
-    found = plugin_expectation(
+    result = plugin_expectation(
         *shares(inputs), integer(inputs["G"]), votes_of(inputs["M"]), ties=inputs.get("tie", "uniform")
     )
-    return one_or_all(inputs["M"], found.per_question()[0])
+    return one_or_all(inputs["M"], result.per_question()[0])
 
 
 def best_split(inputs: Inputs) -> object:
