@@ -170,7 +170,7 @@ def test_llms_whose_noise_does_nothing_are_told(recorded: Path, tmp_path: Path) 
     recording = written(tmp_path / "r", {"a/one": (answers(1, 0.5), SHARED), "a/two": (answers(2, 0.6), SHARED)})
     dataset, llms = load("toy", None, recording, prices="none")
     [sentence] = couple(dataset, llms, resamples=100).warnings
-    assert "a/one and a/two are right together no more often" in sentence
+    assert "a/one and a/two are not measurably more often right together" in sentence
     assert "shared_tokens" in sentence
 
 
@@ -263,7 +263,7 @@ def test_questions_without_a_gold_are_refused_or_left_out_and_said(tmp_path: Pat
         couple(*some)
     result = couple(*some, unlabelled="drop", resamples=50)
     assert result.pairs[0].questions == QUESTIONS - 1
-    assert result.warnings == ("1 question was left out, for want of a gold answer that can be read.",)
+    assert result.warnings == ("1 question was left out without a gold answer that can be read.",)
     with pytest.raises(UnlabelledError, match="None of the"):
         couple(*none, unlabelled="drop")
 

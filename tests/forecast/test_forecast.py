@@ -215,7 +215,7 @@ def test_a_plug_in_beyond_its_calls_is_warned_of(loaded: tuple[Dataset, LLM]) ->
 
 
 def test_a_plug_in_is_said_to_be_biased_where_an_unbiased_estimate_exists(loaded: tuple[Dataset, LLM]) -> None:
-    assert warned(estimate(*loaded, g=3, m=[1, 3], methods=["exact"]), "exact: biased", "Up to M = 3", "read unbiased")
+    assert warned(estimate(*loaded, g=3, m=[1, 3], methods=["exact"]), "exact: biased", "Up to M = 3", "use unbiased")
     assert not warned(estimate(*loaded, g=3, m=[1, 3], methods=["unbiased", "two-call"]), "biased for")
 
 
@@ -269,11 +269,11 @@ def test_a_missing_number_says_why_in_words_json_and_csv(tmp_path: Path) -> None
     assert "The pool has 2 calls per question." in rows[1]["reason"]
     sure = plan(*toy(tmp_path / "sure", [["a", "a", "a"]] * 4), budget_tokens=1000)
     assert sure.rho is None
-    assert "nothing to correlate" in plain(plan_tables(sure)[0])
+    assert "undefined" in plain(plan_tables(sure)[0])
 
 
 def test_an_even_vote_says_what_it_equals_where_a_majority_is_asked(loaded: tuple[Dataset, LLM]) -> None:
-    assert warned(estimate(*loaded, g=3, m=[1, 6], methods=["two-call"]), "M = 6 is as M = 5")
+    assert warned(estimate(*loaded, g=3, m=[1, 6], methods=["two-call"]), "M = 6 equals M = 5")
     assert not warned(estimate(*loaded, g=3, m=[1, 3], methods=["two-call"]), "even M")
 
 
@@ -401,12 +401,12 @@ def test_a_budget_for_some_questions_buys_one_call_on_those(loaded: tuple[Datase
     result = plan(*loaded, budget_tokens=45, questions=100)
     assert (result.purchase.votes, result.purchase.questions) == (1, 2)
     assert "2 of 100 questions" in result.purchase.why
-    assert any("taken to be like them" in sentence for sentence in result.warnings)
+    assert any("assumed to be like them" in sentence for sentence in result.warnings)
 
 
 CLIPPED = (
     "The pilot's calls on a question disagree more often than independent calls would, which happens by chance on few "
-    "questions; the bounds take all questions for equally hard."
+    "questions; the bounds assume that all questions are equally hard."
 )
 
 
@@ -416,8 +416,8 @@ def test_votes_are_certified_where_all_questions_are_alike_and_not_where_calls_a
     assert alike.warnings == (
         CLIPPED,
         (
-            "Each of the 2 votes is certified by itself, at 95 %. Taken together, none of them does: the questions show no "
-            "spread in some direction, so there is no region of mu and nu to prove it by."
+            "Each of the 2 votes is certified alone, at 95 %. Together, none of them is: the questions show no "
+            "spread in some direction, so there is no region of mu and nu to prove it with."
         ),
     )
     assert [option.majority_gain_low_together for option in alike.options] == [None] * 3
@@ -440,7 +440,7 @@ def test_certificates_hold_together_by_one_region_and_over_a_family_by_a_wider_o
         )
         assert [option.certified_together for option in own.options] == [gain > 1e-12 for gain in gains]
     assert all(option.certified_together for option in result.options[1:])
-    assert "all of them do: by one region" in result.warnings[-1]
+    assert "all of them are: by one region" in result.warnings[-1]
     assert "in all 1000 plans of the family" in many.warnings[-1]
     assert "all at once" in plain(plan_tables(result)[0])
     assert "over a family of 1000 plans" in plain(plan_tables(many)[1])
@@ -494,8 +494,8 @@ def test_pluralities_beyond_the_pool_are_warned_of_with_what_they_miss_where_it_
     shares = mean([mean([credit(vote) for vote in product(own, repeat=3)]) for own in pools])
     [warnings] = [sentence for sentence in result.warnings if sentence.startswith("Beyond M = 4, the pilot's pool")]
     assert "level off at the 4-call vote" in warnings
-    assert f"At M = 3, where the pilot shows {100 * float(measured):.2f} %" in warnings
-    assert f"the shares tell {100 * float(shares):.2f} %" in warnings
+    assert f"At M = 3 the pilot measures {100 * float(measured):.2f} %" in warnings
+    assert f"the shares predict {100 * float(shares):.2f} %" in warnings
     assert not any(
         "Beyond M" in warnings
         for warnings in plan(*toy(tmp_path / "b", pools), budget_tokens=500, most_votes=3).warnings
@@ -544,7 +544,7 @@ def test_a_vote_beyond_the_pool_is_bought_only_where_its_majority_is_sure_to_bea
     bought = result.purchase
     assert (bought.votes, bought.plurality_kind) == (sure[0].votes, "plug-in")
     assert bought.plurality == sure[0].plurality
-    assert f"surely reaches {100 * (sure[0].majority_low or 0.0):.2f} %" in bought.why
+    assert f"reaches at least {100 * (sure[0].majority_low or 0.0):.2f} %" in bought.why
     assert any(
         f"At M = {sure[0].votes} even what is sure of a majority exceeds them" in warnings
         for warnings in result.warnings
@@ -691,7 +691,7 @@ def test_estimate_prints_tables_and_warnings_and_writes_files(folder: Path, tmp_
     done = feval(*requested, "--method", "exact,two-call")
     assert done.exit_code == 0, done.output
     assert "Error against the whole pool" in done.stdout
-    assert "note: exact: made from 3 calls per question, drawn to M = 9." in done.stderr
+    assert "note: exact: made from 3 calls per question and extended to M = 9." in done.stderr
     assert "note: two-call: a cell of the pair table (4 questions) is" in done.stderr
     names = sorted(path.name for path in (tmp_path / "out").iterdir())
     assert names == ["estimate.csv", "estimate.json", "estimate.png", "receipt.json"]
@@ -718,7 +718,7 @@ def test_plan_says_what_to_buy(folder: Path) -> None:
     done = feval("plan", "--budget", "1usd", "--pilot", folder, "--llm", NAME, "--questions", "50")
     assert done.exit_code == 0, done.output
     assert "1 USD for 50 questions" in done.stdout
-    assert "note: The intervals are those of the pilot's questions, 4;" in done.stderr
+    assert "note: The intervals are for the pilot's 4 questions;" in done.stderr
 
 
 @pytest.mark.parametrize(
