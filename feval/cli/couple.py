@@ -126,8 +126,8 @@ def _opened(
     names = [llm.name for llm in together]
     if set(names) & set(counterparts):
         raise UsageError(
-            f"{min(set(names) & set(counterparts))} has the same name in both recordings, so they cannot be loaded together; rename "
-            "the independent one to a variant, such as NAME@independent (`feval record --llm`)."
+            f"{min(set(names) & set(counterparts))} has the same name in both recordings, so they cannot be loaded "
+            "together; rename the independent one to a variant, such as NAME@independent (`feval record --llm`)."
         )
     loaded_hashes = {recording.hash for recording in opened}  # one recording may hold both
     others_only = [recording for recording in apart if recording.hash not in loaded_hashes]

@@ -73,7 +73,11 @@ def raced(p: Floats, q: Floats) -> Floats:
 
 @pytest.mark.parametrize(
     ("p", "q"),
-    [([0.5, 0.3, 0.2], [0.2, 0.2, 0.6]), ([0.5, 0.5, 0.0], [0.1, 0.3, 0.6]), ([0.7, 0.1, 0.2], [0.0, 0.4, 0.6])],
+    [
+        pytest.param([0.5, 0.3, 0.2], [0.2, 0.2, 0.6], marks=pytest.mark.slow),
+        ([0.5, 0.5, 0.0], [0.1, 0.3, 0.6]),
+        pytest.param([0.7, 0.1, 0.2], [0.0, 0.4, 0.6], marks=pytest.mark.slow),
+    ],
 )
 def test_the_joint_law_is_the_integral_of_the_race(p: list[float], q: list[float]) -> None:
     assert gumbel_coupling_joint(p, q) == pytest.approx(raced(np.array(p), np.array(q)), abs=2e-5)

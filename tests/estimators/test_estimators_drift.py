@@ -69,7 +69,7 @@ def small_cots(draw: st.DrawFn) -> Cots:
     return [*cots, (9, 0, 1, True), (9, draw(st.integers(0, 1)), draw(st.integers(1, 3)), False)]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(small_cots(), st.randoms(use_true_random=False))
 def test_small_cases_are_enumerated(cots: Cots, shuffler: Any) -> None:
     shuffler.shuffle(cots)

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from feval.errors import OutOfRangeError, ShortPoolError, UnknownNameError
 from feval.estimators.ties import TIES
-from feval.estimators.votes.multinomial import plurality_accuracy
 from feval.estimators.votes.sampling import (
     empirical_plurality_accuracy,
     monte_carlo_plurality_accuracy,
@@ -63,14 +62,6 @@ def test_credits_by_hand(ties: str) -> None:
     tie = {"uniform": [0.5, 1 / 3], "strict": [0.0, 0.0], "lenient": [1.0, 1.0]}[ties]
     assert plurality_credit(gold, rivals, ties=ties).tolist() == [1.0, *tie, 0.0, 0.0, 0.0]
     assert plurality_credit(np.array([1, 0]), np.zeros((2, 0), int), ties=ties).tolist() == [1.0, 0.0]
-
-
-@pytest.mark.parametrize("ties", TIES)
-def test_simulated_votes_agree_with_the_exact_value(ties: str) -> None:
-    votes, replicates = [1, 2, 5, 10, 40], 20_000
-    exact = plurality_accuracy(*ONE, votes, ties=ties).per_question()[0]
-    result = monte_carlo_plurality_accuracy(*ONE, votes, replicates=replicates, seed=1, ties=ties).per_question()[0]
-    assert (np.abs(result - exact) <= 4 * np.sqrt(exact * (1 - exact) / replicates)).all()
 
 
 def test_simulated_votes_of_a_certain_answer_are_certain() -> None:

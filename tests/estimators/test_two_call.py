@@ -201,6 +201,7 @@ def test_distances_of_a_table_lie_below_the_exact_minima_by_no_more_than_the_sla
         assert Fraction(result) >= bound - Fraction(slack) - 20 * fine
 
 
+@pytest.mark.slow
 def test_margins_of_thousands_of_entries_are_proven_together_and_a_crossing_shows() -> None:
     rng = np.random.default_rng(3)
     mu = rng.random((50, 40))
@@ -330,13 +331,6 @@ def test_every_interval_brings_certificates_that_hold_on_all_of_the_unit_interva
         assert 0.0 < float(outside.min()) <= float(outside.max()) < 1e-12
     assert (interval.low <= interval.high + 1e-15).all()
     assert np.isfinite(interval.upper.atoms).all()
-
-
-@pytest.mark.parametrize(("n", "mu", "rho"), [(1, 0.7, 0.3), (2, 0.3, 0.2), (5, 0.6, 0.9), (10, 0.8, 0.02)])
-def test_the_dual_inequality_is_proven_in_exact_arithmetic(n: int, mu: float, rho: float) -> None:
-    interval = vote_interval(n, Moments.from_correlation(mu, rho))
-    for bound in (interval.lower, interval.upper):
-        assert 0 < bound.proven_margin() < 3e-13
 
 
 def in_powers(polynomial: UnitPolynomial) -> list[Fraction]:
@@ -655,7 +649,7 @@ def test_polynomial_objectives_are_certified(text: str) -> None:
         assert bound.check().holds(1e-11)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(
     powers=st.lists(st.integers(-9, 9), min_size=4, max_size=8),
     atoms=st.lists(PROBABILITY, min_size=3, max_size=5, unique=True),

@@ -546,7 +546,7 @@ def test_a_vote_beyond_the_pool_is_bought_only_where_its_majority_is_sure_to_bea
     assert bought.plurality == sure[0].plurality
     assert f"reaches at least {100 * (sure[0].majority_low or 0.0):.2f} %" in bought.why
     assert any(
-        f"At M = {sure[0].votes} even what is sure of a majority exceeds them" in warnings
+        f"At M = {sure[0].votes} even the lower bound of a majority exceeds them" in warnings
         for warnings in result.warnings
     )
     within = plan(*toy(tmp_path / "within", pools), budget_tokens=10**9, most_votes=9)
@@ -748,6 +748,7 @@ def test_wrong_usage_is_one_sentence(folder: Path, arguments: tuple[str, ...], c
 # -- the study ------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_the_calibration_study_runs_on_the_bundled_recording() -> None:
     root = ROOT
     command = [sys.executable, "-W", "error", "examples/calibration_study.py", "recorders/tiny/recording"]
