@@ -17,7 +17,7 @@
 | `benefit` | AutoMix's benefit per cost of a cascade |
 | `per_question` | values per question, stored once for questions that cannot differ |
 | `probabilities`, `poissonised`, `ties` | answer probabilities, generating functions and tie rules that estimators share |
-| `checks`, `missing` | checks of arguments; why values are missing |
+| `checks`, `missing`, `arrays` | checks of arguments; why values are missing; names of array types |
 
 The order of imports: root modules, then `votes` and `inference`, then `stopping`, `two_call` and `coupling`.
 """

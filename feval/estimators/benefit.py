@@ -15,10 +15,9 @@ import numpy as np
 import numpy.typing as npt
 
 from feval.errors import OutOfRangeError
+from feval.estimators.arrays import Floats
 
 __all__ = ["incremental_benefit_per_cost", "relative_benefit_per_cost"]
-
-Floats = npt.NDArray[np.float64]
 
 
 def incremental_benefit_per_cost(

@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from feval.errors import OutOfRangeError
+from feval.estimators.arrays import Floats
 
 __all__ = [
     "at_index",
@@ -18,8 +19,6 @@ __all__ = [
     "require_confidence",
     "require_counts",
 ]
-
-Floats = npt.NDArray[np.float64]
 
 _SUM_TOLERANCE = 1e-9
 

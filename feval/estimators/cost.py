@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-import numpy.typing as npt
 
 from feval.errors import OutOfRangeError
+from feval.estimators.arrays import Floats, Integers
 
 __all__ = ["mean_output_tokens"]
 
-Integers = npt.NDArray[np.integer[Any]]
 
-
-def mean_output_tokens(output_tokens: Integers, size: Integers) -> npt.NDArray[np.float64]:
+def mean_output_tokens(output_tokens: Integers, size: Integers) -> Floats:
     """Mean output tokens of a question's recorded samples.
 
     Every sample is equally likely to stand at every place of a random draw without replacement, so n draws cost n times
@@ -39,5 +35,5 @@ def mean_output_tokens(output_tokens: Integers, size: Integers) -> npt.NDArray[n
         )
     if size.size and int(size.min()) < 1:
         raise OutOfRangeError(f"Question {int(size.argmin())} has no samples, so no mean tokens; leave it out.")
-    mean: npt.NDArray[np.float64] = output_tokens.sum(axis=1, dtype=np.int64) / size
+    mean: Floats = output_tokens.sum(axis=1, dtype=np.int64) / size
     return mean

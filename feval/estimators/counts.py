@@ -6,16 +6,13 @@ Feval's own; assumes nothing about the calls.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from feval.errors import OutOfRangeError
+from feval.estimators.arrays import Integers
 
 __all__ = ["ABSENT", "NO_ANSWER", "VoteCounts", "vote_counts"]
-
-Integers = npt.NDArray[np.integer[Any]]
 
 NO_ANSWER = -1
 """Code of a sample without an answer; it casts no vote."""

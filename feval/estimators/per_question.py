@@ -9,17 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from feval.errors import OutOfRangeError
+from feval.estimators.arrays import Floats, Integers
 
 __all__ = ["PerQuestion", "distinct"]
-
-Integers = npt.NDArray[np.integer[Any]]
-Floats = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)

@@ -20,13 +20,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
-import numpy.typing as npt
+
+from feval.estimators.arrays import Bools, Complex, Floats, Int64
 
 __all__ = ["Circle", "circles"]
-
-Int64 = npt.NDArray[np.int64]
-Floats = npt.NDArray[np.float64]
-Complex = npt.NDArray[np.complex128]
 
 _WIDTH = 2.8  # width of a window in sqrt(M): its ends have a hundredth of the mass of its middle
 _NEGLIGIBLE = 42.0  # e^-42 = 6e-19
@@ -168,7 +165,7 @@ def _likely(calls: int, shares: Floats) -> tuple[Int64, Int64]:
     """[S] fewest and most successes of binomials, up to tails that Chernoff's exp(-M KL(k/M || p)) puts below 1e-18."""
     p = np.clip(shares, np.finfo(np.float64).tiny, 1.0 - 2.0**-53)
 
-    def unlikely(k: Int64) -> npt.NDArray[np.bool_]:
+    def unlikely(k: Int64) -> Bools:
         """Whether M KL(k / M || p), which falls up to the mean and rises after it, is too large."""
         hit, missed = k / calls, 1.0 - k / calls
         logs = hit * (np.log(np.maximum(hit, _TINY)) - np.log(p)) + missed * (
@@ -183,7 +180,7 @@ def _likely(calls: int, shares: Floats) -> tuple[Int64, Int64]:
     return np.where(certain, calls, fewest), np.where(certain, calls, np.where(shares <= 0.0, 0, most))
 
 
-def _first(low: Int64, high: Int64, reached: Callable[[Int64], npt.NDArray[np.bool_]]) -> Int64:
+def _first(low: Int64, high: Int64, reached: Callable[[Int64], Bools]) -> Int64:
     """[S] the first k in low..high that meets a monotone condition, by bisection; high if none does."""
     low, high = low.copy(), high.copy()
     for _ in range(int((high - low).max(initial=0)).bit_length()):

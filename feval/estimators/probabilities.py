@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from feval.errors import OutOfRangeError
+from feval.estimators.arrays import Floats, Int64, Integers
 from feval.estimators.checks import require_counts
 from feval.estimators.per_question import distinct
 
@@ -26,10 +27,6 @@ __all__ = [
     "signatures_of_counts",
     "signatures_of_probabilities",
 ]
-
-Integers = npt.NDArray[np.integer[Any]]
-Int64 = npt.NDArray[np.int64]
-Floats = npt.NDArray[np.float64]
 
 MOST_VOTES = 10_000
 """Most votes per question that estimates are computed for."""

@@ -18,9 +18,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from feval.errors import OutOfRangeError
+from feval.estimators.arrays import Floats
 from feval.estimators.checks import at_index, broadcast, checked_probabilities, is_whole
 from feval.estimators.self_consistency_error import self_consistency_bias
 
@@ -32,8 +32,6 @@ __all__ = [
     "icc_variance_phat",
     "self_consistency_bound",
 ]
-
-Floats = npt.NDArray[np.float64]
 
 _STRATEGIES = ("union", "differences")
 

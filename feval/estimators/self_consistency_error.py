@@ -29,6 +29,7 @@ import numpy.typing as npt
 import scipy
 
 from feval.errors import OutOfRangeError
+from feval.estimators.arrays import Floats, Integers
 from feval.estimators.checks import at_index, broadcast, checked_distribution, checked_probabilities, is_whole
 from feval.estimators.poissonised import circles
 from feval.estimators.probabilities import MOST_VOTES
@@ -44,9 +45,6 @@ __all__ = [
     "self_consistency_error",
     "self_consistency_mse_exact",
 ]
-
-Integers = npt.NDArray[np.integer[Any]]
-Floats = npt.NDArray[np.float64]
 
 MOST_CALLS = 100_000
 """Most calls per question for exact moments."""

@@ -14,13 +14,11 @@ from __future__ import annotations
 from functools import cache
 
 import numpy as np
-import numpy.typing as npt
 
 from feval.errors import UnknownNameError
+from feval.estimators.arrays import Floats
 
 __all__ = ["TIES", "check_ties", "tie_nodes"]
-
-Floats = npt.NDArray[np.float64]
 
 TIES = ("uniform", "strict", "lenient")
 """The tie rules by name."""

@@ -27,6 +27,7 @@ import numpy.typing as npt
 import scipy
 
 from feval.errors import OutOfRangeError
+from feval.estimators.arrays import Floats
 from feval.estimators.checks import checked_probabilities, is_whole
 
 __all__ = [
@@ -40,8 +41,6 @@ __all__ = [
     "majority_polynomial",
     "majority_slope",
 ]
-
-Floats = npt.NDArray[np.float64]
 
 LARGEST_BUDGET = 50_000
 """Largest n: 100,001 votes. Beyond it use the infinite-vote endpoint."""

@@ -15,9 +15,9 @@ from itertools import combinations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 
 from feval.errors import ConflictError, NotRecordedError, UsageError
+from feval.estimators.arrays import Rows
 from feval.evaluation.question_set import question_set
 from feval.forecast.coupled_pairs import LLMCalls, PairOfLLMs, calls_of, independent_pair, require_equal_sizes
 from feval.forecast.coupled_winrates import (
@@ -34,8 +34,6 @@ if TYPE_CHECKING:
     from feval.replay.loading import LLM, Dataset
 
 __all__ = ["couple"]
-
-Rows = npt.NDArray[np.intp]
 
 _FEW_QUESTIONS = 10
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 
 from feval.errors import ConflictError, NotRecordedError, OutOfRangeError
+from feval.estimators.arrays import Floats, Integers, Rows
 from feval.estimators.coupling.gumbel_coupling import coupled_correctness, laws_of_counts
 from feval.estimators.coupling.recorded_pairs import coupled_statistics, equal_error_samples, estimation_error
 from feval.estimators.inference.bootstrap import bootstrap_interval
@@ -20,9 +20,6 @@ if TYPE_CHECKING:
     from feval.replay.loading import LLM, Dataset
 
 __all__ = ["LLMCalls", "PairOfLLMs", "calls_of", "independent_pair", "require_equal_sizes"]
-
-Floats = npt.NDArray[np.float64]
-Rows = npt.NDArray[np.intp]
 
 _LARGEST_SIZE = 2_000  # most pairs in an error curve
 _POINTS = 25
@@ -40,7 +37,7 @@ class LLMCalls:
     """
 
     name: str
-    codes: npt.NDArray[np.integer[Any]]
+    codes: Integers
     right: Floats
     scores: Floats
 
@@ -86,8 +83,12 @@ def independent_pair(
     if apart is not None:
         return apart[one], apart[two]
     other = together[two]
-    shifted = (np.roll(values, -1, axis=1) for values in (other.codes, other.right, other.scores))
-    return together[one], LLMCalls(other.name, *shifted)
+    codes, right, scores = (
+        np.roll(other.codes, -1, axis=1),
+        np.roll(other.right, -1, axis=1),
+        np.roll(other.scores, -1, axis=1),
+    )
+    return together[one], LLMCalls(other.name, codes, right, scores)
 
 
 @dataclass(frozen=True, eq=False)

@@ -7,9 +7,9 @@ from itertools import combinations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 
 from feval.errors import NotRecordedError
+from feval.estimators.arrays import Bools, Floats
 from feval.estimators.coupling.winrates import preference_cycle, ranked_winrates, ranking_change, sampled_winrates
 from feval.estimators.inference.bradley_terry import bradley_terry
 from feval.forecast.coupled_pairs import LLMCalls
@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from feval.replay.loading import LLM
 
 __all__ = ["SCHEMES", "judge_name", "judged_outcomes", "outcomes_of_calls", "ranked_llms", "ranking_warnings"]
-
-Floats = npt.NDArray[np.float64]
 
 SCHEMES = ("coupled", "independent")
 
@@ -121,7 +119,7 @@ def _verdicts(judge: str, llms: Sequence[LLM], shift: int) -> tuple[Floats, int,
     missing = total = 0
     for one, two in combinations(range(len(llms)), 2):
         values = _verdicts_of_pair(judge, llms[one], llms[two], shift)
-        known: npt.NDArray[np.bool_] = ~np.isnan(values)
+        known: Bools = ~np.isnan(values)
         comparisons = int(llms[one].pool.sizes.sum())
         missing, total = missing + comparisons - int(known.sum()), total + comparisons
         counts = np.stack([(values > 0.5).sum(axis=1), (values < 0.5).sum(axis=1), (values == 0.5).sum(axis=1)], axis=1)

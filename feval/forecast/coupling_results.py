@@ -7,12 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
+from feval.estimators.arrays import Floats
 
 __all__ = ["CoupledPair", "Coupling", "ErrorCurve", "RankedLLM"]
-
-Floats = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 
+from feval.estimators.arrays import Floats, UInt64
 from feval.estimators.counts import vote_counts
 from feval.estimators.inference.intervals import accuracy_interval
 from feval.estimators.per_question import PerQuestion
@@ -35,8 +35,6 @@ if TYPE_CHECKING:
 
 __all__ = ["ESTIMATORS", "DrawnCalls", "exact_values", "gaussian_values"]
 
-Floats = npt.NDArray[np.float64]
-
 _MODEL_RESAMPLES = 400  # for completions, which cost milliseconds each
 
 
@@ -59,7 +57,7 @@ class DrawnCalls:
     counts: VoteCounts
     pairs: PairTable
     votes: list[int]
-    keys: npt.NDArray[np.uint64]
+    keys: UInt64
     g: int
     seed: int
     confidence: float

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from feval.errors import OutOfRangeError
+from feval.estimators.arrays import Floats, Integers
 from feval.estimators.inference.bootstrap import bootstrap_means
 from feval.estimators.two_call.moments import Moments
 
@@ -23,9 +24,6 @@ __all__ = [
     "rare_pairs",
     "sample_moments",
 ]
-
-Integers = npt.NDArray[np.integer[Any]]
-Floats = npt.NDArray[np.float64]
 
 _FEWEST_IN_A_CELL = 5  # as `PairTable.sparse` has it
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
 
 import numpy as np
-import numpy.typing as npt
 
+from feval.estimators.arrays import Floats
 from feval.estimators.counts import vote_counts
 from feval.estimators.inference.intervals import accuracy_interval
 from feval.estimators.two_call.wald_regions import simultaneous_gains
@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from feval.replay.loading import LLM, Dataset
 
 __all__ = ["Pilot", "plan_warnings"]
-
-Floats = npt.NDArray[np.float64]
 
 _MOMENT_RESAMPLES = 400  # of the bounds, each over all votes
 _FEWEST_QUESTIONS = 20  # below, percentiles of resampled means are far too narrow to certify by

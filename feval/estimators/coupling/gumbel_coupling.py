@@ -27,6 +27,7 @@ import numpy as np
 import numpy.typing as npt
 
 from feval.errors import OutOfRangeError
+from feval.estimators.arrays import Bools, Floats
 from feval.estimators.checks import at_index, checked_distribution
 
 __all__ = [
@@ -38,10 +39,6 @@ __all__ = [
     "laws_of_counts",
     "score_difference_variance",
 ]
-
-Floats = npt.NDArray[np.float64]
-Bools = npt.NDArray[np.bool_]
-Ints = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)

@@ -15,6 +15,7 @@ import numpy.typing as npt
 import scipy
 
 from feval.errors import OutOfRangeError
+from feval.estimators.arrays import Floats, Int64
 from feval.estimators.inference.bootstrap import bootstrap_means
 
 __all__ = [
@@ -24,9 +25,6 @@ __all__ = [
     "equal_error_samples",
     "estimation_error",
 ]
-
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
 
 _LATTICE = 1e-9  # tolerance for differences of -1, 0 or 1
 _TAIL = 8.5  # standard deviations beyond which counts are ignored: less than 1e-16
@@ -243,12 +241,12 @@ def _range(total: int, marked: int, size: int) -> tuple[int, int]:
     return low, min(marked, size, int(np.ceil(size * share + spread)))
 
 
-def _likely(total: int, marked: int, size: int) -> Ints:
+def _likely(total: int, marked: int, size: int) -> Int64:
     low, high = _range(total, marked, size)
     return np.arange(low, high + 1, dtype=np.int64)
 
 
-def _hypergeometric(total: int, marked: int, size: int | Ints, count: Ints) -> Floats:
+def _hypergeometric(total: int, marked: int, size: int | Int64, count: Int64) -> Floats:
     """Probability of a count of marked items among `size` drawn from `total`; 0 where it is impossible."""
     draws = np.asarray(size)
     unmarked = total - marked

@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from feval.errors import OutOfRangeError
+from feval.estimators.arrays import Bools, Floats, Int64
 from feval.estimators.checks import checked_probabilities
 from feval.estimators.coupling.gumbel_coupling import gumbel_coupling_joint
 from feval.estimators.inference.intervals import accuracy_interval
@@ -34,9 +35,6 @@ __all__ = [
     "scored_winrates",
     "two_token_winrates",
 ]
-
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
 
 _EQUAL = 1e-12  # rounding error of rates
 
@@ -67,8 +65,8 @@ class AverageWinRates:
 
     coupled: Floats
     independent: Floats
-    ranking_coupled: Ints
-    ranking_independent: Ints
+    ranking_coupled: Int64
+    ranking_independent: Int64
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,8 +84,8 @@ class RankedWinRates:
     rates: Floats
     low: Floats
     high: Floats
-    rank: Ints
-    worst_rank: Ints
+    rank: Int64
+    worst_rank: Int64
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,7 +99,7 @@ class RankingChange:
         p_values: [P] p-values of the same order (or a tie) under both, Holm-adjusted over the pairs.
     """
 
-    pairs: Ints
+    pairs: Int64
     coupled: Floats
     independent: Floats
     p_values: Floats
@@ -345,7 +343,7 @@ def preference_cycle(
     return min(filter(None, (_shortest_cycle(beats, start) for start in range(count))), key=len, default=())
 
 
-def _shortest_cycle(beats: npt.NDArray[np.bool_], start: int) -> tuple[int, ...]:
+def _shortest_cycle(beats: Bools, start: int) -> tuple[int, ...]:
     """Shortest path from an LLM along preferences back to itself, breadth first; empty if there is none."""
     paths: list[tuple[int, ...]] = [(start,)]
     reached = {start}
@@ -372,7 +370,7 @@ def _outcomes(joint: Floats, order: Floats) -> Floats:
     return np.stack([np.where(order == sign, joint, 0.0).sum(axis=(-2, -1)) for sign in (1.0, -1.0, 0.0)], axis=-1)
 
 
-def _ranking(rates: Floats) -> Ints:
+def _ranking(rates: Floats) -> Int64:
     """LLMs, best first; rates that differ only by rounding keep their order."""
     return np.argsort(-np.round(rates / _EQUAL) * _EQUAL, kind="stable")
 

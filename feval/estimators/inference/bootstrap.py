@@ -27,13 +27,12 @@ import numpy as np
 import numpy.typing as npt
 
 from feval.errors import OutOfRangeError
+from feval.estimators.arrays import Floats
 from feval.estimators.checks import require_confidence
 from feval.estimators.inference.intervals import Interval, checked_values
 from feval.estimators.per_question import PerQuestion
 
 __all__ = ["CLUSTERS", "MOST_QUESTIONS", "bootstrap_interval", "bootstrap_means", "clusters", "on_grid"]
-
-Floats = npt.NDArray[np.float64]
 
 MOST_QUESTIONS = 1 << 14
 """Most questions that are resampled one by one."""

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
 from feval.errors import OutOfRangeError
+from feval.estimators.arrays import Floats
 
 __all__ = ["MAX_STRENGTH", "bradley_terry", "pairwise_wins"]
-
-Floats = npt.NDArray[np.float64]
 
 MAX_STRENGTH = 20.0
 """Largest difference of log strengths, for entries that never lost."""

@@ -17,16 +17,12 @@ from itertools import combinations
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from feval.errors import OutOfRangeError
+from feval.estimators.arrays import Bools, Floats, Integers
 from feval.estimators.inference.paired import holm
 
 __all__ = ["Drift", "DriftTest", "drift"]
-
-Integers = npt.NDArray[np.integer[Any]]
-Floats = npt.NDArray[np.float64]
-Bools = npt.NDArray[np.bool_]
 
 _ROUNDING = 1e-9  # rounding error of equal statistics
 _CHUNK = 1 << 20  # labels per chunk

@@ -6,19 +6,17 @@ Feval's own, except for RouterBench's AIQ; assumes nothing about the calls.
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
 from feval.errors import OutOfRangeError
+from feval.estimators.arrays import Bools, Floats
 
 __all__ = ["hull_area", "pareto"]
-
-Floats = npt.NDArray[np.float64]
 
 _EQUAL = 1e-11  # rounding error between equals
 _BITS = 36  # leading bits by which costs are compared
 
 
-def pareto(costs: Floats, accuracy: Floats) -> npt.NDArray[np.bool_]:
+def pareto(costs: Floats, accuracy: Floats) -> Bools:
     """Which points are on the Pareto frontier: no other point is as cheap and as good, and better in one of the two.
 
     Args:

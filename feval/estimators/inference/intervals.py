@@ -18,11 +18,10 @@ import numpy.typing as npt
 import scipy
 
 from feval.errors import OutOfRangeError
+from feval.estimators.arrays import Floats
 from feval.estimators.per_question import PerQuestion
 
 __all__ = ["Interval", "accuracy_interval", "checked_values", "require_confidence", "wilson_interval"]
-
-Floats = npt.NDArray[np.float64]
 
 _EQUAL = 1e-12  # rounding that exact estimates may carry
 _PSEUDO_QUESTIONS = 2.0

@@ -27,13 +27,12 @@ import numpy as np
 import numpy.typing as npt
 
 from feval.errors import OutOfRangeError
+from feval.estimators.arrays import Floats
 from feval.estimators.checks import require_confidence
 from feval.estimators.inference.bootstrap import clusters, on_grid
 from feval.estimators.inference.intervals import checked_values
 
 __all__ = ["MOST_EXACT", "SignFlipTest", "sign_flip_test"]
-
-Floats = npt.NDArray[np.float64]
 
 MOST_EXACT = 16
 """Most differences for which all 2^16 patterns of signs are used."""

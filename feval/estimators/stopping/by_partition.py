@@ -24,16 +24,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from feval.estimators.arrays import Floats, Int64, Integers
 from feval.estimators.stopping.ends import Ends, PoolCounts, count_codes, no_answer_codes
 from feval.estimators.stopping.orders import OverOrders, mean_tokens
 from feval.estimators.votes.plurality import binomials
 
 __all__ = ["MOST_PARTITIONS", "number_of_partitions", "over_partitions"]
-
-Integers = npt.NDArray[np.integer[Any]]
-Int64 = npt.NDArray[np.int64]
-Floats = npt.NDArray[np.float64]
-UInt64 = npt.NDArray[np.uint64]
 
 MOST_PARTITIONS = 10_000
 """Number of partitions above which `orders.over_orders` is faster."""

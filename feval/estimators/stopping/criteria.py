@@ -21,10 +21,10 @@ from decimal import Decimal, localcontext
 from fractions import Fraction
 from functools import lru_cache
 from math import comb, factorial, lgamma, log
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
+
+from feval.estimators.arrays import Bools, Floats, Integers
 
 __all__ = [
     "Criterion",
@@ -35,9 +35,6 @@ __all__ = [
     "normalised_entropy",
 ]
 
-Integers = npt.NDArray[np.integer[Any]]
-Floats = npt.NDArray[np.float64]
-Bools = npt.NDArray[np.bool_]
 Votes = tuple[int, ...]
 
 _CLOSE = 1e-9

@@ -34,15 +34,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from feval.estimators.arrays import Floats, Int64, Integers
 from feval.estimators.per_question import distinct
 from feval.estimators.ties import tie_nodes
 from feval.estimators.votes.plurality import LARGEST_POOL, Bands, Counts, binomials
 
 __all__ = ["EarlyPlurality", "early_plurality"]
 
-Integers = npt.NDArray[np.integer[Any]]
-Int64 = npt.NDArray[np.int64]
-Floats = npt.NDArray[np.float64]
 Numbers = npt.NDArray[Any]  # float64 or longdouble
 
 _CHUNK_NUMBERS = 1 << 22  # numbers in the polynomials of one chunk

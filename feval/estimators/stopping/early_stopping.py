@@ -32,13 +32,11 @@ import numpy as np
 import numpy.typing as npt
 
 from feval.errors import OutOfRangeError
+from feval.estimators.arrays import Floats, Int64, Integers
 from feval.estimators.stopping.ends import Ends, partitions, require_budget
 
 __all__ = ["MOST_WINDOWS_IN_FLOATS", "EarlyStops", "early_stops", "expected_samples", "window_ends"]
 
-Integers = npt.NDArray[np.integer[Any]]
-Int64 = npt.NDArray[np.int64]
-Floats = npt.NDArray[np.float64]
 Numbers = npt.NDArray[Any]  # float64, longdouble, or Fractions in an array of objects
 
 _MOST_WINDOWS_IN_DOUBLES = 8

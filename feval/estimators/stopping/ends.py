@@ -22,6 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from feval.errors import UsageError
+from feval.estimators.arrays import Bools, Floats, Int16, Int64, Integers, UInt64
 
 __all__ = [
     "LARGEST_BUDGET",
@@ -34,12 +35,6 @@ __all__ = [
     "partitions",
     "require_budget",
 ]
-
-Integers = npt.NDArray[np.integer[Any]]
-Int16 = npt.NDArray[np.int16]
-Int64 = npt.NDArray[np.int64]
-Floats = npt.NDArray[np.float64]
-UInt64 = npt.NDArray[np.uint64]
 
 LARGEST_BUDGET = 300
 """Largest budget of a table of ends; memory grows with its cube."""
@@ -124,9 +119,7 @@ class Ends:
         chance: Floats = np.where(self.keys[place] == keys, self.chance[place], 0.0)
         return chance
 
-    def possible(
-        self, first: Int16, second: Int16, largest_to_come: Int16, within_reach: Int16
-    ) -> npt.NDArray[np.bool_]:
+    def possible(self, first: Int16, second: Int16, largest_to_come: Int16, within_reach: Int16) -> Bools:
         """Whether counts can still belong to an end.
 
         Args:
@@ -136,7 +129,7 @@ class Ends:
             within_reach: [N] samples so far and all that can still be drawn.
         """
         most = np.maximum(second, np.minimum(largest_to_come, first))
-        known: npt.NDArray[np.bool_] = self.smallest[first, second, most] <= within_reach
+        known: Bools = self.smallest[first, second, most] <= within_reach
         return known | (largest_to_come >= first)
 
 
@@ -196,7 +189,7 @@ def require_budget(budget: int) -> None:
 
 
 def ends_of_rule(
-    stops: Callable[[Integers, int], npt.NDArray[np.bool_]], bounds: Int64, budget: int, *, only_last: bool = False
+    stops: Callable[[Integers, int], Bools], bounds: Int64, budget: int, *, only_last: bool = False
 ) -> Ends:
     """The table of ends of a rule that looks at the counts after every draw, by the module's recursion.
 
@@ -222,7 +215,7 @@ def ends_of_rule(
 
 
 def _ended(
-    stops: Callable[[Integers, int], npt.NDArray[np.bool_]], bounds: Int64, budget: int
+    stops: Callable[[Integers, int], Bools], bounds: Int64, budget: int
 ) -> Iterator[tuple[int, Integers, Floats]]:
     """Yield for each draw the counts at which the rule ends, and the probability to reach each given these counts."""
     require_budget(budget)

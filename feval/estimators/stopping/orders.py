@@ -17,17 +17,12 @@ import numpy as np
 import numpy.typing as npt
 
 from feval.errors import UsageError
+from feval.estimators.arrays import Floats, Int16, Int64, Integers, UInt64
 from feval.estimators.per_question import distinct
 from feval.estimators.stopping.ends import Ends, PoolCounts, count_codes, no_answer_codes
 from feval.estimators.votes.plurality import binomials
 
 __all__ = ["MOST_STATES", "OverOrders", "mean_tokens", "over_orders"]
-
-Integers = npt.NDArray[np.integer[Any]]
-Int16 = npt.NDArray[np.int16]
-Int64 = npt.NDArray[np.int64]
-Floats = npt.NDArray[np.float64]
-UInt64 = npt.NDArray[np.uint64]
 
 MOST_STATES = 400_000_000
 """Most counts that `over_orders` visits by default: about a minute."""

@@ -15,20 +15,15 @@ counts. The recursion is feval's own; every term is positive. Assumes that all o
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import scipy
 
+from feval.estimators.arrays import Floats, Int64, Integers, UInt64
 from feval.estimators.stopping.ends import count_codes, no_answer_codes, number_of_counts, partitions
 
 __all__ = ["premature_stop_states", "wrong_stops"]
-
-Integers = npt.NDArray[np.integer[Any]]
-Int64 = npt.NDArray[np.int64]
-Floats = npt.NDArray[np.float64]
-UInt64 = npt.NDArray[np.uint64]
 
 
 def premature_stop_states(bounds: Int64, budget: int) -> float:

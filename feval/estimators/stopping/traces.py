@@ -13,10 +13,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["MEASURES", "LowGroups", "known_percentiles", "low_groups", "tokens_until_below", "trace_confidences"]
+from feval.estimators.arrays import Floats, Int64, Integers
 
-Floats = npt.NDArray[np.float64]
-Int64 = npt.NDArray[np.int64]
+__all__ = ["MEASURES", "LowGroups", "known_percentiles", "low_groups", "tokens_until_below", "trace_confidences"]
 
 MEASURES = ("mean", "tail", "lowest-group", "bottom-10%")
 """Measures: the mean over all tokens or the last ones, over the worst group, or over the worst tenth of the groups."""
@@ -116,7 +115,7 @@ def low_groups(questions: Sequence[tuple[npt.NDArray[Any], Int64]], group: int) 
     return LowGroups(np.concatenate(means), np.concatenate(ends), np.cumsum(np.concatenate(counts)))
 
 
-def tokens_until_below(low: LowGroups, traces: npt.NDArray[np.integer[Any]], bars: Floats) -> Int64:
+def tokens_until_below(low: LowGroups, traces: Integers, bars: Floats) -> Int64:
     """Tokens of a trace when its first group below a bar is complete, by bisection in its record lows.
 
     Args:

@@ -19,8 +19,8 @@ from fractions import Fraction
 from typing import Literal
 
 import numpy as np
-import numpy.typing as npt
 
+from feval.estimators.arrays import Floats
 from feval.estimators.two_call.moments import Moments
 from feval.estimators.two_call.polynomial_minima import least_distances
 from feval.estimators.vote_polynomials import (
@@ -33,8 +33,6 @@ from feval.estimators.vote_polynomials import (
 )
 
 __all__ = ["ROOM", "CertificateCheck", "QuadraticBound"]
-
-Floats = npt.NDArray[np.float64]
 
 ROOM = 2e-13
 """Least distance of a quadratic from g, in units of g's largest coefficient (1 for P_n)."""

@@ -21,14 +21,13 @@ import numpy.typing as npt
 import scipy
 
 from feval.errors import OutOfRangeError
+from feval.estimators.arrays import Bools, Floats
 from feval.estimators.checks import at_index
 from feval.estimators.missing import Texts, missing_reasons
 from feval.estimators.two_call.moments import Moments
 from feval.estimators.vote_polynomials import check_budget, majority_accuracy, majority_slope
 
 __all__ = ["LatentDifficultyCompletion", "MaxEntCompletion", "ldgp_completion", "maxent_completion"]
-
-Floats = npt.NDArray[np.float64]
 
 _NO_DENSITY = (
     "No density on [0, 1] has these moments: nu = mu^2 holds only for Q = mu, nu = mu only for a Q of 0 or 1; the curve is "
@@ -66,7 +65,7 @@ class MaxEntCompletion:
     lam: Floats
     kap: Floats
     entropy: Floats
-    degenerate: npt.NDArray[np.bool_]
+    degenerate: Bools
 
     @property
     def reasons(self) -> Texts:
@@ -94,7 +93,7 @@ class LatentDifficultyCompletion:
     eta: Floats
     gamma: Floats
     r: Floats
-    degenerate: npt.NDArray[np.bool_]
+    degenerate: Bools
 
     @property
     def reasons(self) -> Texts:
@@ -188,12 +187,12 @@ def _budgets(budgets: Sequence[int]) -> tuple[int, ...]:
     return tuple(int(n) for n in budgets)
 
 
-def _degenerate(moments: Moments) -> npt.NDArray[np.bool_]:
-    edge: npt.NDArray[np.bool_] = np.asarray((moments.variance <= 0) | (moments.unsteady <= 0))
+def _degenerate(moments: Moments) -> Bools:
+    edge: Bools = np.asarray((moments.variance <= 0) | (moments.unsteady <= 0))
     return edge
 
 
-def _limits(moments: Moments, where: npt.NDArray[np.bool_], budgets: tuple[int, ...]) -> tuple[Floats, Floats]:
+def _limits(moments: Moments, where: Bools, budgets: tuple[int, ...]) -> tuple[Floats, Floats]:
     """V_n [D, N] and V_inf [D] of the only distributions on the boundary."""
     mu, certain = moments.mu[where], moments.variance[where] <= 0
     votes = np.array([np.where(certain, majority_accuracy(n, mu), mu) for n in budgets])

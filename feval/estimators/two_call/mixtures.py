@@ -25,6 +25,7 @@ import numpy as np
 import numpy.typing as npt
 
 from feval.errors import OutOfRangeError, ShortPoolError
+from feval.estimators.arrays import Floats, Int64
 from feval.estimators.checks import at_index, checked_probabilities, is_whole
 from feval.estimators.missing import ONE_QUESTION, Texts, missing_reasons
 from feval.estimators.per_question import distinct
@@ -41,9 +42,6 @@ __all__ = [
     "mixture_from_probabilities",
     "overtaking_pairs",
 ]
-
-Integers = npt.NDArray[np.int64]
-Floats = npt.NDArray[np.float64]
 
 _MOST_POINTS = 20_000
 
@@ -104,7 +102,7 @@ class Overtaking:
         se_after: [P] likewise. NaN for a single question.
     """
 
-    pairs: npt.NDArray[np.int64]
+    pairs: Int64
     before: Floats
     after: Floats
     se_before: Floats
@@ -282,11 +280,11 @@ def overtaking_pairs(counts: npt.ArrayLike, size: int, votes: int = 5) -> Overta
 class _Table:
     """Compositions [C, J] of m and, for each, m! / prod k_j! x A(k)."""
 
-    compositions: Integers
+    compositions: Int64
     coefficients: Floats
 
     @classmethod
-    def of(cls, right: Integers, size: int, votes: int) -> _Table:
+    def of(cls, right: Int64, size: int, votes: int) -> _Table:
         if votes > size:
             raise ShortPoolError(
                 f"{votes} votes need as many recorded calls of each policy; there are {size}. Ask for fewer votes or record more."
@@ -372,7 +370,7 @@ def _weights(weights: npt.ArrayLike) -> Floats:
     return shares
 
 
-def _counts(counts: npt.ArrayLike, size: int) -> Integers:
+def _counts(counts: npt.ArrayLike, size: int) -> Int64:
     right: npt.NDArray[Any] = np.asarray(counts)
     whole = right.dtype.kind in "iu" and is_whole(size)
     if right.ndim != 2 or not right.size or not whole or size < 1:

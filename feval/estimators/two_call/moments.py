@@ -16,12 +16,11 @@ import numpy as np
 import numpy.typing as npt
 
 from feval.errors import OutOfRangeError
+from feval.estimators.arrays import Bools, Floats
 from feval.estimators.checks import at_index, broadcast, checked_probabilities
 from feval.estimators.missing import Texts, missing_reasons
 
 __all__ = ["NO_CORRELATION", "Moments"]
-
-Floats = npt.NDArray[np.float64]
 
 NO_CORRELATION = "All calls are right, or all are wrong, so their correlation rho is undefined."
 """Why a correlation is NaN."""
@@ -121,7 +120,7 @@ class Moments:
         """[...] why rho is NaN, or ""."""
         return missing_reasons((self.mu * self.wrong <= 0, NO_CORRELATION))
 
-    def reflected(self, where: npt.NDArray[np.bool_] | bool = True) -> Moments:
+    def reflected(self, where: Bools | bool = True) -> Moments:
         """The moments of 1 - Q (right and wrong exchanged).
 
         Args:

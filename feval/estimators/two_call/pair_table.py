@@ -13,15 +13,13 @@ import numpy as np
 import numpy.typing as npt
 
 from feval.errors import OutOfRangeError
+from feval.estimators.arrays import Bools, Floats, Int64
 from feval.estimators.checks import at_index, broadcast
 from feval.estimators.missing import Texts, missing_reasons
 from feval.estimators.two_call.moments import NO_CORRELATION, Moments
 from feval.estimators.votes.empirical_votes import checked_bits
 
 __all__ = ["ONE_QUESTION", "SPARSE_CELL", "PairSummary", "PairTable", "pair_table", "pair_table_summary"]
-
-Integers = npt.NDArray[np.int64]
-Floats = npt.NDArray[np.float64]
 
 SPARSE_CELL = 5
 """Counts below this make normal approximations to the table, such as Wald regions, unreliable."""
@@ -42,9 +40,9 @@ class PairTable:
         both_wrong: [...] n00.
     """
 
-    both_right: Integers
-    disagree: Integers
-    both_wrong: Integers
+    both_right: Int64
+    disagree: Int64
+    both_wrong: Int64
 
     @classmethod
     def of(cls, both_right: npt.ArrayLike, disagree: npt.ArrayLike, both_wrong: npt.ArrayLike) -> PairTable:
@@ -76,16 +74,14 @@ class PairTable:
         return table
 
     @property
-    def questions(self) -> Integers:
+    def questions(self) -> Int64:
         """[...] N."""
         return self.both_right + self.disagree + self.both_wrong
 
     @property
-    def sparse(self) -> npt.NDArray[np.bool_]:
+    def sparse(self) -> Bools:
         """[...] whether a cell holds fewer than 5 questions, where `likelihood_projection` is better than a Wald region."""
-        cells: npt.NDArray[np.bool_] = (
-            np.minimum(np.minimum(self.both_right, self.disagree), self.both_wrong) < SPARSE_CELL
-        )
+        cells: Bools = np.minimum(np.minimum(self.both_right, self.disagree), self.both_wrong) < SPARSE_CELL
         return cells
 
     def moments(self) -> Moments:

@@ -22,12 +22,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from feval.estimators.arrays import Bools, Floats, Int64
 from feval.estimators.vote_polynomials import UnitPolynomial
 
 __all__ = ["least_distances"]
 
-Floats = npt.NDArray[np.float64]
-Int64 = npt.NDArray[np.int64]
 Whole = npt.NDArray[Any]  # Python's integers, of any size
 
 _BITS = 61  # of a coefficient: the sum of two fits 63
@@ -99,7 +98,7 @@ class _Pieces:
         above: Floats = np.nextafter(np.ldexp(ends, -self.unit), np.inf)
         return above
 
-    def some(self, which: npt.NDArray[np.bool_]) -> _Pieces:
+    def some(self, which: Bools) -> _Pieces:
         """Select pieces."""
         return _Pieces(self.bounds[:, which], self.unit[which], self.error[which], self.entry[which])
 

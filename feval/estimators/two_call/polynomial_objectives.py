@@ -21,6 +21,7 @@ import numpy.typing as npt
 from numpy.polynomial import chebyshev
 
 from feval.errors import OutOfRangeError
+from feval.estimators.arrays import Bools, Floats
 from feval.estimators.two_call.certificates import ROOM, QuadraticBound
 from feval.estimators.two_call.moments import Moments
 from feval.estimators.two_call.polynomial_minima import least_distances
@@ -28,8 +29,6 @@ from feval.estimators.two_call.vote_intervals import VoteInterval
 from feval.estimators.vote_polynomials import UnitPolynomial
 
 __all__ = ["LARGEST_DEGREE", "polynomial_objective_interval"]
-
-Floats = npt.NDArray[np.float64]
 
 LARGEST_DEGREE = 201
 """Largest degree of an objective, that of P_100."""
@@ -307,7 +306,7 @@ def _violation(problem: _Objective, quadratic: Floats, atoms: Floats) -> Floats:
 
 def _polish(
     problem: _Objective, moments: Moments, atoms: Floats, weights: Floats, quadratic: Floats, crowd: float
-) -> tuple[npt.NDArray[np.bool_], tuple[Floats, Floats, Floats]]:
+) -> tuple[Bools, tuple[Floats, Floats, Floats]]:
     """Merge atoms within `crowd` and solve; which rows are now optimal up to rounding, and their solutions."""
     order = np.argsort(atoms, -1)
     places, shares = np.take_along_axis(atoms, order, -1), np.take_along_axis(weights, order, -1)
@@ -345,7 +344,7 @@ def _merged(places: Floats, shares: Floats, groups: tuple[tuple[int, ...], ...])
 
 def _newton(
     problem: _Objective, moments: Moments, x: Floats, w: Floats, abc: Floats, at_zero: bool, at_one: bool
-) -> tuple[npt.NDArray[np.bool_], Floats, Floats, Floats]:
+) -> tuple[Bools, Floats, Floats, Floats]:
     """Solve for quadratic, inner atoms and weights together; which rows converged, atoms, weights, quadratic."""
     count = x.shape[1]
     inner = np.arange(count)[at_zero : count - at_one]

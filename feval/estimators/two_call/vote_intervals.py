@@ -26,6 +26,7 @@ import numpy as np
 import numpy.typing as npt
 import scipy
 
+from feval.estimators.arrays import Bools, Floats
 from feval.estimators.checks import checked_probabilities
 from feval.estimators.two_call.certificates import ROOM, QuadraticBound
 from feval.estimators.two_call.moments import Moments
@@ -42,8 +43,6 @@ __all__ = [
     "vote_bound",
     "vote_interval",
 ]
-
-Floats = npt.NDArray[np.float64]
 
 _ROOM_PER_BUDGET = 2e-16  # the quadratics' coefficients grow like n, and so does their rounding
 _ROUNDING = 8 * float(np.finfo(np.float64).eps)  # of decimal moments: 0.8 - 0.7 is not 0.1
@@ -94,7 +93,7 @@ class CertifiedGain:
         gain: [...] L_1 - mu, the least possible V_1 - V_0.
     """
 
-    certified: npt.NDArray[np.bool_]
+    certified: Bools
     gain: Floats
 
 

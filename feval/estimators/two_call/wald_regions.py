@@ -27,6 +27,7 @@ import numpy.typing as npt
 import scipy
 
 from feval.errors import OutOfRangeError
+from feval.estimators.arrays import Bools, Floats, Int64, Rows
 from feval.estimators.checks import at_index, require_confidence
 from feval.estimators.missing import Texts, missing_reasons
 from feval.estimators.two_call.moments import Moments
@@ -36,8 +37,6 @@ from feval.estimators.vote_polynomials import check_budget
 
 __all__ = ["NO_FEASIBLE_MOMENTS", "ProjectedInterval", "likelihood_projection", "simultaneous_gains", "wald_projection"]
 
-Floats = npt.NDArray[np.float64]
-Rows = npt.NDArray[np.intp]
 Side = Literal["lower", "upper"]
 
 _End = Callable[[Floats, Floats, Side], Floats]
@@ -54,7 +53,7 @@ class _Arc:
         stop: [T] upper end.
     """
 
-    points: Callable[[Rows, Floats], tuple[Floats, Floats, npt.NDArray[np.bool_]]]
+    points: Callable[[Rows, Floats], tuple[Floats, Floats, Bools]]
     start: Floats
     stop: Floats
 
@@ -86,7 +85,7 @@ class ProjectedInterval:
 
     low: Floats
     high: Floats
-    empty: npt.NDArray[np.bool_]
+    empty: Bools
 
     @property
     def reasons(self) -> Texts:
@@ -247,7 +246,7 @@ def _chi2_quantile(level: float) -> float:
 # -- Wald regions ---------------------------------------------------------------------------------------------------
 
 
-def _segments(cells: npt.NDArray[np.int64], mu: Floats, reach: Floats) -> Floats:
+def _segments(cells: Int64, mu: Floats, reach: Floats) -> Floats:
     """[T, 2] intervals where a cell is empty: all feasible points of the segment have V_n = mu, as nu = mu there."""
     both_right, disagree, both_wrong = cells.T
     along = np.stack([np.maximum(0.0, mu - reach), np.minimum(1.0, mu + reach)], -1)  # nu = mu
@@ -300,14 +299,14 @@ def _ellipse_arcs(centre: Floats, covariance: Floats) -> tuple[_Arc, ...]:
     reach = np.sqrt(covariance[:, 0, 0])
     low, high = np.maximum(0.0, centre[:, 0] - reach), np.minimum(1.0, centre[:, 0] + reach)
 
-    def ellipse(rows: Rows, angle: Floats) -> tuple[Floats, Floats, npt.NDArray[np.bool_]]:
+    def ellipse(rows: Rows, angle: Floats) -> tuple[Floats, Floats, Bools]:
         x, y, own = np.cos(angle), np.sin(angle), root[rows][..., None]
         mu = centre[rows, 0, None] + own[:, 0, 0] * x
         nu = centre[rows, 1, None] + own[:, 1, 0] * x + own[:, 1, 1] * y
         return mu, nu, np.ones(mu.shape, bool)
 
-    def edge(power: int) -> Callable[[Rows, Floats], tuple[Floats, Floats, npt.NDArray[np.bool_]]]:
-        def along(rows: Rows, mu: Floats) -> tuple[Floats, Floats, npt.NDArray[np.bool_]]:
+    def edge(power: int) -> Callable[[Rows, Floats], tuple[Floats, Floats, Bools]]:
+        def along(rows: Rows, mu: Floats) -> tuple[Floats, Floats, Bools]:
             nu, own = mu**power, inverse[rows][..., None]
             dx, dy = mu - centre[rows, 0, None], nu - centre[rows, 1, None]
             return mu, nu, (own[:, 0, 0] * dx) ** 2 + (own[:, 1, 0] * dx + own[:, 1, 1] * dy) ** 2 <= 1.0
@@ -359,7 +358,7 @@ def _likelihood_hulls(counts: Floats, quantile: float, end: _End) -> Floats:
     nu = np.maximum(counts[:, 0] / total, mu * mu)  # outside F the likelihood is greatest on nu = mu^2, at the same mu
     least = _log_likelihood(counts[:, None], mu[:, None], nu[:, None]) - quantile / 2.0
 
-    def edge(rows: Rows, angle: Floats) -> tuple[Floats, Floats, npt.NDArray[np.bool_]]:
+    def edge(rows: Rows, angle: Floats) -> tuple[Floats, Floats, Bools]:
         x, y, own = np.cos(angle), np.sin(angle), counts[rows, None]
         low, high = np.zeros_like(angle), np.full_like(angle, 2.0)
         for _ in range(_HALVINGS):

@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from feval.estimators.arrays import Bools, Floats
+
 __all__ = ["subset_best_accuracy"]
 
-Floats = npt.NDArray[np.float64]
 
-
-def subset_best_accuracy(scores: Floats, right: npt.NDArray[np.bool_], sizes: npt.NDArray[Any], n: int) -> Floats:
+def subset_best_accuracy(scores: Floats, right: Bools, sizes: npt.NDArray[Any], n: int) -> Floats:
     """Probability that the best-scored of n CoTs is right.
 
     Let H(v) be the CoTs with score v or higher, m of them with exactly v. The best of a draw has score v with probability

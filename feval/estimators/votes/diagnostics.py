@@ -14,12 +14,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from feval.errors import OutOfRangeError
+from feval.estimators.arrays import Floats, Int64, Integers
 from feval.estimators.missing import ONE_QUESTION, Texts, missing_reasons
 from feval.estimators.probabilities import signatures_of_counts
 
@@ -33,9 +33,6 @@ __all__ = [
     "strata_difference",
     "strata_summary",
 ]
-
-Integers = npt.NDArray[np.integer[Any]]
-Floats = npt.NDArray[np.float64]
 
 QUARTERS = (0.25, 0.5, 0.75, 1.0)
 """Upper ends of the strata of accuracy; the first is the paper's "difficult"."""
@@ -58,7 +55,7 @@ class Strata:
     """
 
     upper: Floats
-    questions: npt.NDArray[np.int64]
+    questions: Int64
     accuracy: Floats
     no_answer: Floats
     candidates: Floats
@@ -92,7 +89,7 @@ class StrataDifference:
     """
 
     upper: Floats
-    questions: npt.NDArray[np.int64]
+    questions: Int64
     accuracy: Floats
     accuracy_se: Floats
     candidates: Floats

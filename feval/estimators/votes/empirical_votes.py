@@ -10,19 +10,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import cache
 from math import comb
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from feval.errors import OutOfRangeError, ShortPoolError
+from feval.estimators.arrays import Floats, Int64, Integers
 from feval.estimators.checks import at_index, broadcast, is_whole
 from feval.estimators.per_question import PerQuestion, distinct
 
 __all__ = ["empirical_vote_accuracy", "hypergeometric_majority"]
-
-Integers = npt.NDArray[np.integer[Any]]
-Floats = npt.NDArray[np.float64]
 
 
 def hypergeometric_majority(right: npt.ArrayLike, size: npt.ArrayLike, votes: int) -> Floats:
@@ -119,7 +116,7 @@ def checked_bits(bits: npt.ArrayLike) -> Integers:
     return recorded.astype(np.int8)
 
 
-def _whole(values: npt.ArrayLike, name: str) -> npt.NDArray[np.int64]:
+def _whole(values: npt.ArrayLike, name: str) -> Int64:
     counts = np.asarray(values)
     if counts.dtype.kind not in "iu":
         raise OutOfRangeError(f"Calls are counted in whole numbers; {name} has the type {counts.dtype}.")

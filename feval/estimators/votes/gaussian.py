@@ -26,20 +26,16 @@ larger: p* = 0.2 and eight rivals with 0.1, M = 10, gives 0.087 where 0.329 is e
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import scipy
 
 from feval.errors import OutOfRangeError, UnknownNameError
+from feval.estimators.arrays import Floats, Int64, Integers
 from feval.estimators.per_question import PerQuestion, distinct
 from feval.estimators.probabilities import checked_votes
 
 __all__ = ["MODES", "gaussian_estimate"]
-
-Integers = npt.NDArray[np.integer[Any]]
-Floats = npt.NDArray[np.float64]
 
 MODES = ("literal", "guarded", "paircov")
 """Readings of eq. (9)."""
@@ -87,7 +83,7 @@ def gaussian_estimate(
     return PerQuestion(values, rows)
 
 
-def _estimate(correct: Floats, rivals: Floats, votes: npt.NDArray[np.int64], mode: str) -> Floats:
+def _estimate(correct: Floats, rivals: Floats, votes: Int64, mode: str) -> Floats:
     """[G, D] the products."""
     own, theirs = correct[:, None], rivals
     variance = own * (1.0 - own) + theirs * (1.0 - theirs)

@@ -37,6 +37,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from feval.estimators.arrays import Complex, Floats, Integers
 from feval.estimators.per_question import PerQuestion
 from feval.estimators.poissonised import Circle, circles
 from feval.estimators.probabilities import (
@@ -49,10 +50,6 @@ from feval.estimators.probabilities import (
 from feval.estimators.ties import check_ties, tie_nodes
 
 __all__ = ["MOST_VOTES", "plugin_plurality_accuracy", "plurality_accuracy", "plurality_accuracy_of"]
-
-Integers = npt.NDArray[np.integer[Any]]
-Floats = npt.NDArray[np.float64]
-Complex = npt.NDArray[np.complex128]
 
 _BATCH_NUMBERS = 1 << 20  # complex numbers of generating functions held at once
 

@@ -25,12 +25,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import comb
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from feval.errors import OutOfRangeError
+from feval.estimators.arrays import Floats, Int64, Integers
 from feval.estimators.checks import is_whole
 from feval.estimators.per_question import PerQuestion
 from feval.estimators.probabilities import (
@@ -43,10 +42,6 @@ from feval.estimators.votes.multinomial import plugin_plurality_accuracy, plural
 from feval.estimators.votes.plurality import LARGEST_POOL, binomials, subset_plurality_accuracy
 
 __all__ = ["MOST_OUTCOMES", "Unbiased", "plugin_bias", "plugin_expectation", "unbiased_plurality_accuracy"]
-
-Integers = npt.NDArray[np.integer[Any]]
-Int64 = npt.NDArray[np.int64]
-Floats = npt.NDArray[np.float64]
 
 MOST_OUTCOMES = 1_000_000
 """Most outcomes of G calls that an expectation enumerates."""

@@ -35,15 +35,12 @@ import numpy as np
 import numpy.typing as npt
 
 from feval.errors import OutOfRangeError, ShortPoolError
+from feval.estimators.arrays import Floats, Int64, Integers
 from feval.estimators.checks import require_counts
 from feval.estimators.per_question import PerQuestion, distinct
 from feval.estimators.ties import check_ties, tie_nodes
 
 __all__ = ["LARGEST_POOL", "pass_at_k", "subset_plurality_accuracy"]
-
-Integers = npt.NDArray[np.integer[Any]]
-Int64 = npt.NDArray[np.int64]
-Floats = npt.NDArray[np.float64]
 
 LARGEST_POOL = 1000
 """Most samples per question for which binomials and their sums fit a double."""

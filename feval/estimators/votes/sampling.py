@@ -11,12 +11,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from feval.errors import OutOfRangeError, ShortPoolError
+from feval.estimators.arrays import Floats, Int64, Integers
 from feval.estimators.checks import is_whole
 from feval.estimators.counts import ABSENT, vote_counts
 from feval.estimators.per_question import PerQuestion
@@ -24,9 +24,6 @@ from feval.estimators.probabilities import checked_votes, signatures_of_probabil
 from feval.estimators.ties import check_ties
 
 __all__ = ["Empirical", "empirical_plurality_accuracy", "monte_carlo_plurality_accuracy", "plurality_credit"]
-
-Integers = npt.NDArray[np.integer[Any]]
-Floats = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,7 +36,7 @@ class Empirical:
     """
 
     values: Floats
-    ensembles: npt.NDArray[np.int64]
+    ensembles: Int64
 
 
 def plurality_credit(gold: Integers, rivals: Integers, *, ties: str = "uniform") -> Floats:
